@@ -1,0 +1,159 @@
+"""What the raft core asks for. The order is part of the meaning: persist, then send, then notify.
+
+INV-DURABLE-1: no SendEffect of a step leaves before every PersistEffect of that step is durable
+(`PersistElection`) or written (`AppendBatch`, `AppendFetched`, whose durability is reported later
+by `Flushed`).
+"""
+
+import msgspec
+
+from raft.messages import FetchRequest, RaftRequest, RaftResponse
+from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+
+
+class PersistElection(msgspec.Struct, frozen=True, kw_only=True):
+    """Write quorum-state durably (tmp, fsync, rename, fsync directory) before anything leaves."""
+
+    epoch: LeaderEpoch
+    leader_id: NodeId | None
+    voted_key: ReplicaKey | None
+
+
+class AppendLeaderChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Append the control batch that starts an epoch: one LeaderChange record at `base_offset`."""
+
+    base_offset: Offset
+    epoch: LeaderEpoch
+    leader_id: NodeId
+    voters: tuple[NodeId, ...]
+    granting_voters: tuple[NodeId, ...]
+
+
+class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Append one data batch of framed records at `base_offset` in `epoch`."""
+
+    base_offset: Offset
+    epoch: LeaderEpoch
+    values: tuple[bytes, ...]
+
+
+class AppendFetched(msgspec.Struct, frozen=True, kw_only=True):
+    """Append stored batches fetched from the leader; skip those of an epoch above `epoch`.
+
+    The driver answers with Appended (and, when flush is True, later Flushed), even when nothing
+    could be appended, so that the next fetch can leave.
+    """
+
+    base_offset: Offset
+    epoch: LeaderEpoch
+    records: bytes
+    flush: bool
+
+
+class TruncateLog(msgspec.Struct, frozen=True, kw_only=True):
+    """Drop everything at or above `end_offset`; begins truncation `generation`."""
+
+    end_offset: Offset
+    generation: int
+
+
+class WriteSnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Write a chunk of a snapshot that is being fetched; `done` = freeze, rename, truncate log.
+
+    When done the driver answers SnapshotInstalled.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    position_bytes: int
+    chunk: bytes
+    done: bool
+    generation: int
+
+
+class SendRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Send a raft request to a node; the answer comes as ResponseReceived or RequestFailed."""
+
+    destination_id: NodeId
+    correlation_id: int
+    request: RaftRequest
+
+
+class SendResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer a request."""
+
+    reply_token: int
+    response: RaftResponse
+
+
+class ReadAndSendFetch(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer a fetch with the stored bytes from its offset, at most max_bytes (min one batch)."""
+
+    reply_token: int
+    request: FetchRequest
+    response: RaftResponse
+    """A FetchResponse whose `records` the driver fills from the log."""
+
+
+class ReadAndSendSnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer FetchSnapshot with raw bytes of the snapshot file.
+
+    The driver knows the file: a position outside it becomes POSITION_OUT_OF_RANGE, a missing file
+    SNAPSHOT_NOT_FOUND.
+    """
+
+    reply_token: int
+    snapshot_id: OffsetAndEpoch
+    position_bytes: int
+    max_bytes: int
+    response: RaftResponse
+
+
+class HighWatermarkAdvanced(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything below `high_watermark` (exclusive) is committed."""
+
+    high_watermark: Offset
+
+
+class LeaderChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The known leader changed; `LeaderAndEpoch.leader_id` is None while there is none.
+
+    For the node itself it fires at once with the election; `Claimed` says when it may act.
+    """
+
+    leader: LeaderAndEpoch
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """This node leads `epoch` and the high watermark passed the epoch start: activate now."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
+
+
+class ShutdownComplete(msgspec.Struct, frozen=True):
+    """Hand-over is done (or there was none to do): the process may end."""
+
+
+PersistEffect = (
+    PersistElection
+    | AppendLeaderChange
+    | AppendBatch
+    | AppendFetched
+    | TruncateLog
+    | WriteSnapshotChunk
+)
+SendEffect = SendRequest | SendResponse | ReadAndSendFetch | ReadAndSendSnapshotChunk
+NotifyEffect = HighWatermarkAdvanced | LeaderChanged | Claimed | ShutdownComplete
+
+
+class Effects(msgspec.Struct):
+    """The effects of one step, in the order in which a driver performs them."""
+
+    persist: list[PersistEffect] = msgspec.field(default_factory=list)
+    send: list[SendEffect] = msgspec.field(default_factory=list)
+    notify: list[NotifyEffect] = msgspec.field(default_factory=list)
+
+
+def in_order(effects: Effects) -> list[PersistEffect | SendEffect | NotifyEffect]:
+    """The one place that fixes the order: persist, then send, then notify."""
+    return [*effects.persist, *effects.send, *effects.notify]

@@ -1,0 +1,178 @@
+"""The raft requests and responses as plain values; `kernel/raft_rpc.py` maps them to kio bodies.
+
+Versions and topic wrapping stay outside: one message is about the one metadata partition. A field
+that an older version cannot carry has the value the protocol gives it by default.
+Source: KIP-595, KIP-853, KIP-996; apache/kafka: clients/.../common/message/*.json (4.3).
+"""
+
+import msgspec
+
+from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
+
+HIGH_WATERMARK_UNSUPPORTED = 2**63 - 1
+"""What a Fetch below v18 says for its high watermark (it cannot say it)."""
+
+
+class VoteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Vote 0-2. `last_offset` is the candidate's log END offset despite its wire name."""
+
+    cluster_id: str | None
+    voter_id: NodeId | None
+    voter_directory_id: DirectoryId | None
+    replica_id: NodeId
+    replica_directory_id: DirectoryId | None
+    replica_epoch: LeaderEpoch
+    last_epoch: LeaderEpoch
+    last_end_offset: Offset
+    pre_vote: bool
+
+
+class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """BeginQuorumEpoch 0-1."""
+
+    cluster_id: str | None
+    voter_id: NodeId | None
+    voter_directory_id: DirectoryId | None
+    leader_id: NodeId
+    leader_epoch: LeaderEpoch
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+class EndQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """EndQuorumEpoch 0-1; preferred candidates best first."""
+
+    cluster_id: str | None
+    leader_id: NodeId
+    leader_epoch: LeaderEpoch
+    preferred_candidates: tuple[NodeId, ...]
+
+
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Fetch 12-18 of the metadata partition by a voter, observer or anonymous reader."""
+
+    cluster_id: str | None
+    replica_id: NodeId | None
+    replica_directory_id: DirectoryId | None
+    current_leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+    max_wait_ms: int
+    max_bytes: int
+    high_watermark: int = HIGH_WATERMARK_UNSUPPORTED
+    """-1 unknown, HIGH_WATERMARK_UNSUPPORTED below v18."""
+
+
+class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """FetchSnapshot 0-1."""
+
+    cluster_id: str | None
+    replica_id: NodeId | None
+    replica_directory_id: DirectoryId | None
+    current_leader_epoch: LeaderEpoch
+    snapshot_id: OffsetAndEpoch
+    position_bytes: int
+    max_bytes: int
+
+
+class DescribeQuorumRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """DescribeQuorum 0-2 of the metadata partition."""
+
+
+class VoteResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to Vote; `error_code` is the partition level code, `top_error_code` the top level."""
+
+    error_code: int = 0
+    top_error_code: int = 0
+    leader_id: NodeId | None = None
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    vote_granted: bool = False
+    leader_endpoint: Endpoint | None = None
+
+
+class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to BeginQuorumEpoch."""
+
+    error_code: int = 0
+    top_error_code: int = 0
+    leader_id: NodeId | None = None
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    leader_endpoint: Endpoint | None = None
+
+
+class EndQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to EndQuorumEpoch."""
+
+    error_code: int = 0
+    top_error_code: int = 0
+    leader_id: NodeId | None = None
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    leader_endpoint: Endpoint | None = None
+
+
+class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to Fetch. `records` are whole stored batches (bytes), maybe cut at the end."""
+
+    error_code: int = 0
+    top_error_code: int = 0
+    leader_id: NodeId | None = None
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    leader_endpoint: Endpoint | None = None
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: OffsetAndEpoch | None = None
+    snapshot_id: OffsetAndEpoch | None = None
+    records: bytes = b""
+
+
+class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to FetchSnapshot: `chunk` starts at `position_bytes` of a file of `size_bytes`."""
+
+    error_code: int = 0
+    top_error_code: int = 0
+    leader_id: NodeId | None = None
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    leader_endpoint: Endpoint | None = None
+    snapshot_id: OffsetAndEpoch | None = None
+    size_bytes: int = 0
+    position_bytes: int = 0
+    chunk: bytes = b""
+
+
+class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of DescribeQuorum; -1 where unknown; timestamps are wall clock ms."""
+
+    replica_id: NodeId
+    directory_id: DirectoryId | None
+    log_end_offset: int
+    last_fetch_timestamp_ms: int
+    last_caught_up_timestamp_ms: int
+
+
+class DescribeQuorumResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to DescribeQuorum."""
+
+    error_code: int = 0
+    leader_id: NodeId | None = None
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    high_watermark: int = -1
+    voters: tuple[ReplicaState, ...] = ()
+    observers: tuple[ReplicaState, ...] = ()
+    nodes: tuple[tuple[NodeId, Endpoint], ...] = ()
+
+
+RaftRequest = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | DescribeQuorumRequest
+)
+RaftResponse = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | DescribeQuorumResponse
+)

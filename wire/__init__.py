@@ -1,0 +1,1 @@
+"""Bytes to and from typed values of the Kafka protocol; no sockets."""
