@@ -1,0 +1,1 @@
+"""Measured claims: one file per claim, the same script for any Kafka-protocol cluster."""

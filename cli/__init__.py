@@ -1,0 +1,1 @@
+"""Commands for people: format storage, manage topics, describe the quorum, dump logs."""

@@ -1,0 +1,1 @@
+"""Real processes and real faults: recorded histories, judged for linearizability."""

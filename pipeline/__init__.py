@@ -1,0 +1,1 @@
+"""Spark jobs over Kafka-format segment files."""

@@ -1,0 +1,65 @@
+# Sourced by the scripts: makes .venv on first use and installs the project into it.
+# Sets PYTHON to the interpreter of .venv. Every refusal is one line on stderr.
+
+refuse() {
+    echo "kraftline: $*" >&2
+    exit 1
+}
+
+# The first interpreter on PATH that is new enough.
+find_python() {
+    local candidate
+    for candidate in "${KRAFTLINE_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
+        [ -n "$candidate" ] || continue
+        command -v "$candidate" >/dev/null 2>&1 || continue
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# What decides the content of .venv, as one word; .venv/.ready-EXTRAS holds it after an install.
+environment_fingerprint() {
+    cat "$ROOT/pyproject.toml" "$ROOT/requirements-dev.lock" | cksum | tr ' ' '-'
+}
+
+make_venv() {
+    local python
+    if command -v uv >/dev/null 2>&1; then
+        uv venv --quiet --python '>=3.11' "$ROOT/.venv" || refuse "uv could not make .venv"
+        return 0
+    fi
+    python="$(find_python)" || refuse "Python 3.11 or newer is needed (or uv, which fetches it)"
+    if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+        refuse "this Python has no ensurepip; install it: apt install python3-venv (or install uv)"
+    fi
+    "$python" -m venv "$ROOT/.venv" || refuse "could not make .venv (see the lines above)"
+}
+
+install_project() {
+    local wanted="$1" requirement="$ROOT"
+    [ -z "$wanted" ] || requirement="$ROOT[$wanted]"
+    if [ -x "$ROOT/.venv/bin/pip" ]; then
+        "$PYTHON" -m pip install --quiet --disable-pip-version-check --compile \
+            --constraint "$ROOT/requirements-dev.lock" --editable "$requirement"
+    else
+        uv pip install --quiet --compile-bytecode --python "$PYTHON" \
+            --constraint "$ROOT/requirements-dev.lock" --editable "$requirement"
+    fi || refuse "installing the project into .venv failed (see the lines above)"
+}
+
+# ensure_environment EXTRAS: .venv exists and holds the project with these extras ("" for none).
+ensure_environment() {
+    local wanted="${1:-}" ready
+    PYTHON="$ROOT/.venv/bin/python"
+    ready="$ROOT/.venv/.ready-${wanted//,/-}"
+    if [ -x "$PYTHON" ] && [ "$(cat "$ready" 2>/dev/null)" = "$(environment_fingerprint)" ]; then
+        return 0
+    fi
+    echo "kraftline: installing into .venv (once; under a minute)" >&2
+    [ -x "$PYTHON" ] || make_venv
+    install_project "$wanted"
+    environment_fingerprint >"$ready"
+}

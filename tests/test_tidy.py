@@ -1,0 +1,195 @@
+"""The style rules that a machine can check, as one test per rule (docs/running.md lists them).
+
+`OFFENDERS` is a ratchet: what is over a limit today stands there with its size, may shrink and may
+leave, never grow and never gain a member. A rule that nobody breaks keeps an empty list.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PACKAGES: Final = (
+    "wire",
+    "raft",
+    "metadata",
+    "storage",
+    "quorum_controller",
+    "broker_publisher",
+    "kernel",
+    "node",
+    "simulator",
+    "inspection",
+    "cli",
+    "pipeline",
+    "jepsen",
+    "benchmarks",
+)
+
+FILE_LINES_MAX: Final = 500
+FILE_LINES_HARD_MAX: Final = 800  # not even the list of offenders allows more
+FUNCTION_LINES_MAX: Final = 70
+PARAMETERS_MAX: Final = 6  # positional, without self or cls
+LINE_COLUMNS_MAX: Final = 100
+
+BANNED_MODULE_NAMES: Final = frozenset({"utils", "util", "helpers", "helper", "common", "misc"})
+LEFTOVER: Final = re.compile(r"#.*\b(TODO|FIXME|XXX)\b")
+MACHINE_PATH: Final = re.compile(r"(?<![\w.])/(work|root|home)/[\w.]|/(?:Users)/\w")
+SLEEPING_ALLOWED: Final = ("tests/interop/", "tests/jepsen/")
+
+# Measured size by "path" or "path::qualified function"; may only shrink.
+OFFENDERS: Final[dict[str, int]] = {}
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Every Python file below the folders, in a fixed order."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+SOURCES: Final = python_files(*PACKAGES)
+ALL_FILES: Final = python_files(*PACKAGES, "tests", "scripts")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function]]:
+    """Every function with its qualified name, nested ones included."""
+    for node in ast.iter_child_nodes(tree):
+        name = prefix
+        if isinstance(node, ast.ClassDef | Function):
+            name = f"{prefix}.{node.name}" if prefix else node.name
+        if isinstance(node, Function):
+            yield name, node
+        yield from functions(node, name)
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def over_limit(sizes: dict[str, int], limit: int) -> list[str]:
+    """The entries above the limit that the list of offenders does not cover at that size."""
+    return [
+        f"{name}: {size}, limit {OFFENDERS.get(name, limit)}"
+        for name, size in sizes.items()
+        if size > max(limit, OFFENDERS.get(name, 0))
+    ]
+
+
+def file_sizes() -> dict[str, int]:
+    return {relative(path): path.read_bytes().count(b"\n") for path in ALL_FILES}
+
+
+def function_sizes() -> dict[str, int]:
+    sizes = {}
+    for path in ALL_FILES:
+        for name, node in functions(parse(path)):
+            assert node.end_lineno is not None
+            sizes[f"{relative(path)}::{name}"] = node.end_lineno - node.lineno + 1
+    return sizes
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(SOURCES) > len(PACKAGES) // 2
+
+
+def test_files_are_short() -> None:
+    sizes = file_sizes()
+    assert over_limit(sizes, FILE_LINES_MAX) == []
+    assert [name for name, size in sizes.items() if size > FILE_LINES_HARD_MAX] == []
+
+
+def test_functions_fit_a_screen() -> None:
+    assert over_limit(function_sizes(), FUNCTION_LINES_MAX) == []
+
+
+def test_the_list_of_offenders_only_shrinks() -> None:
+    sizes = file_sizes() | function_sizes()
+    stale = [f"{name}: listed {listed}, is {sizes.get(name)}" for name, listed in OFFENDERS.items()
+             if sizes.get(name, 0) < listed]  # fmt: skip
+    assert stale == [], "shrank or left: write the new size, or remove the entry"
+
+
+def test_functions_have_few_positional_parameters() -> None:
+    found = []
+    for path in SOURCES:
+        for name, node in functions(parse(path)):
+            names = [argument.arg for argument in node.args.posonlyargs + node.args.args]
+            count = len(names) - (names[:1] in (["self"], ["cls"]))
+            if count > PARAMETERS_MAX:
+                found.append(f"{relative(path)}::{name}: {count}")
+    assert found == []
+
+
+def test_lines_are_narrow() -> None:
+    found = [
+        f"{relative(path)}:{number}: {len(line)}"
+        for path in ALL_FILES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if len(line) > LINE_COLUMNS_MAX and not re.search(r"https?://\S{60,}", line)
+    ]
+    assert found == []
+
+
+def test_modules_are_named_after_what_they_hold() -> None:
+    names = [(path, {path.stem, *path.relative_to(ROOT).parts[:-1]}) for path in ALL_FILES]
+    assert [relative(path) for path, parts in names if parts & BANNED_MODULE_NAMES] == []
+
+
+def test_modules_say_what_they_are_for() -> None:
+    assert [relative(path) for path in SOURCES if not ast.get_docstring(parse(path))] == []
+
+
+def test_no_leftovers() -> None:
+    found = [
+        f"{relative(path)}:{number}"
+        for path in ALL_FILES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if LEFTOVER.search(line) and path != Path(__file__).resolve()
+    ]
+    assert found == []
+
+
+def test_nothing_names_a_folder_of_one_machine() -> None:
+    texts = [*ALL_FILES, *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+    texts += [path for path in sorted((ROOT / "scripts").iterdir()) if path.is_file()]
+    found = [
+        f"{relative(path)}: {match.group()}"
+        for path in texts
+        if path != Path(__file__).resolve()
+        and (match := MACHINE_PATH.search(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+def test_tests_do_not_sleep() -> None:
+    """A sleep in a test is a guess about speed; only tests of real processes may wait."""
+    found = []
+    for path in python_files("tests"):
+        if relative(path).startswith(SLEEPING_ALLOWED):
+            continue
+        found += [
+            f"{relative(path)}:{node.lineno}"
+            for node in ast.walk(parse(path))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
+        ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", ["raft", "storage"])
+def test_assertion_density_is_printed(package: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not a limit: a number to look at (tigerbeetle's vsr has 99 assertions per 1000 lines)."""
+    files = python_files(package)
+    lines = sum(path.read_bytes().count(b"\n") for path in files)
+    count = sum(isinstance(node, ast.Assert) for path in files for node in ast.walk(parse(path)))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{package}: {count} assertions in {lines} lines\n")
+    assert lines > 0
