@@ -1,0 +1,1 @@
+"""The committed image as brokers and their clients see it."""

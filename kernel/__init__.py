@@ -1,0 +1,1 @@
+"""One whole node as a value: events and bytes in, effects out."""

@@ -1,0 +1,151 @@
+"""What one node is told at start: roles, listeners, voters, directories, time-outs, limits.
+
+A value, already checked: `node/config.py` makes it from `server.properties` (Kafka's key names are
+written only there), the simulator makes it by hand. The name of a field is Kafka's key without the
+prefix, with the unit as suffix; the defaults are Kafka's.
+
+The cluster id is not here: it belongs to the folders (`meta.properties`).
+"""
+
+from typing import Final
+
+import msgspec
+
+from wire.types import Endpoint, NodeId
+
+RECORD_BYTES_BETWEEN_SNAPSHOTS: Final = 20 * 1024 * 1024
+WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
+GIBIBYTE: Final = 1024 * 1024 * 1024
+
+
+class Voter(msgspec.Struct, frozen=True, gc=False):
+    """One entry of `controller.quorum.voters`: `id@host:port`."""
+
+    id: NodeId
+    host: str
+    port: int
+
+
+class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The raft part: `controller.quorum.*` (apache/kafka: raft/.../QuorumConfig.java)."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_ms_max: int = 1000
+    append_linger_ms: int = 0
+    """Kafka waits 25 ms for more records; here what waits for the disk is grouped instead."""
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_bytes_max: int = 1024 * 1024
+    fetch_snapshot_bytes_max: int = 1024 * 1024
+
+
+class MetadataLogConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The metadata log: segments, snapshots, retention, no-op records."""
+
+    segment_bytes: int = GIBIBYTE
+    segment_ms: int = WEEK_MS
+    record_bytes_between_snapshots: int = RECORD_BYTES_BETWEEN_SNAPSHOTS
+    snapshot_interval_ms_max: int = 60 * 60 * 1000
+    """0 switches the timer off."""
+    retention_bytes: int = 100 * 1024 * 1024
+    retention_ms: int = WEEK_MS
+    idle_interval_ms_max: int = 500
+    """How long a leader stays silent before it writes a NoOp record; 0 switches them off."""
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The broker's life cycle and what its requests may do."""
+
+    rack: str | None = None
+    session_timeout_ms: int = 9000
+    heartbeat_interval_ms: int = 2000
+    initial_registration_timeout_ms: int = 60_000
+    controlled_shutdown_enable: bool = True
+    auto_create_topics_enable: bool = True
+    delete_topic_enable: bool = True
+    segment_bytes: int = GIBIBYTE
+    """Of the partitions the broker hosts (`log.segment.bytes`)."""
+    response_partitions_max: int = 2000
+    """Of one DescribeTopicPartitions response (`max.request.partition.size.limit`)."""
+
+
+class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the controller takes where a CreateTopics request leaves it open."""
+
+    partition_count: int = 1
+    replication_factor: int = 1
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. `listeners` are bound, `advertised_listeners` are told to others."""
+
+    node_id: NodeId
+    is_broker: bool
+    is_controller: bool
+    voters: tuple[Voter, ...]
+    controller_listener_names: tuple[str, ...]
+    """Upper case; the first one is how this node reaches controllers."""
+    listeners: tuple[Endpoint, ...]
+    """An empty host means every interface; port 0 means any free port."""
+    advertised_listeners: tuple[Endpoint, ...]
+    """Of the bound listeners, brokers' and controllers', with a host that others can use."""
+    inter_broker_listener_name: str | None
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+    """One of `log_dirs`, unless `metadata.log.dir` names another folder."""
+    quorum: QuorumConfig = QuorumConfig()
+    metadata_log: MetadataLogConfig = MetadataLogConfig()
+    broker: BrokerConfig = BrokerConfig()
+    topic_defaults: TopicDefaults = TopicDefaults()
+    request_bytes_max: int = 100 * 1024 * 1024
+    """`socket.request.max.bytes`"""
+    connections_max: int = 2**31 - 1
+    """`max.connections`"""
+    connection_idle_ms_max: int = 10 * 60 * 1000
+    """`connections.max.idle.ms`; -1 in Kafka's file switches it off and is 0 here."""
+    properties: tuple[tuple[str, str], ...] = ()
+    """Every key and value as given, sorted by key: for logs and DescribeConfigs."""
+    unknown_keys: tuple[str, ...] = ()
+    """Keys of the file that mean nothing to this node, sorted: one warning at start."""
+
+    def __post_init__(self) -> None:
+        """Check what every user of the value relies on."""
+        assert self.is_broker or self.is_controller, "a node without a role"
+        assert self.log_dirs, "a node without a folder"
+        assert self.controller_listener_names, "a node without the name of a controller listener"
+        names = [endpoint.listener for endpoint in self.listeners]
+        assert len(names) == len(set(names)), f"{names=}"
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether `controller.quorum.voters` lists this node."""
+        return any(voter.id == self.node_id for voter in self.voters)
+
+    @property
+    def controller_listeners(self) -> tuple[Endpoint, ...]:
+        """The bound listeners that serve controller requests; empty on a plain broker."""
+        return tuple(e for e in self.listeners if e.listener in self.controller_listener_names)
+
+    @property
+    def broker_listeners(self) -> tuple[Endpoint, ...]:
+        """The bound listeners that serve clients and brokers; empty on a plain controller."""
+        return tuple(e for e in self.listeners if e.listener not in self.controller_listener_names)
+
+    @property
+    def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
+        """What RegisterController and BeginQuorumEpoch tell about this node."""
+        names = self.controller_listener_names
+        return tuple(e for e in self.advertised_listeners if e.listener in names)
+
+    @property
+    def advertised_broker_listeners(self) -> tuple[Endpoint, ...]:
+        """What BrokerRegistration tells about this node."""
+        names = self.controller_listener_names
+        return tuple(e for e in self.advertised_listeners if e.listener not in names)
+
+    def voter(self, node_id: NodeId) -> Voter | None:
+        """The entry of a voter."""
+        return next((voter for voter in self.voters if voter.id == node_id), None)

@@ -1,0 +1,1 @@
+"""The process: configuration, sockets, tasks, the asyncio driver."""

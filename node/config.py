@@ -1,0 +1,345 @@
+"""From `server.properties`, unchanged as Kafka reads it, to a checked `NodeConfig`.
+
+Kafka's key names are written only here. Every wrong value is one `ConfigError` of one line that
+names key and value and says what is allowed, in Kafka's words where Kafka has words for it
+(apache/kafka: core/.../KafkaConfig.scala validateValues, clients/.../ConfigDef.java; 3.9, 4.x).
+Keys that mean nothing here are collected in `unknown_keys` for one warning, as Kafka does. What
+would change what the node promises and is not there (another security protocol, an authorizer,
+ZooKeeper, dynamic voters) is refused instead of ignored.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kernel.config import BrokerConfig, MetadataLogConfig, NodeConfig, QuorumConfig, TopicDefaults
+from node.errors import ConfigError
+from node.listeners import (
+    advertised_listeners,
+    bound_listeners,
+    check_protocols,
+    check_roles_of_listeners,
+    inter_broker_listener,
+    parse_voters,
+    split_list,
+)
+from node.properties import PropertiesError, parse_properties
+from wire.types import NodeId
+
+__all__ = ["ConfigError", "node_config", "parse_overrides", "read_config"]
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+ROLES: Final = ("broker", "controller")
+
+
+class Whole(NamedTuple):
+    """A key with a whole number: where it goes and what is allowed, both ends included."""
+
+    key: str
+    group: str
+    field: str
+    minimum: int
+    maximum: int = INT_MAX
+
+
+class Flag(NamedTuple):
+    """A key with true or false."""
+
+    key: str
+    group: str
+    field: str
+
+
+NUMBERS: Final = (
+    Whole("controller.quorum.election.timeout.ms", "quorum", "election_timeout_ms", 0),
+    Whole("controller.quorum.fetch.timeout.ms", "quorum", "fetch_timeout_ms", 1),
+    Whole("controller.quorum.election.backoff.max.ms", "quorum", "election_backoff_ms_max", 0),
+    Whole("controller.quorum.append.linger.ms", "quorum", "append_linger_ms", 0),
+    Whole("controller.quorum.request.timeout.ms", "quorum", "request_timeout_ms", 1),
+    Whole("controller.quorum.retry.backoff.ms", "quorum", "retry_backoff_ms", 0),
+    Whole("controller.quorum.fetch.max.bytes", "quorum", "fetch_bytes_max", 1),
+    Whole("controller.quorum.fetch.snapshot.max.bytes", "quorum", "fetch_snapshot_bytes_max", 1),
+    Whole("metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
+    Whole("internal.metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
+    Whole("metadata.log.segment.ms", "metadata_log", "segment_ms", 0, LONG_MAX),
+    Whole(
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata_log",
+        "record_bytes_between_snapshots",
+        1,
+        LONG_MAX,
+    ),
+    Whole(
+        "metadata.log.max.snapshot.interval.ms",
+        "metadata_log",
+        "snapshot_interval_ms_max",
+        0,
+        LONG_MAX,
+    ),
+    Whole("metadata.max.retention.bytes", "metadata_log", "retention_bytes", -1, LONG_MAX),
+    Whole("metadata.max.retention.ms", "metadata_log", "retention_ms", -1, LONG_MAX),
+    Whole("metadata.max.idle.interval.ms", "metadata_log", "idle_interval_ms_max", 0),
+    Whole("broker.session.timeout.ms", "broker", "session_timeout_ms", 1),
+    Whole("broker.heartbeat.interval.ms", "broker", "heartbeat_interval_ms", 1),
+    Whole("initial.broker.registration.timeout.ms", "broker", "initial_registration_timeout_ms", 1),
+    Whole("log.segment.bytes", "broker", "segment_bytes", 14),
+    Whole("max.request.partition.size.limit", "broker", "response_partitions_max", 1),
+    Whole("num.partitions", "topics", "partition_count", 1),
+    Whole("default.replication.factor", "topics", "replication_factor", 1, 2**15 - 1),
+    Whole("min.insync.replicas", "topics", "min_insync_replicas", 1),
+    Whole("socket.request.max.bytes", "node", "request_bytes_max", 1),
+    Whole("max.connections", "node", "connections_max", 0),
+    Whole("connections.max.idle.ms", "node", "connection_idle_ms_max", -1, LONG_MAX),
+)
+FLAGS: Final = (
+    Flag("controlled.shutdown.enable", "broker", "controlled_shutdown_enable"),
+    Flag("auto.create.topics.enable", "broker", "auto_create_topics_enable"),
+    Flag("delete.topic.enable", "broker", "delete_topic_enable"),
+    Flag("unclean.leader.election.enable", "topics", "unclean_leader_election_enable"),
+)
+READ_BY_HAND: Final = frozenset(
+    {
+        "advertised.listeners",
+        "authorizer.class.name",
+        "broker.id",
+        "broker.rack",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        # Kafka 3.9 refuses small segments unless this is lowered; here they are allowed anyway.
+        "metadata.log.segment.min.bytes",
+        "node.id",
+        "process.roles",
+        "security.inter.broker.protocol",
+        "zookeeper.connect",
+    }
+)
+KNOWN_KEYS: Final = READ_BY_HAND | {number.key for number in NUMBERS} | {f.key for f in FLAGS}
+assert len({(flag.group, flag.field) for flag in FLAGS}) == len(FLAGS)
+
+
+def read_config(
+    path: Path, overrides: Sequence[str] = (), *, host_name: str = "localhost"
+) -> NodeConfig:
+    """The configuration in a file, with `key=value` overrides from the command line.
+
+    Raises:
+        ConfigError: the file cannot be read, or a value is refused.
+    """
+    try:
+        properties = parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, PropertiesError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    return node_config({**properties, **parse_overrides(overrides)}, host_name=host_name)
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
+    """`key=value` strings of the command line, the last of equal keys wins.
+
+    Raises:
+        ConfigError: no `=`, or nothing before it.
+    """
+    found: dict[str, str] = {}
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"Invalid override {override}: expected key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") -> NodeConfig:
+    """The configuration that these keys and values describe.
+
+    Args:
+        properties: Kafka's keys, all strings.
+        host_name: told to others for a listener without a host (Kafka: the canonical name).
+
+    Raises:
+        ConfigError: the first value that is refused.
+    """
+    given = {key: value.strip() for key, value in properties.items()}
+    _refuse_unsupported(given)
+    roles = _roles(given)
+    node_id = _node_id(given)
+    voters = _voters(given, node_id, roles)
+    controller_names = _controller_listener_names(given)
+    protocols = check_protocols(given, controller_names)
+    bound = bound_listeners(given, controller_names, protocols, roles)
+    advertised = advertised_listeners(given, bound, controller_names, host_name)
+    check_roles_of_listeners(bound, advertised, controller_names, roles)
+    groups = _groups(given)
+    log_dirs = _log_dirs(given)
+    return NodeConfig(
+        node_id=node_id,
+        is_broker="broker" in roles,
+        is_controller="controller" in roles,
+        voters=voters,
+        controller_listener_names=controller_names,
+        listeners=bound,
+        advertised_listeners=advertised,
+        inter_broker_listener_name=inter_broker_listener(
+            given, advertised, controller_names, roles
+        ),
+        log_dirs=log_dirs,
+        metadata_log_dir=given.get("metadata.log.dir") or log_dirs[0],
+        quorum=QuorumConfig(**groups["quorum"]),
+        metadata_log=MetadataLogConfig(**groups["metadata_log"]),
+        broker=_broker(given, groups["broker"]),
+        topic_defaults=TopicDefaults(**groups["topics"]),
+        properties=tuple(sorted(given.items())),
+        unknown_keys=tuple(sorted(set(given) - KNOWN_KEYS)),
+        **groups["node"],
+    )
+
+
+def _refuse_unsupported(given: Mapping[str, str]) -> None:
+    """Refuse what would be dangerous to ignore."""
+    reasons = {
+        "zookeeper.connect": "ZooKeeper is not supported; set process.roles and "
+        "controller.quorum.voters",
+        "authorizer.class.name": "authorizers are not supported; remove the key",
+    }
+    for key, reason in reasons.items():
+        if given.get(key):
+            raise ConfigError.invalid(given[key], key, reason)
+    if given.get("controller.quorum.bootstrap.servers") and not given.get(
+        "controller.quorum.voters"
+    ):
+        raise ConfigError.invalid(
+            given["controller.quorum.bootstrap.servers"],
+            "controller.quorum.bootstrap.servers",
+            "voters that change at run time are not supported; list them in "
+            "controller.quorum.voters",
+        )
+
+
+def _roles(given: Mapping[str, str]) -> tuple[str, ...]:
+    key = "process.roles"
+    roles = split_list(given.get(key, ""))
+    if not roles:
+        raise ConfigError(f'Missing required configuration "{key}" which has no default value.')
+    for role in roles:
+        if role not in ROLES:
+            raise ConfigError.invalid(given[key], key, f"String must be one of: {', '.join(ROLES)}")
+    if len(set(roles)) != len(roles):
+        raise ConfigError(f"Duplicate role names found in `{key}`: {given[key]}")
+    return roles
+
+
+def _node_id(given: Mapping[str, str]) -> NodeId:
+    if "node.id" not in given and "broker.id" not in given:
+        raise ConfigError('Missing required configuration "node.id" which has no default value.')
+    key = "node.id" if "node.id" in given else "broker.id"
+    node_id = _number(given[key], Whole(key, "node", "node_id", 0))
+    if "broker.id" in given and _number(
+        given["broker.id"], Whole("broker.id", "node", "node_id", -1)
+    ) not in (node_id, -1):
+        raise ConfigError(
+            "You must set `node.id` to the same value as `broker.id`: "
+            f"node.id={node_id}, broker.id={given['broker.id']}"
+        )
+    return NodeId(node_id)
+
+
+def _voters(given: Mapping[str, str], node_id: NodeId, roles: tuple[str, ...]) -> tuple[Any, ...]:
+    key = "controller.quorum.voters"
+    voters = parse_voters(given.get(key, ""))
+    if not voters:
+        raise ConfigError(
+            f"If using process.roles, {key} must contain a parseable set of controllers, "
+            "in the form {id}@{host}:{port},..."
+        )
+    ids = ",".join(str(voter.id) for voter in voters)
+    is_listed = any(voter.id == node_id for voter in voters)
+    if "controller" in roles and not is_listed:
+        raise ConfigError(
+            f"If process.roles contains the 'controller' role, the node id {node_id} must be "
+            f"included in the set of voters {key}=Set({ids})"
+        )
+    if "controller" not in roles and is_listed:
+        raise ConfigError(
+            f"If process.roles contains just the 'broker' role, the node id {node_id} must not be "
+            f"included in the set of voters {key}=Set({ids})"
+        )
+    return voters
+
+
+def _controller_listener_names(given: Mapping[str, str]) -> tuple[str, ...]:
+    key = "controller.listener.names"
+    names = tuple(name.upper() for name in split_list(given.get(key, "")))
+    if not names:
+        raise ConfigError(f"{key} must contain at least one value when running KRaft")
+    if len(set(names)) != len(names):
+        raise ConfigError.invalid(given[key], key, "each listener may be named once")
+    return names
+
+
+def _log_dirs(given: Mapping[str, str]) -> tuple[str, ...]:
+    key = "log.dirs" if given.get("log.dirs") else "log.dir"
+    # Kafka's own default for a file that names none.
+    value = given.get(key) or "/tmp/kafka-logs"  # noqa: S108
+    folders = split_list(value)
+    if not folders:
+        raise ConfigError.invalid(value, key, "at least one folder must be named")
+    if len(set(folders)) != len(folders):
+        raise ConfigError.invalid(value, key, "a folder is named twice")
+    return folders
+
+
+def _groups(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Arguments of the parts, only what was given: the defaults are in kernel/config.py."""
+    names = {number.group for number in NUMBERS} | {flag.group for flag in FLAGS}
+    groups: dict[str, dict[str, Any]] = {name: {} for name in sorted(names)}
+    for number in NUMBERS:
+        if number.key in given:
+            groups[number.group][number.field] = _number(given[number.key], number)
+    for flag in FLAGS:
+        if flag.key in given:
+            groups[flag.group][flag.field] = _flag(given[flag.key], flag.key)
+    if groups["node"].get("connection_idle_ms_max") == -1:
+        groups["node"]["connection_idle_ms_max"] = 0
+    return groups
+
+
+def _broker(given: Mapping[str, str], fields: dict[str, Any]) -> BrokerConfig:
+    broker = BrokerConfig(rack=given.get("broker.rack") or None, **fields)
+    if broker.heartbeat_interval_ms >= broker.session_timeout_ms:
+        raise ConfigError.invalid(
+            str(broker.heartbeat_interval_ms),
+            "broker.heartbeat.interval.ms",
+            f"Value must be less than broker.session.timeout.ms={broker.session_timeout_ms}",
+        )
+    return broker
+
+
+def _number(text: str, allowed: Whole) -> int:
+    if WHOLE_NUMBER.fullmatch(text) is None:
+        kind = "LONG" if allowed.maximum > INT_MAX else "INT"
+        raise ConfigError.invalid(text, allowed.key, f"Not a number of type {kind}")
+    value = int(text)
+    if value < allowed.minimum:
+        raise ConfigError.invalid(text, allowed.key, f"Value must be at least {allowed.minimum}")
+    if value > allowed.maximum:
+        raise ConfigError.invalid(
+            text, allowed.key, f"Value must be no more than {allowed.maximum}"
+        )
+    return value
+
+
+def _flag(text: str, key: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ConfigError.invalid(text, key, "Expected value to be either true or false")
+    return lowered == "true"

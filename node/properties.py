@@ -1,0 +1,116 @@
+r"""The format of Java's `.properties` files: reading and writing. Standard library only.
+
+    # comment or ! comment
+    key=value     key: value     key value     (blanks around the separator are dropped)
+    key=first, \
+        second    (a line that ends in an odd number of backslashes goes on in the next one)
+    \t \n \r \f \uXXXX are characters, any other \x is x
+
+A key that occurs twice has its last value. (java.util.Properties.load)
+The launcher in `scripts/` reads and writes with this module before anything is installed.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+BLANKS: Final = " \t\f"
+SEPARATORS: Final = "=:"
+ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+ESCAPED_AT_WRITE: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+UNICODE_DIGITS: Final = 4
+
+
+class PropertiesError(ValueError):
+    r"""The text is not in the format: a `\u` without four hexadecimal digits."""
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values of the text, in the order of the first occurrence of each key."""
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key_end, value_start = _split_position(line)
+        found[_unescape(line[:key_end])] = _unescape(line[value_start:])
+    return found
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """One `key=value` line per entry, in the order given, such that parsing gives it back."""
+    return "".join(
+        f"{_escape(key, in_key=True)}={_escape(value, in_key=False)}\n"
+        for key, value in properties.items()
+    )
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and blank ones, continuations joined."""
+    joined: list[str] = []
+    # Only \n, \r and \r\n end a line in this format; str.splitlines knows many more.
+    for raw_line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = raw_line.lstrip(BLANKS)
+        if not joined and (not line or line[0] in "#!"):
+            continue
+        trailing = len(line) - len(line.rstrip("\\"))
+        if trailing % 2:
+            joined.append(line[:-1])
+            continue
+        yield "".join([*joined, line])
+        joined = []
+    if joined:
+        yield "".join(joined)
+
+
+def _split_position(line: str) -> tuple[int, int]:
+    """End of the key and start of the value."""
+    key_end = 0
+    while key_end < len(line) and line[key_end] not in BLANKS + SEPARATORS:
+        key_end += 2 if line[key_end] == "\\" else 1
+    key_end = min(key_end, len(line))
+    start = _skip_blanks(line, key_end)
+    if start < len(line) and line[start] in SEPARATORS:
+        start = _skip_blanks(line, start + 1)
+    return key_end, start
+
+
+def _skip_blanks(line: str, position: int) -> int:
+    while position < len(line) and line[position] in BLANKS:
+        position += 1
+    return position
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char != "\\" or position == len(text):
+            out.append(char if char != "\\" else "")
+            continue
+        escaped = text[position]
+        position += 1
+        if escaped == "u":
+            out.append(_unicode_character(text[position : position + UNICODE_DIGITS]))
+            position += UNICODE_DIGITS
+        else:
+            out.append(ESCAPES.get(escaped, escaped))
+    return "".join(out)
+
+
+def _unicode_character(digits: str) -> str:
+    if len(digits) != UNICODE_DIGITS or not all(c in "0123456789abcdefABCDEF" for c in digits):
+        raise PropertiesError(f"malformed \\uxxxx encoding: \\u{digits}")
+    return chr(int(digits, 16))
+
+
+def _escape(text: str, *, in_key: bool) -> str:
+    out: list[str] = []
+    for position, char in enumerate(text):
+        if char in ESCAPED_AT_WRITE:
+            out.append(ESCAPED_AT_WRITE[char])
+        elif (char == " " and (in_key or position == 0)) or (in_key and char in "=:#!"):
+            out.append("\\" + char)
+        else:
+            out.append(char)
+    return "".join(out)
