@@ -1,0 +1,1 @@
+"""What the metadata log means: records, the image they build, deltas, snapshots."""
