@@ -1,0 +1,373 @@
+"""Record batches of format version 2 ("magic 2"): the unit of the log and of replication.
+
+A batch is a header of 61 bytes and its records, plain or as one compressed blob. The CRC-32C covers
+everything from the attributes on, so that base offset and leader epoch can be stamped in place.
+Offsets inside are deltas to the base offset; a batch owns the offsets up to its last delta even if
+compaction removed records. apache/kafka: clients/.../common/record/DefaultRecordBatch.java
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import crc32c
+import msgspec
+
+from wire.compression import Codec, compress, decompress
+from wire.errors import CorruptBatchError
+from wire.primitives import (
+    Buffer,
+    encode_varint,
+    encode_varlong,
+    read_varint,
+    read_varlong,
+)
+from wire.types import LeaderEpoch, Offset
+
+HEADER_BYTES: Final = 61
+LOG_OVERHEAD_BYTES: Final = 12  # base offset and batch length, which the length does not count
+CRC_START: Final = 21  # first byte the checksum covers
+MAGIC: Final = 2
+NO_TIMESTAMP: Final = -1
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CHECKED_HEADER: Final = struct.Struct(">hiqqqhii")
+_UNCHECKED_HEADER: Final = struct.Struct(">qiibI")
+_SIZE: Final = struct.Struct(">qi")
+_MAGIC_POSITION: Final = 16
+_INT32_MAX: Final = (1 << 31) - 1
+
+_CODEC_MASK: Final = 0x07
+_LOG_APPEND_TIME_BIT: Final = 0x08
+_TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+_DELETE_HORIZON_BIT: Final = 0x40
+
+
+class RecordView(msgspec.Struct, frozen=True, gc=False):
+    """One record with its absolute offset and time; key or value None is Kafka's null."""
+
+    offset: Offset
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The 61 bytes before the records, named as in Kafka; producer fields are -1 for none."""
+
+    base_offset: Offset
+    batch_length: int = 0
+    leader_epoch: LeaderEpoch
+    magic: int = MAGIC
+    crc: int = 0
+    attributes: int = 0
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    records_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch."""
+        return LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the last record, also when compaction removed it."""
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def end_offset(self) -> Offset:
+        """First offset after the batch."""
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are for the log itself and hidden from applications."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a producer's transaction."""
+        return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the broker's time (max timestamp) replaces that of every record."""
+        return bool(self.attributes & _LOG_APPEND_TIME_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones of this cleaned batch may go; None while it has no horizon."""
+        return self.base_timestamp_ms if self.attributes & _DELETE_HORIZON_BIT else None
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed.
+
+        Raises:
+            CorruptBatchError: the bits name no codec.
+        """
+        bits = self.attributes & _CODEC_MASK
+        if bits > Codec.ZSTD:
+            raise CorruptBatchError(f"batch at offset {self.base_offset}: codec {bits} is unknown")
+        return Codec(bits)
+
+    @property
+    def last_sequence(self) -> int:
+        """Producer sequence of the last record; wraps from 2^31-1 to 0; -1 for none."""
+        if self.base_sequence == -1:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & _INT32_MAX
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
+    """One whole batch inside a buffer: its header, its bytes, and where they start there."""
+
+    header: BatchHeader
+    buffer: memoryview
+    position: int
+
+    @property
+    def crc_is_valid(self) -> bool:
+        """Whether the checksum in the header is that of the bytes."""
+        return bool(crc32c.crc32c(self.buffer[CRC_START:]) == self.header.crc)
+
+    def records(self) -> list[RecordView]:
+        """The records, decompressed.
+
+        Raises:
+            CorruptBatchError: the records do not fill their section exactly.
+        """
+        codec = self.header.codec
+        section: Buffer = self.buffer[HEADER_BYTES:]
+        section = bytes(section) if codec is Codec.NONE else decompress(codec, bytes(section))
+        return _read_records(self.header, section)
+
+
+def encode_batch(
+    values: Sequence[bytes], base_offset: int, leader_epoch: int, timestamp_ms: int
+) -> bytes:
+    """A data batch as KRaft writes it: null keys, one timestamp, no compression."""
+    assert values
+    parts = []
+    for delta, value in enumerate(values):
+        value_length = encode_varint(len(value))
+        offset_delta = encode_varint(delta)
+        # attributes, timestamp delta, key length and header count take one byte each
+        length = encode_varint(4 + len(offset_delta) + len(value_length) + len(value))
+        parts.append(b"%b\0\0%b\1%b%b\0" % (length, offset_delta, value_length, value))
+    section = b"".join(parts)
+    return _assemble(section, len(values), 0, base_offset, leader_epoch, timestamp_ms)
+
+
+def encode_control_batch(
+    records: Sequence[tuple[int, bytes]], base_offset: int, leader_epoch: int, timestamp_ms: int
+) -> bytes:
+    """A KRaft control batch of (control record type, value) pairs."""
+    assert records
+    section = b"".join(
+        _encode_record(0, delta, struct.pack(">hh", 0, kind), value, ())
+        for delta, (kind, value) in enumerate(records)
+    )
+    return _assemble(section, len(records), CONTROL_BIT, base_offset, leader_epoch, timestamp_ms)
+
+
+def encode_records(header: BatchHeader, records: Sequence[RecordView]) -> bytes:
+    """A batch with every field free; length, CRC and record count of the header are computed."""
+    section = b"".join(
+        _encode_record(
+            record.timestamp_ms - header.base_timestamp_ms if not header.is_log_append_time else 0,
+            record.offset - header.base_offset,
+            record.key,
+            record.value,
+            record.headers,
+        )
+        for record in records
+    )
+    compressed = compress(header.codec, section) if records else b""
+    checked = (
+        _CHECKED_HEADER.pack(
+            header.attributes,
+            header.last_offset_delta,
+            header.base_timestamp_ms,
+            header.max_timestamp_ms,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            len(records),
+        )
+        + compressed
+    )
+    return _with_unchecked_header(checked, header.base_offset, header.leader_epoch)
+
+
+def stamp_batch(
+    batches: bytearray, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
+) -> None:
+    """Set base offset and leader epoch of a batch in place; the CRC does not cover them."""
+    assert len(batches) - position >= HEADER_BYTES
+    struct.pack_into(">q", batches, position, base_offset)
+    struct.pack_into(">i", batches, position + LOG_OVERHEAD_BYTES, leader_epoch)
+
+
+def parse_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at the position; says nothing of the bytes after it.
+
+    Raises:
+        CorruptBatchError: fewer than 61 bytes are left, or length or magic are impossible.
+    """
+    if len(buffer) - position < HEADER_BYTES:
+        raise CorruptBatchError(
+            f"batch header at position {position} is cut: {len(buffer) - position} bytes"
+        )
+    header = BatchHeader(
+        **dict(zip(_HEADER_FIELDS, _HEADER.unpack_from(buffer, position), strict=True))
+    )
+    _check_size_and_magic(header.base_offset, header.batch_length, header.magic, position)
+    return header
+
+
+def iterate_batches(buffer: Buffer) -> Iterator[Batch]:
+    """The whole batches of a buffer in order; stops silently at a batch that is cut.
+
+    The checksum is not looked at: `Batch.crc_is_valid` is the reader's business.
+
+    Raises:
+        CorruptBatchError: a length or magic is impossible.
+    """
+    view = memoryview(buffer)
+    position = 0
+    while len(view) - position > _MAGIC_POSITION:
+        base_offset, length = _SIZE.unpack_from(view, position)
+        _check_size_and_magic(base_offset, length, view[position + _MAGIC_POSITION], position)
+        end = position + LOG_OVERHEAD_BYTES + length
+        if end > len(view):
+            return
+        yield Batch(parse_batch_header(view, position), view[position:end], position)
+        position = end
+
+
+_HEADER_FIELDS: Final = BatchHeader.__struct_fields__
+
+
+def _check_size_and_magic(base_offset: int, length: int, magic: int, position: int) -> None:
+    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+        raise CorruptBatchError(
+            f"batch at position {position} (offset {base_offset}) cannot be {length} bytes long"
+        )
+    if magic != MAGIC:
+        raise CorruptBatchError(
+            f"batch at position {position} (offset {base_offset}) has magic {magic}, not {MAGIC}"
+        )
+
+
+def _assemble(
+    section: bytes,
+    count: int,
+    attributes: int,
+    base_offset: int,
+    leader_epoch: int,
+    timestamp_ms: int,
+) -> bytes:
+    """A batch without producer whose records all carry one timestamp."""
+    checked = _CHECKED_HEADER.pack(
+        attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count
+    )
+    return _with_unchecked_header(checked + section, base_offset, leader_epoch)
+
+
+def _with_unchecked_header(checked: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    length = CRC_START - LOG_OVERHEAD_BYTES + len(checked)
+    crc = crc32c.crc32c(checked)
+    return _UNCHECKED_HEADER.pack(base_offset, length, leader_epoch, MAGIC, crc) + checked
+
+
+def _encode_record(
+    timestamp_delta_ms: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+) -> bytes:
+    assert offset_delta >= 0
+    body = b"".join(
+        (
+            b"\0",
+            encode_varlong(timestamp_delta_ms),
+            encode_varint(offset_delta),
+            _nullable(key),
+            _nullable(value),
+            encode_varint(len(headers)),
+            *(_nullable(name.encode()) + _nullable(content) for name, content in headers),
+        )
+    )
+    return encode_varint(len(body)) + body
+
+
+def _nullable(content: bytes | None) -> bytes:
+    return b"\1" if content is None else encode_varint(len(content)) + content
+
+
+def _read_records(header: BatchHeader, section: bytes) -> list[RecordView]:
+    records = []
+    position = 0
+    try:
+        for _ in range(header.records_count):
+            length, start = read_varint(section, position)
+            position = start + length
+            if length < 0 or position > len(section):
+                raise CorruptBatchError(f"record of {length} bytes does not fit into its batch")
+            records.append(_read_record(header, section, start, position))
+    except (IndexError, ValueError, struct.error) as error:
+        raise CorruptBatchError(
+            f"records of the batch at offset {header.base_offset} cannot be read: {error}"
+        ) from error
+    if position != len(section):
+        raise CorruptBatchError(
+            f"batch at offset {header.base_offset}: {len(section) - position} bytes after"
+            f" its {header.records_count} records"
+        )
+    return records
+
+
+def _read_record(header: BatchHeader, section: bytes, position: int, end: int) -> RecordView:
+    timestamp_delta_ms, position = read_varlong(section, position + 1)  # after the attributes
+    offset_delta, position = read_varint(section, position)
+    key, position = _read_nullable(section, position, end)
+    value, position = _read_nullable(section, position, end)
+    headers_count, position = read_varint(section, position)
+    if headers_count < 0 or headers_count > end - position:
+        raise CorruptBatchError(f"record claims {headers_count} headers")
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    if headers_count:
+        pairs = []
+        for _ in range(headers_count):
+            name, position = _read_nullable(section, position, end)
+            content, position = _read_nullable(section, position, end)
+            if name is None:
+                raise CorruptBatchError("record header without a name")
+            pairs.append((name.decode(), content))
+        headers = tuple(pairs)
+    if position != end:
+        raise CorruptBatchError(f"record ends at {position}, its length says {end}")
+    timestamp_ms = (
+        header.max_timestamp_ms
+        if header.is_log_append_time
+        else header.base_timestamp_ms + timestamp_delta_ms
+    )
+    return RecordView(Offset(header.base_offset + offset_delta), timestamp_ms, key, value, headers)
+
+
+def _read_nullable(section: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(section, position)
+    if length == -1:
+        return None, position
+    if length < 0 or position + length > end:
+        raise CorruptBatchError(f"field of {length} bytes does not fit into its record")
+    return section[position : position + length], position + length
