@@ -1,0 +1,356 @@
+"""Writes and compiles the reader and writer of one struct in one version.
+
+The text is ordinary Python, kept in `linecache` so that stack traces show it, and it can be looked
+at: `source_of(PartitionRecord, 2)`. Runs of fixed-size fields become one precompiled Struct.
+Untagged fields go in declaration order, tagged ones into the section at the end in tag order.
+"""
+
+import linecache
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from metadata import primitives
+from metadata.schema import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UINT16,
+    UUID,
+    ArrayOf,
+    FieldSpec,
+    Scalar,
+    WireStruct,
+    fields_of,
+    is_in_version,
+)
+
+_FIXED: Final[dict[Scalar, str]] = {
+    BOOL: "B",
+    INT8: "b",
+    INT16: "h",
+    UINT16: "H",
+    INT32: "i",
+    INT64: "q",
+    FLOAT64: "d",
+    UUID: "16s",
+}
+_NAMESPACE: Final[dict[str, Any]] = {
+    name: getattr(primitives, name)
+    for name in (
+        "ints_bytes",
+        "null_error",
+        "raw_bytes",
+        "read_array_size",
+        "read_bytes",
+        "read_ints",
+        "read_string",
+        "read_tag_header",
+        "read_uuids",
+        "size_error",
+        "string_bytes",
+        "tags_bytes",
+        "unsigned_varint",
+        "uuids_bytes",
+        "varint_bytes",
+        "version_error",
+    )
+}
+
+
+@cache
+def compile_reader(cls: type[WireStruct], version: int) -> Callable[..., Any]:
+    """`read(buffer, position, end) -> (value, position after it)`."""
+    return _compile(_Source(cls, version, "read"))
+
+
+@cache
+def compile_writer(cls: type[WireStruct], version: int) -> Callable[..., Any]:
+    """`write(value, parts)`: appends the encoded pieces of the value to the list."""
+    return _compile(_Source(cls, version, "write"))
+
+
+def source_of(cls: type[WireStruct], version: int) -> str:
+    """The generated text of reader and writer, for people."""
+    return "\n".join("\n".join(_Source(cls, version, what).text()) for what in ("read", "write"))
+
+
+class _Source:
+    """The text of one function and the names that it uses."""
+
+    def __init__(self, cls: type[WireStruct], version: int, what: str) -> None:
+        self.cls = cls
+        self.version = version
+        self.what = what
+        self.names: dict[str, Any] = dict(_NAMESPACE)
+        self.lines: list[str] = []
+
+    @property
+    def function(self) -> str:
+        return f"{self.what}_{self.cls.__name__}_{self.version}"
+
+    def text(self) -> list[str]:
+        if not self.lines:
+            body = _reader_lines(self) if self.what == "read" else _writer_lines(self)
+            arguments = "b, p, end" if self.what == "read" else "r, out"
+            self.lines = [f"def {self.function}({arguments}):"]
+            self.lines += [f"    {line}" for line in body]
+        return self.lines
+
+    def bind(self, stem: str, value: Any) -> str:
+        """Give a value a name that the text can use."""
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def untagged(self) -> list[FieldSpec]:
+        return [spec for spec in self._present() if spec.tag is None]
+
+    def tagged(self) -> list[FieldSpec]:
+        present = [spec for spec in self._present() if spec.tag is not None]
+        return sorted(present, key=lambda spec: spec.tag or 0)
+
+    def _present(self) -> list[FieldSpec]:
+        return [spec for spec in fields_of(self.cls) if is_in_version(spec, self.version)]
+
+    def label(self, spec: FieldSpec) -> str:
+        return f"{self.cls.__name__}.{spec.name}"
+
+
+def _compile(source: _Source) -> Callable[..., Any]:
+    text = "\n".join(source.text()) + "\n"
+    filename = f"<metadata {source.function}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    exec(compile(text, filename, "exec"), source.names)  # noqa: S102 (text of our declarations)
+    function: Callable[..., Any] = source.names[source.function]
+    return function
+
+
+# ---- readers
+
+
+def _reader_lines(source: _Source) -> list[str]:
+    lines: list[str] = []
+    for run in _runs(source.untagged()):
+        if _is_fixed(run[0]):
+            lines += _read_fixed_run(source, run)
+        else:
+            lines += _read_one(source, run[0])
+    tagged = source.tagged()
+    lines += [f"{spec.name} = {source.bind('default', spec.default)}" for spec in tagged]
+    lines += ["n = b[p]", "p += 1", "unknown = ()", "if n:"]
+    lines += [f"    {line}" for line in _read_tags(source, tagged)]
+    present = source.untagged() + tagged
+    arguments = [f"{spec.name}={spec.name}" for spec in present]
+    cls = source.bind("cls", source.cls)
+    lines.append("if unknown:")
+    known = ", ".join([*arguments, "unknown_tags=tuple(sorted(unknown.items()))"])
+    lines.append(f"    return {cls}({known}), p")
+    lines.append(f"return {cls}({', '.join(arguments)}), p")
+    return lines
+
+
+def _read_fixed_run(source: _Source, run: list[FieldSpec]) -> list[str]:
+    packer = struct.Struct(">" + "".join(_FIXED[_scalar(spec)] for spec in run))
+    unpack = source.bind("unpack", packer.unpack_from)
+    targets = ", ".join(spec.name for spec in run)
+    comma = "," if len(run) == 1 else ""
+    lines = [f"{targets}{comma} = {unpack}(b, p)", f"p += {packer.size}"]
+    lines += [f"{spec.name} = {spec.name} != 0" for spec in run if spec.type is BOOL]
+    return lines
+
+
+def _read_one(source: _Source, spec: FieldSpec) -> list[str]:
+    """Lines that read one field that is not part of a fixed run, or one tagged field."""
+    name = spec.name
+    if isinstance(spec.type, ArrayOf):
+        lines = _read_array(source, spec)
+    elif spec.type is STRING:
+        lines = [f"{name}, p = read_string(b, p, end)"]
+    elif spec.type is BYTES:
+        lines = [f"{name}, p = read_bytes(b, p, end)"]
+    else:
+        return _read_fixed_run(source, [spec])
+    if not spec.nullable:
+        lines += [f"if {name} is None:", f"    raise null_error({source.label(spec)!r})"]
+    return lines
+
+
+def _read_array(source: _Source, spec: FieldSpec) -> list[str]:
+    assert isinstance(spec.type, ArrayOf)
+    element = spec.type.element
+    name = spec.name
+    if element is INT32:
+        return [f"{name}, p = read_ints(b, p, end)"]
+    if element is UUID:
+        return [f"{name}, p = read_uuids(b, p, end)"]
+    lines = ["n, p = read_array_size(b, p, end, 1)", "if n < 0:", f"    {name} = None", "else:"]
+    lines += ["    items = []", "    for _ in range(n):"]
+    if element is STRING:
+        lines += [
+            "        item, p = read_string(b, p, end)",
+            "        if item is None:",
+            f"            raise null_error({source.label(spec)!r})",
+        ]
+    else:
+        assert isinstance(element, type), f"no array of {element} is declared"
+        read = source.bind("read", compile_reader(element, source.version))
+        lines.append(f"        item, p = {read}(b, p, end)")
+    return [*lines, "        items.append(item)", f"    {name} = tuple(items)"]
+
+
+def _read_tags(source: _Source, tagged: list[FieldSpec]) -> list[str]:
+    lines = ["if n > 127:", "    n, p = unsigned_varint(b, p - 1)", "unknown = {}"]
+    lines += ["for _ in range(n):", "    tag, p, after = read_tag_header(b, p, end)"]
+    keyword = "if"
+    for spec in tagged:
+        lines.append(f"    {keyword} tag == {spec.tag}:")
+        lines += [f"        {line}" for line in _read_one(source, spec)]
+        lines += ["        if p != after:"]
+        lines += [f"            raise size_error({source.label(spec)!r}, {spec.tag})"]
+        keyword = "elif"
+    if tagged:
+        lines += ["    else:", "        unknown[tag] = b[p:after]", "        p = after"]
+    else:
+        lines += ["    unknown[tag] = b[p:after]", "    p = after"]
+    return lines
+
+
+# ---- writers
+
+
+def _writer_lines(source: _Source) -> list[str]:
+    lines: list[str] = []
+    for spec in fields_of(source.cls):
+        if not is_in_version(spec, source.version):
+            default = source.bind("default", spec.default)
+            lines += [
+                f"if {_differs(spec, default)}:",
+                f"    raise version_error({source.label(spec)!r}, {source.version})",
+            ]
+    for run in _runs(source.untagged()):
+        if _is_fixed(run[0]):
+            lines += _write_fixed_run(source, run)
+        else:
+            lines += _write_one(source, run[0])
+    return lines + _write_tags(source)
+
+
+def _differs(spec: FieldSpec, default: str) -> str:
+    return f"r.{spec.name} is not None" if spec.default is None else f"r.{spec.name} != {default}"
+
+
+def _write_fixed_run(source: _Source, run: list[FieldSpec]) -> list[str]:
+    packer = struct.Struct(">" + "".join(_FIXED[_scalar(spec)] for spec in run))
+    pack = source.bind("pack", packer.pack)
+    lines = []
+    for spec in run:
+        # struct pads and cuts "16s" silently.
+        if spec.type is UUID:
+            lines += [
+                f"if len(r.{spec.name}) != 16:",
+                f"    raise ValueError('{spec.name} is not 16 bytes long')",
+            ]
+    values = ", ".join(f"r.{spec.name}" for spec in run)
+    return [*lines, f"out.append({pack}({values}))"]
+
+
+def _write_one(source: _Source, spec: FieldSpec) -> list[str]:
+    """Lines that append one variable-size field; null is a single zero byte."""
+    name = f"r.{spec.name}"
+    expression, before = _payload(source, spec)
+    if spec.nullable:
+        return [
+            f"if {name} is None:",
+            "    out.append(b'\\x00')",
+            "else:",
+            *(f"    {line}" for line in before),
+            f"    out.append({expression})",
+        ]
+    return [
+        f"if {name} is None:",
+        f"    raise null_error({source.label(spec)!r})",
+        *before,
+        f"out.append({expression})",
+    ]
+
+
+def _payload(source: _Source, spec: FieldSpec) -> tuple[str, list[str]]:
+    """An expression for the encoded, non-null field and the lines that must run before it."""
+    name = f"r.{spec.name}"
+    if spec.type is STRING:
+        return f"string_bytes({name})", []
+    if spec.type is BYTES:
+        return f"raw_bytes({name})", []
+    if isinstance(spec.type, ArrayOf):
+        return _array_payload(source, spec)
+    packer = struct.Struct(">" + _FIXED[_scalar(spec)])
+    return f"{source.bind('pack', packer.pack)}({name})", []
+
+
+def _array_payload(source: _Source, spec: FieldSpec) -> tuple[str, list[str]]:
+    assert isinstance(spec.type, ArrayOf)
+    name = f"r.{spec.name}"
+    element = spec.type.element
+    if element is INT32:
+        return f"ints_bytes({name})", []
+    if element is UUID:
+        return f"uuids_bytes({name})", []
+    before = [f"items = [varint_bytes(len({name}) + 1)]", f"for item in {name}:"]
+    if element is STRING:
+        before.append("    items.append(string_bytes(item))")
+    else:
+        assert isinstance(element, type), f"no array of {element} is declared"
+        write = source.bind("write", compile_writer(element, source.version))
+        before.append(f"    {write}(item, items)")
+    return "b''.join(items)", before
+
+
+def _write_tags(source: _Source) -> list[str]:
+    tagged = source.tagged()
+    if not tagged:
+        return ["out.append(tags_bytes((), r.unknown_tags) if r.unknown_tags else b'\\x00')"]
+    lines = ["known = []"]
+    for spec in tagged:
+        default = source.bind("default", spec.default)
+        lines.append(f"if {_differs(spec, default)}:")
+        if spec.default is not None and spec.nullable:
+            raise AssertionError(f"{source.label(spec)}: nullable tagged fields default to null")
+        expression, before = _payload(source, spec)
+        if not spec.nullable and (isinstance(spec.type, ArrayOf) or spec.type in (STRING, BYTES)):
+            lines += [
+                f"    if r.{spec.name} is None:",
+                f"        raise null_error({source.label(spec)!r})",
+            ]
+        lines += [f"    {line}" for line in before]
+        lines.append(f"    known.append(({spec.tag}, {expression}))")
+    return [*lines, "out.append(tags_bytes(known, r.unknown_tags))"]
+
+
+# ---- both
+
+
+def _runs(specs: list[FieldSpec]) -> list[list[FieldSpec]]:
+    """Neighbouring fixed-size fields together, every other field alone."""
+    runs: list[list[FieldSpec]] = []
+    for spec in specs:
+        if runs and _is_fixed(spec) and _is_fixed(runs[-1][0]):
+            runs[-1].append(spec)
+        else:
+            runs.append([spec])
+    return runs
+
+
+def _is_fixed(spec: FieldSpec) -> bool:
+    return not isinstance(spec.type, ArrayOf) and spec.type in _FIXED
+
+
+def _scalar(spec: FieldSpec) -> Scalar:
+    assert isinstance(spec.type, Scalar), f"{spec.name} is no scalar"
+    return spec.type

@@ -1,0 +1,154 @@
+"""Metadata records from and to bytes, framed as Kafka frames them.
+
+    value := frame version  unsigned varint, always 1
+             api key        unsigned varint
+             version        unsigned varint
+             body           flexible encoding of that version
+
+One straight-line reader and one writer per (record, version) are generated from the declarations
+at first use (`codec_source.py`), as dataclasses does for `__init__`: much faster than a loop
+over fields. A type that is not known becomes an `UnknownRecord`; an unknown version of a known
+type, bytes left over and every truncation are errors. Unknown tagged fields stay with the record.
+(apache/kafka: AbstractApiMessageSerde.java, docs: KIP-482)
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from metadata import codec_source
+from metadata.primitives import unsigned_varint, write_unsigned_varint
+from metadata.records import RECORD_TYPES
+from metadata.schema import MetadataRecordError, Record, UnknownRecord
+
+FRAME_VERSION: Final = 1
+# Kafka keeps api key and version in a signed 16-bit number.
+FRAME_NUMBER_MAX: Final = 32767
+
+Reader = Callable[[bytes, int, int], tuple[Any, int]]
+Writer = Callable[[Any, list[bytes]], None]
+
+_readers: dict[tuple[int, int], Reader] = {}
+_writers: dict[tuple[int, int], tuple[bytes, Writer]] = {}
+
+
+def encode(record: Record, version: int) -> bytes:
+    """The framed value of a record in one of its versions.
+
+    Args:
+        record: any record; an UnknownRecord gives its bytes back whatever `version` says.
+        version: within the record's `versions`; see `features.record_version`.
+
+    Raises:
+        MetadataRecordError: the version does not exist, a field is set that it cannot carry, or a
+            value does not fit its wire type.
+    """
+    if isinstance(record, UnknownRecord):
+        return _encode_unknown(record)
+    key = (record.api_key, version)
+    entry = _writers.get(key)
+    if entry is None:
+        entry = _writers[key] = _compile_writer(record, version)
+    prefix, write = entry
+    parts = [prefix]
+    try:
+        write(record, parts)
+    except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise MetadataRecordError(
+            f"{type(record).__name__} version {version} cannot be written: {error}"
+        ) from error
+    return b"".join(parts)
+
+
+def decode(value: bytes | memoryview) -> Record:
+    """The record in a framed value.
+
+    Raises:
+        MetadataRecordError: not a frame that Kafka's reader accepts; the text says why.
+    """
+    buffer = bytes(value)
+    if len(buffer) > 2 and buffer[0] == FRAME_VERSION and buffer[1] < 128 and buffer[2] < 128:
+        api_key, version, position = buffer[1], buffer[2], 3
+    else:
+        api_key, version, position = _read_frame(buffer)
+    read = _readers.get((api_key, version))
+    if read is None:
+        if api_key not in RECORD_TYPES:
+            return UnknownRecord(unknown_api_key=api_key, version=version, body=buffer[position:])
+        read = _compile_reader(api_key, version)
+    end = len(buffer)
+    try:
+        record, position = read(buffer, position, end)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        name = RECORD_TYPES[api_key].__name__
+        raise MetadataRecordError(f"{name} version {version} is cut or damaged: {error}") from error
+    if position != end:
+        name = RECORD_TYPES[api_key].__name__
+        raise MetadataRecordError(
+            f"{name} version {version} is followed by {end - position} bytes of garbage"
+        )
+    assert isinstance(record, Record)
+    return record
+
+
+def decoded_version(value: bytes | memoryview) -> int:
+    """The schema version that a framed value was written with.
+
+    Raises:
+        MetadataRecordError: the frame is damaged.
+    """
+    return _read_frame(bytes(value[:16]))[1]
+
+
+def _read_frame(buffer: bytes) -> tuple[int, int, int]:
+    numbers = []
+    position = 0
+    for what in ("frame version", "api key", "version"):
+        try:
+            number, position = unsigned_varint(buffer, position)
+        except IndexError as error:
+            raise MetadataRecordError(f"metadata record is cut inside its {what}") from error
+        if number > FRAME_NUMBER_MAX:
+            raise MetadataRecordError(f"metadata record has {what} {number}, which is too large")
+        if what == "frame version" and number == 0:
+            raise MetadataRecordError(
+                "metadata record has frame version 0: data of the Kafka 2.8 preview cannot be read"
+            )
+        if what == "frame version" and number != FRAME_VERSION:
+            raise MetadataRecordError(f"metadata record has unknown frame version {number}")
+        numbers.append(number)
+    return numbers[1], numbers[2], position
+
+
+def _encode_unknown(record: UnknownRecord) -> bytes:
+    frame = bytearray()
+    write_unsigned_varint(frame, FRAME_VERSION)
+    write_unsigned_varint(frame, record.unknown_api_key)
+    write_unsigned_varint(frame, record.version)
+    return bytes(frame) + record.body
+
+
+def _check_version(cls: type[Record], version: int) -> None:
+    lowest, highest = cls.versions
+    if not lowest <= version <= highest:
+        raise MetadataRecordError(
+            f"{cls.__name__} has no version {version}: {lowest} to {highest} are known"
+        )
+
+
+def _compile_writer(record: Record, version: int) -> tuple[bytes, Writer]:
+    cls = RECORD_TYPES.get(record.api_key)
+    assert cls is type(record), f"{type(record).__name__} is no declared record"
+    _check_version(cls, version)
+    prefix = bytearray((FRAME_VERSION,))
+    write_unsigned_varint(prefix, record.api_key)
+    write_unsigned_varint(prefix, version)
+    return bytes(prefix), codec_source.compile_writer(cls, version)
+
+
+def _compile_reader(api_key: int, version: int) -> Reader:
+    cls = RECORD_TYPES[api_key]
+    _check_version(cls, version)
+    read = codec_source.compile_reader(cls, version)
+    _readers[api_key, version] = read
+    return read
