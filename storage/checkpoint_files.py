@@ -1,0 +1,121 @@
+"""Kafka's text checkpoints: version 0, the number of entries, one entry per line.
+
+`recovery-point-offset-checkpoint` is our recorded flushed end: damage below it stops the node. It is
+written when a segment rolls, each `LogConfig.recovery_point_bytes` of flushed log, at a truncation
+and at a clean close. So it may lag behind what was flushed by that many bytes and one segment's tail.
+"""
+
+from typing import Final
+
+from storage.errors import CorruptFileError
+from storage.vfs import Vfs, join, write_file_atomically
+
+RECOVERY_POINT_NAME: Final = "recovery-point-offset-checkpoint"
+LOG_START_NAME: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_NAME: Final = "replication-offset-checkpoint"
+_VERSION: Final = 0
+
+
+def decode_lines(content: bytes, path: str) -> list[list[str]]:
+    """The entries of a checkpoint file, each split at blanks.
+
+    Raises:
+        CorruptFileError: wrong version, count or characters.
+    """
+    try:
+        lines = content.decode().split("\n")
+        version, count = _header(lines)
+    except ValueError as error:
+        raise CorruptFileError(path, f"not a checkpoint file: {error}") from error
+    if version is None:
+        return []
+    if version != _VERSION:
+        raise CorruptFileError(path, f"Unrecognized version of the checkpoint file: {version}")
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    if len(entries) != count:
+        raise CorruptFileError(
+            path,
+            f"Expected [{count}] entries in checkpoint file [{path}], "
+            f"but found only [{len(entries)}]",
+        )
+    return entries
+
+
+def _header(lines: list[str]) -> tuple[int | None, int]:
+    if not lines[0].strip():
+        return None, 0
+    version = int(lines[0])
+    return version, int(lines[1]) if len(lines) > 1 and lines[1].strip() else 0
+
+
+def encode_lines(entries: list[str]) -> bytes:
+    """The content of a checkpoint file."""
+    return "".join(f"{line}\n" for line in [str(_VERSION), str(len(entries)), *entries]).encode()
+
+
+def decode_offsets(content: bytes, path: str) -> dict[tuple[str, int], int]:
+    """`topic partition offset` lines.
+
+    Raises:
+        CorruptFileError: a line does not have that form.
+    """
+    offsets: dict[tuple[str, int], int] = {}
+    for fields in decode_lines(content, path):
+        try:
+            topic, partition, offset = fields
+            offsets[topic, int(partition)] = int(offset)
+        except ValueError as error:
+            raise CorruptFileError(path, f"malformed line {' '.join(fields)!r}") from error
+    return offsets
+
+
+def encode_offsets(offsets: dict[tuple[str, int], int]) -> bytes:
+    """`topic partition offset` lines in the order of the dictionary."""
+    return encode_lines([f"{topic} {part} {offset}" for (topic, part), offset in offsets.items()])
+
+
+class OffsetCheckpoint:
+    """An offset checkpoint file of a log directory, held in memory and rewritten whole."""
+
+    def __init__(self, vfs: Vfs, log_directory: str, name: str = RECOVERY_POINT_NAME) -> None:
+        self._vfs = vfs
+        self.path = join(log_directory, name)
+        content = vfs.read(self.path) if vfs.exists(self.path) else b""
+        self._offsets = decode_offsets(content, self.path)
+
+    def get(self, topic: str, partition: int) -> int:
+        """The recorded offset, 0 if there is none."""
+        return self._offsets.get((topic, partition), 0)
+
+    def record(self, topic: str, partition: int, offset: int) -> None:
+        """Make an offset durable; does nothing when it is the one recorded."""
+        assert offset >= 0
+        if self._offsets.get((topic, partition)) != offset:
+            self._write({**self._offsets, (topic, partition): offset})
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Drop a partition that is deleted."""
+        if (topic, partition) in self._offsets:
+            self._write({key: o for key, o in self._offsets.items() if key != (topic, partition)})
+
+    def _write(self, offsets: dict[tuple[str, int], int]) -> None:
+        write_file_atomically(self._vfs, self.path, encode_offsets(offsets))
+        self._offsets = offsets
+
+
+class RecoveryPoint:
+    """The recorded flushed end of one partition."""
+
+    def __init__(self, checkpoint: OffsetCheckpoint, topic: str, partition: int) -> None:
+        self._checkpoint = checkpoint
+        self._topic = topic
+        self._partition = partition
+
+    @property
+    def end_offset(self) -> int:
+        """What was recorded as flushed, exclusive."""
+        return self._checkpoint.get(self._topic, self._partition)
+
+    def record(self, end_offset: int) -> None:
+        """Make it durable."""
+        self._checkpoint.record(self._topic, self._partition, end_offset)

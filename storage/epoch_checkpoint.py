@@ -1,0 +1,103 @@
+"""`leader-epoch-checkpoint`: where each leader epoch of a log starts.
+
+apache/kafka: storage/.../epoch/LeaderEpochFileCache.java
+"""
+
+from bisect import bisect_right
+from typing import Final
+
+import msgspec
+
+from storage.checkpoint_files import decode_lines, encode_lines
+from storage.errors import CorruptFileError
+
+EPOCH_CHECKPOINT_NAME: Final = "leader-epoch-checkpoint"
+
+
+class EpochEntry(msgspec.Struct, frozen=True, gc=False):
+    """An epoch and the offset of its first record."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochCache:
+    """The epochs of a log, ascending in epoch and start offset."""
+
+    def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
+        self._entries = list(entries)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All entries, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The epoch of the newest entry."""
+        return self._entries[-1].epoch if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that records from an offset on have an epoch; whether that was news."""
+        assert epoch >= 0
+        assert start_offset >= 0
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        """The largest epoch at or below the one asked for, and where it ends; (-1, -1) unknown."""
+        entries = self._entries
+        if epoch < 0 or not entries or epoch > entries[-1].epoch:
+            return -1, -1
+        if epoch == entries[-1].epoch:
+            return epoch, end_offset
+        found = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        if found == 0:
+            return epoch, entries[0].start_offset
+        return entries[found - 1].epoch, entries[found].start_offset
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drop the epochs that start at or above the offset; whether there were some."""
+        before = len(self._entries)
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+        return len(self._entries) != before
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Drop what ends at or below the offset; the epoch that spans it starts there now."""
+        below = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if below == 0 or (below == 1 and self._entries[0].start_offset == start_offset):
+            return False
+        self._entries[:below] = [EpochEntry(self._entries[below - 1].epoch, start_offset)]
+        return True
+
+    def clear(self) -> None:
+        """Forget all epochs."""
+        self._entries.clear()
+
+    def encode(self) -> bytes:
+        """The content of the file."""
+        return encode_lines([f"{entry.epoch} {entry.start_offset}" for entry in self._entries])
+
+
+def decode_epochs(content: bytes, path: str) -> EpochCache:
+    """Read the file.
+
+    Raises:
+        CorruptFileError: wrong version, count, or entries that do not grow.
+    """
+    cache = EpochCache()
+    for fields in decode_lines(content, path):
+        try:
+            epoch, start_offset = (int(field) for field in fields)
+        except ValueError as error:
+            raise CorruptFileError(path, f"malformed line {' '.join(fields)!r}") from error
+        if epoch < 0 or start_offset < 0:
+            raise CorruptFileError(path, f"negative number in line {' '.join(fields)!r}")
+        cache.assign(epoch, start_offset)
+    return cache

@@ -1,0 +1,143 @@
+"""`quorum-state`: the epoch, the vote and the leader that this replica has promised to remember."""
+
+import base64
+import binascii
+from typing import Any, Final
+
+import msgspec
+
+from storage.errors import CorruptFileError
+from storage.vfs import Vfs, join, write_file_atomically
+from wire.types import ZERO_UUID, DirectoryId, LeaderEpoch, NodeId, ReplicaKey
+
+QUORUM_STATE_NAME: Final = "quorum-state"
+_VERSION_MAX: Final = 1
+_NOBODY: Final = -1
+_MANDATORY: Final = {
+    0: ("leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
+    1: ("leaderId", "leaderEpoch", "votedId", "votedDirectoryId"),
+}
+
+
+class ElectionState(msgspec.Struct, frozen=True, gc=False):
+    """What the file says."""
+
+    epoch: LeaderEpoch
+    leader_id: NodeId | None = None
+    voted_key: ReplicaKey | None = None
+
+
+def encode_quorum_state(
+    state: ElectionState, voters: tuple[NodeId, ...] = (), version: int = 0
+) -> bytes:
+    """One line of JSON; version 0 lists the static voters, version 1 the voted directory id."""
+    assert 0 <= version <= _VERSION_MAX
+    voted = state.voted_key
+    leader_id = _NOBODY if state.leader_id is None else state.leader_id
+    voted_id = _NOBODY if voted is None else voted.id
+    if version == 0:
+        content: dict[str, Any] = {
+            "clusterId": "",
+            "leaderId": leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in voters],
+            "data_version": 0,
+        }
+    else:
+        directory_id = ZERO_UUID if voted is None else voted.directory_id or ZERO_UUID
+        content = {
+            "leaderId": leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": voted_id,
+            "votedDirectoryId": base64.urlsafe_b64encode(directory_id)[:22].decode(),
+            "data_version": 1,
+        }
+    return msgspec.json.encode(content)
+
+
+def decode_quorum_state(content: bytes, path: str) -> ElectionState:
+    """Read version 0 or 1; unknown fields are ignored, as Kafka does.
+
+    Raises:
+        CorruptFileError: anything else.
+    """
+    reading = f"Error while reading the Quorum status from the file {path}"
+    try:
+        fields = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = "the file is empty" if not content else str(error)
+        raise CorruptFileError(path, f"{reading}: {reason}") from error
+    if not isinstance(fields, dict):
+        raise CorruptFileError(path, f"{reading}: not a JSON object")
+    version = fields.get("data_version")
+    if not isinstance(version, int):
+        raise CorruptFileError(
+            path, f"{reading}: Deserialized node {content.decode()} does not have data_version"
+        )
+    if not 0 <= version <= _VERSION_MAX:
+        raise CorruptFileError(
+            path,
+            f"data_version ({version}) is not within the min (0) and max ({_VERSION_MAX}) "
+            "supported version",
+        )
+    for name in _MANDATORY[version]:
+        if name not in fields:
+            raise CorruptFileError(
+                path, f"unable to locate field '{name}', which is mandatory in version {version}"
+            )
+    return _election_state(fields, path)
+
+
+def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
+    numbers = []
+    for name in ("leaderId", "leaderEpoch", "votedId"):
+        value = fields[name]
+        if not isinstance(value, int) or isinstance(value, bool) or value < _NOBODY:
+            raise CorruptFileError(path, f"field '{name}' cannot be {value!r}")
+        numbers.append(value)
+    leader_id, epoch, voted_id = numbers
+    if epoch < 0:
+        raise CorruptFileError(path, f"field 'leaderEpoch' cannot be {epoch}")
+    directory_id: bytes | None = None
+    if "votedDirectoryId" in fields and voted_id != _NOBODY:
+        try:
+            directory_id = base64.urlsafe_b64decode(str(fields["votedDirectoryId"]) + "==")
+        except (binascii.Error, ValueError) as error:
+            raise CorruptFileError(path, f"field 'votedDirectoryId': {error}") from error
+        if len(directory_id) != len(ZERO_UUID):
+            raise CorruptFileError(path, "field 'votedDirectoryId' is not a UUID")
+        if directory_id == ZERO_UUID:
+            directory_id = None
+    voted_key = None
+    if voted_id != _NOBODY:
+        key = None if directory_id is None else DirectoryId(directory_id)
+        voted_key = ReplicaKey(NodeId(voted_id), key)
+    leader = None if leader_id == _NOBODY else NodeId(leader_id)
+    return ElectionState(LeaderEpoch(epoch), leader, voted_key)
+
+
+class QuorumStateFile:
+    """The file of one metadata log directory; `write` returns when it is durable."""
+
+    def __init__(self, vfs: Vfs, partition_directory: str, voters: tuple[NodeId, ...] = ()) -> None:
+        self._vfs = vfs
+        self._voters = voters
+        self.path = join(partition_directory, QUORUM_STATE_NAME)
+
+    def read(self) -> ElectionState | None:
+        """What it says; None if there is no file yet.
+
+        Raises:
+            CorruptFileError: it can not be read; never to be ignored or overwritten.
+        """
+        if not self._vfs.exists(self.path):
+            return None
+        return decode_quorum_state(self._vfs.read(self.path), self.path)
+
+    def write(self, state: ElectionState, version: int = 0) -> None:
+        """Make the state durable."""
+        write_file_atomically(
+            self._vfs, self.path, encode_quorum_state(state, self._voters, version)
+        )
