@@ -1,0 +1,157 @@
+"""Log segments and snapshots, line by line as Kafka's DumpLogSegments prints them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from cli.control_records import describe_control_record
+from wire.batch import Batch, BatchHeader, RecordView, iterate_batches
+from wire.errors import CorruptBatchError
+
+NO_OFFSET: Final = -1
+ALL_BYTES: Final = 2**31 - 1
+PayloadPrinter = Callable[[bytes], str]
+
+
+class SegmentDump:
+    """One `.log` or `.checkpoint` file: its lines, then what was wrong with it."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        deep: bool,
+        print_data: bool,
+        describe_payload: PayloadPrinter | None,
+        bytes_max: int = ALL_BYTES,
+        skip_record_metadata: bool = False,
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            path: The file; its name says the first offset.
+            deep: Whether records are looked at.
+            print_data: Whether they are printed.
+            describe_payload: What a value is printed as; None for text.
+            bytes_max: How much of the file is read.
+            skip_record_metadata: Whether record lines hold key and payload only.
+        """
+        self.path = path
+        self.deep = deep
+        self.print_data = print_data
+        self.describe_payload = describe_payload
+        self.bytes_max = bytes_max
+        self.skip_record_metadata = skip_record_metadata
+        self.non_consecutive: list[tuple[int, int]] = []
+        self._last_offset = NO_OFFSET
+
+    def lines(self) -> Iterator[str]:
+        """The lines of standard output.
+
+        Raises:
+            CorruptBatchError: a length or a record is impossible; what was before it is out.
+        """
+        content = self.path.read_bytes()[: self.bytes_max]
+        yield first_line(self.path)
+        valid_bytes = 0
+        for batch in iterate_batches(content):
+            yield batch_line(batch)
+            if self.deep:
+                yield from self._record_lines(batch)
+            self._last_offset = batch.header.last_offset
+            valid_bytes = batch.position + batch.header.size_bytes
+        if valid_bytes < len(content) and self.bytes_max == ALL_BYTES:
+            yield f"Found {len(content) - valid_bytes} invalid bytes at the end of {self.path.name}"
+
+    def _record_lines(self, batch: Batch) -> Iterator[str]:
+        if self.describe_payload is not None and not batch.crc_is_valid:
+            raise CorruptBatchError(
+                f"batch at position {batch.position} (offset {batch.header.base_offset}): "
+                "the checksum does not match"
+            )
+        for record in batch.records():
+            if record.offset != self._last_offset + 1:
+                self.non_consecutive.append((self._last_offset, record.offset))
+            self._last_offset = record.offset
+            if self.print_data:
+                yield self._record_line(batch.header, record)
+
+    def _record_line(self, header: BatchHeader, record: RecordView) -> str:
+        words = [] if self.skip_record_metadata else [_record_fields(header, record)]
+        if header.is_control:
+            words.append(describe_control_record(record.key or b"", record.value or b""))
+            return " ".join(words)
+        if record.key is not None:
+            words.append(f"{'| ' if not words else ''}key: {_text(record.key)}")
+        if record.value is not None:
+            words.append(f"{'' if words else ' '}payload: {self._payload(record)}")
+        return " ".join(words)
+
+    def _payload(self, record: RecordView) -> str:
+        assert record.value is not None
+        if self.describe_payload is None:
+            return _text(record.value)
+        try:
+            return self.describe_payload(record.value)
+        except ValueError as error:
+            return f"Error at {record.offset}, skipping. {error}"
+
+
+def first_line(path: Path) -> str:
+    """What the name of the file says: base offset of a segment, id of a snapshot."""
+    if path.suffix == ".log":
+        return f"Log starting offset: {int(path.name.split('.')[0])}"
+    if path.name == "bootstrap.checkpoint":
+        return "KRaft bootstrap snapshot"
+    end_offset, _, epoch = path.stem.partition("-")
+    return f"Snapshot end offset: {int(end_offset)}, epoch: {int(epoch)}"
+
+
+def batch_line(batch: Batch) -> str:
+    """The one line of a batch."""
+    header = batch.header
+    horizon = header.delete_horizon_ms
+    return (
+        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "
+        f"count: {header.records_count} baseSequence: {header.base_sequence} "
+        f"lastSequence: {header.last_sequence} producerId: {header.producer_id} "
+        f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
+        f"isTransactional: {_java(header.is_transactional)} isControl: {_java(header.is_control)} "
+        f"deleteHorizonMs: {java_optional(horizon)} position: {batch.position} "
+        f"{_timestamp_type(header)}: {header.max_timestamp_ms} size: {header.size_bytes} "
+        f"magic: {header.magic} compresscodec: {header.codec.name.lower()} crc: {header.crc} "
+        f"isvalid: {_java(batch.crc_is_valid)}"
+    )
+
+
+def java_optional(value: int | None) -> str:
+    """How Java prints an OptionalLong."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _record_fields(header: BatchHeader, record: RecordView) -> str:
+    sequence = -1
+    if header.base_sequence >= 0:
+        sequence = (header.base_sequence + record.offset - header.base_offset) & ALL_BYTES
+    keys = ",".join(key for key, _ in record.headers)
+    return (
+        f"| offset: {record.offset} {_timestamp_type(header)}: {record.timestamp_ms} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {sequence} "
+        f"headerKeys: [{keys}]"
+    )
+
+
+def _timestamp_type(header: BatchHeader) -> str:
+    return "LogAppendTime" if header.is_log_append_time else "CreateTime"
+
+
+def _size(content: bytes | None) -> int:
+    return -1 if content is None else len(content)
+
+
+def _java(flag: bool) -> str:  # noqa: FBT001
+    return "true" if flag else "false"
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", errors="replace")

@@ -1,0 +1,50 @@
+"""`kraftline COMMAND ...`: finds the module of the command and lets it run.
+
+Only the module of the command asked for is imported, so that the first output comes at once.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+# command -> (module with run(arguments) -> exit code, one line for the list)
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "storage": ("cli.storage", "cluster ids, formatting of log directories, what they hold"),
+    "server": ("cli.server", "start a node from its server.properties"),
+    "topics": ("cli.topics", "create, list, describe, delete topics"),
+    "quorum": ("cli.quorum", "state of the metadata quorum and of its replicas"),
+    "dump-log": ("cli.dump_log", "print segments, snapshots and indexes"),
+}
+
+
+def usage() -> str:
+    """The list of commands."""
+    lines = [f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(["usage: kraftline COMMAND ...", "", *lines, ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line (that of the process when none is given); returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] in (["-h"], ["--help"]):
+        sys.stdout.write(usage())
+        return 0
+    if not words or words[0] not in COMMANDS:
+        unknown = f"unknown command '{words[0]}'\n" if words else ""
+        sys.stderr.write(unknown + usage())
+        return 2
+    module = importlib.import_module(COMMANDS[words[0]][0])
+    try:
+        exit_code = module.run(words[1:])
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output left; nothing more to say
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    assert isinstance(exit_code, int)
+    return exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

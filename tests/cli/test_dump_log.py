@@ -1,0 +1,127 @@
+"""The dump tool against Kafka 4.3.1's own output for the same files, byte for byte."""
+
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.dump_log import line_as_object, run
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"
+DATA = GOLDEN / "data-log"
+COMMAND = re.compile(r"^\$ dump-log (.*)$")
+
+
+def golden_text(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+
+
+def sections(text: str) -> list[tuple[list[str], str, str]]:
+    """(arguments, stdout, stderr) of each command in a golden file of data-log."""
+    found = []
+    for part in re.split(r"(?m)^(?=\$ dump-log )", text):
+        match = COMMAND.match(part.partition("\n")[0])
+        if not match:
+            continue
+        body = part.partition("\n")[2].rpartition("== exit 0 ==")[0]
+        out, _, err = body.partition("== stderr ==\n")
+        found.append((match.group(1).split(), out, err))
+    return found
+
+
+def without_folder(stderr: str) -> list[str]:
+    """Complaints as a set per file: Kafka prints the files in the order of a hash map."""
+    return sorted(re.sub(r"(in :?)\S*/([\w.-]+/\d+\.\w+)$", r"\1\2", x) for x in stderr.split("\n"))
+
+
+@pytest.mark.parametrize("partition", sorted(path.stem for path in (DATA / "dump").iterdir()))
+def test_partition_files_as_kafka_prints_them(
+    partition: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(DATA)
+    commands = sections(golden_text(DATA / "dump" / f"{partition}.txt"))
+    assert len(commands) >= 4
+    for arguments, out, err in commands:
+        assert run(arguments) == 0
+        printed = capsys.readouterr()
+        assert printed.out.rstrip("\n") == out.rstrip("\n"), arguments
+        assert without_folder(printed.err.strip()) == without_folder(err.strip()), arguments
+
+
+def metadata_dumps() -> list[Path]:
+    paths = sorted((GOLDEN / "metadata-log").glob("*/dump/n1-*"))
+    assert len(paths) == 14
+    return paths
+
+
+@pytest.mark.parametrize("path", metadata_dumps(), ids=lambda p: f"{p.parts[-3]}-{p.name}")
+def test_metadata_files_as_kafka_prints_them(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expected = golden_text(path).partition("\n== stderr ==")[0].partition("\n== exit 0 ==")[0]
+    files = re.findall(r"(?m)^Dumping (.*)$", expected)
+    folder = path.parent.parent / "n1"
+    if "bootstrap" in path.name:
+        # Kafka's tool wants the name of a snapshot, so the file was renamed for it
+        shutil.copyfile(folder / "bootstrap.checkpoint", tmp_path / files[0])
+        folder = tmp_path
+    monkeypatch.chdir(folder)
+    flags = ["--cluster-metadata-decoder"]
+    if "index-sanity" in path.name:
+        flags = ["--index-sanity-check"]
+    elif "index-verify" in path.name:
+        flags = ["--verify-index-only"]
+    assert run([*flags, "--files", ",".join(files)]) == 0
+    assert capsys.readouterr().out.rstrip("\n") == expected.rstrip("\n")
+
+
+def test_cut_tail_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = DATA / "rd-none-0" / "00000000000000000000.log"
+    path = tmp_path / source.name
+    path.write_bytes(source.read_bytes()[:-5])
+    assert run(["--files", str(path)]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"Found \d+ invalid bytes at the end of 0{20}\.log", last)
+
+
+def test_damage_under_the_metadata_decoder_is_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = GOLDEN / "metadata-log" / "single-4.3.1" / "n1" / "__cluster_metadata-0"
+    content = bytearray((folder / "00000000000000000000.log").read_bytes())
+    content[200] ^= 1
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(content)
+    assert run(["--cluster-metadata-decoder", "--files", str(path)]) == 1
+    assert "checksum does not match" in capsys.readouterr().err
+
+
+def test_missing_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--files", "nowhere/00000000000000000000.log"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_decoder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        run(["--files", "x.log", "--transaction-log-decoder"])
+    assert exit_info.value.code == 1
+    assert "--transaction-log-decoder is not supported yet" in capsys.readouterr().err
+
+
+def test_json_lines_hold_the_same_values(capsys: pytest.CaptureFixture[str]) -> None:
+    log = GOLDEN / "metadata-log" / "single-4.3.1" / "n1" / "__cluster_metadata-0"
+    path = log / "00000000000000000000.log"
+    assert run(["--json", "--cluster-metadata-decoder", "--files", str(path)]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert objects[2]["crc"] == 3517525699
+    assert objects[3]["control"] == "LeaderChange"
+    assert objects[3]["payload"]["leaderId"] == 1
+    assert objects[5]["payload"]["type"] == "BEGIN_TRANSACTION_RECORD"
+    assert line_as_object("offset: 55 position: 4130") == {"offset": 55, "position": 4130}
