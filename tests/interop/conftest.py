@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.clients import CLIENTS, Client
 from tests.interop import quorum as quorums
+from tests.interop.clients import CLIENTS, Client
 from tests.interop.quorum import Quorum
 
 

@@ -45,7 +45,9 @@ class Quorum:
         command = [sys.executable, str(SCRIPT), words[0], "--dir", str(self.folder), *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if expect is not None:
-            assert done.returncode == expect, f"{words}: {done.returncode} {done.stdout}{done.stderr}{self.logs()}"
+            assert done.returncode == expect, (
+                f"{words}: {done.returncode} {done.stdout}{done.stderr}{self.logs()}"
+            )
         return done
 
     def logs(self) -> str:
@@ -104,12 +106,12 @@ class Quorum:
 
 def _node_id_of(log_folder: Path) -> int:
     text = (log_folder.parent / "meta.properties").read_text()
-    return int(next(line for line in text.splitlines() if line.startswith("node.id=")).split("=")[1])
+    return int(
+        next(line for line in text.splitlines() if line.startswith("node.id=")).split("=")[1]
+    )
 
 
-def wait_until(
-    condition: Callable[[], bool], seconds: float, message: Callable[[], str]
-) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float, message: Callable[[], str]) -> None:
     """Poll a condition of other processes."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -13,9 +13,7 @@ def _name(request: pytest.FixtureRequest) -> str:
 
 
 def _visible(client: Client, name: str, *, present: bool = True) -> None:
-    wait_until(
-        lambda: (name in client.names()) is present, 10, lambda: f"{name}: {client.names()}"
-    )
+    wait_until(lambda: (name in client.names()) is present, 10, lambda: f"{name}: {client.names()}")
 
 
 def test_create_list_describe_delete(client: Client, request: pytest.FixtureRequest) -> None:
@@ -64,41 +62,45 @@ def test_through_any_node(
 
 
 REFUSALS = {
-    "exists": (dict(name="taken"), 36, "Topic 'taken' already exists."),
+    "exists": ({"name": "taken"}, 36, "Topic 'taken' already exists."),
     "bad-name": (
-        dict(name="no spaces"),
+        {"name": "no spaces"},
         17,
-        "Topic name is invalid: 'no spaces' contains one or more characters other than ASCII "
-        "alphanumerics, '.', '_' and '-'",
+        (
+            "Topic name is invalid: 'no spaces' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        ),
     ),
     "replication": (
-        dict(name="wide", replicas=7),
+        {"name": "wide", "replicas": 7},
         38,
-        "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot "
-        "be reached because only 3 broker(s) are registered",
+        (
+            "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot "
+            "be reached because only 3 broker(s) are registered"
+        ),
     ),
     "partitions": (
-        dict(name="zero", partitions=0),
+        {"name": "zero", "partitions": 0},
         37,
         "Number of partitions was set to an invalid non-positive value.",
     ),
     "unknown-broker": (
-        dict(name="elsewhere", assignment={0: [1, 99]}),
+        {"name": "elsewhere", "assignment": {0: [1, 99]}},
         39,
         "The manual partition assignment includes broker 99, but no such broker is registered.",
     ),
     "duplicate-broker": (
-        dict(name="twice", assignment={0: [1, 1]}),
+        {"name": "twice", "assignment": {0: [1, 1]}},
         39,
         "The manual partition assignment includes the broker 1 more than once.",
     ),
     "config-value": (
-        dict(name="odd", configs={"retention.ms": "soon"}),
+        {"name": "odd", "configs": {"retention.ms": "soon"}},
         40,
         "Invalid value soon for configuration retention.ms: Not a number of type LONG",
     ),
     "config-key": (
-        dict(name="odd", configs={"no.such.key": "1"}),
+        {"name": "odd", "configs": {"no.such.key": "1"}},
         40,
         "Unknown topic config name: no.such.key",
     ),

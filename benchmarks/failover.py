@@ -1,0 +1,163 @@
+"""The window without writes when the leader goes: SIGKILL and SIGTERM.
+
+    python -m benchmarks.failover [--json] [--kafka] [--rounds 20]
+
+From the answer of the last create that succeeded to the answer of the first one after. The writer
+asks all controllers in turn, as soon as one refuses or closes; the killed node is restarted and has
+caught up before the next round.
+"""
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks import protocol, report
+from benchmarks.kafka_peer import KafkaCluster
+from benchmarks.our_quorum import OurCluster
+
+
+class Target(Protocol):
+    """A cluster whose nodes can be stopped and started by id."""
+
+    controllers: list[str]
+
+    def stop(self, node_id: int, sent: signal.Signals) -> None:
+        """Signal a node."""
+
+    def start(self, node_id: int) -> None:
+        """Start it again."""
+
+
+class OurTarget:
+    """Our cluster, by the script's commands."""
+
+    def __init__(self, cluster: OurCluster) -> None:
+        self.controllers = cluster.controllers
+        self._cluster = cluster
+
+    def stop(self, node_id: int, sent: signal.Signals) -> None:
+        """Signal the node's process, as the script would but without its start-up time."""
+        nodes = self._cluster.status()["nodes"]
+        pid = next(node["pid"] for node in nodes if node["id"] == node_id)
+        _signal(pid, sent)
+
+    def start(self, node_id: int) -> None:
+        """Restart."""
+        self._cluster.run("restart", str(node_id))
+
+
+class KafkaTarget:
+    """A Kafka cluster of ours."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self.controllers = cluster.controllers
+        self._cluster = cluster
+
+    def stop(self, node_id: int, sent: signal.Signals) -> None:
+        """Signal without waiting."""
+        _signal(self._cluster.pid(node_id), sent)
+
+    def start(self, node_id: int) -> None:
+        """Wait for the old process, then start."""
+        self._cluster.stop(node_id)
+        self._cluster.start(node_id)
+
+
+def _signal(pid: int, sent: signal.Signals) -> None:
+    os.kill(pid, sent)
+
+
+class Writer:
+    """Creates topics one after the other at whichever controller leads."""
+
+    def __init__(self, controllers: list[str], prefix: str) -> None:
+        self._controllers = controllers
+        self._prefix = prefix
+        self._number = 0
+        self._connection: protocol.Connection | None = None
+
+    def create(self) -> bool:
+        """One attempt; False when the controller asked does not lead or is gone."""
+        self._number += 1
+        try:
+            if self._connection is None:
+                address = self._controllers[self._number % len(self._controllers)]
+                self._connection = protocol.Connection(address, timeout_s=1.0)
+            body = protocol.create_topics_frame([f"{self._prefix}{self._number}"])
+            protocol.check_created(self._connection.call(protocol.CREATE_TOPICS, 7, body))
+        except (OSError, protocol.ProtocolError):
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            return False
+        return True
+
+    def until_created(self, seconds: float = 30.0) -> float:
+        """Try until one succeeds; gives the instant of its answer (perf_counter, seconds)."""
+        deadline = time.perf_counter() + seconds
+        while not self.create():
+            assert time.perf_counter() < deadline, "no create succeeded"
+            time.sleep(0.001)
+        return time.perf_counter()
+
+
+def window(target: Target, prefix: str, sent: signal.Signals) -> float:
+    """Seconds without a successful create around one signal to the leader."""
+    leader_address = protocol.wait_for_leader(target.controllers)
+    leader_id, _, _ = protocol.leader_of(leader_address)
+    writer = Writer(target.controllers, prefix)
+    last = writer.until_created()
+    for _ in range(20):
+        last = writer.until_created()
+    target.stop(leader_id, sent)
+    worst, end = 0.0, time.perf_counter() + 1.0
+    while (now := writer.until_created()) < end:
+        worst, last = max(worst, now - last), now
+    worst = max(worst, now - last)
+    target.start(leader_id)
+    protocol.wait_for_leader(target.controllers)
+    time.sleep(1.0)  # the restarted node fetches what it missed
+    return worst
+
+
+def measure(target: Target, rounds: int) -> dict[str, Any]:
+    """Medians and worst of both signals."""
+    figures: dict[str, Any] = {}
+    for name, sent in (("sigkill", signal.SIGKILL), ("sigterm", signal.SIGTERM)):
+        windows = [window(target, f"{name}-{i}-", sent) for i in range(rounds)]
+        summary = report.summary_ms(windows)
+        figures[f"{name}_p50_ms"] = summary["p50_ms"]
+        figures[f"{name}_max_ms"] = summary["max_ms"]
+    return figures
+
+
+def main() -> None:
+    """Measure ours, and Kafka when asked."""
+    flags = report.parser(__doc__)
+    flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
+    flags.add_argument("--rounds", type=int, default=20)
+    flags.add_argument("--base-port", type=int, default=25200)
+    args = flags.parse_args()
+    rows: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        ours = OurCluster(Path(name) / "ours", args.base_port)
+        try:
+            ours.up()
+            rows["kraftline"] = measure(OurTarget(ours), args.rounds)
+        finally:
+            ours.down()
+        if args.kafka:
+            kafka = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
+            try:
+                kafka.up()
+                rows["kafka"] = measure(KafkaTarget(kafka), args.rounds)
+            finally:
+                kafka.down()
+    report.show("failover", rows, as_json=args.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""A kraftline quorum for a benchmark, started by `scripts/quorum` as a user would."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "quorum"
+
+
+class OurCluster:
+    """Three combined nodes in a folder."""
+
+    def __init__(self, folder: Path, base_port: int) -> None:
+        self.folder = folder
+        self.base_port = base_port
+        self.brokers = [f"127.0.0.1:{base_port + i}" for i in range(3)]
+        self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(3)]
+
+    def run(self, *words: str) -> str:
+        """One command of the script."""
+        command = [sys.executable, str(SCRIPT), words[0], "--dir", str(self.folder), *words[1:]]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def up(self) -> None:
+        """Format and start; returns when every broker is unfenced."""
+        self.run("up", "--base-port", str(self.base_port))
+
+    def status(self) -> dict[str, Any]:
+        """The status object, also while a node is down."""
+        command = [sys.executable, str(SCRIPT), "status", "--dir", str(self.folder), "--json"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        status: dict[str, Any] = json.loads(done.stdout)
+        return status
+
+    def down(self) -> None:
+        """Stop every node."""
+        self.run("down")

@@ -1,0 +1,49 @@
+"""How every benchmark speaks: a table for people, one JSON object a run for machines."""
+
+import argparse
+import json
+import os
+import statistics
+from typing import Any
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value below which `share` (0..1) of the values lie, by nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def summary_ms(seconds: list[float]) -> dict[str, float]:
+    """p50, p99 and worst in milliseconds."""
+    return {
+        "p50_ms": round(1000 * statistics.median(seconds), 3),
+        "p99_ms": round(1000 * percentile(seconds, 0.99), 3),
+        "max_ms": round(1000 * max(seconds), 3),
+    }
+
+
+def environment() -> dict[str, Any]:
+    """What a figure must be read with: cores and load."""
+    return {"cores": os.cpu_count(), "load": [round(x, 2) for x in os.getloadavg()]}
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The flags every benchmark has."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    return made
+
+
+def show(name: str, rows: dict[str, dict[str, Any]], *, as_json: bool) -> None:
+    """Print figures: `rows` is system -> figure -> value."""
+    if as_json:
+        print(json.dumps({"benchmark": name, "env": environment(), "systems": rows}))
+        return
+    figures = list(dict.fromkeys(key for row in rows.values() for key in row))
+    width = max(map(len, figures), default=0)
+    print(f"{name}  ({environment()})")
+    print(" " * width + "".join(f"{system:>18}" for system in rows))
+    for figure in figures:
+        print(
+            f"{figure:<{width}}" + "".join(f"{row.get(figure, '')!s:>18}" for row in rows.values())
+        )

@@ -1,0 +1,108 @@
+"""A real Kafka controller sits in the quorum as a voter beside two of ours (smoke test)."""
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks import kafka_peer
+from benchmarks.protocol import ProtocolError, leader_of
+from tests.interop.quorum import Quorum, running, wait_until
+
+KAFKA_NODE = 3
+
+
+def _controllers(quorum: Quorum) -> list[str]:
+    return [f"127.0.0.1:{quorum.base_port + 1000 + i}" for i in range(3)]
+
+
+def _leader(quorum: Quorum) -> int | None:
+    for address in _controllers(quorum):
+        with contextlib.suppress(OSError, ProtocolError):
+            return leader_of(address, timeout_s=1.0)[0]
+    return None
+
+
+def _kafka_properties(quorum: Quorum, home: Path) -> Path:
+    voters = ",".join(f"{i + 1}@{a}" for i, a in enumerate(_controllers(quorum)))
+    properties = home / "kafka.properties"
+    properties.write_text(
+        f"process.roles=controller\nnode.id={KAFKA_NODE}\n"
+        f"controller.quorum.voters={voters}\n"
+        f"listeners=CONTROLLER://{_controllers(quorum)[KAFKA_NODE - 1]}\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+        f"log.dirs={home / 'data'}\n"
+    )
+    return properties
+
+
+@contextlib.contextmanager
+def _mixed(folder: Path) -> Iterator[tuple[Quorum, dict[str, subprocess.Popen[bytes]], Path]]:
+    """Nodes 1 and 2 ours (brokers too), node 3 Kafka's; all formatted at 3.9-IV0."""
+    with running(folder / "quorum") as quorum:
+        cluster_id = quorum.status()["cluster_id"]
+        quorum.run("down")
+        for node_folder in quorum.folder.glob("node*"):
+            if not node_folder.name.endswith(str(KAFKA_NODE)):
+                continue
+            shutil.rmtree(node_folder)
+        home = folder / "kafka"
+        home.mkdir()
+        properties = _kafka_properties(quorum, home)
+        kafka_peer.format_node(properties, cluster_id, "--release-version", "3.9-IV0")
+        kafka = {"node": kafka_peer.start_node(properties, home / "kafka.out")}
+        try:
+            quorum.run("restart", "1")
+            quorum.run("restart", "2")
+            yield quorum, kafka, home
+        finally:
+            for process in kafka.values():
+                process.kill()
+                process.wait(30)
+
+
+def _create(quorum: Quorum, name: str) -> None:
+    bootstrap = ",".join(f"127.0.0.1:{quorum.base_port + i}" for i in range(2))
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin.create_topics([NewTopic(name, 2, 2)])[name].result(timeout=30)
+
+
+def _log_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+@pytest.mark.jvm
+def test_kafka_controller_is_a_voter(tmp_path: Path) -> None:
+    with _mixed(tmp_path) as (quorum, kafka, home):
+        wait_until(lambda: _leader(quorum) is not None, 60, quorum.logs)
+        _create(quorum, "first")
+
+        # Make Kafka lead: stop ours in turn until it does; two voters remain a majority.
+        for node_id in (1, 2, 1, 2, 1, 2):
+            if _leader(quorum) == KAFKA_NODE:
+                break
+            quorum.run("kill", str(node_id), "--term")
+            wait_until(lambda: _leader(quorum) is not None, 60, quorum.logs)
+            quorum.run("restart", str(node_id), expect=None)
+            wait_until(lambda: _leader(quorum) is not None, 60, quorum.logs)
+        assert _leader(quorum) == KAFKA_NODE, "Kafka never led"
+        _create(quorum, "second")
+
+        # And ours again, after Kafka's controller dies.
+        kafka["node"].kill()
+        kafka["node"].wait(30)
+        wait_until(lambda: _leader(quorum) in (1, 2), 60, quorum.logs)
+        _create(quorum, "third")
+        kafka["node"] = kafka_peer.start_node(home / "kafka.properties", home / "kafka.out")
+        ours = quorum.metadata_log(1)
+        theirs = home / "data" / "__cluster_metadata-0"
+        wait_until(lambda: len(_log_bytes(theirs)) >= len(_log_bytes(ours)) - 4096, 60, quorum.logs)
+        shortest = min(len(_log_bytes(theirs)), len(_log_bytes(ours)))
+        assert _log_bytes(theirs)[:shortest] == _log_bytes(ours)[:shortest]
+        dump = kafka_peer.dump_metadata_log(theirs)
+        assert all(f'"name":"{name}"' in dump for name in ("first", "second", "third"))

@@ -1,0 +1,80 @@
+"""`scripts/quorum` as its users meet it: life cycle, status object, refusals, exit codes."""
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+from tests.interop.quorum import Quorum, running, wait_until
+
+STATUS_KEYS = {"cluster_id", "leader_id", "leader_epoch", "high_watermark", "nodes"}
+NODE_KEYS = {
+    "id", "pid", "alive", "roles", "state", "kafka", "controller", "http", "log_end_offset", "lag",
+}  # fmt: skip
+
+
+def test_life_cycle(tmp_path: Path) -> None:
+    with running(tmp_path / "q") as quorum:
+        status = quorum.status()
+        assert set(status) == STATUS_KEYS
+        assert all(set(node) == NODE_KEYS for node in status["nodes"])
+        again = quorum.run("up", "--base-port", str(quorum.base_port))
+        assert "running" in again.stdout + again.stderr
+        assert {n["pid"] for n in quorum.status()["nodes"]} == {n["pid"] for n in status["nodes"]}
+
+        leader = status["leader_id"]
+        quorum.run("kill", str(leader))
+        degraded = json.loads(quorum.run("status", "--json", expect=3).stdout)
+        assert not next(n for n in degraded["nodes"] if n["id"] == leader)["alive"]
+        quorum.run("restart", str(leader))
+        quorum.wait_healthy()
+
+        quorum.run("down")
+        assert quorum.run("status", "--json", expect=3).stdout
+        quorum.up()
+        assert quorum.wait_healthy()["cluster_id"] == status["cluster_id"]
+        quorum.run("down")
+        quorum.run("clean", "--yes")
+        assert not (tmp_path / "q").exists()
+
+
+def test_pause_and_resume(tmp_path: Path) -> None:
+    with running(tmp_path / "q") as quorum:
+        leader = quorum.status()["leader_id"]
+        quorum.run("pause", str(leader))
+        other = lambda: quorum.status()["leader_id"] not in (None, leader)  # noqa: E731
+        wait_until(other, 15, quorum.logs)
+        quorum.run("resume", str(leader))
+        quorum.wait_healthy()
+
+
+def test_sigterm_hands_over_and_exits_zero(tmp_path: Path) -> None:
+    with running(tmp_path / "q") as quorum:
+        leader = quorum.status()["leader_id"]
+        pid = quorum.node(leader)["pid"]
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not quorum.node(leader)["alive"], 15, quorum.logs)
+        status = quorum.status()
+        assert status["leader_id"] not in (None, leader)
+
+
+def test_port_taken_is_one_line(tmp_path: Path) -> None:
+    quorum = Quorum(tmp_path / "q")
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", quorum.base_port + 1))
+        squatter.listen()
+        done = quorum.run("up", "--base-port", str(quorum.base_port), expect=1)
+    assert str(quorum.base_port + 1) in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_separate_brokers(tmp_path: Path) -> None:
+    with running(tmp_path / "q", "--nodes", "3", "--brokers", "2") as quorum:
+        roles = {tuple(node["roles"]) for node in quorum.status()["nodes"]}
+        assert roles == {("controller",), ("broker",)}
+
+
+def test_unknown_command_is_usage(tmp_path: Path) -> None:
+    quorum = Quorum(tmp_path / "q")
+    quorum.run("bounce", expect=2)
