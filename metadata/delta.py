@@ -1,0 +1,135 @@
+"""What changed between two images: ids only.
+
+Values are read from the images before and after: a delta that carried values would be a second
+truth. A delta may name an id whose value ended up equal; it never misses one that differs.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from immutables import Map
+
+from metadata.image import ConfigResource, Image, QuotaKey, ScramKey
+from wire.types import NodeId, TopicId
+
+
+class MetadataDelta(msgspec.Struct, gc=False):
+    """Sets of the ids that records touched; mutable, filled by `metadata.apply`.
+
+    A topic created and deleted within one delta leaves no trace. Partitions of a deleted topic are
+    not listed: ask the image before.
+    """
+
+    features: set[str] = msgspec.field(default_factory=set)
+    brokers: set[NodeId] = msgspec.field(default_factory=set)
+    controllers: set[NodeId] = msgspec.field(default_factory=set)
+    topics_created: set[TopicId] = msgspec.field(default_factory=set)
+    topics_changed: set[TopicId] = msgspec.field(default_factory=set)  # live before and after
+    topics_deleted: set[TopicId] = msgspec.field(default_factory=set)
+    # (topic id, partition id) of live topics, new partitions included
+    partitions_changed: set[tuple[TopicId, int]] = msgspec.field(default_factory=set)
+    configs: set[ConfigResource] = msgspec.field(default_factory=set)
+    client_quotas: set[QuotaKey] = msgspec.field(default_factory=set)
+    producer_ids: bool = False
+    acls: set[bytes] = msgspec.field(default_factory=set)
+    scram: set[ScramKey] = msgspec.field(default_factory=set)
+    delegation_tokens: set[str] = msgspec.field(default_factory=set)
+    zk_migration_state: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed."""
+        return not any(getattr(self, name) for name in self.__struct_fields__)
+
+    @property
+    def has_topic_changes(self) -> bool:
+        """Whether any topic or partition changed."""
+        return bool(
+            self.topics_created
+            or self.topics_changed
+            or self.topics_deleted
+            or self.partitions_changed
+        )
+
+    def on_topic_created(self, topic_id: TopicId) -> None:
+        """Note a new topic; ids are never used twice."""
+        assert topic_id not in self.topics_deleted, f"topic id {topic_id.hex()} came back"
+        self.topics_created.add(topic_id)
+
+    def on_partition_changed(self, topic_id: TopicId, partition_id: int) -> None:
+        """Note a new or changed partition."""
+        self.partitions_changed.add((topic_id, partition_id))
+        if topic_id not in self.topics_created:
+            self.topics_changed.add(topic_id)
+
+    def on_topic_deleted(self, topic_id: TopicId, name: str, partitions: "Map[int, Any]") -> None:
+        """Note that a topic and its configs are gone; forget what this delta said of it."""
+        for partition_id in partitions:
+            self.partitions_changed.discard((topic_id, partition_id))
+        if topic_id in self.topics_created:
+            self.topics_created.discard(topic_id)
+        else:
+            self.topics_changed.discard(topic_id)
+            self.topics_deleted.add(topic_id)
+        self.configs.add((_CONFIG_TOPIC, name))
+
+    def add(self, later: "MetadataDelta") -> None:
+        """Take in the delta that follows this one."""
+        self.topics_changed |= later.topics_changed - self.topics_created
+        self.topics_changed -= later.topics_deleted
+        self.partitions_changed = {
+            key
+            for key in self.partitions_changed | later.partitions_changed
+            if key[0] not in later.topics_deleted
+        }
+        self.topics_deleted |= later.topics_deleted - self.topics_created
+        self.topics_created -= later.topics_deleted
+        self.topics_created |= later.topics_created
+        for name in _PLAIN_SETS:
+            getattr(self, name).update(getattr(later, name))
+        self.producer_ids |= later.producer_ids
+        self.zk_migration_state |= later.zk_migration_state
+
+
+def delta_between(before: Image, after: Image) -> MetadataDelta:
+    """The delta that holds exactly the ids that differ; costs a pass over both images."""
+    delta = MetadataDelta(
+        producer_ids=before.producer_ids != after.producer_ids,
+        zk_migration_state=before.zk_migration_state != after.zk_migration_state,
+    )
+    for name in _PLAIN_SETS:
+        getattr(delta, name).update(_differing(getattr(before, name), getattr(after, name)))
+    delta.topics_deleted.update(id_ for id_ in before.topics if id_ not in after.topics)
+    for topic_id, topic in after.topics.items():
+        old = before.topics.get(topic_id)
+        if old is topic:
+            continue
+        old_partitions = Map[int, Any]() if old is None else old.partitions
+        changed = _differing(old_partitions, topic.partitions)
+        delta.partitions_changed.update((topic_id, partition_id) for partition_id in changed)
+        if old is None:
+            delta.topics_created.add(topic_id)
+        elif changed or old.name != topic.name:
+            delta.topics_changed.add(topic_id)
+    return delta
+
+
+def _differing(before: "Map[Any, Any]", after: "Map[Any, Any]") -> set[Any]:
+    if before is after:
+        return set()
+    changed = {key for key, value in after.items() if before.get(key) != value}
+    changed.update(key for key in before if key not in after)
+    return changed
+
+
+_CONFIG_TOPIC: Final = 2
+_PLAIN_SETS: Final = (
+    "features",
+    "brokers",
+    "controllers",
+    "configs",
+    "client_quotas",
+    "acls",
+    "scram",
+    "delegation_tokens",
+)
