@@ -1,0 +1,95 @@
+"""Which partitions of this broker came and went between two images.
+
+The result is a value: the driver creates and removes the folders, off the commit path. A topic
+that was deleted and created again under the same name has another topic id, so it shows up on
+both sides.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from metadata.delta import MetadataDelta
+from metadata.image import Image, Partition, Topic
+from wire.types import DirectoryId, NodeId, TopicId
+
+
+class LocalPartition(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A partition that this broker hosts, and the folder id the metadata names for it."""
+
+    topic_name: str
+    partition: int
+    topic_id: TopicId
+    directory_id: DirectoryId
+
+
+class LocalChanges(msgspec.Struct, frozen=True, gc=False):
+    """Both sorted by topic name, then partition. Perform `deleted` first: names may come back."""
+
+    created: tuple[LocalPartition, ...] = ()
+    deleted: tuple[LocalPartition, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.created and not self.deleted
+
+
+NO_CHANGES = LocalChanges()
+
+
+def local_changes(
+    before: Image, after: Image, delta: MetadataDelta, broker_id: NodeId
+) -> LocalChanges:
+    """What `delta` means for the folders of a broker.
+
+    Created: the broker is a replica now and was none. Deleted: the other way round, which includes
+    a deleted topic and a replica that was moved away.
+    """
+    created: list[LocalPartition] = []
+    deleted: list[LocalPartition] = []
+    for topic_id, number in delta.partitions_changed:
+        old = _hosted_partition(before, topic_id, number, broker_id)
+        new = _hosted_partition(after, topic_id, number, broker_id)
+        if old is None and new is not None:
+            created.append(new)
+        if old is not None and new is None:
+            deleted.append(old)
+    for topic_id in delta.topics_deleted:
+        deleted.extend(_hosted(before.topics[topic_id], broker_id))
+    if not created and not deleted:
+        return NO_CHANGES
+    return LocalChanges(created=tuple(sorted(created)), deleted=tuple(sorted(deleted)))
+
+
+def local_partitions(image: Image, broker_id: NodeId) -> tuple[LocalPartition, ...]:
+    """All partitions of a broker, sorted: what its folders are compared with at start."""
+    topics = image.topics.values()
+    return tuple(sorted(local for topic in topics for local in _hosted(topic, broker_id)))
+
+
+def _hosted(topic: Topic, broker_id: NodeId) -> Iterator[LocalPartition]:
+    for number, partition in topic.partitions.items():
+        if broker_id in partition.replicas:
+            yield _local(topic, number, partition, broker_id)
+
+
+def _hosted_partition(
+    image: Image, topic_id: TopicId, number: int, broker_id: NodeId
+) -> LocalPartition | None:
+    topic = image.topics.get(topic_id)
+    if topic is None:
+        return None
+    partition = topic.partitions.get(number)
+    if partition is None or broker_id not in partition.replicas:
+        return None
+    return _local(topic, number, partition, broker_id)
+
+
+def _local(topic: Topic, number: int, partition: Partition, broker_id: NodeId) -> LocalPartition:
+    return LocalPartition(
+        topic_name=topic.name,
+        partition=number,
+        topic_id=topic.topic_id,
+        directory_id=partition.directory(broker_id),
+    )

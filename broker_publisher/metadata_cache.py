@@ -1,0 +1,25 @@
+"""What requests read: one reference to the newest published image.
+
+A request takes `cache.image` once and answers from that value, so it never sees half of a change.
+"""
+
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY, Image
+
+
+class MetadataCache:
+    """Holds the newest published image; the first publisher of every node.
+
+    It comes first so that whatever later publishers cause is answered from the new image
+    (apache/kafka: BrokerMetadataPublisher, step 1).
+    """
+
+    def __init__(self) -> None:
+        self.image: Image = EMPTY
+
+    def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
+        """Swap the reference."""
+        assert before is self.image, "an image was published that this cache never saw"
+        assert after.provenance.end_offset >= before.provenance.end_offset, "published backwards"
+        del delta
+        self.image = after
