@@ -1,6 +1,6 @@
 """A client small enough to measure with: hand-made frames over a blocking socket.
 
-It knows CreateTopics 7, DescribeQuorum 0 and ApiVersions 0, which every KRaft quorum answers, so the
+It knows CreateTopics 7 and DescribeQuorum 0; every KRaft quorum answers them, so the
 same script measures kraftline and Kafka by address.
 """
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.start [--json] [--kafka] [--rounds 5] [--idle-seconds 10]
 
-`up` runs from the command to its end, when every broker is unfenced; memory is the resident set, CPU
-the share of one core over the idle seconds, both per node.
+`up` runs from the command to its end, when every broker is unfenced; memory is the resident set,
+CPU the share of one core over the idle seconds, both per node.
 """
 
 import os
