@@ -1,0 +1,213 @@
+"""Bodies of requests and responses, in one shape whatever their version on the wire.
+
+Inside the project a body is an instance of kio's NEWEST class of its API. A request of an older
+version is read with that version's class and lifted; a response is lowered to the version asked
+for. kio's schema modules are imported at the first use of an (api, version), never before: there
+are over a thousand.
+"""
+
+import importlib
+import io
+import types
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final, Literal
+
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from wire.api_table import API_VERSIONS, SCHEMAS, api_name
+from wire.conversion import converter, default_entity, is_readable_as
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.headers import (
+    RequestHeader,
+    encode_request_header,
+    encode_response_header,
+    parse_request_header,
+    parse_response_header,
+)
+from wire.primitives import Buffer, skip_tagged_fields
+from wire.unknown_tags import without_unknown_tags
+
+Kind = Literal["request", "response"]
+Body = Any  # an instance of kio's newest class of the API
+
+_METADATA: Final = 3
+_VOTE: Final = 52
+_PRE_VOTE_VERSION: Final = 2
+_FEATURES_FROM_ZERO_VERSION: Final = 4
+_NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError)
+
+
+def newest(api_key: int, kind: Kind) -> types.ModuleType:
+    """The newest schema module of the API: its classes are the shape of bodies in the project."""
+    return _module(api_key, SCHEMAS[api_key].newest_version, kind)
+
+
+@cache
+def entity_class(api_key: int, version: int, kind: Kind) -> Any:
+    """The class of a body in one version.
+
+    Raises:
+        LookupError: there is no such version.
+    """
+    module = _module(api_key, version, kind)
+    return getattr(module, f"{SCHEMAS[api_key].name}{kind.capitalize()}")
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether the version has compact lengths and tagged fields, hence the longer headers."""
+    return bool(entity_class(api_key, version, "request").__flexible__)
+
+
+def has_flexible_response_header(api_key: int, version: int) -> bool:
+    """As `is_flexible`, except that ApiVersions is always answered with header version 0."""
+    return api_key != API_VERSIONS and is_flexible(api_key, version)
+
+
+def default_request(api_key: int) -> Body:
+    """The newest class of a request with every field at its default."""
+    return default_entity(entity_class(api_key, SCHEMAS[api_key].newest_version, "request"))
+
+
+def split_request(frame: bytes) -> tuple[RequestHeader, int]:
+    """Header of a request frame and the position of its body; the version must exist.
+
+    Raises:
+        RemoteProtocolError: the header cannot be read, or there is no such API or version.
+    """
+    header, position = parse_request_header(frame)
+    try:
+        flexible = is_flexible(header.api_key, header.api_version)
+    except LookupError:
+        raise RemoteProtocolError(
+            f"version {header.api_version} of {api_name(header.api_key)} is unknown"
+        ) from None
+    return header, skip_tagged_fields(frame, position) if flexible else position
+
+
+def decode_request(api_key: int, version: int, body: Buffer) -> Body:
+    """A request body, lifted to the newest class; bytes left over after it are ignored.
+
+    Raises:
+        RemoteProtocolError: the bytes are not a body of this API and version.
+    """
+    decoded = _decode(entity_class(api_key, version, "request"), body, f"{api_name(api_key)}")
+    lifted = _lift(api_key, decoded, "request")
+    if api_key == _METADATA and version == 0 and lifted.topics == ():
+        return replace(lifted, topics=None)  # version 0 asks for all topics with an empty list
+    return lifted
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
+    """A response frame with its header, lowered to the version; without the 4-byte length."""
+    if api_key == API_VERSIONS and version < _FEATURES_FROM_ZERO_VERSION:
+        body = replace(
+            body,
+            supported_features=tuple(
+                feature for feature in body.supported_features if feature.min_version > 0
+            ),
+        )
+    header = encode_response_header(
+        correlation_id, is_flexible=has_flexible_response_header(api_key, version)
+    )
+    return _encode(header, entity_class(api_key, version, "response"), body)
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body
+) -> bytes:
+    """A request frame with its header, lowered to the version; without the 4-byte length.
+
+    Raises:
+        LocalProtocolError: the version cannot say what the body says.
+    """
+    if api_key == _VOTE and version < _PRE_VOTE_VERSION:
+        _check_no_pre_vote(body, version)
+    header = encode_request_header(
+        RequestHeader(api_key, version, correlation_id, client_id),
+        is_flexible=is_flexible(api_key, version),
+    )
+    return _encode(header, entity_class(api_key, version, "request"), body)
+
+
+def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
+    """Correlation id and body of a response frame, lifted to the newest class.
+
+    Raises:
+        RemoteProtocolError: the bytes are not a response of this API and version.
+    """
+    correlation_id, position = parse_response_header(
+        frame, is_flexible=has_flexible_response_header(api_key, version)
+    )
+    entity = entity_class(api_key, version, "response")
+    name = f"{api_name(api_key)} response"
+    return correlation_id, _lift(api_key, _decode(entity, frame[position:], name), "response")
+
+
+def _decode(entity: Any, body: Buffer, name: str) -> Any:
+    content = bytes(body)
+    try:
+        return entity_reader(entity)(content, 0)[0]
+    except _NOT_DECODABLE as error:
+        # Perhaps only for a tagged field that is newer than this program.
+        if not entity.__flexible__:
+            raise _not_decodable(entity, name, error) from error
+    try:
+        return entity_reader(entity)(without_unknown_tags(entity, content), 0)[0]
+    except _NOT_DECODABLE as error:
+        raise _not_decodable(entity, name, error) from error
+
+
+def _not_decodable(entity: Any, name: str, error: Exception) -> RemoteProtocolError:
+    reason = str(error) or type(error).__name__
+    return RemoteProtocolError(f"{name} version {entity.__version__} cannot be read: {reason}")
+
+
+def _encode(header: bytes, entity: Any, body: Body) -> bytes:
+    lowered = body
+    body_class: type = type(body)
+    if not is_readable_as(body_class, entity):
+        convert = converter(body_class, entity)
+        assert convert is not None
+        lowered = convert(body)
+    output = io.BytesIO()
+    output.write(header)
+    entity_writer(entity)(output, lowered)
+    return output.getvalue()
+
+
+def _lift(api_key: int, decoded: Any, kind: Kind) -> Body:
+    newest_class = entity_class(api_key, SCHEMAS[api_key].newest_version, kind)
+    decoded_class: type = type(decoded)
+    convert = converter(decoded_class, newest_class)
+    return decoded if convert is None else convert(decoded)
+
+
+def _check_no_pre_vote(body: Body, version: int) -> None:
+    if any(partition.pre_vote for topic in body.topics for partition in topic.partitions):
+        raise LocalProtocolError(f"Vote version {version} has no pre-vote")
+
+
+@cache
+def _module(api_key: int, version: int, kind: Kind) -> types.ModuleType:
+    schema = SCHEMAS.get(api_key)
+    if schema is None or not 0 <= version <= schema.newest_version:
+        raise LookupError(f"no version {version} of API {api_key}")
+    try:
+        return importlib.import_module(f"kio.schema.{schema.package}.v{version}.{kind}")
+    except ModuleNotFoundError:
+        raise LookupError(f"no version {version} of API {api_key}") from None
+
+
+__all__ = [
+    "Body",
+    "decode_request",
+    "decode_response",
+    "default_request",
+    "encode_request",
+    "encode_response",
+    "entity_class",
+    "newest",
+    "split_request",
+]

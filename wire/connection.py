@@ -1,0 +1,182 @@
+"""The server's side of one connection: bytes in, requests out; responses in, bytes out.
+
+Kafka promises the responses of a connection in the order of its requests. So every request gets a
+reply slot, and a response that is ready before an earlier one waits here. Only so many requests may
+be unanswered; beyond that frames stay unread and `wants_bytes` tells the driver to stop reading.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from wire.api_table import API_VERSIONS, Api, api_name
+from wire.codec import (
+    Body,
+    decode_request,
+    default_request,
+    encode_response,
+    split_request,
+)
+from wire.errors import ErrorCode, RemoteProtocolError
+from wire.framing import FrameReader, frame
+from wire.headers import RequestHeader, parse_request_header
+
+IN_FLIGHT_MAX: Final = 1024
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request with its body in the newest shape.
+
+    `error` is set where Kafka answers instead of closing: an ApiVersions request of an unknown
+    version. Its body is then the default one and `api_version` 0, the version of the answer.
+    `frame` is what was received, header included: what an Envelope carries.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: Body
+    reply_slot: int
+    error: ErrorCode | None
+    frame: bytes
+
+
+def parse_request(apis: Mapping[int, Api], received: bytes, reply_slot: int = 0) -> Request:
+    """The request in a frame, as far as the listener serves its API in this version.
+
+    Raises:
+        RemoteProtocolError: the API or version is not served, or the bytes are not such a request.
+    """
+    header, _ = parse_request_header(received)
+    api = apis.get(header.api_key)
+    if api is None:
+        raise RemoteProtocolError(
+            f"{api_name(header.api_key)} (key {header.api_key}) is not served on this listener"
+        )
+    if not api.min_version <= header.api_version <= api.max_version:
+        if header.api_key == API_VERSIONS:
+            return _refused_api_versions(header, received, reply_slot)
+        raise RemoteProtocolError(
+            f"version {header.api_version} of {api.name} is not served,"
+            f" only {api.min_version} to {api.max_version}"
+        )
+    header, body_position = split_request(received)
+    body = decode_request(header.api_key, header.api_version, received[body_position:])
+    return Request(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        body,
+        reply_slot,
+        None,
+        received,
+    )
+
+
+class ServerConnection:
+    """Requests and responses of one connection; holds no socket.
+
+    Invariant: slots from `_next_to_write` (oldest unanswered) to `_next_slot` (exclusive) are in
+    flight; `_ready` holds encoded responses of slots after the oldest.
+    """
+
+    def __init__(
+        self,
+        apis: Mapping[int, Api],
+        request_bytes_max: int,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        """A fresh connection to a listener that serves the given APIs."""
+        assert API_VERSIONS in apis
+        assert in_flight_max > 0
+        self._apis = apis
+        self._frames = FrameReader(request_bytes_max)
+        self._in_flight_max = in_flight_max
+        self._next_slot = 0
+        self._next_to_write = 0
+        # Per slot in flight: api key, version and correlation id that its response is encoded for.
+        self._awaited: dict[int, tuple[int, int, int]] = {}
+        self._ready: dict[int, bytes] = {}
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests handed out whose response has not been given to the driver."""
+        return self._next_slot - self._next_to_write
+
+    @property
+    def wants_bytes(self) -> bool:
+        """Whether reading makes sense; false while too many requests are unanswered."""
+        return self.in_flight_count < self._in_flight_max
+
+    def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
+        """Requests that these bytes complete.
+
+        After responses made room (`wants_bytes`), call it with no bytes: whole frames may wait.
+
+        Raises:
+            RemoteProtocolError: the connection must be closed; the text says why.
+        """
+        self._frames.feed(received)
+        requests = []
+        while self.wants_bytes:
+            content = self._frames.next_frame()
+            if content is None:
+                break
+            request = parse_request(self._apis, content, self._next_slot)
+            self._awaited[self._next_slot] = (
+                request.api_key,
+                request.api_version,
+                request.correlation_id,
+            )
+            self._next_slot += 1
+            requests.append(request)
+        return requests
+
+    def respond(self, reply_slot: int, body: Body) -> bytes:
+        """Answer a request with a body of the newest shape.
+
+        Returns:
+            What may be written now, in request order; empty while an earlier one is unanswered.
+        """
+        api_key, api_version, correlation_id = self._awaited[reply_slot]
+        encoded = encode_response(api_key, api_version, correlation_id, body)
+        return self.respond_encoded(reply_slot, encoded)
+
+    def respond_encoded(self, reply_slot: int, response: bytes) -> bytes:
+        """Answer a request with a response frame (header and body) made elsewhere."""
+        self._awaited.pop(reply_slot)
+        return self._release(reply_slot, frame(response))
+
+    def respond_nothing(self, reply_slot: int) -> bytes:
+        """Finish a request that has no response, as Produce with acks=0."""
+        self._awaited.pop(reply_slot)
+        return self._release(reply_slot, b"")
+
+    def _release(self, reply_slot: int, content: bytes) -> bytes:
+        assert self._next_to_write <= reply_slot < self._next_slot
+        assert reply_slot not in self._ready, "a request is answered once"
+        if reply_slot != self._next_to_write:
+            self._ready[reply_slot] = content
+            return b""
+        writable = [content]
+        self._next_to_write += 1
+        while self._next_to_write in self._ready:
+            writable.append(self._ready.pop(self._next_to_write))
+            self._next_to_write += 1
+        return b"".join(writable)
+
+
+def _refused_api_versions(header: RequestHeader, received: bytes, reply_slot: int) -> Request:
+    return Request(
+        header.api_key,
+        0,
+        header.correlation_id,
+        header.client_id,
+        default_request(API_VERSIONS),
+        reply_slot,
+        ErrorCode.unsupported_version,
+        received,
+    )

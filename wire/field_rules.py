@@ -1,0 +1,98 @@
+"""Fields that changed name or shape between versions of an API.
+
+A rule belongs to a field of the TARGET class (api key, class, field) and applies where the source
+class has no field of that name: it makes, for a target class, the function from the source entity
+to the value. The same table serves both directions.
+"""
+
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+
+_FETCH: Final = 1
+_METADATA: Final = 3
+_DELETE_TOPICS: Final = 20
+_END_QUORUM_EPOCH: Final = 54
+_ALTER_PARTITION: Final = 56
+_UPDATE_FEATURES: Final = 57
+_METADATA_TOPIC_UUID: Final = uuid.UUID(bytes=METADATA_TOPIC_ID)
+_UPGRADE: Final = 1
+_SAFE_DOWNGRADE: Final = 2
+
+Rule = Callable[[type], Callable[[Any], Any]]
+
+
+def _value(function: Callable[[Any], Any]) -> Rule:
+    return lambda _target: function
+
+
+def _nested(target: type, name: str) -> type:
+    """The class of a sibling entity in the module of the target."""
+    nested = getattr(sys.modules[target.__module__], name)
+    assert isinstance(nested, type)
+    return nested
+
+
+def _replica_state(target: type) -> Callable[[Any], Any]:
+    replica_state = _nested(target, "ReplicaState")
+    return lambda old: replica_state(replica_id=old.replica_id)
+
+
+def _topic_id(old: Any) -> uuid.UUID | None:
+    """Only the metadata log is fetched by name; a name that is not its is unknown (zero id)."""
+    return _METADATA_TOPIC_UUID if old.topic == METADATA_TOPIC_NAME else None
+
+
+def _topic_name(new: Any) -> str:
+    return METADATA_TOPIC_NAME if new.topic_id == _METADATA_TOPIC_UUID else ""
+
+
+def _delete_topic_states(target: type) -> Callable[[Any], Any]:
+    state = _nested(target, "DeleteTopicState")
+    return lambda old: tuple(state(name=name, topic_id=None) for name in old.topic_names)
+
+
+def _preferred_candidates(target: type) -> Callable[[Any], Any]:
+    replica = _nested(target, "ReplicaInfo")
+    return lambda old: tuple(
+        replica(candidate_id=candidate_id, candidate_directory_id=None)
+        for candidate_id in old.preferred_successors
+    )
+
+
+def _new_isr_with_epochs(target: type) -> Callable[[Any], Any]:
+    broker_state = _nested(target, "BrokerState")
+    return lambda old: tuple(broker_state(broker_id=broker_id) for broker_id in old.new_isr)
+
+
+FIELD_RULES: Final[dict[tuple[int, str, str], Rule]] = {
+    (_FETCH, "FetchRequest", "replica_state"): _replica_state,
+    (_FETCH, "FetchRequest", "replica_id"): _value(lambda new: new.replica_state.replica_id),
+    (_FETCH, "FetchTopic", "topic_id"): _value(_topic_id),
+    (_FETCH, "FetchTopic", "topic"): _value(_topic_name),
+    (_FETCH, "ForgottenTopic", "topic_id"): _value(_topic_id),
+    (_FETCH, "ForgottenTopic", "topic"): _value(_topic_name),
+    (_FETCH, "FetchableTopicResponse", "topic_id"): _value(_topic_id),
+    (_FETCH, "FetchableTopicResponse", "topic"): _value(_topic_name),
+    (_DELETE_TOPICS, "DeleteTopicsRequest", "topics"): _delete_topic_states,
+    (_DELETE_TOPICS, "DeleteTopicsRequest", "topic_names"): _value(
+        lambda new: tuple(state.name or "" for state in new.topics)
+    ),
+    (_END_QUORUM_EPOCH, "PartitionData", "preferred_candidates"): _preferred_candidates,
+    (_END_QUORUM_EPOCH, "PartitionData", "preferred_successors"): _value(
+        lambda new: tuple(candidate.candidate_id for candidate in new.preferred_candidates)
+    ),
+    (_ALTER_PARTITION, "PartitionData", "new_isr_with_epochs"): _new_isr_with_epochs,
+    (_ALTER_PARTITION, "PartitionData", "new_isr"): _value(
+        lambda new: tuple(state.broker_id for state in new.new_isr_with_epochs)
+    ),
+    (_UPDATE_FEATURES, "FeatureUpdateKey", "upgrade_type"): _value(
+        lambda old: _SAFE_DOWNGRADE if old.allow_downgrade else _UPGRADE
+    ),
+    (_UPDATE_FEATURES, "FeatureUpdateKey", "allow_downgrade"): _value(
+        lambda new: new.upgrade_type != _UPGRADE
+    ),
+}

@@ -1,0 +1,69 @@
+"""Frames: a 4-byte big-endian length, then that many bytes."""
+
+import struct
+
+from wire.errors import RemoteProtocolError
+
+LENGTH_BYTES = 4
+_LENGTH = struct.Struct(">i")
+_HTTP_GET = 0x47455420  # "GET " read as a length
+_TLS_HANDSHAKE = 0x1603  # first two bytes of a TLS client
+
+
+class FrameReader:
+    """Cuts a byte stream into frames; bytes may arrive in any portions.
+
+    Invariant: the buffer starts at the beginning of a frame's length.
+    """
+
+    __slots__ = ("_buffer", "_frame_bytes_max", "_position")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        """A reader that refuses frames of more than `frame_bytes_max` bytes."""
+        assert frame_bytes_max > 0
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer = bytearray()
+        self._position = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes received and not yet handed out."""
+        return len(self._buffer) - self._position
+
+    def feed(self, received: bytes | bytearray | memoryview) -> None:
+        """Add bytes of the stream."""
+        if self._position:
+            del self._buffer[: self._position]
+            self._position = 0
+        self._buffer += received
+
+    def next_frame(self) -> bytes | None:
+        """The next whole frame without its length; None until more bytes arrive.
+
+        Raises:
+            RemoteProtocolError: the length is negative or above the limit.
+        """
+        start = self._position + LENGTH_BYTES
+        if len(self._buffer) < start:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer, self._position)
+        if length < 0 or length > self._frame_bytes_max:
+            raise RemoteProtocolError(self._refusal(length))
+        end = start + length
+        if len(self._buffer) < end:
+            return None
+        self._position = end
+        return bytes(memoryview(self._buffer)[start:end])
+
+    def _refusal(self, length: int) -> str:
+        reason = f"frame length {length} is not between 0 and {self._frame_bytes_max}"
+        if length == _HTTP_GET:
+            return f"{reason}: this is an HTTP request"
+        if length >> 16 == _TLS_HANDSHAKE:
+            return f"{reason}: this looks like a TLS client on a plaintext listener"
+        return reason
+
+
+def frame(content: bytes) -> bytes:
+    """The content behind its length."""
+    return _LENGTH.pack(len(content)) + content

@@ -1,0 +1,95 @@
+"""Request and response headers.
+
+A request starts with api key, version and correlation id; from header version 1 on follows the
+client id (never compact, also in version 2), from version 2 on tagged fields. A response starts
+with the correlation id, from header version 1 on followed by tagged fields. ApiVersions is always
+answered with header version 0, so that a client that is too new can read the refusal.
+"""
+
+import struct
+from typing import Final
+
+import msgspec
+
+from wire.errors import RemoteProtocolError
+from wire.primitives import skip_tagged_fields
+
+_REQUEST_START: Final = struct.Struct(">hhi")
+_CLIENT_ID_LENGTH: Final = struct.Struct(">h")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_NO_TAGGED_FIELDS: Final = b"\0"
+
+
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
+    """What stands before a request's body, up to the client id; tagged fields are not kept."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
+    """The header of a request and the position after the client id.
+
+    Where the header is flexible, `skip_tagged_fields` moves on to the body.
+
+    Raises:
+        RemoteProtocolError: the frame is too short or the client id is not UTF-8.
+    """
+    try:
+        api_key, api_version, correlation_id = _REQUEST_START.unpack_from(frame)
+        (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, _REQUEST_START.size)
+    except struct.error:
+        raise RemoteProtocolError(f"request of {len(frame)} bytes has no header") from None
+    position = _REQUEST_START.size + _CLIENT_ID_LENGTH.size
+    if length < 0:
+        return RequestHeader(api_key, api_version, correlation_id, None), position
+    end = position + length
+    if end > len(frame):
+        raise RemoteProtocolError(f"client id of {length} bytes runs over the end of the request")
+    try:
+        client_id = frame[position:end].decode()
+    except UnicodeDecodeError:
+        raise RemoteProtocolError("client id is not UTF-8") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id), end
+
+
+def encode_request_header(header: RequestHeader, *, is_flexible: bool) -> bytes:
+    """Header version 2 where the body is flexible, else version 1."""
+    start = _REQUEST_START.pack(header.api_key, header.api_version, header.correlation_id)
+    if header.client_id is None:
+        client_id = _CLIENT_ID_LENGTH.pack(-1)
+    else:
+        encoded = header.client_id.encode()
+        client_id = _CLIENT_ID_LENGTH.pack(len(encoded)) + encoded
+    return start + client_id + (_NO_TAGGED_FIELDS if is_flexible else b"")
+
+
+def parse_response_header(frame: bytes, *, is_flexible: bool) -> tuple[int, int]:
+    """Correlation id and position of the body.
+
+    Raises:
+        RemoteProtocolError: the frame is too short.
+    """
+    correlation_id = parse_correlation_id(frame)
+    position = _CORRELATION_ID.size
+    return correlation_id, skip_tagged_fields(frame, position) if is_flexible else position
+
+
+def parse_correlation_id(frame: bytes) -> int:
+    """The number that a response begins with.
+
+    Raises:
+        RemoteProtocolError: the frame is too short.
+    """
+    if len(frame) < _CORRELATION_ID.size:
+        raise RemoteProtocolError(f"response of {len(frame)} bytes has no header")
+    correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
+    return correlation_id
+
+
+def encode_response_header(correlation_id: int, *, is_flexible: bool) -> bytes:
+    """Header version 1 or 0."""
+    start = _CORRELATION_ID.pack(correlation_id)
+    return start + _NO_TAGGED_FIELDS if is_flexible else start
