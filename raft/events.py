@@ -27,7 +27,7 @@ class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """A SendRequest got no answer: BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION or NETWORK_EXCEPTION."""
+    """No answer came: BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION or NETWORK_EXCEPTION."""
 
     destination_id: NodeId
     correlation_id: int

@@ -1,0 +1,87 @@
+"""What a raft core is told at start: identity, voters, time-outs and limits.
+
+Defaults are Kafka's (`controller.quorum.*`, apache/kafka: raft/.../QuorumConfig.java).
+"""
+
+from typing import Final
+
+import msgspec
+
+from wire.types import DirectoryId, Endpoint, NodeId, ReplicaKey
+
+FETCH_WAIT_MS_MAX: Final = 500
+"""Kafka's long poll; shorter when the fetch time-out is short (see RaftConfig.fetch_wait_ms)."""
+
+PARKED_FETCHES_MAX: Final = 10_000
+"""Parked fetches of a leader; one more is answered at once instead of parked."""
+
+OBSERVERS_MAX: Final = 10_000
+"""Observers a leader remembers; one more is served but not listed."""
+
+OBSERVER_EXPIRY_MS: Final = 300_000
+"""An observer that has not fetched for so long is forgotten."""
+
+EVIDENCE_RANK_MS: Final = 50
+"""Pre-vote delay per rank after evidence, so that one node asks first."""
+
+EVIDENCE_RETRY_MS: Final = 50
+"""A lost evidence round is retried after this and up to as much again."""
+
+EVIDENCE_ROUNDS_MAX: Final = 10
+"""After so many lost rounds only the ordinary time-outs rule."""
+
+EVIDENCE_CANDIDATE_MS: Final = 150
+"""A candidate after evidence waits this and up to as much again before it asks anew."""
+
+SHUTDOWN_MS_MAX: Final = 5_000
+"""A resigned leader waits so long for its hand-over."""
+
+BACKOFF_DOUBLINGS_MAX: Final = 3
+"""The retry back-off of one destination doubles at most so often (20 -> 160 ms)."""
+
+
+class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one replica; `voters` are the static voters (kraft.version 0)."""
+
+    node_id: NodeId
+    directory_id: DirectoryId | None = None
+    cluster_id: str | None = None
+    voters: tuple[tuple[NodeId, Endpoint], ...]
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    election_backoff_max_ms: int = 1_000
+    request_timeout_ms: int = 2_000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = 1024 * 1024
+    can_vote: bool = True
+    """False on broker-only nodes: an observer even when the voters list names its id."""
+    evidence: bool = True
+    """Elections on evidence of failure; False gives Kafka's time-outs alone."""
+
+    def __post_init__(self) -> None:
+        """Assert the relations between the settings."""
+        assert self.fetch_timeout_ms > 0, f"{self.fetch_timeout_ms=}"
+        assert self.election_timeout_ms >= 0, f"{self.election_timeout_ms=}"
+        assert self.request_timeout_ms > 0, f"{self.request_timeout_ms=}"
+        assert self.retry_backoff_ms > 0, f"{self.retry_backoff_ms=}"
+        assert self.fetch_max_bytes > 0, f"{self.fetch_max_bytes=}"
+
+    @property
+    def self_key(self) -> ReplicaKey:
+        """The replica key of this node."""
+        return ReplicaKey(self.node_id, self.directory_id)
+
+    @property
+    def fetch_wait_ms(self) -> int:
+        """Long poll of a fetch: well below F/2, else healthy voters get BeginQuorumEpoch."""
+        return min(FETCH_WAIT_MS_MAX, self.fetch_timeout_ms // 4)
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """A leader that heard no majority for so long resigns (1.5 F)."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_epoch_ms(self) -> int:
+        """A voter that has not fetched for so long is told who leads (F/2)."""
+        return self.fetch_timeout_ms // 2

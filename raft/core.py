@@ -1,0 +1,388 @@
+"""The KRaft consensus core: `step(event, now_ms) -> Effects`, and nothing else changes it.
+
+Contract with the driver:
+- Effects are performed in the order of `effects.in_order`; a step runs to completion.
+- A leader's offsets are assigned in `step(Propose)`: `log_end_offset` moves at once, so several
+  batches may be proposed before `Appended` comes back. A proposal in an epoch that this node does
+  not lead gives no effect (ask `can_propose` first).
+- AppendFetched and a last WriteSnapshotChunk are answered by the very next event (INV-APPEND-1).
+- After every Appended of a voter a flush follows and ends as Flushed with the generation and epoch
+  of the moment when the flush was planned (`log_generation`, `epoch`).
+- What the log holds at start is durable: the driver flushes what it recovered.
+
+Invariants: docs/invariants.md (INV-EPOCH, INV-LEADER, INV-VOTE, INV-HW, INV-LOG, INV-ACK, ...).
+Source: KIP-595, KIP-630, KIP-996; apache/kafka: raft/.../KafkaRaftClient.java, 4.x behaviour.
+"""
+
+from raft import error_codes
+from raft.config import SHUTDOWN_MS_MAX, RaftConfig
+from raft.effects import AppendBatch, Effects
+from raft.epoch_cache import NO_EPOCH, LogView
+from raft.epoch_messages import on_begin_request, on_end_request
+from raft.events import (
+    Appended,
+    EpochStart,
+    Event,
+    Flushed,
+    LeaderUnreachable,
+    Propose,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    SnapshotAdded,
+    SnapshotInstalled,
+    TimeAdvanced,
+)
+from raft.fetch_follower import on_appended, on_flushed
+from raft.fetch_leader import describe_quorum, on_fetch_request, on_fetch_snapshot_request
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    VoteRequest,
+)
+from raft.poll import next_deadline_ms, poll
+from raft.quorum import VoteTally
+from raft.responses import on_request_failed, on_response
+from raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
+from raft.snapshot_fetch import on_snapshot_added, on_snapshot_installed
+from raft.state import RaftState
+from raft.vote import on_vote_request, resign
+from raft.voters import voter_set
+from wire.types import (
+    LeaderAndEpoch,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Rng,
+)
+
+NO_OFFSET = Offset(0)
+
+
+class RaftCore:
+    """One replica of the metadata quorum as a deterministic machine.
+
+    Args:
+        config: identity, voters and time-outs.
+        election_epoch: epoch of the stored quorum-state, 0 when there is no file.
+        election_leader_id: its leader, None when unknown.
+        election_voted_key: its vote, None when none was given.
+        log_start_offset: first offset the log holds.
+        log_end_offset: end (exclusive) of the recovered and flushed log.
+        epoch_entries: epoch starts of the log, ascending; the last one is the last record's.
+        earliest_snapshot: id of the oldest snapshot; None when there is none.
+        latest_snapshot: id of the newest snapshot; None when there is none (0-0 counts as none).
+        rng: the only source of chance.
+        now_ms: monotonic time of the start.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a node remembers, each by keyword
+        self,
+        config: RaftConfig,
+        *,
+        election_epoch: LeaderEpoch = NO_EPOCH,
+        election_leader_id: NodeId | None = None,
+        election_voted_key: ReplicaKey | None = None,
+        log_start_offset: Offset = NO_OFFSET,
+        log_end_offset: Offset = NO_OFFSET,
+        epoch_entries: tuple[EpochStart, ...] = (),
+        earliest_snapshot: OffsetAndEpoch | None = None,
+        latest_snapshot: OffsetAndEpoch | None = None,
+        rng: Rng,
+        now_ms: int,
+    ) -> None:
+        """Compute the initial role (spec 2.2); the first `step` persists and acts on it."""
+        log = LogView(
+            start_offset=log_start_offset,
+            end_offset=log_end_offset,
+            epochs=epoch_entries,
+            earliest_snapshot=earliest_snapshot,
+            latest_snapshot=latest_snapshot,
+        )
+        assert log_end_offset == log_start_offset or epoch_entries, (
+            f"{log.describe()} without epochs"
+        )
+        stored = _Stored(election_epoch, election_leader_id, election_voted_key)
+        placeholder = Unattached(epoch=LeaderEpoch(0))
+        self._state = RaftState(config, log, rng, placeholder, now_ms)
+        self._state.role = _initial_role(self._state, stored)
+        if log_start_offset > 0:
+            self._state.high_watermark = log_start_offset
+            self._state.high_watermark_highest = log_start_offset
+        self._is_started = False
+
+    @property
+    def config(self) -> RaftConfig:
+        """The settings given at start."""
+        return self._state.config
+
+    @property
+    def role(self) -> Role:
+        """The current role; read only."""
+        return self._state.role
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """Leader and epoch; the leader is None while unknown and after a resignation."""
+        return self._state.leader
+
+    @property
+    def epoch(self) -> LeaderEpoch:
+        """The current epoch."""
+        return self._state.epoch
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """End of what is known to be committed; None while unknown."""
+        return self._state.high_watermark
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """End of the log, with what a leader assigned and the driver is about to write."""
+        return self._state.log.end_offset
+
+    @property
+    def flushed_end_offset(self) -> Offset:
+        """End of what is known to be durable."""
+        return self._state.log.flushed_end_offset
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """Start of the log."""
+        return self._state.log.start_offset
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """Epoch of the last record."""
+        return self._state.log.last_epoch
+
+    @property
+    def log_generation(self) -> int:
+        """The truncation generation that Appended and Flushed carry."""
+        return self._state.log.generation
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads its epoch (it may act only after Claimed)."""
+        return isinstance(self._state.role, Leader)
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node votes."""
+        return self._state.is_voter
+
+    @property
+    def parked_fetch_count(self) -> int:
+        """Fetches that wait for news."""
+        return len(self._state.parked)
+
+    def can_propose(self, epoch: LeaderEpoch) -> bool:
+        """Whether a Propose in `epoch` would be appended."""
+        return self.is_leader and self._state.epoch == epoch
+
+    def describe_quorum(self, wall_ms: int) -> DescribeQuorumResponse:
+        """What DescribeQuorum would answer now, for the node's own use."""
+        return describe_quorum(self._state, wall_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to step TimeAdvanced at the latest; None = only events can change anything."""
+        return next_deadline_ms(self._state)
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        """Take one event and give what it makes necessary, in the order to perform it."""
+        state = self._state
+        assert now_ms >= state.now_ms, f"time ran backwards: {now_ms=} {state.now_ms=}"
+        assert not state.effects.persist, "the previous step left effects"
+        if state.pending_append is not None:
+            assert isinstance(event, Appended), f"INV-APPEND-1 {event=}"
+        if state.is_installing_snapshot:
+            assert isinstance(event, SnapshotInstalled), f"INV-APPEND-1 {event=}"
+        state.now_ms = now_ms
+        before = (state.epoch, state.high_watermark_highest)
+        if not self._is_started:
+            self._is_started = True
+            state.persist_election()
+            state.notify_leader()
+        self._dispatch(event)
+        if state.pending_append is None and not state.is_installing_snapshot:
+            poll(state)
+        self._check(before)
+        effects, state.effects = state.effects, Effects()
+        return effects
+
+    def _dispatch(self, event: Event) -> None:
+        """Hand the event to its family."""
+        state = self._state
+        match event:
+            case TimeAdvanced():
+                pass
+            case RequestReceived():
+                self._on_request(event)
+            case ResponseReceived():
+                on_response(state, event)
+            case RequestFailed():
+                on_request_failed(state, event)
+            case Appended():
+                on_appended(state, event)
+            case Flushed():
+                on_flushed(state, event)
+            case Propose():
+                self._on_propose(event)
+            case _:
+                self._on_rare(event)
+
+    def _on_rare(
+        self,
+        event: LeaderUnreachable
+        | SnapshotAdded
+        | SnapshotInstalled
+        | ResignRequested
+        | ShutdownRequested,
+    ) -> None:
+        """The events that do not come with every record."""
+        state = self._state
+        match event:
+            case LeaderUnreachable():
+                self._on_leader_unreachable(event)
+            case SnapshotAdded():
+                on_snapshot_added(state, event)
+            case SnapshotInstalled():
+                on_snapshot_installed(state, event)
+            case ResignRequested():
+                assert event.epoch <= state.epoch, f"{event=} {state.epoch=}"
+                if self.can_propose(event.epoch):
+                    resign(state)
+            case ShutdownRequested():
+                self._on_shutdown()
+
+    def _on_request(self, event: RequestReceived) -> None:
+        """Answer or park a request of a peer."""
+        state, token = self._state, event.reply_token
+        match event.request:
+            case FetchRequest() as request:
+                on_fetch_request(state, token, request, event.wall_ms)
+            case VoteRequest() as request:
+                on_vote_request(state, token, request)
+            case BeginQuorumEpochRequest() as request:
+                on_begin_request(state, token, request)
+            case EndQuorumEpochRequest() as request:
+                on_end_request(state, token, request)
+            case FetchSnapshotRequest() as request:
+                on_fetch_snapshot_request(state, token, request)
+            case DescribeQuorumRequest():
+                state.answer(token, describe_quorum(state, event.wall_ms))
+
+    def _on_propose(self, event: Propose) -> None:
+        """Assign offsets at the log end; refused silently outside the own leadership."""
+        if not self.can_propose(event.epoch):
+            return
+        assert event.values, "a batch has records"
+        log = self._state.log
+        base_offset = log.end_offset
+        log.extend(Offset(base_offset + len(event.values)))
+        effect = AppendBatch(base_offset=base_offset, epoch=event.epoch, values=event.values)
+        self._state.effects.persist.append(effect)
+
+    def _on_leader_unreachable(self, event: LeaderUnreachable) -> None:
+        """Evidence counts only for the leader and epoch that are followed now."""
+        state = self._state
+        role = state.role
+        is_current = isinstance(role, Follower) and state.leader == LeaderAndEpoch(
+            event.leader_id, event.epoch
+        )
+        if is_current and state.is_voter:
+            state.note_evidence(event.leader_id, state.rank_delay_ms(event.leader_id))
+
+    def _on_shutdown(self) -> None:
+        """A leader hands over; everybody else is done."""
+        state = self._state
+        if state.shutdown_deadline_ms is not None:
+            return
+        state.shutdown_deadline_ms = state.now_ms + SHUTDOWN_MS_MAX
+        if isinstance(state.role, Leader):
+            resign(state)
+        elif not isinstance(state.role, Resigned):
+            state.complete_shutdown()
+
+    def _check(self, before: tuple[LeaderEpoch, Offset | None]) -> None:
+        """Assert after each step what must always hold."""
+        state = self._state
+        epoch, highest = before
+        assert state.epoch >= epoch, f"INV-EPOCH-1 {state.role=}"
+        if highest is not None:
+            assert state.high_watermark_highest is not None, "INV-HW-2"
+            assert state.high_watermark_highest >= highest, "INV-HW-2"
+        if state.high_watermark is not None:
+            assert state.high_watermark <= state.log.end_offset, "INV-HW-1"
+        if state.parked:
+            assert isinstance(state.role, Leader), f"only a leader parks fetches {state.role=}"
+        if not state.is_voter:
+            assert isinstance(state.role, Unattached | Follower | Resigned), f"{state.role=}"
+        assert state.log.last_epoch <= state.epoch, f"{state.log.describe()} {state.role=}"
+
+
+class _Stored:
+    """The election as read from quorum-state."""
+
+    def __init__(
+        self, epoch: LeaderEpoch, leader_id: NodeId | None, voted_key: ReplicaKey | None
+    ) -> None:
+        """Check what the file may say."""
+        assert epoch >= 0, f"{epoch=}"
+        if epoch == 0:
+            assert leader_id is None, "epoch 0 has no leader"
+        self.epoch = epoch
+        self.leader_id = leader_id
+        self.voted_key = voted_key
+
+
+def _initial_role(state: RaftState, stored: _Stored) -> Role:
+    """The role at start (spec 2.2): never Leader, however the file reads."""
+    config = state.config
+    deadline = state.now_ms + state.random_election_ms()
+    waiting = deadline if state.is_voter else None
+    if stored.epoch < state.log.last_epoch:
+        return Unattached(epoch=state.log.last_epoch, election_deadline_ms=waiting)
+    if stored.leader_id == config.node_id:
+        others = voter_set(config.voters).others(config.node_id)
+        return Resigned(
+            epoch=stored.epoch,
+            leader_id=config.node_id,
+            preferred_candidates=(),
+            unacknowledged=set(others),
+            tried=set(),
+            election_deadline_ms=deadline,
+        )
+    voted = stored.voted_key
+    if stored.leader_id is None and voted is not None and voted.id == config.node_id:
+        same_directory = voted.directory_id in (None, config.directory_id)
+        if same_directory and state.is_voter:
+            voters = frozenset(state.voters.ids)
+            tally = VoteTally(voters, frozenset({config.node_id}))
+            return Candidate(
+                epoch=stored.epoch, voted_key=voted, votes=tally, election_deadline_ms=deadline
+            )
+    if stored.leader_id is not None and state.voters.is_voter(stored.leader_id):
+        return Follower(
+            epoch=stored.epoch,
+            leader_id=stored.leader_id,
+            voted_key=voted,
+            fetch_deadline_ms=state.now_ms + config.fetch_timeout_ms,
+        )
+    return Unattached(
+        epoch=stored.epoch,
+        leader_id=stored.leader_id,
+        voted_key=voted,
+        election_deadline_ms=waiting,
+    )
+
+
+assert error_codes.NOT_LEADER_OR_FOLLOWER == 6, "refuse_parked answers with it"

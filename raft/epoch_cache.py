@@ -1,0 +1,228 @@
+"""The log as raft sees it: numbers only. Epoch starts, ends, snapshots, truncation generation.
+
+INV-LOG-1: log_start_offset <= flushed_end_offset <= written_end_offset <= end_offset.
+INV-LOG-2: epochs and their start offsets strictly increase; no start is above the log end.
+Source: apache/kafka: raft/.../ReplicatedLog.java, storage/.../LeaderEpochFileCache.java.
+"""
+
+from enum import Enum
+
+from raft.events import EpochStart
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+
+NO_EPOCH = LeaderEpoch(0)
+
+
+class Validity(Enum):
+    """How a fetch position relates to the log."""
+
+    VALID = "valid"
+    DIVERGING = "diverging"
+    SNAPSHOT = "snapshot"
+
+
+class LogView:
+    """Offsets and epochs of the local log; moved by events, never reading a byte."""
+
+    def __init__(
+        self,
+        *,
+        start_offset: Offset,
+        end_offset: Offset,
+        epochs: tuple[EpochStart, ...] = (),
+        earliest_snapshot: OffsetAndEpoch | None = None,
+        latest_snapshot: OffsetAndEpoch | None = None,
+    ) -> None:
+        """Everything below `end_offset` is durable: the driver flushed what it recovered."""
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.written_end_offset = end_offset
+        self.flushed_end_offset = end_offset
+        self.earliest_snapshot = earliest_snapshot
+        self.latest_snapshot = latest_snapshot
+        self.generation = 0
+        self._epochs = list(epochs)
+        self.check()
+
+    def check(self) -> None:
+        """Assert INV-LOG-1 and INV-LOG-2."""
+        assert 0 <= self.start_offset <= self.flushed_end_offset, self.describe()
+        assert self.flushed_end_offset <= self.written_end_offset <= self.end_offset, (
+            self.describe()
+        )
+        if self._epochs:
+            assert self._epochs[-1].start_offset <= self.end_offset, self.describe()
+        if self.start_offset > 0:
+            assert self.latest_snapshot is not None, self.describe()
+
+    def describe(self) -> str:
+        """The numbers, for assertion messages."""
+        return (
+            f"LogView(start={self.start_offset} flushed={self.flushed_end_offset} "
+            f"written={self.written_end_offset} end={self.end_offset} "
+            f"epochs={[(e.epoch, e.start_offset) for e in self._epochs]})"
+        )
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Epoch starts, ascending."""
+        return tuple(self._epochs)
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """Epoch of the last record; of the snapshot when the log is empty at one; else 0."""
+        if self._epochs:
+            return self._epochs[-1].epoch
+        snapshot = self.latest_snapshot
+        if snapshot is not None and snapshot.offset == self.start_offset == self.end_offset:
+            return snapshot.epoch
+        return NO_EPOCH
+
+    @property
+    def last_position(self) -> OffsetAndEpoch:
+        """End offset and last epoch: what votes compare."""
+        return OffsetAndEpoch(self.end_offset, self.last_epoch)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was assigned is written."""
+        return self.written_end_offset == self.end_offset
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was assigned is flushed."""
+        return self.flushed_end_offset == self.end_offset
+
+    def assign_epoch(self, start: EpochStart) -> None:
+        """Note the start of an epoch; one that is known already changes nothing."""
+        if self._epochs and start.epoch == self._epochs[-1].epoch:
+            return
+        assert start.epoch > NO_EPOCH, f"{start=}"
+        if self._epochs:
+            assert start.epoch > self._epochs[-1].epoch, f"{start=} {self.describe()}"
+            if start.start_offset == self._epochs[-1].start_offset:
+                self._epochs.pop()  # an epoch that wrote nothing
+            else:
+                assert start.start_offset > self._epochs[-1].start_offset, (
+                    f"{start=} {self.describe()}"
+                )
+        self._epochs.append(start)
+
+    def extend(self, end_offset: Offset) -> None:
+        """Assign offsets up to `end_offset` (a leader's append that is about to be written)."""
+        assert end_offset > self.end_offset, f"{end_offset=} {self.describe()}"
+        self.end_offset = end_offset
+
+    def wrote(self, end_offset: Offset) -> None:
+        """The log holds everything below `end_offset`."""
+        assert end_offset >= self.written_end_offset, f"{end_offset=} {self.describe()}"
+        self.written_end_offset = end_offset
+        self.end_offset = max(self.end_offset, end_offset)
+        self.check()
+
+    def flushed(self, end_offset: Offset) -> None:
+        """Everything below `end_offset` is durable; an older report changes nothing."""
+        assert end_offset <= self.written_end_offset, f"{end_offset=} {self.describe()}"
+        self.flushed_end_offset = max(self.flushed_end_offset, end_offset)
+        self.check()
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
+        """End of the largest known epoch that is not above `epoch`."""
+        if not self._epochs or epoch >= self._epochs[-1].epoch:
+            return OffsetAndEpoch(self.end_offset, self.last_epoch)
+        previous: EpochStart | None = None
+        for entry in self._epochs:
+            if entry.epoch > epoch:
+                break
+            previous = entry
+        else:  # pragma: no cover - the last entry is above `epoch`, tested first
+            raise AssertionError(f"{epoch=} {self.describe()}")
+        if previous is not None:
+            return OffsetAndEpoch(entry.start_offset, previous.epoch)
+        snapshot = self.earliest_snapshot
+        if snapshot is not None and snapshot.offset == entry.start_offset:
+            return OffsetAndEpoch(entry.start_offset, snapshot.epoch)
+        return OffsetAndEpoch(entry.start_offset, NO_EPOCH)
+
+    def validate(
+        self, offset: Offset, epoch: LeaderEpoch
+    ) -> tuple[Validity, OffsetAndEpoch | None]:
+        """Relate a fetch position to the log; the second value is what the answer names."""
+        if self.start_offset == 0 and offset == 0:
+            return Validity.VALID, None
+        earliest = self.earliest_snapshot
+        if earliest is not None and (
+            offset < self.start_offset
+            or (offset == self.start_offset and epoch != earliest.epoch)
+            or epoch < earliest.epoch
+        ):
+            assert self.latest_snapshot is not None, self.describe()
+            return Validity.SNAPSHOT, self.latest_snapshot
+        end = self.end_offset_for_epoch(epoch)
+        if end.epoch != epoch or end.offset < offset:
+            return Validity.DIVERGING, end
+        return Validity.VALID, None
+
+    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
+        """Where to cut after a leader named `diverging` (several rounds may be needed)."""
+        if diverging.epoch == NO_EPOCH:
+            return min(diverging.offset, self.end_offset)
+        local = self.end_offset_for_epoch(diverging.epoch)
+        if local.epoch == diverging.epoch:
+            return min(local.offset, diverging.offset)
+        return local.offset
+
+    def truncate(self, end_offset: Offset) -> None:
+        """Drop everything at or above `end_offset` and begin a new generation."""
+        assert self.start_offset <= end_offset <= self.end_offset, (
+            f"{end_offset=} {self.describe()}"
+        )
+        self.end_offset = end_offset
+        self.written_end_offset = min(self.written_end_offset, end_offset)
+        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
+        self._epochs = [entry for entry in self._epochs if entry.start_offset < end_offset]
+        self.generation += 1
+        self.check()
+
+    def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Become empty at the end of a fetched snapshot."""
+        self.start_offset = snapshot_id.offset
+        self.end_offset = snapshot_id.offset
+        self.written_end_offset = snapshot_id.offset
+        self.flushed_end_offset = snapshot_id.offset
+        self.earliest_snapshot = snapshot_id
+        self.latest_snapshot = snapshot_id
+        self._epochs = []
+        self.check()
+
+    def snapshot_added(self, snapshot_id: OffsetAndEpoch, start_offset: Offset) -> None:
+        """A local snapshot was frozen and the log may now start at `start_offset`."""
+        assert snapshot_id.offset <= self.end_offset, f"{snapshot_id=} {self.describe()}"
+        assert self.start_offset <= start_offset <= self.flushed_end_offset, (
+            f"{start_offset=} {self.describe()}"
+        )
+        if self.latest_snapshot is None or self.latest_snapshot.is_before(snapshot_id):
+            self.latest_snapshot = snapshot_id
+        if start_offset > self.start_offset or self.earliest_snapshot is None:
+            self._move_start(start_offset, snapshot_id)
+        self.check()
+
+    def _move_start(self, start_offset: Offset, snapshot_id: OffsetAndEpoch) -> None:
+        """Forget epochs that ended at or below the new start; keep the one that spans it."""
+        epoch_at_start = NO_EPOCH
+        for entry in self._epochs:
+            if entry.start_offset < start_offset:
+                epoch_at_start = entry.epoch
+        if snapshot_id.offset == start_offset:
+            self.earliest_snapshot = snapshot_id
+        elif start_offset > self.start_offset:
+            self.earliest_snapshot = OffsetAndEpoch(start_offset, epoch_at_start)
+        elif self.earliest_snapshot is None:
+            self.earliest_snapshot = snapshot_id
+        kept = [entry for entry in self._epochs if entry.start_offset >= start_offset]
+        spans = epoch_at_start > NO_EPOCH and start_offset > 0
+        next_start = kept[0].start_offset if kept else self.end_offset
+        if spans and next_start > start_offset:
+            kept.insert(0, EpochStart(epoch_at_start, start_offset))
+        self._epochs = kept
+        self.start_offset = start_offset

@@ -1,0 +1,111 @@
+"""BeginQuorumEpoch and EndQuorumEpoch: who leads, and who leads no more.
+
+Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuorumEpochRequest).
+"""
+
+from raft import error_codes
+from raft.config import EVIDENCE_RANK_MS
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+)
+from raft.roles import Follower, Leader, Resigned
+from raft.state import RaftState
+from raft.vote import voter_key_error
+from wire.types import LeaderEpoch, NodeId
+
+
+def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpochRequest) -> None:
+    """Follow the sender; the voter key is checked after the transition."""
+    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+        code = error_codes.INCONSISTENT_CLUSTER_ID
+        state.answer(reply_token, BeginQuorumEpochResponse(top_error_code=code))
+        return
+    error = _sender_error(state, request.leader_id, request.leader_epoch)
+    if error == error_codes.NONE:
+        state.observe(request.leader_id, request.leader_epoch)
+        error = voter_key_error(state, request.voter_id, request.voter_directory_id)
+    state.answer(
+        reply_token,
+        BeginQuorumEpochResponse(
+            error_code=error,
+            leader_id=state.role.leader_id,
+            leader_epoch=state.epoch,
+            leader_endpoint=state.leader_endpoint,
+        ),
+    )
+
+
+def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRequest) -> None:
+    """The leader gave up: stand after a back-off that grows with the place in its list."""
+    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+        code = error_codes.INCONSISTENT_CLUSTER_ID
+        state.answer(reply_token, EndQuorumEpochResponse(top_error_code=code))
+        return
+    error = _sender_error(state, request.leader_id, request.leader_epoch)
+    if error == error_codes.NONE:
+        state.observe(request.leader_id, request.leader_epoch)
+        role = state.role
+        if isinstance(role, Follower) and role.leader_id == request.leader_id and state.is_voter:
+            _shorten_timer(state, role, request.preferred_candidates)
+    state.answer(
+        reply_token,
+        EndQuorumEpochResponse(
+            error_code=error,
+            leader_id=state.role.leader_id,
+            leader_epoch=state.epoch,
+            leader_endpoint=state.leader_endpoint,
+        ),
+    )
+
+
+def _sender_error(state: RaftState, leader_id: NodeId, epoch: LeaderEpoch) -> int:
+    """The voter-type validation: epoch first, then the id; a leader rejects a rival."""
+    if epoch < state.epoch:
+        return error_codes.FENCED_LEADER_EPOCH
+    if leader_id < 0:
+        return error_codes.INVALID_REQUEST
+    if epoch == state.epoch and leader_id != state.config.node_id:
+        assert not isinstance(state.role, Leader | Resigned), f"INV-LEADER-1 {leader_id=} {epoch=}"
+    return error_codes.NONE
+
+
+def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[NodeId, ...]) -> None:
+    """Kafka's back-off on the fetch timer; with evidence enabled the own word of the leader.
+
+    An empty list comes from a leader that restarted after a crash: rank decides then.
+    """
+    me = state.config.node_id
+    place = preferred.index(me) if me in preferred else None
+    backoff_ms = end_epoch_backoff_ms(place, len(preferred), state.config.election_backoff_max_ms)
+    role.fetch_deadline_ms = state.now_ms + backoff_ms
+    if place is not None:
+        state.note_evidence(role.leader_id, place * EVIDENCE_RANK_MS)
+    elif not preferred:
+        state.note_evidence(role.leader_id, state.rank_delay_ms(role.leader_id))
+
+
+def end_epoch_backoff_ms(place: int | None, count: int, backoff_max_ms: int) -> int:
+    """Wait before an election after EndQuorumEpoch (spec 5.3): 0 for the first successor."""
+    if place is None:
+        return backoff_max_ms
+    assert 0 <= place < count, f"{place=} {count=}"
+    if place == 0:
+        return 0
+    return min(backoff_max_ms, (backoff_max_ms >> (count - 1)) << (place - 1))
+
+
+def send_end_epoch(state: RaftState) -> None:
+    """Tell every voter that did not acknowledge yet."""
+    role = state.role
+    assert isinstance(role, Resigned), f"{role=}"
+    for voter_id in sorted(role.unacknowledged):
+        request = EndQuorumEpochRequest(
+            cluster_id=state.config.cluster_id,
+            leader_id=state.config.node_id,
+            leader_epoch=role.epoch,
+            preferred_candidates=role.preferred_candidates,
+        )
+        state.send_if_ready(voter_id, request)

@@ -1,0 +1,183 @@
+"""The follower's side of replication: one fetch at a time, append, flush, fetch again.
+
+INV-ACK-1: a voter's fetch offset is durable: its next Fetch leaves only when all that it holds is
+flushed, because the fetch offset is an acknowledgement. INV-HW-4: nothing below the high watermark
+is ever truncated. INV-APPEND-1: after AppendFetched, or a last WriteSnapshotChunk, the very next
+event is the log's answer (writes are synchronous; flushes are not).
+Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java.
+"""
+
+from raft import error_codes
+from raft.effects import AppendFetched, TruncateLog
+from raft.events import Appended, Flushed
+from raft.fetch_leader import release_parked, update_high_watermark
+from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
+from raft.roles import Follower, Leader, SnapshotDownload, Unattached
+from raft.state import PendingAppend, RaftInvariantError, RaftState
+from wire.types import NodeId, Offset, OffsetAndEpoch
+
+
+def send_fetch(state: RaftState) -> None:
+    """Fetch from the leader, or from another voter while the leader does not answer."""
+    role = state.role
+    assert isinstance(role, Follower | Unattached), f"{role=}"
+    if not (state.log.is_durable if state.is_voter else state.log.is_settled):
+        return
+    in_flight_until = state.connections.fetch_in_flight_until(state.now_ms)
+    if in_flight_until is not None:
+        state.wake_at(in_flight_until)
+        return
+    destination_id = _destination(state)
+    if destination_id is None:
+        return
+    is_leader = isinstance(role, Follower) and destination_id == role.leader_id
+    download = role.download if isinstance(role, Follower) and is_leader else None
+    if download is not None:
+        state.send_request(destination_id, _snapshot_request(state, download))
+    else:
+        state.send_request(destination_id, _fetch_request(state))
+
+
+def _destination(state: RaftState) -> NodeId | None:
+    """The leader; another voter while it pauses; None (and a wake-up) while all pause."""
+    role, now_ms = state.role, state.now_ms
+    leader_id = role.leader_id if isinstance(role, Follower) else None
+    if leader_id is not None:
+        if state.connections.has_timed_out(leader_id, now_ms):
+            state.connections.forget(leader_id)
+        elif state.connections.is_ready(leader_id, now_ms):
+            return leader_id
+    ready = []
+    for voter_id in state.others:
+        ready_ms = state.connections.ready_at(voter_id, now_ms)
+        if ready_ms > now_ms:
+            state.wake_at(ready_ms)
+        elif voter_id != leader_id:
+            ready.append(voter_id)
+    if ready:
+        return ready[state.rng.randrange(len(ready))]
+    if leader_id is not None and state.connections.is_ready(leader_id, now_ms):
+        return leader_id
+    return None
+
+
+def _fetch_request(state: RaftState) -> FetchRequest:
+    """A fetch at the log end."""
+    watermark = state.high_watermark
+    return FetchRequest(
+        cluster_id=state.config.cluster_id,
+        replica_id=state.config.node_id,
+        replica_directory_id=state.config.directory_id,
+        current_leader_epoch=state.epoch,
+        fetch_offset=state.log.end_offset,
+        last_fetched_epoch=state.log.last_epoch,
+        max_wait_ms=state.config.fetch_wait_ms,
+        max_bytes=state.config.fetch_max_bytes,
+        high_watermark=-1 if watermark is None else watermark,
+    )
+
+
+def _snapshot_request(state: RaftState, download: SnapshotDownload) -> FetchSnapshotRequest:
+    """The next chunk of the snapshot that is being fetched."""
+    return FetchSnapshotRequest(
+        cluster_id=state.config.cluster_id,
+        replica_id=state.config.node_id,
+        replica_directory_id=state.config.directory_id,
+        current_leader_epoch=state.epoch,
+        snapshot_id=download.snapshot_id,
+        position_bytes=download.position_bytes,
+        max_bytes=state.config.fetch_max_bytes,
+    )
+
+
+def on_fetch_response(
+    state: RaftState, source_id: NodeId, request: FetchRequest, response: FetchResponse
+) -> bool:
+    """Take up a fetch answer of the leader without error; False = pause before the next."""
+    role = state.role
+    if response.error_code != error_codes.NONE or not isinstance(role, Follower):
+        return False
+    if source_id != role.leader_id:
+        return False
+    assert request.fetch_offset == state.log.end_offset, f"{request=} {state.log.describe()}"
+    assert state.pending_append is None, "INV-APPEND-1"
+    role.has_fetched = True
+    role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
+    state.evidence = None
+    if response.diverging_epoch is not None:
+        _truncate(state, response.diverging_epoch)
+    elif response.snapshot_id is not None:
+        if (state.high_watermark or 0) > response.snapshot_id.offset:
+            return False
+        role.download = SnapshotDownload(response.snapshot_id)
+    elif response.records:
+        state.pending_append = PendingAppend(response.high_watermark)
+        state.effects.persist.append(
+            AppendFetched(
+                base_offset=state.log.end_offset,
+                epoch=role.epoch,
+                records=response.records,
+                flush=state.is_voter,
+            )
+        )
+    else:
+        _take_high_watermark(state, response.high_watermark)
+    return True
+
+
+def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
+    """Drop what the leader does not have; what is committed cannot be among it (INV-HW-4)."""
+    end_offset = max(state.log.truncation_point(diverging), state.log.start_offset)
+    if end_offset < (state.high_watermark or 0):
+        raise RaftInvariantError(
+            f"INV-HW-4 {diverging=} {state.high_watermark=} {state.log.describe()}"
+        )
+    state.log.truncate(Offset(end_offset))
+    state.effects.persist.append(
+        TruncateLog(end_offset=Offset(end_offset), generation=state.log.generation)
+    )
+
+
+def _take_high_watermark(state: RaftState, high_watermark: int) -> None:
+    """Follow the leader's high watermark as far as the own log goes; older news is dropped."""
+    if high_watermark >= 0:
+        reached = min(high_watermark, state.log.end_offset)
+        if reached > (-1 if state.high_watermark is None else state.high_watermark):
+            state.advance_high_watermark(Offset(reached))
+
+
+def on_appended(state: RaftState, event: Appended) -> None:
+    """The log wrote: release parked fetches (leader), take up the high watermark (follower)."""
+    pending, state.pending_append = state.pending_append, None
+    if event.generation != state.log.generation:
+        assert event.generation < state.log.generation, f"{event=} {state.log.describe()}"
+        assert pending is None, f"INV-APPEND-1 {event=}"
+        return
+    for start in event.epochs:
+        state.log.assign_epoch(start)
+    state.log.wrote(event.end_offset)
+    if state.log.is_settled and event.end_offset > state.log.start_offset:
+        assert event.last_epoch == state.log.last_epoch, f"{event=} {state.log.describe()}"
+    if isinstance(state.role, Leader):
+        assert pending is None, f"INV-APPEND-1 {event=}"
+        release_parked(state, state.log.written_end_offset)
+    elif pending is not None:
+        _take_high_watermark(state, pending.high_watermark)
+
+
+def on_flushed(state: RaftState, event: Flushed) -> None:
+    """Durable now: the leader's own vote for the offset moves, a follower may acknowledge.
+
+    A flush that began before a truncation says nothing. One of an older epoch is ignored by a
+    leader, whose LeaderChange is flushed after it anyway; for a follower it stays true.
+    """
+    if event.generation != state.log.generation:
+        assert event.generation < state.log.generation, f"{event=} {state.log.describe()}"
+        return
+    assert event.epoch <= state.epoch, f"{event=} is from the future, {state.epoch=}"
+    if isinstance(state.role, Leader):
+        if event.epoch == state.epoch:
+            state.log.flushed(event.end_offset)
+            update_high_watermark(state)
+    else:
+        state.log.flushed(event.end_offset)

@@ -1,0 +1,362 @@
+"""The leader's side of replication: Fetch, long poll, high watermark, DescribeQuorum.
+
+Pull-based: nobody pushes records. INV-HW-1: the high watermark is what a majority has durably; a
+voter says so by its fetch offset, the leader itself by Flushed. INV-HW-3: it moves only past the
+start of the current epoch (Raft thesis 3.6.2).
+Source: KIP-595; apache/kafka: raft/.../{KafkaRaftClient,LeaderState}.java.
+"""
+
+from raft import error_codes
+from raft.config import OBSERVER_EXPIRY_MS, OBSERVERS_MAX, PARKED_FETCHES_MAX
+from raft.effects import Claimed, ReadAndSendFetch, ReadAndSendSnapshotChunk
+from raft.epoch_cache import Validity
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    ReplicaState,
+)
+from raft.progress import Progress, contacted, fetched
+from raft.quorum import majority, majority_offset
+from raft.roles import Leader
+from raft.state import ParkedFetch, RaftState
+from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, ReplicaKey
+
+
+def on_fetch_request(
+    state: RaftState, reply_token: int, request: FetchRequest, wall_ms: int
+) -> None:
+    """Answer a Fetch now or park it until there is news."""
+    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+        error = error_codes.INCONSISTENT_CLUSTER_ID
+        state.answer(reply_token, FetchResponse(top_error_code=error))
+        return
+    response = _evaluate(state, request, wall_ms)
+    if not _may_park(state, request, response):
+        _send(state, reply_token, request, response)
+        return
+    _answer_older_of_same_replica(state, request)
+    state.parked.append(
+        ParkedFetch(
+            reply_token=reply_token,
+            request=request,
+            deadline_ms=state.now_ms + request.max_wait_ms,
+            wall_ms=wall_ms,
+            response=response,
+        )
+    )
+
+
+def leader_error(state: RaftState, epoch: LeaderEpoch) -> int:
+    """The leader-type validation: epochs first, then the role; no transition."""
+    if epoch < state.epoch:
+        return error_codes.FENCED_LEADER_EPOCH
+    if epoch > state.epoch:
+        return error_codes.UNKNOWN_LEADER_EPOCH
+    if not isinstance(state.role, Leader):
+        return error_codes.NOT_LEADER_OR_FOLLOWER
+    return error_codes.NONE
+
+
+def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
+    """The answer as of now; a valid position is counted before it is built."""
+    is_impossible = (
+        request.max_wait_ms < 0 or request.fetch_offset < 0 or not request.last_fetched_epoch >= 0
+    )
+    if is_impossible or request.last_fetched_epoch > max(request.current_leader_epoch, 0):
+        return state.fetch_refusal(error_codes.INVALID_REQUEST)
+    error = leader_error(state, request.current_leader_epoch)
+    if error == error_codes.NONE and request.replica_id == state.config.node_id:
+        error = error_codes.INVALID_REQUEST
+    if error != error_codes.NONE:
+        return state.fetch_refusal(error)
+    log = state.log
+    latest = log.latest_snapshot
+    if request.fetch_offset == 0 and latest is not None and latest.offset > 0:
+        return _response(state, snapshot=True)
+    validity, _ = log.validate(request.fetch_offset, request.last_fetched_epoch)
+    if validity is Validity.SNAPSHOT:
+        return _response(state, snapshot=True)
+    if validity is Validity.DIVERGING:
+        _, end = log.validate(request.fetch_offset, request.last_fetched_epoch)
+        assert end is not None, f"{request=}"
+        base = _response(state)
+        return FetchResponse(
+            leader_id=base.leader_id,
+            leader_epoch=base.leader_epoch,
+            leader_endpoint=base.leader_endpoint,
+            high_watermark=base.high_watermark,
+            log_start_offset=base.log_start_offset,
+            diverging_epoch=end,
+        )
+    _track(state, request, wall_ms)
+    return _response(state)
+
+
+def _response(state: RaftState, *, snapshot: bool = False) -> FetchResponse:
+    """An answer without error: leader, high watermark, log start."""
+    watermark = state.high_watermark
+    return FetchResponse(
+        leader_id=state.role.leader_id,
+        leader_epoch=state.epoch,
+        leader_endpoint=state.leader_endpoint,
+        high_watermark=-1 if watermark is None else watermark,
+        log_start_offset=state.log.start_offset,
+        snapshot_id=state.log.latest_snapshot if snapshot else None,
+    )
+
+
+def _has_records(state: RaftState, request: FetchRequest) -> bool:
+    """Whether the log has written something at the fetch offset."""
+    return request.fetch_offset < state.log.written_end_offset
+
+
+def _is_plain(response: FetchResponse) -> bool:
+    """Whether the answer has neither error nor redirection."""
+    return (
+        response.error_code == error_codes.NONE
+        and response.diverging_epoch is None
+        and response.snapshot_id is None
+    )
+
+
+def _may_park(state: RaftState, request: FetchRequest, response: FetchResponse) -> bool:
+    """Whether there is nothing to tell yet."""
+    return (
+        _is_plain(response)
+        and not _has_records(state, request)
+        and request.max_wait_ms > 0
+        and request.high_watermark >= response.high_watermark
+        and len(state.parked) < PARKED_FETCHES_MAX
+    )
+
+
+def _send(
+    state: RaftState, reply_token: int, request: FetchRequest, response: FetchResponse
+) -> None:
+    """Answer, with bytes of the log when the position is valid and has some."""
+    if _is_plain(response) and _has_records(state, request):
+        state.effects.send.append(
+            ReadAndSendFetch(reply_token=reply_token, request=request, response=response)
+        )
+    else:
+        state.answer(reply_token, response)
+
+
+def _answer_older_of_same_replica(state: RaftState, request: FetchRequest) -> None:
+    """A replica has one fetch at a time: an older one belongs to a lost connection."""
+    if request.replica_id is None:
+        return
+    for fetch in list(state.parked):
+        same_id = fetch.request.replica_id == request.replica_id
+        if same_id and fetch.request.replica_directory_id == request.replica_directory_id:
+            state.parked.remove(fetch)
+            state.answer(fetch.reply_token, fetch.response)
+
+
+def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
+    """Count a valid fetch: the replica's end offset, check quorum, high watermark."""
+    role = state.role
+    assert isinstance(role, Leader), f"{role=}"
+    replica_id = request.replica_id
+    if replica_id is None:
+        return
+    end = state.log.end_offset
+    if replica_id in role.progress:
+        role.progress[replica_id] = fetched(
+            role.progress[replica_id], request.fetch_offset, end, state.now_ms, wall_ms
+        )
+        _note_contact(state, role, replica_id)
+        update_high_watermark(state)
+        return
+    key = ReplicaKey(replica_id, request.replica_directory_id)
+    _expire_observers(state, role)
+    if key in role.observers or len(role.observers) < OBSERVERS_MAX:
+        known = role.observers.get(key, Progress())
+        role.observers[key] = fetched(known, request.fetch_offset, end, state.now_ms, wall_ms)
+
+
+def _expire_observers(state: RaftState, role: Leader) -> None:
+    """Forget observers that have not fetched for five minutes."""
+    limit = state.now_ms - OBSERVER_EXPIRY_MS
+    gone = [key for key, seen in role.observers.items() if (seen.last_contact_ms or 0) < limit]
+    for key in gone:
+        del role.observers[key]
+
+
+def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
+    """Check quorum: a majority that fetched, with the leader itself, restarts the timer."""
+    assert voter_id in role.progress, f"{voter_id=} is not another voter"
+    role.fetched_voters.add(voter_id)
+    if len(role.fetched_voters) >= majority(len(state.voters.ids)) - 1:
+        role.fetched_voters.clear()
+        role.check_quorum_deadline_ms = state.now_ms + state.config.check_quorum_ms
+
+
+def update_high_watermark(state: RaftState) -> None:
+    """Advance the high watermark when a majority allows it; answer parked fetches."""
+    role = state.role
+    assert isinstance(role, Leader), f"{role=}"
+    ends: list[Offset | None] = [seen.end_offset for seen in role.progress.values()]
+    ends.append(state.log.flushed_end_offset)
+    assert len(ends) == len(state.voters.ids), f"{role=}"
+    reached = majority_offset(ends)
+    if reached is None or reached <= role.epoch_start_offset:
+        return
+    if not state.advance_high_watermark(reached):
+        return
+    if not role.is_claimed:
+        role.is_claimed = True
+        state.effects.notify.append(Claimed(epoch=role.epoch, end_offset=state.log.end_offset))
+    release_parked(state, 0)
+
+
+def release_parked(state: RaftState, threshold: int) -> None:
+    """Answer anew the parked fetches below `threshold`; 0 answers all."""
+    ready = [f for f in state.parked if threshold == 0 or f.request.fetch_offset < threshold]
+    if not ready:
+        return
+    tokens = {fetch.reply_token for fetch in ready}
+    state.parked = [f for f in state.parked if f.reply_token not in tokens]
+    for fetch in ready:
+        error = leader_error(state, fetch.request.current_leader_epoch)
+        if error != error_codes.NONE:
+            state.answer(fetch.reply_token, state.fetch_refusal(error))
+        else:
+            _send(state, fetch.reply_token, fetch.request, _response(state))
+
+
+def expire_parked(state: RaftState) -> None:
+    """Answer those that waited long enough with what was known when they came."""
+    due = [fetch for fetch in state.parked if fetch.deadline_ms <= state.now_ms]
+    if due:
+        state.parked = [fetch for fetch in state.parked if fetch.deadline_ms > state.now_ms]
+        for fetch in due:
+            state.answer(fetch.reply_token, fetch.response)
+
+
+def on_fetch_snapshot_request(
+    state: RaftState, reply_token: int, request: FetchSnapshotRequest
+) -> None:
+    """Serve a chunk: activity of a voter, but no acknowledgement of any offset."""
+    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+        error = error_codes.INCONSISTENT_CLUSTER_ID
+        state.answer(reply_token, FetchSnapshotResponse(top_error_code=error))
+        return
+    error = leader_error(state, request.current_leader_epoch)
+    if error == error_codes.NONE:
+        role = state.role
+        assert isinstance(role, Leader), f"{role=}"
+        if request.replica_id in role.progress:
+            voter_id = request.replica_id
+            role.progress[voter_id] = contacted(role.progress[voter_id], state.now_ms)
+            _note_contact(state, role, voter_id)
+        if request.snapshot_id.offset == 0 or state.log.latest_snapshot is None:
+            error = error_codes.SNAPSHOT_NOT_FOUND
+        elif request.position_bytes < 0:
+            error = error_codes.POSITION_OUT_OF_RANGE
+    response = FetchSnapshotResponse(
+        error_code=error,
+        leader_id=state.role.leader_id,
+        leader_epoch=state.epoch,
+        leader_endpoint=state.leader_endpoint,
+        snapshot_id=request.snapshot_id,
+        position_bytes=request.position_bytes,
+    )
+    if error != error_codes.NONE:
+        state.answer(reply_token, response)
+        return
+    state.effects.send.append(
+        ReadAndSendSnapshotChunk(
+            reply_token=reply_token,
+            snapshot_id=request.snapshot_id,
+            position_bytes=request.position_bytes,
+            max_bytes=request.max_bytes,
+            response=response,
+        )
+    )
+
+
+def begin_due_ms(state: RaftState, progress: Progress) -> int:
+    """When a voter is told (again) who leads: at once, then F/2 after it was last heard or told."""
+    heard = progress.last_contact_ms
+    told = progress.last_begin_ms
+    times = [at_ms for at_ms in (heard, told) if at_ms is not None]
+    return max(times) + state.config.begin_epoch_ms if times else state.now_ms
+
+
+def send_begin_epoch(state: RaftState) -> None:
+    """Tell voters that do not fetch who leads."""
+    role = state.role
+    assert isinstance(role, Leader), f"{role=}"
+    endpoint = state.voters.endpoint(state.config.node_id)
+    for voter_id, seen in role.progress.items():
+        if begin_due_ms(state, seen) > state.now_ms:
+            continue
+        request = BeginQuorumEpochRequest(
+            cluster_id=state.config.cluster_id,
+            voter_id=voter_id,
+            voter_directory_id=None,
+            leader_id=state.config.node_id,
+            leader_epoch=role.epoch,
+            leader_endpoints=() if endpoint is None else (endpoint,),
+        )
+        if state.send_if_ready(voter_id, request):
+            role.progress[voter_id] = Progress(
+                end_offset=seen.end_offset,
+                last_contact_ms=seen.last_contact_ms,
+                last_fetch_wall_ms=seen.last_fetch_wall_ms,
+                last_caught_up_wall_ms=seen.last_caught_up_wall_ms,
+                leader_end_at_last_fetch=seen.leader_end_at_last_fetch,
+                last_begin_ms=state.now_ms,
+            )
+
+
+def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
+    """The replicas as the leader sees them; NOT_LEADER_OR_FOLLOWER from anyone else."""
+    role = state.role
+    if not isinstance(role, Leader):
+        return DescribeQuorumResponse(
+            error_code=error_codes.NOT_LEADER_OR_FOLLOWER,
+            leader_id=state.role.leader_id,
+            leader_epoch=state.epoch,
+        )
+    _expire_observers(state, role)
+    voters = []
+    for voter_id in state.voters.ids:
+        if voter_id == state.config.node_id:
+            own_end = state.log.end_offset
+            row = _replica(
+                voter_id,
+                None,
+                Progress(
+                    end_offset=own_end, last_fetch_wall_ms=wall_ms, last_caught_up_wall_ms=wall_ms
+                ),
+            )
+        else:
+            row = _replica(voter_id, None, role.progress[voter_id])
+        voters.append(row)
+    observers = sorted(role.observers.items(), key=lambda item: (item[0].id, repr(item[0])))
+    watermark = state.high_watermark
+    return DescribeQuorumResponse(
+        leader_id=state.config.node_id,
+        leader_epoch=role.epoch,
+        high_watermark=-1 if watermark is None else watermark,
+        voters=tuple(voters),
+        observers=tuple(_replica(key.id, key.directory_id, seen) for key, seen in observers),
+        nodes=tuple((voter_id, state.voters.endpoints[voter_id]) for voter_id in state.voters.ids),
+    )
+
+
+def _replica(replica_id: NodeId, directory_id: DirectoryId | None, seen: Progress) -> ReplicaState:
+    """One row of DescribeQuorum."""
+    return ReplicaState(
+        replica_id=replica_id,
+        directory_id=directory_id,
+        log_end_offset=-1 if seen.end_offset is None else seen.end_offset,
+        last_fetch_timestamp_ms=seen.last_fetch_wall_ms,
+        last_caught_up_timestamp_ms=seen.last_caught_up_wall_ms,
+    )

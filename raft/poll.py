@@ -1,0 +1,158 @@
+"""What is due now: timers first, then the requests that each role keeps sending (spec 2.6)."""
+
+from raft.epoch_messages import send_end_epoch
+from raft.fetch_follower import send_fetch
+from raft.fetch_leader import begin_due_ms, expire_parked, send_begin_epoch
+from raft.quorum import VoteResult
+from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from raft.state import RaftState
+from raft.vote import become_prospective, decide, give_up_pre_vote, resign, send_votes
+from wire.types import LeaderEpoch
+
+ROLE_CHANGES_MAX = 8
+"""Changes of role one poll may make; a single voter makes three."""
+
+
+def poll(state: RaftState) -> None:
+    """Run what is due until the role is stable, then send what the role wants to send."""
+    for _ in range(ROLE_CHANGES_MAX):
+        before = state.role
+        _run_timers(state)
+        if state.role is before:
+            break
+    else:
+        raise AssertionError(f"the role does not settle: {state.role=}")
+    expire_parked(state)
+    state.next_send_ms = None
+    if state.is_shut_down:
+        return
+    _send(state)
+
+
+def _run_timers(state: RaftState) -> None:
+    """At most one change of role because of time."""
+    role, now_ms = state.role, state.now_ms
+    if state.shutdown_deadline_ms is not None:
+        _poll_shutdown(state)
+        if state.is_shut_down:
+            return
+    if isinstance(role, Leader):
+        # A sole voter has nobody to hear: it never resigns for want of a quorum.
+        if role.check_quorum_deadline_ms <= now_ms and not state.is_only_voter:
+            resign(state)
+    elif isinstance(role, Resigned):
+        _poll_resigned(state, role)
+    elif isinstance(role, Follower):
+        _poll_follower(state, role)
+    elif isinstance(role, Unattached):
+        _poll_unattached(state, role)
+    else:
+        _poll_nominee(state, role)
+
+
+def _poll_resigned(state: RaftState, role: Resigned) -> None:
+    """After its timer a resigned leader waits in the next epoch; a sole voter stands at once."""
+    if state.shutdown_deadline_ms is not None:
+        return
+    if state.is_only_voter:
+        become_prospective(state)
+    elif role.election_deadline_ms <= state.now_ms:
+        state.become_unattached(LeaderEpoch(role.epoch + 1))
+
+
+def _poll_nominee(state: RaftState, role: Prospective | Candidate) -> None:
+    """A sole candidate restarted has won; an expired timer ends the round."""
+    if role.votes.result is VoteResult.WON:
+        decide(state)
+    elif role.election_deadline_ms <= state.now_ms:
+        if isinstance(role, Prospective):
+            give_up_pre_vote(state)
+        else:
+            become_prospective(state)
+
+
+def _is_evidence_due(state: RaftState) -> bool:
+    """Whether a round of pre-votes on evidence may begin."""
+    evidence = state.evidence
+    return evidence is not None and state.is_evidence_valid() and evidence.due_ms <= state.now_ms
+
+
+def _poll_follower(state: RaftState, role: Follower) -> None:
+    """A voter stands after the fetch time-out or on evidence; an observer looks around."""
+    if state.is_shut_down:
+        return
+    if not state.is_voter:
+        if role.fetch_deadline_ms <= state.now_ms:
+            state.become_unattached(role.epoch)
+    elif role.fetch_deadline_ms <= state.now_ms or _is_evidence_due(state):
+        become_prospective(state)
+
+
+def _poll_unattached(state: RaftState, role: Unattached) -> None:
+    """A voter stands when its timer expires, on evidence, or at once when it is alone."""
+    if not state.is_voter:
+        return
+    assert role.election_deadline_ms is not None, f"{role=}"
+    is_due = role.election_deadline_ms <= state.now_ms
+    if is_due or state.is_only_voter or _is_evidence_due(state):
+        become_prospective(state)
+
+
+def _poll_shutdown(state: RaftState) -> None:
+    """Finished when every other voter was told, a leader is known, or time is over."""
+    role = state.role
+    assert state.shutdown_deadline_ms is not None, "not shutting down"
+    is_over = state.shutdown_deadline_ms <= state.now_ms
+    if isinstance(role, Resigned):
+        is_over = is_over or not role.unacknowledged - role.tried
+    else:
+        assert not isinstance(role, Leader), "a leader resigns when it shuts down"
+        is_over = is_over or role.leader_id is not None
+    if is_over:
+        state.complete_shutdown()
+
+
+def _send(state: RaftState) -> None:
+    """The requests of the role."""
+    role = state.role
+    if isinstance(role, Leader):
+        send_begin_epoch(state)
+    elif isinstance(role, Resigned):
+        send_end_epoch(state)
+    elif isinstance(role, Prospective | Candidate):
+        send_votes(state)
+    elif state.pending_append is None and not state.is_installing_snapshot:
+        send_fetch(state)
+
+
+def next_deadline_ms(state: RaftState) -> int | None:
+    """The next time at which something is due; None when only an event can change anything."""
+    times = [fetch.deadline_ms for fetch in state.parked]
+    if state.is_shut_down:
+        return min(times, default=None)
+    if state.next_send_ms is not None:
+        times.append(state.next_send_ms)
+    if state.shutdown_deadline_ms is not None:
+        times.append(state.shutdown_deadline_ms)
+    times.extend(_role_deadlines(state))
+    evidence = state.evidence
+    waits = isinstance(state.role, Follower | Unattached) and state.is_evidence_valid()
+    if evidence is not None and waits:
+        times.append(evidence.due_ms)
+    return min(times, default=None)
+
+
+def _role_deadlines(state: RaftState) -> list[int]:
+    """The timers of the role."""
+    role = state.role
+    if isinstance(role, Leader):
+        due = [begin_due_ms(state, seen) for seen in role.progress.values()]
+        times = [at_ms for at_ms in due if at_ms > state.now_ms]
+        if not state.is_only_voter:
+            times.append(role.check_quorum_deadline_ms)
+        return times
+    if isinstance(role, Follower):
+        return [role.fetch_deadline_ms]
+    if isinstance(role, Resigned) and state.shutdown_deadline_ms is not None:
+        return []
+    return [] if role.election_deadline_ms is None else [role.election_deadline_ms]

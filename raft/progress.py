@@ -1,0 +1,49 @@
+"""What a leader knows about one replica that fetches from it."""
+
+import msgspec
+
+from wire.types import Offset
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Fetch state of a replica. KRaft counts by fetch: offset f acknowledges all below f."""
+
+    end_offset: Offset | None = None
+    last_contact_ms: int | None = None
+    """Monotonic time of the last Fetch or FetchSnapshot."""
+    last_fetch_wall_ms: int = -1
+    last_caught_up_wall_ms: int = -1
+    leader_end_at_last_fetch: Offset | None = None
+    last_begin_ms: int | None = None
+    """Monotonic time when BeginQuorumEpoch was last sent to it."""
+
+
+def fetched(
+    progress: Progress, fetch_offset: Offset, leader_end: Offset, now_ms: int, wall_ms: int
+) -> Progress:
+    """The progress after a valid Fetch at `fetch_offset`.
+
+    Caught up: at the leader's end now, or at what was the end at the previous fetch
+    (apache/kafka: raft/.../LeaderState.java, `updateFollowerState`). The end offset may move
+    back: a voter that lost its disk fetches from 0 again.
+    """
+    assert fetch_offset <= leader_end, f"{fetch_offset=} {leader_end=}"
+    caught_up = progress.last_caught_up_wall_ms
+    previous_end = progress.leader_end_at_last_fetch
+    if fetch_offset >= leader_end:
+        caught_up = max(caught_up, wall_ms)
+    elif previous_end is not None and 0 < previous_end <= fetch_offset:
+        caught_up = max(caught_up, progress.last_fetch_wall_ms)
+    return msgspec.structs.replace(
+        progress,
+        end_offset=fetch_offset,
+        last_contact_ms=now_ms,
+        last_fetch_wall_ms=max(progress.last_fetch_wall_ms, wall_ms),
+        last_caught_up_wall_ms=caught_up,
+        leader_end_at_last_fetch=leader_end,
+    )
+
+
+def contacted(progress: Progress, now_ms: int) -> Progress:
+    """The progress after a FetchSnapshot: alive, but nothing acknowledged."""
+    return msgspec.structs.replace(progress, last_contact_ms=now_ms)

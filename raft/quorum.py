@@ -1,0 +1,74 @@
+"""Majority arithmetic: the offset a majority has, and the three-valued result of a vote.
+
+INV-HW-1: the high watermark is an end offset that a majority of voters has durably.
+(KIP-595 "High watermark"; Raft thesis 3.6.2 for the current-epoch rule, applied by the caller.)
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+
+from wire.types import NodeId, Offset
+
+
+class VoteResult(Enum):
+    """What is certain about a vote."""
+
+    WON = "won"
+    LOST = "lost"
+    UNDECIDED = "undecided"
+
+
+def majority(voter_count: int) -> int:
+    """Smallest number of voters that is more than half."""
+    assert voter_count >= 1, f"{voter_count=}"
+    return voter_count // 2 + 1
+
+
+def majority_offset(end_offsets: Iterable[Offset | None]) -> Offset | None:
+    """Largest end offset that a majority of the voters reached.
+
+    Args:
+        end_offsets: durable end offset of each voter, None where unknown; not empty.
+
+    Returns:
+        An end offset (exclusive), None while fewer than a majority is known.
+    """
+    ordered = sorted((-1 if end is None else int(end) for end in end_offsets), reverse=True)
+    assert ordered, "a quorum has voters"
+    end = ordered[len(ordered) // 2]
+    assert sum(1 for other in ordered if other >= end) >= majority(len(ordered)), f"{ordered=}"
+    return None if end < 0 else Offset(end)
+
+
+class VoteTally(msgspec.Struct, frozen=True):
+    """Answers to one round of votes; a voter is counted once, its first answer stands."""
+
+    voters: frozenset[NodeId]
+    granted: frozenset[NodeId] = frozenset()
+    rejected: frozenset[NodeId] = frozenset()
+
+    def record(self, voter_id: NodeId, *, granted: bool) -> "VoteTally":
+        """The tally with one more answer; one of a non-voter or a second one changes nothing."""
+        if voter_id not in self.voters or voter_id in self.granted | self.rejected:
+            return self
+        if granted:
+            return VoteTally(self.voters, self.granted | {voter_id}, self.rejected)
+        return VoteTally(self.voters, self.granted, self.rejected | {voter_id})
+
+    @property
+    def unanswered(self) -> tuple[NodeId, ...]:
+        """Voters without an answer, ascending."""
+        return tuple(sorted(self.voters - self.granted - self.rejected))
+
+    @property
+    def result(self) -> VoteResult:
+        """Won, lost, or still open."""
+        needed = majority(len(self.voters))
+        assert not self.granted & self.rejected, f"{self=}"
+        if len(self.granted) >= needed:
+            return VoteResult.WON
+        if len(self.voters) - len(self.rejected) < needed:
+            return VoteResult.LOST
+        return VoteResult.UNDECIDED

@@ -1,0 +1,121 @@
+"""Connections to other nodes as raft sees them: ready, awaiting an answer, or backing off.
+
+INV-RPC-1: an answer is handled only while its correlation id is the one in flight on that
+connection. Resetting a connection forgets the id, so late answers after a change of role are lost.
+INV-RPC-2: at most one Fetch or FetchSnapshot is in flight over all connections.
+Source: apache/kafka: raft/.../RequestManager.java.
+"""
+
+import msgspec
+
+from raft.config import BACKOFF_DOUBLINGS_MAX
+from raft.messages import FetchRequest, FetchSnapshotRequest, RaftRequest
+from wire.types import NodeId
+
+
+class Connection(msgspec.Struct, kw_only=True):
+    """State of one destination; ready when neither field is set."""
+
+    correlation_id: int | None = None
+    request: RaftRequest | None = None
+    sent_ms: int = 0
+    ready_ms: int | None = None
+    failure_count: int = 0
+
+
+class Connections:
+    """All destinations of a node. Correlation ids are unique over all of them."""
+
+    def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int) -> None:
+        """Start with every destination ready."""
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._by_id: dict[NodeId, Connection] = {}
+        self._next_correlation_id = 1
+
+    def reset(self) -> None:
+        """Forget what is in flight and every back-off (after a change of role)."""
+        self._by_id.clear()
+
+    def forget(self, destination_id: NodeId) -> None:
+        """Make one destination ready again."""
+        self._by_id.pop(destination_id, None)
+
+    def ready_at(self, destination_id: NodeId, now_ms: int) -> int:
+        """When a request may leave: not later than `now_ms` means at once."""
+        connection = self._by_id.get(destination_id)
+        if connection is None:
+            return now_ms
+        if connection.correlation_id is not None:
+            return connection.sent_ms + self._request_timeout_ms
+        return now_ms if connection.ready_ms is None else connection.ready_ms
+
+    def is_ready(self, destination_id: NodeId, now_ms: int) -> bool:
+        """Whether a request may leave now; one that timed out counts as answered."""
+        return self.ready_at(destination_id, now_ms) <= now_ms
+
+    def has_timed_out(self, destination_id: NodeId, now_ms: int) -> bool:
+        """Whether the request in flight has waited for its whole time-out."""
+        connection = self._by_id.get(destination_id)
+        if connection is None or connection.correlation_id is None:
+            return False
+        return now_ms >= connection.sent_ms + self._request_timeout_ms
+
+    def is_backing_off(self, destination_id: NodeId, now_ms: int) -> bool:
+        """Whether the last request failed and its pause is not over."""
+        connection = self._by_id.get(destination_id)
+        return (
+            connection is not None
+            and connection.correlation_id is None
+            and connection.ready_ms is not None
+            and connection.ready_ms > now_ms
+        )
+
+    def fetch_in_flight_until(self, now_ms: int) -> int | None:
+        """When the fetch in flight times out; None when there is none (INV-RPC-2)."""
+        until: int | None = None
+        for connection in self._by_id.values():
+            if not isinstance(connection.request, FetchRequest | FetchSnapshotRequest):
+                continue
+            deadline = connection.sent_ms + self._request_timeout_ms
+            if connection.correlation_id is not None and deadline > now_ms:
+                assert until is None, "two fetches in flight"
+                until = deadline
+        return until
+
+    def sent(self, destination_id: NodeId, request: RaftRequest, now_ms: int) -> int:
+        """Note a request as in flight and give its correlation id."""
+        assert self.is_ready(destination_id, now_ms), f"{destination_id=} is not ready"
+        if isinstance(request, FetchRequest | FetchSnapshotRequest):
+            assert self.fetch_in_flight_until(now_ms) is None, "INV-RPC-2"
+        connection = self._by_id.setdefault(destination_id, Connection())
+        connection.correlation_id = self._next_correlation_id
+        connection.request = request
+        connection.sent_ms = now_ms
+        connection.ready_ms = None
+        self._next_correlation_id += 1
+        return connection.correlation_id
+
+    def take(self, destination_id: NodeId, correlation_id: int) -> RaftRequest | None:
+        """The request that an answer belongs to, which is no longer in flight; None if stale."""
+        connection = self._by_id.get(destination_id)
+        if connection is None or connection.correlation_id != correlation_id:
+            return None
+        request = connection.request
+        assert request is not None, f"{connection=}"
+        connection.correlation_id = None
+        connection.request = None
+        return request
+
+    def succeeded(self, destination_id: NodeId) -> None:
+        """The answer was useful: no pause."""
+        self._by_id.pop(destination_id, None)
+
+    def failed(self, destination_id: NodeId, now_ms: int) -> None:
+        """Pause before the next request; longer after each failure in a row."""
+        connection = self._by_id.setdefault(destination_id, Connection())
+        if connection.correlation_id is not None:
+            return  # a newer request left meanwhile
+        doublings = min(connection.failure_count, BACKOFF_DOUBLINGS_MAX)
+        connection.failure_count += 1
+        connection.ready_ms = now_ms + (self._retry_backoff_ms << doublings)

@@ -1,0 +1,127 @@
+"""What all answers of peers have in common: stale ones dropped, epochs and leaders taken up.
+
+Source: apache/kafka: raft/.../KafkaRaftClient.java, `maybeHandleCommonResponse`.
+"""
+
+from raft import error_codes
+from raft.events import RequestFailed, ResponseReceived
+from raft.fetch_follower import on_fetch_response
+from raft.messages import (
+    BeginQuorumEpochResponse,
+    DescribeQuorumResponse,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.roles import Follower, Resigned
+from raft.snapshot_fetch import on_fetch_snapshot_response
+from raft.state import RaftState
+from raft.vote import on_pre_vote_unsupported, on_vote_response, start_first_election
+from wire.types import NodeId
+
+
+def on_response(state: RaftState, event: ResponseReceived) -> None:
+    """Handle an answer whose request is still in flight on that connection (INV-RPC-1)."""
+    request = state.connections.take(event.destination_id, event.correlation_id)
+    if request is None:
+        return
+    is_success = _handle(state, event.destination_id, request, event.response)
+    if is_success:
+        state.connections.succeeded(event.destination_id)
+    else:
+        state.connections.failed(event.destination_id, state.now_ms)
+
+
+def on_request_failed(state: RaftState, event: RequestFailed) -> None:
+    """No answer: pause, or stand at once when the peer does not know pre-votes."""
+    request = state.connections.take(event.destination_id, event.correlation_id)
+    if request is None:
+        return
+    if isinstance(state.role, Resigned):
+        state.role.tried.add(event.destination_id)
+    state.connections.failed(event.destination_id, state.now_ms)
+    is_pre_vote = isinstance(request, VoteRequest) and request.pre_vote
+    if is_pre_vote and event.error_code == error_codes.UNSUPPORTED_VERSION:
+        on_pre_vote_unsupported(state)
+
+
+def _handle(
+    state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
+) -> bool:
+    """Whether the answer was useful; False makes the connection pause."""
+    assert not isinstance(response, DescribeQuorumResponse), "never asked of a peer"
+    if response.top_error_code != error_codes.NONE:
+        unsupported = response.top_error_code == error_codes.UNSUPPORTED_VERSION
+        if unsupported and isinstance(request, VoteRequest) and request.pre_vote:
+            on_pre_vote_unsupported(state)
+        return False
+    if response.leader_epoch < state.epoch or (
+        response.error_code == error_codes.UNKNOWN_LEADER_EPOCH
+    ):
+        return _stale(state, source_id, request, response)
+    before = state.role
+    state.observe(response.leader_id, response.leader_epoch)
+    if state.role is not before:
+        _note_leaderless(state, source_id, response)
+        return True  # connections were reset; nothing more in this answer is for the new role
+    refusals = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_FOLLOWER)
+    if response.error_code in refusals:
+        _note_leaderless(state, source_id, response)
+        _note_abdication(state, source_id, response)
+        return not isinstance(request, FetchRequest | FetchSnapshotRequest)
+    return _dispatch(state, source_id, request, response)
+
+
+def _stale(
+    state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
+) -> bool:
+    """An answer from a smaller epoch: nothing to learn, but a node at start knows no leader."""
+    _note_leaderless(state, source_id, response)
+    return not isinstance(request, FetchRequest | FetchSnapshotRequest | VoteRequest)
+
+
+def _dispatch(
+    state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
+) -> bool:
+    """Hand the answer to its family."""
+    role = state.role
+    if isinstance(response, VoteResponse):
+        if response.error_code != error_codes.NONE:
+            return False
+        on_vote_response(state, source_id, response)
+        return True
+    if isinstance(response, FetchResponse):
+        assert isinstance(request, FetchRequest), f"{request=}"
+        return on_fetch_response(state, source_id, request, response)
+    if isinstance(response, FetchSnapshotResponse):
+        assert isinstance(request, FetchSnapshotRequest), f"{request=}"
+        return on_fetch_snapshot_response(state, source_id, request, response)
+    assert isinstance(response, BeginQuorumEpochResponse | EndQuorumEpochResponse), f"{response=}"
+    if isinstance(role, Resigned):
+        role.tried.add(source_id)
+        if response.error_code == error_codes.NONE:
+            role.unacknowledged.discard(source_id)
+    return response.error_code == error_codes.NONE
+
+
+def _note_leaderless(state: RaftState, source_id: NodeId, response: RaftResponse) -> None:
+    """A voter answered a fetch of a starting node, and it knows no leader either."""
+    if isinstance(response, FetchResponse) and response.leader_id is None:
+        start_first_election(state, source_id)
+
+
+def _note_abdication(state: RaftState, source_id: NodeId, response: RaftResponse) -> None:
+    """The leader itself says that it leads no more (it restarted or resigned): evidence."""
+    role = state.role
+    if not isinstance(role, Follower) or source_id != role.leader_id:
+        return
+    if isinstance(response, FetchResponse | FetchSnapshotResponse):
+        is_refusal = response.error_code == error_codes.NOT_LEADER_OR_FOLLOWER
+        if is_refusal and state.is_voter:
+            state.note_evidence(role.leader_id, state.rank_delay_ms(role.leader_id))

@@ -1,0 +1,80 @@
+"""Fetching a snapshot: the follower's side of FetchSnapshot (KIP-630).
+
+INV-SNAP-1: a snapshot replaces the log only when it is whole, and it never ends below the high
+watermark.
+"""
+
+from raft import error_codes
+from raft.effects import WriteSnapshotChunk
+from raft.events import SnapshotAdded, SnapshotInstalled
+from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from raft.roles import Follower, SnapshotDownload
+from raft.state import RaftState
+from wire.types import NodeId
+
+
+def on_fetch_snapshot_response(
+    state: RaftState,
+    source_id: NodeId,
+    request: FetchSnapshotRequest,
+    response: FetchSnapshotResponse,
+) -> bool:
+    """Write a chunk, or go back to Fetch; False = pause before the next request."""
+    role = state.role
+    if not isinstance(role, Follower) or source_id != role.leader_id or role.download is None:
+        return False
+    download = role.download
+    if request.snapshot_id != download.snapshot_id:
+        return False
+    if response.error_code != error_codes.NONE:
+        role.download = None
+        is_missing = response.error_code == error_codes.SNAPSHOT_NOT_FOUND
+        if is_missing:
+            role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
+        return is_missing
+    position = response.position_bytes
+    next_position = position + len(response.chunk)
+    is_expected = (
+        response.snapshot_id == download.snapshot_id
+        and position == download.position_bytes
+        and position < next_position <= response.size_bytes
+    )
+    if not is_expected:
+        role.download = None
+        return False
+    role.has_fetched = True
+    role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
+    is_done = next_position == response.size_bytes
+    if is_done:
+        state.log.generation += 1
+        state.is_installing_snapshot = True
+        role.download = None
+    else:
+        role.download = SnapshotDownload(download.snapshot_id, next_position)
+    state.effects.persist.append(
+        WriteSnapshotChunk(
+            snapshot_id=download.snapshot_id,
+            position_bytes=position,
+            chunk=response.chunk,
+            done=is_done,
+            generation=state.log.generation,
+        )
+    )
+    return True
+
+
+def on_snapshot_installed(state: RaftState, event: SnapshotInstalled) -> None:
+    """The log is empty now and starts at the end of the snapshot, which is committed."""
+    assert state.is_installing_snapshot, f"unexpected {event=}"
+    assert event.generation == state.log.generation, f"{event=} {state.log.describe()}"
+    assert event.snapshot_id.offset >= (state.high_watermark or 0), f"INV-SNAP-1 {event=}"
+    state.is_installing_snapshot = False
+    state.log.restart_at(event.snapshot_id)
+    state.advance_high_watermark(event.snapshot_id.offset)
+
+
+def on_snapshot_added(state: RaftState, event: SnapshotAdded) -> None:
+    """A local snapshot exists; only committed data may be in it."""
+    highest = state.high_watermark_highest
+    assert event.snapshot_id.offset <= (highest or 0), f"{event=} {highest=}"
+    state.log.snapshot_added(event.snapshot_id, event.log_start_offset)

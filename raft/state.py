@@ -1,0 +1,338 @@
+"""The mutable state of a raft core and the moves that several message families share.
+
+INV-DURABLE-1 (effects.py): a changed election (epoch, leader, vote) is a PersistElection of the
+same step, before everything that is sent. INV-HW-2: the high watermark never decreases.
+"""
+
+import msgspec
+
+from raft.config import (
+    EVIDENCE_RANK_MS,
+    EVIDENCE_RETRY_MS,
+    EVIDENCE_ROUNDS_MAX,
+    RaftConfig,
+)
+from raft.effects import (
+    Effects,
+    HighWatermarkAdvanced,
+    LeaderChanged,
+    PersistElection,
+    SendRequest,
+    SendResponse,
+    ShutdownComplete,
+)
+from raft.epoch_cache import LogView
+from raft.messages import FetchRequest, FetchResponse, RaftRequest, RaftResponse
+from raft.requests import Connections
+from raft.roles import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from raft.transitions import transition
+from raft.voters import VoterSet, voter_set
+from wire.types import (
+    Endpoint,
+    LeaderAndEpoch,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Rng,
+)
+
+
+class RaftInvariantError(Exception):
+    """The quorum broke its own rules (two leaders in one epoch, truncation of committed data)."""
+
+
+class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
+    """A fetch that waits for data, for the high watermark or for its time."""
+
+    reply_token: int
+    request: FetchRequest
+    deadline_ms: int
+    wall_ms: int
+    response: FetchResponse
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Why this voter need not wait for its time-out, and when it asks next.
+
+    `leader_id` is who was lost, None when the quorum knows no leader at all (first election).
+    """
+
+    epoch: LeaderEpoch
+    leader_id: NodeId | None
+    due_ms: int
+    rounds_left: int = EVIDENCE_ROUNDS_MAX
+
+
+class PendingAppend(msgspec.Struct, frozen=True):
+    """What a fetch response said, to be taken up when the log answers Appended."""
+
+    high_watermark: int
+
+
+class RaftState:
+    """Everything a core remembers; changed only by the functions of this package."""
+
+    def __init__(self, config: RaftConfig, log: LogView, rng: Rng, role: Role, now_ms: int) -> None:
+        """Hold the initial role; `core.RaftCore` computes it."""
+        self.config = config
+        self.voters: VoterSet = voter_set(config.voters)
+        self.rng = rng
+        self.log = log
+        self.now_ms = now_ms
+        self.role: Role = role
+        self.high_watermark: Offset | None = None
+        self.high_watermark_highest: Offset | None = None
+        self.connections = Connections(
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+        )
+        self.parked: list[ParkedFetch] = []
+        self.evidence: Evidence | None = None
+        self.leaderless: set[NodeId] | None = set()
+        """Voters that said they know no leader; None once the first election is over."""
+        self.pending_append: PendingAppend | None = None
+        self.is_installing_snapshot = False
+        self.shutdown_deadline_ms: int | None = None
+        self.is_shut_down = False
+        self.next_send_ms: int | None = None
+        """When a request that could not leave yet may leave."""
+        self.effects = Effects()
+        self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
+        self._notified: LeaderAndEpoch | None = None
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node votes."""
+        return self.config.can_vote and self.voters.is_voter(self.config.node_id)
+
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether this node is the whole quorum."""
+        return self.is_voter and len(self.voters.ids) == 1
+
+    @property
+    def others(self) -> tuple[NodeId, ...]:
+        """The other voters, ascending."""
+        return self.voters.others(self.config.node_id)
+
+    @property
+    def epoch(self) -> LeaderEpoch:
+        """The current epoch."""
+        return self.role.epoch
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader as the node's other parts see it: a resigned one is none."""
+        leader_id = None if isinstance(self.role, Resigned) else self.role.leader_id
+        return LeaderAndEpoch(leader_id, self.role.epoch)
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Endpoint of the leader that responses name."""
+        return self.voters.endpoint(self.role.leader_id)
+
+    def random_election_ms(self) -> int:
+        """A fresh election time-out: E + random[0, E)."""
+        base = self.config.election_timeout_ms
+        return base + (self.rng.randrange(base) if base > 0 else 0)
+
+    def send_request(self, destination_id: NodeId, request: RaftRequest) -> None:
+        """Send to a destination that is ready."""
+        assert destination_id != self.config.node_id, f"{request=} to myself"
+        correlation_id = self.connections.sent(destination_id, request, self.now_ms)
+        self.effects.send.append(
+            SendRequest(
+                destination_id=destination_id, correlation_id=correlation_id, request=request
+            )
+        )
+
+    def wake_at(self, at_ms: int) -> None:
+        """Ask to be stepped at a time because a request waits for it."""
+        if self.next_send_ms is None or at_ms < self.next_send_ms:
+            self.next_send_ms = at_ms
+
+    def send_if_ready(self, destination_id: NodeId, request: RaftRequest) -> bool:
+        """Send now, or note when the destination will be ready."""
+        ready_ms = self.connections.ready_at(destination_id, self.now_ms)
+        if ready_ms > self.now_ms:
+            self.wake_at(ready_ms)
+            return False
+        self.send_request(destination_id, request)
+        return True
+
+    def answer(self, reply_token: int, response: RaftResponse) -> None:
+        """Answer a request with a value that needs no read of the log."""
+        self.effects.send.append(SendResponse(reply_token=reply_token, response=response))
+
+    def become(self, new: Role) -> None:
+        """Change the role: check, persist, notify, forget connections, refuse parked fetches."""
+        old = self.role
+        self.role = transition(old, new, is_voter=self.is_voter)
+        if isinstance(new, Leader | Resigned):
+            self.high_watermark = None
+        if new.epoch > old.epoch and not isinstance(new, Candidate):
+            self.evidence = None
+        if new.epoch > old.epoch or isinstance(new, Follower):
+            self.leaderless = None
+        self.connections.reset()
+        self.persist_election()
+        self.notify_leader()
+        if isinstance(old, Leader):
+            self.refuse_parked()
+
+    def persist_election(self) -> None:
+        """Ask for a durable quorum-state when what it holds changed."""
+        role = self.role
+        current = (role.epoch, role.leader_id, role.voted_key)
+        if current == self._persisted:
+            return
+        if self._persisted is not None:
+            assert role.epoch >= self._persisted[0], f"INV-EPOCH-1 {role=} {self._persisted=}"
+        self._persisted = current
+        effect = PersistElection(
+            epoch=role.epoch, leader_id=role.leader_id, voted_key=role.voted_key
+        )
+        persist = self.effects.persist
+        if persist and isinstance(persist[-1], PersistElection):
+            persist[-1] = effect  # only the last of one step has to reach the disk
+        else:
+            persist.append(effect)
+
+    def notify_leader(self) -> None:
+        """Tell the node's other parts when leader or epoch changed."""
+        leader = self.leader
+        if leader != self._notified:
+            self._notified = leader
+            self.effects.notify.append(LeaderChanged(leader=leader))
+
+    def refuse_parked(self) -> None:
+        """Answer every parked fetch: this node leads no more."""
+        parked, self.parked = self.parked, []
+        for fetch in parked:
+            self.answer(fetch.reply_token, self.fetch_refusal(6))
+
+    def fetch_refusal(self, error_code: int) -> FetchResponse:
+        """A Fetch answer with an error and the current leader."""
+        return FetchResponse(
+            error_code=error_code,
+            leader_id=self.role.leader_id,
+            leader_epoch=self.role.epoch,
+            leader_endpoint=self.leader_endpoint,
+        )
+
+    def advance_high_watermark(self, high_watermark: Offset) -> bool:
+        """Move the high watermark forward; False when it would not move."""
+        if self.high_watermark is not None and high_watermark <= self.high_watermark:
+            return False
+        assert high_watermark <= self.log.end_offset, f"{high_watermark=} {self.log!r}"
+        self.high_watermark = high_watermark
+        highest = self.high_watermark_highest
+        if highest is None or high_watermark > highest:
+            self.high_watermark_highest = high_watermark
+            self.effects.notify.append(HighWatermarkAdvanced(high_watermark=high_watermark))
+        return True
+
+    # Moves between roles that more than one message family makes.
+
+    def become_unattached(self, epoch: LeaderEpoch, leader_id: NodeId | None = None) -> None:
+        """No usable leader in `epoch`; a nominee or waiting voter keeps its remaining time."""
+        old = self.role
+        assert epoch >= old.epoch, f"{epoch=} {old=}"
+        deadline: int | None = None
+        if self.is_voter:
+            deadline = self.now_ms + self.random_election_ms()
+            keeps = isinstance(old, Unattached | Candidate | Prospective | Resigned)
+            if keeps and old.election_deadline_ms is not None and epoch > old.epoch:  # type: ignore[union-attr]
+                deadline = max(self.now_ms, old.election_deadline_ms)  # type: ignore[union-attr]
+        same = epoch == old.epoch
+        known = old.leader_id if same else leader_id
+        self.become(
+            Unattached(
+                epoch=epoch,
+                leader_id=known,
+                voted_key=old.voted_key if same else None,
+                election_deadline_ms=deadline,
+            )
+        )
+
+    def become_follower(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
+        """Follow `leader_id`, who must be another voter."""
+        assert leader_id != self.config.node_id, "a node does not follow itself"
+        assert self.voters.is_voter(leader_id), f"{leader_id=} has no endpoint"
+        voted_key = self.role.voted_key if epoch == self.role.epoch else None
+        self.become(
+            Follower(
+                epoch=epoch,
+                leader_id=leader_id,
+                voted_key=voted_key,
+                fetch_deadline_ms=self.now_ms + self.config.fetch_timeout_ms,
+            )
+        )
+
+    def observe(self, leader_id: NodeId | None, epoch: LeaderEpoch) -> None:
+        """Take up what a message says about (leader, epoch); older news changes nothing."""
+        if epoch < self.role.epoch:
+            return
+        usable = (
+            leader_id is not None
+            and leader_id != self.config.node_id
+            and self.voters.is_voter(leader_id)
+        )
+        if epoch > self.role.epoch:
+            if usable and leader_id is not None:
+                self.become_follower(epoch, leader_id)
+            else:
+                named = None if leader_id == self.config.node_id else leader_id
+                self.become_unattached(epoch, named)
+            return
+        if leader_id is None or not usable:
+            return
+        known = self.role.leader_id
+        if known is not None and known != leader_id:
+            raise RaftInvariantError(f"two leaders in {epoch=}: {known=} {leader_id=}")
+        if known is None or isinstance(self.role, Unattached):
+            self.become_follower(epoch, leader_id)
+
+    def note_evidence(self, leader_id: NodeId | None, delay_ms: int) -> None:
+        """Believe that `leader_id` is gone: ask for pre-votes after `delay_ms`."""
+        if not self.config.evidence or not self.is_voter:
+            return
+        evidence = self.evidence
+        if evidence is not None and evidence.epoch == self.role.epoch:
+            return
+        self.evidence = Evidence(
+            epoch=self.role.epoch, leader_id=leader_id, due_ms=self.now_ms + delay_ms
+        )
+        if isinstance(self.role, Follower):
+            self.role.has_fetched = False
+
+    def rank_delay_ms(self, leader_id: NodeId | None) -> int:
+        """Delay before a pre-vote after evidence: rank x 50 ms among those who may stand."""
+        return self.voters.rank(self.config.node_id, leader_id) * EVIDENCE_RANK_MS
+
+    def postpone_evidence(self) -> None:
+        """Ask again after 50 to 100 ms (a lost round, or another's round was granted)."""
+        evidence = self.evidence
+        if evidence is None:
+            return
+        delay = EVIDENCE_RETRY_MS + self.rng.randrange(EVIDENCE_RETRY_MS + 1)
+        self.evidence = msgspec.structs.replace(evidence, due_ms=self.now_ms + delay)
+
+    def is_evidence_valid(self) -> bool:
+        """Whether there is evidence about the current epoch."""
+        return self.evidence is not None and self.evidence.epoch == self.role.epoch
+
+    def complete_shutdown(self) -> None:
+        """Say once that the process may end."""
+        if not self.is_shut_down:
+            self.is_shut_down = True
+            self.effects.notify.append(ShutdownComplete())

@@ -1,0 +1,319 @@
+"""Elections: pre-votes, votes, granting and counting (KIP-595, KIP-996).
+
+INV-VOTE-1: one vote per epoch, durable before its answer. INV-VOTE-2: a standard vote is given only
+to a log that is at least as up to date, so an elected leader has everything committed.
+"""
+
+import msgspec
+
+from raft import error_codes
+from raft.config import EVIDENCE_CANDIDATE_MS, EVIDENCE_RANK_MS
+from raft.effects import AppendLeaderChange
+from raft.events import EpochStart
+from raft.messages import VoteRequest, VoteResponse
+from raft.progress import Progress
+from raft.quorum import VoteResult, VoteTally
+from raft.roles import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from raft.state import RaftState
+from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+
+
+def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) -> None:
+    """Answer Vote; a larger epoch is adopted even by a pre-vote and before the key check."""
+    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+        error = error_codes.INCONSISTENT_CLUSTER_ID
+        state.answer(reply_token, VoteResponse(top_error_code=error))
+        return
+    error = _request_error(state, request)
+    granted = False
+    if error == error_codes.NONE:
+        if request.replica_epoch > state.epoch:
+            state.become_unattached(request.replica_epoch)
+        error = voter_key_error(state, request.voter_id, request.voter_directory_id)
+    if error == error_codes.NONE:
+        granted = _grant(state, request)
+    state.answer(
+        reply_token,
+        VoteResponse(
+            error_code=error,
+            leader_id=state.role.leader_id,
+            leader_epoch=state.epoch,
+            vote_granted=granted,
+            leader_endpoint=state.leader_endpoint,
+        ),
+    )
+
+
+def voter_key_error(
+    state: RaftState, voter_id: NodeId | None, directory_id: DirectoryId | None
+) -> int:
+    """Whether the message was meant for another voter: INVALID_VOTER_KEY."""
+    if voter_id is None:
+        return error_codes.NONE
+    if voter_id != state.config.node_id:
+        return error_codes.INVALID_VOTER_KEY
+    mine = state.config.directory_id
+    if directory_id is not None and mine is not None and directory_id != mine:
+        return error_codes.INVALID_VOTER_KEY
+    return error_codes.NONE
+
+
+def _request_error(state: RaftState, request: VoteRequest) -> int:
+    """INVALID_REQUEST for impossible numbers, FENCED_LEADER_EPOCH for an old epoch."""
+    epoch_limit = request.replica_epoch + (1 if request.pre_vote else 0)
+    if request.last_end_offset < 0 or not 0 <= request.last_epoch < epoch_limit:
+        return error_codes.INVALID_REQUEST
+    if request.replica_epoch < state.epoch:
+        return error_codes.FENCED_LEADER_EPOCH
+    return error_codes.INVALID_REQUEST if request.replica_id < 0 else error_codes.NONE
+
+
+def _grant(state: RaftState, request: VoteRequest) -> bool:
+    """The grant function (spec 2.5); a standard grant is recorded."""
+    theirs = OffsetAndEpoch(Offset(request.last_end_offset), request.last_epoch)
+    is_up_to_date = not theirs.is_before(state.log.last_position)
+    if request.pre_vote:
+        return _grant_pre_vote(state, is_up_to_date=is_up_to_date)
+    role = state.role
+    if not isinstance(role, Unattached | Prospective):
+        return False
+    candidate = ReplicaKey(request.replica_id, request.replica_directory_id)
+    if role.voted_key is not None:
+        voted = role.voted_key
+        return voted.id == candidate.id and voted.directory_id in (None, candidate.directory_id)
+    if role.leader_id is not None or not is_up_to_date:
+        return False
+    deadline = state.now_ms + state.random_election_ms()
+    if isinstance(role, Unattached):
+        state.become(
+            Unattached(
+                epoch=role.epoch,
+                voted_key=candidate,
+                election_deadline_ms=deadline if state.is_voter else None,
+            )
+        )
+    else:
+        state.become(
+            Prospective(
+                epoch=role.epoch,
+                voted_key=candidate,
+                votes=_own_tally(state),
+                election_deadline_ms=deadline,
+            )
+        )
+    state.evidence = None
+    assert state.role.voted_key == candidate, f"{state.role=}"
+    return True
+
+
+def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
+    """Grant without any record; a follower that hears its leader and a leader refuse."""
+    role = state.role
+    if isinstance(role, Leader) or not is_up_to_date:
+        return False
+    if isinstance(role, Follower) and role.has_fetched:
+        return False
+    if isinstance(role, Follower) and state.is_evidence_valid():
+        state.postpone_evidence()  # let the one we granted finish before we ask ourselves
+    return True
+
+
+def _own_tally(state: RaftState, rejected: frozenset[NodeId] = frozenset()) -> VoteTally:
+    """A tally that starts with the own vote."""
+    voters = frozenset(state.voters.ids)
+    me = state.config.node_id
+    assert me in voters, f"{me=} does not vote"
+    return VoteTally(voters, frozenset({me}), rejected & voters - {me})
+
+
+def become_prospective(state: RaftState) -> None:
+    """Ask for pre-votes; a lost leader counts as a refusal, for it will not answer."""
+    role = state.role
+    rejected: frozenset[NodeId] = frozenset()
+    evidence = state.evidence
+    if state.is_evidence_valid() and evidence is not None and evidence.leader_id is not None:
+        rejected = frozenset({evidence.leader_id})
+        if not _can_win_without(state, rejected):
+            rejected = frozenset()
+    state.become(
+        Prospective(
+            epoch=role.epoch,
+            leader_id=role.leader_id,
+            voted_key=role.voted_key,
+            votes=_own_tally(state, rejected),
+            election_deadline_ms=state.now_ms + state.random_election_ms(),
+        )
+    )
+    decide(state)
+
+
+def _can_win_without(state: RaftState, rejected: frozenset[NodeId]) -> bool:
+    """Whether the other voters are a majority."""
+    return _own_tally(state, rejected).result is not VoteResult.LOST
+
+
+def _become_candidate(state: RaftState) -> None:
+    """Stand in the next epoch; the own vote is durable before anybody is asked."""
+    assert isinstance(state.role, Prospective), f"{state.role=}"
+    epoch = LeaderEpoch(state.role.epoch + 1)
+    wait_ms = state.random_election_ms()
+    evidence = state.evidence
+    if state.is_evidence_valid() and evidence is not None and evidence.rounds_left > 0:
+        wait_ms = min(wait_ms, EVIDENCE_CANDIDATE_MS + state.rng.randrange(EVIDENCE_CANDIDATE_MS))
+        state.evidence = msgspec.structs.replace(evidence, epoch=epoch)
+    else:
+        state.evidence = None
+    state.become(
+        Candidate(
+            epoch=epoch,
+            voted_key=state.config.self_key,
+            votes=_own_tally(state),
+            election_deadline_ms=state.now_ms + wait_ms,
+        )
+    )
+    decide(state)
+
+
+def _become_leader(state: RaftState) -> None:
+    """Lead: the epoch starts with a LeaderChange record at the log end."""
+    role = state.role
+    assert isinstance(role, Candidate), f"{role=}"
+    assert role.votes.result is VoteResult.WON, f"{role=}"
+    start = state.log.end_offset
+    granting = tuple(sorted(role.votes.granted))
+    state.evidence = None
+    state.become(
+        Leader(
+            epoch=role.epoch,
+            leader_id=state.config.node_id,
+            epoch_start_offset=start,
+            check_quorum_deadline_ms=state.now_ms + state.config.check_quorum_ms,
+            progress={voter_id: Progress() for voter_id in state.others},
+            observers={},
+            fetched_voters=set(),
+        )
+    )
+    state.log.assign_epoch(EpochStart(role.epoch, start))
+    state.log.extend(Offset(start + 1))
+    state.effects.persist.append(
+        AppendLeaderChange(
+            base_offset=start,
+            epoch=role.epoch,
+            leader_id=state.config.node_id,
+            voters=state.voters.ids,
+            granting_voters=granting,
+        )
+    )
+
+
+def decide(state: RaftState) -> None:
+    """Act on the tally of a nominee: stand, lead, or give up for now."""
+    role = state.role
+    assert isinstance(role, Prospective | Candidate), f"{role=}"
+    result = role.votes.result
+    if result is VoteResult.WON:
+        if isinstance(role, Prospective):
+            _become_candidate(state)
+        else:
+            _become_leader(state)
+    elif result is VoteResult.LOST and isinstance(role, Prospective):
+        give_up_pre_vote(state)
+
+
+def give_up_pre_vote(state: RaftState) -> None:
+    """Go back to following when the leader is known, else wait unattached."""
+    role = state.role
+    assert isinstance(role, Prospective), f"{role=}"
+    is_lost = role.votes.result is VoteResult.LOST
+    if role.leader_id is not None and state.voters.is_voter(role.leader_id):
+        if role.leader_id == state.config.node_id:
+            state.become_unattached(role.epoch)
+        else:
+            state.become_follower(role.epoch, role.leader_id)
+    else:
+        state.become_unattached(role.epoch)
+    evidence = state.evidence
+    if not state.is_evidence_valid() or evidence is None:
+        state.evidence = None
+    elif is_lost and evidence.rounds_left > 1:
+        state.evidence = msgspec.structs.replace(evidence, rounds_left=evidence.rounds_left - 1)
+        state.postpone_evidence()
+    else:
+        state.evidence = None
+
+
+def send_votes(state: RaftState) -> None:
+    """Ask every voter that has not answered, as its connection allows."""
+    role = state.role
+    assert isinstance(role, Prospective | Candidate), f"{role=}"
+    if role.votes.result is not VoteResult.UNDECIDED:
+        return
+    for voter_id in role.votes.unanswered:
+        request = VoteRequest(
+            cluster_id=state.config.cluster_id,
+            voter_id=voter_id,
+            voter_directory_id=None,
+            replica_id=state.config.node_id,
+            replica_directory_id=state.config.directory_id,
+            replica_epoch=role.epoch,
+            last_epoch=state.log.last_epoch,
+            last_end_offset=state.log.end_offset,
+            pre_vote=isinstance(role, Prospective),
+        )
+        state.send_if_ready(voter_id, request)
+
+
+def on_vote_response(state: RaftState, voter_id: NodeId, response: VoteResponse) -> None:
+    """Count an answer; the caller already took up its leader and epoch."""
+    role = state.role
+    if not isinstance(role, Prospective | Candidate) or response.leader_epoch > role.epoch:
+        return
+    role.votes = role.votes.record(voter_id, granted=response.vote_granted)
+    decide(state)
+
+
+def on_pre_vote_unsupported(state: RaftState) -> None:
+    """A peer without Vote v2: stand at once (KIP-996, mixed versions)."""
+    if isinstance(state.role, Prospective):
+        _become_candidate(state)
+
+
+def start_first_election(state: RaftState, voter_id: NodeId) -> None:
+    """At start: when a majority says it knows no leader, do not wait for the timer."""
+    if state.leaderless is None or not isinstance(state.role, Unattached):
+        return
+    if state.role.leader_id is not None or not state.is_voter:
+        return
+    state.leaderless.add(voter_id)
+    if len(state.leaderless) + 1 > len(state.voters.ids) // 2:
+        delay = state.voters.rank(state.config.node_id, None) * EVIDENCE_RANK_MS
+        state.note_evidence(None, delay)
+        state.leaderless = None
+
+
+def resign(state: RaftState) -> None:
+    """Give up leadership in memory; successors are the voters by fetch offset, largest first."""
+    role = state.role
+    assert isinstance(role, Leader), f"{role=}"
+
+    def order(voter_id: NodeId) -> tuple[int, NodeId]:
+        end = role.progress[voter_id].end_offset
+        return (1 if end is None else -end, voter_id)
+
+    state.become(
+        Resigned(
+            epoch=role.epoch,
+            leader_id=role.leader_id,
+            preferred_candidates=tuple(sorted(state.others, key=order)),
+            unacknowledged=set(state.others),
+            tried=set(),
+            election_deadline_ms=state.now_ms + state.random_election_ms(),
+        )
+    )
