@@ -175,6 +175,9 @@ def _read_one(source: _Source, spec: FieldSpec) -> list[str]:
         lines = [f"{name}, p = read_string(b, p, end)"]
     elif spec.type is BYTES:
         lines = [f"{name}, p = read_bytes(b, p, end)"]
+    elif isinstance(spec.type, type):
+        read = source.bind("read", compile_reader(spec.type, source.version))
+        return [f"{name}, p = {read}(b, p, end)"]
     else:
         return _read_fixed_run(source, [spec])
     if not spec.nullable:
@@ -264,6 +267,8 @@ def _write_fixed_run(source: _Source, run: list[FieldSpec]) -> list[str]:
 def _write_one(source: _Source, spec: FieldSpec) -> list[str]:
     """Lines that append one variable-size field; null is a single zero byte."""
     name = f"r.{spec.name}"
+    if isinstance(spec.type, type):
+        return [f"{source.bind('write', compile_writer(spec.type, source.version))}({name}, out)"]
     expression, before = _payload(source, spec)
     if spec.nullable:
         return [
@@ -348,7 +353,7 @@ def _runs(specs: list[FieldSpec]) -> list[list[FieldSpec]]:
 
 
 def _is_fixed(spec: FieldSpec) -> bool:
-    return not isinstance(spec.type, ArrayOf) and spec.type in _FIXED
+    return isinstance(spec.type, Scalar) and spec.type in _FIXED
 
 
 def _scalar(spec: FieldSpec) -> Scalar:

@@ -73,6 +73,7 @@ class Provenance(msgspec.Struct, frozen=True, gc=False):
     end_offset: Offset
     epoch: LeaderEpoch  # of the last record contained
     timestamp_ms: int  # append time of the batch of the last record contained
+    is_batch_aligned: bool = True  # only then a snapshot may be named after it
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:

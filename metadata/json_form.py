@@ -81,10 +81,9 @@ def _content_to_json(content: Any, type_: FieldType, version: int) -> Any:
     if content is None:
         return None
     if isinstance(type_, ArrayOf):
-        element = type_.element
-        if isinstance(element, type):
-            return [struct_to_json(item, version) for item in content]
-        return [_content_to_json(item, element, version) for item in content]
+        return [_content_to_json(item, type_.element, version) for item in content]
+    if isinstance(type_, type):
+        return struct_to_json(content, version)
     if type_ is UUID:
         return uuid_text(content)
     if type_ is BYTES:

@@ -62,7 +62,7 @@ class ArrayOf(msgspec.Struct, frozen=True):
     element: Scalar | type[WireStruct]
 
 
-FieldType = Scalar | ArrayOf
+FieldType = Scalar | ArrayOf | type[WireStruct]
 
 
 class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ def fields_of(cls: type[WireStruct]) -> tuple[FieldSpec, ...]:
                 name=name,
                 json_name=_camel_case(name),
                 type=rule.type,
-                default=defaults.get(name, _type_default(rule.type)),
+                default=defaults[name] if name in defaults else _type_default(rule.type),
                 since=rule.since,
                 tag=rule.tag,
                 nullable=rule.nullable,
@@ -161,6 +161,8 @@ def _declared_defaults(cls: type[WireStruct]) -> dict[str, Any]:
 def _type_default(type_: FieldType) -> Any:
     if isinstance(type_, ArrayOf):
         return ()
+    if isinstance(type_, type):
+        return None
     return _SCALAR_DEFAULTS[type_]
 
 

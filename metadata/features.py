@@ -1,0 +1,133 @@
+"""Features: names of metadata.version levels, what this software supports, record versions.
+
+metadata.version decides which version of a record may be written; a reader takes every version.
+(apache/kafka: server-common/.../MetadataVersion.java, Kafka 4.3; docs: KIP-584, KIP-778)
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from metadata.image import METADATA_VERSION
+from metadata.records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+from metadata.schema import Record, UnknownRecord, fields_of
+
+KRAFT_VERSION: Final = "kraft.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+
+# Level -> name; a level is the index + 1.
+_NAMES: Final = (
+    *("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0"),
+    *("3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1"),
+    *("3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2"),
+    *("4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
+)
+METADATA_VERSION_NAMES: Final[dict[int, str]] = dict(enumerate(_NAMES, start=1))
+# Levels that change the metadata format: a downgrade across one of them is refused.
+FORMAT_CHANGE_LEVELS: Final = frozenset(
+    {1, 3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30},
+)
+METADATA_VERSION_MIN: Final = 7  # 3.3-IV3, as Kafka 4.x
+METADATA_VERSION_DEFAULT: Final = 21  # 3.9-IV0: the last that Kafka 3.9 and 4.x nodes share
+# 4.2-IV1. Records of 4.3-IV0 are read and can be written, but a controller at that level must also
+# keep cordoned directories (KIP-1066).
+METADATA_VERSION_MAX: Final = 29
+assert METADATA_VERSION_DEFAULT in range(METADATA_VERSION_MIN, METADATA_VERSION_MAX + 1)
+assert METADATA_VERSION_MAX <= len(_NAMES)
+
+# First level at which something may be used or written.
+LEVEL_NO_OP: Final = 5
+LEVEL_REGISTRATION_CHANGE: Final = 6
+LEVEL_CONTROLLED_SHUTDOWN: Final = 7
+LEVEL_ZK_MIGRATION: Final = 8
+LEVEL_SCRAM: Final = 11
+LEVEL_NO_EPOCH_BUMP_ON_SHRINK: Final = 12
+LEVEL_TRANSACTIONS: Final = 13
+LEVEL_DELEGATION_TOKENS: Final = 14
+LEVEL_CONTROLLER_REGISTRATION: Final = 15
+LEVEL_DIRECTORIES: Final = 17
+LEVEL_ELR: Final = 23
+LEVEL_CORDONED_DIRECTORIES: Final = 30
+
+# Inclusive ranges, as a registration announces them.
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+    KRAFT_VERSION: (0, 0),
+}
+
+
+def metadata_version_name(level: int) -> str:
+    """`3.9-IV0` for 21; a level that is newer than this software gives its number as text."""
+    return METADATA_VERSION_NAMES.get(level, str(level))
+
+
+def metadata_version_level(name: str) -> int | None:
+    """The level of `3.9-IV0`, of `3.9` (its newest) or of a plain level number; None if none."""
+    for level, known in reversed(METADATA_VERSION_NAMES.items()):
+        release = known.partition("-")[0]
+        is_patch_release = name.startswith(release + ".") and name.count(".") == 2
+        if name in (known, release) or is_patch_release:
+            return level
+    if name.isdecimal() and int(name) in METADATA_VERSION_NAMES:
+        return int(name)
+    return None
+
+
+def unsupported(
+    finalized: Mapping[str, int],
+    supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
+) -> list[str]:
+    """One line per finalized feature that this software does not support, sorted by name.
+
+    A FeatureLevelRecord named kraft.version is tolerated: Kafka 3.9 writes one by mistake, the
+    level in force is that of the control record.
+    """
+    lines = []
+    for name, level in sorted(finalized.items()):
+        low, high = supported.get(name, (0, 0))
+        if name != KRAFT_VERSION and not low <= level <= high:
+            lines.append(f"{name} is finalized at {level}, supported is {low} to {high}")
+    return lines
+
+
+def record_version(record: Record, level: int) -> int:
+    """The version in which a controller writes the record at a metadata.version level.
+
+    A registration or partition uses the newest version that the level allows, a change of a
+    registration the oldest that can carry it, everything else has one version.
+    """
+    if isinstance(record, UnknownRecord):
+        return record.version
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        return max(
+            (spec.since for spec in fields_of(type(record)) if _is_set(record, spec.name)),
+            default=0,
+        )
+    steps = _VERSION_STEPS.get(type(record))
+    if steps is None:
+        return 0
+    return sum(1 for first_level in steps if level >= first_level)
+
+
+def _is_set(record: BrokerRegistrationChangeRecord, name: str) -> bool:
+    return bool(getattr(record, name) != _UNSET_CHANGE[name])
+
+
+# The levels at which versions 1, 2, 3, ... of a record begin.
+_VERSION_STEPS: Final[dict[type[Record], tuple[int, ...]]] = {
+    RegisterBrokerRecord: (
+        LEVEL_CONTROLLED_SHUTDOWN,
+        LEVEL_ZK_MIGRATION,
+        LEVEL_DIRECTORIES,
+        LEVEL_CORDONED_DIRECTORIES,
+    ),
+    PartitionRecord: (LEVEL_DIRECTORIES, LEVEL_ELR),
+    PartitionChangeRecord: (LEVEL_DIRECTORIES, LEVEL_ELR),
+}
+_UNSET_CHANGE: Final = {
+    spec.name: spec.default for spec in fields_of(BrokerRegistrationChangeRecord)
+}

@@ -1,0 +1,208 @@
+"""Committed batches and snapshots become THE committed image of this node.
+
+Transactions (KIP-868): between Begin and End nothing is published; the records build `latest` while
+`image` stays the one before Begin. End publishes all of it, Abort takes `image` again. What was
+accumulated in the same call before a Begin is published first, with the offset just below it.
+
+(apache/kafka: image/loader/MetadataLoader.java, MetadataBatchLoader.java)
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from metadata import record_codec
+from metadata.apply import apply
+from metadata.delta import MetadataDelta, delta_between
+from metadata.illegal import IllegalRecordError
+from metadata.image import EMPTY, Image, Provenance
+from metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RegisterBrokerRecord,
+)
+from metadata.schema import MetadataRecordError, Record
+from wire.batch import iterate_batches
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+
+
+class CommittedBatch(msgspec.Struct, frozen=True, gc=False):
+    """A batch of the log as records; a control batch has none and still moves the offset."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: LeaderEpoch
+    timestamp_ms: int
+    records: tuple[Record, ...]  # at base_offset, base_offset + 1, ...
+
+
+def committed_batches(content: bytes | memoryview) -> Iterator[CommittedBatch]:
+    """The whole batches in bytes of the metadata log, checksums taken on trust.
+
+    Raises:
+        MetadataRecordError: a record cannot be read; the text says at which offset.
+        CorruptBatchError: a batch is damaged.
+    """
+    for batch in iterate_batches(content):
+        header = batch.header
+        records: list[Record] = []
+        for view in () if header.is_control else batch.records():
+            if view.value is None:
+                raise MetadataRecordError(f"offset {view.offset}: a metadata record has no value")
+            try:
+                records.append(record_codec.decode(view.value))
+            except MetadataRecordError as error:
+                raise MetadataRecordError(f"offset {view.offset}: {error}") from error
+        yield CommittedBatch(
+            header.base_offset,
+            header.end_offset,
+            header.leader_epoch,
+            header.max_timestamp_ms,
+            tuple(records),
+        )
+
+
+class Loader:
+    """Holder of the committed image; the only mutable thing of this package but the delta."""
+
+    def __init__(self, image: Image = EMPTY) -> None:
+        self._image = image
+        self._latest = image
+        self._delta = MetadataDelta()
+        self._transaction_start: Offset | None = None
+
+    @property
+    def image(self) -> Image:
+        """The published image: committed, outside any open transaction."""
+        return self._image
+
+    @property
+    def latest(self) -> Image:
+        """The image with the records of an open transaction."""
+        return self._latest
+
+    @property
+    def end_offset(self) -> Offset:
+        """Where the next committed batch must begin."""
+        return self._latest.provenance.end_offset
+
+    @property
+    def transaction_start(self) -> Offset | None:
+        """Offset of the Begin of the open transaction, None outside one."""
+        return self._transaction_start
+
+    def commit(self, batches: Iterable[CommittedBatch]) -> list[tuple[Image, MetadataDelta]]:
+        """Take in committed batches in log order; returns what is to be published, in order.
+
+        Usually one image. None while a transaction is open, two when one begins behind other
+        records. Batches below `end_offset` must not be given again.
+
+        Raises:
+            IllegalRecordError: the log contradicts itself; fatal.
+        """
+        published: list[tuple[Image, MetadataDelta]] = []
+        for batch in batches:
+            assert batch.base_offset >= self.end_offset, f"{batch.base_offset=} {self.end_offset=}"
+            for index, record in enumerate(batch.records):
+                self._take(record, Offset(batch.base_offset + index), batch, published)
+            self._latest = _at(self._latest, batch.end_offset, batch)
+        if self._transaction_start is None:
+            self._publish(published)
+        return published
+
+    def adopt(self, image: Image, delta: MetadataDelta) -> tuple[Image, MetadataDelta]:
+        """Make an image the committed one that the controller computed from the same records.
+
+        The image is outside any transaction: a controller adopts at the End, not before.
+        """
+        before, after = self.image.provenance.end_offset, image.provenance.end_offset
+        assert after >= before, f"the committed image goes back: {before=} {after=}"
+        self._reset(image)
+        return image, delta
+
+    def load_snapshot(
+        self, records: Iterable[Record], snapshot_id: OffsetAndEpoch, timestamp_ms: int
+    ) -> tuple[Image, MetadataDelta]:
+        """Replace everything by a snapshot; drops an open transaction.
+
+        The delta holds what differs from the image before. A registration's offset is not in a
+        snapshot: it is taken from the broker epoch, which is the offset of that record.
+
+        Raises:
+            IllegalRecordError: a record that no snapshot may hold.
+        """
+        image = image_of(records, snapshot_id, timestamp_ms)
+        delta = delta_between(self.image, image)
+        self._reset(image)
+        return image, delta
+
+    def _take(
+        self,
+        record: Record,
+        offset: Offset,
+        batch: CommittedBatch,
+        published: list[tuple[Image, MetadataDelta]],
+    ) -> None:
+        kind = type(record)
+        if kind is BeginTransactionRecord:
+            if self._transaction_start is not None:
+                raise IllegalRecordError(record, "a transaction is open")
+            if offset > batch.base_offset:
+                self._latest = _at(self._latest, offset, batch, is_batch_aligned=False)
+            self._publish(published)
+            self._transaction_start = offset
+        elif kind is EndTransactionRecord or kind is AbortTransactionRecord:
+            if self._transaction_start is None:
+                raise IllegalRecordError(record, "no transaction is open")
+            self._transaction_start = None
+            if kind is AbortTransactionRecord:
+                self._latest = self.image
+                self._delta = MetadataDelta()
+        else:
+            self._latest = apply(self._latest, record, offset, self._delta)
+
+    def _publish(self, published: list[tuple[Image, MetadataDelta]]) -> None:
+        if self._latest is self.image:
+            return
+        published.append((self._latest, self._delta))
+        self._reset(self._latest)
+
+    def _reset(self, image: Image) -> None:
+        self._image = image
+        self._latest = image
+        self._delta = MetadataDelta()
+        self._transaction_start = None
+
+
+def image_of(records: Iterable[Record], snapshot_id: OffsetAndEpoch, timestamp_ms: int) -> Image:
+    """The image that a snapshot's records build.
+
+    Raises:
+        IllegalRecordError: a transaction marker, or a record that contradicts those before it.
+    """
+    image = EMPTY
+    delta = MetadataDelta()
+    for record in records:
+        if type(record) in _NEVER_IN_SNAPSHOT:
+            raise IllegalRecordError(record, "it is inside a snapshot")
+        offset = snapshot_id.offset
+        if type(record) is RegisterBrokerRecord:
+            offset = Offset(record.broker_epoch)
+        image = apply(image, record, offset, delta)
+    provenance = Provenance(snapshot_id.offset, snapshot_id.epoch, timestamp_ms)
+    return replace(image, provenance=provenance)
+
+
+def _at(
+    image: Image, end_offset: Offset, batch: CommittedBatch, *, is_batch_aligned: bool = True
+) -> Image:
+    provenance = Provenance(end_offset, batch.epoch, batch.timestamp_ms, is_batch_aligned)
+    return replace(image, provenance=provenance)
+
+
+_NEVER_IN_SNAPSHOT: Final = frozenset(
+    {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
+)
