@@ -1,8 +1,8 @@
 """Kafka's text checkpoints: version 0, the number of entries, one entry per line.
 
-`recovery-point-offset-checkpoint` is our recorded flushed end: damage below it stops the node. It is
-written when a segment rolls, each `LogConfig.recovery_point_bytes` of flushed log, at a truncation
-and at a clean close. So it may lag behind what was flushed by that many bytes and one segment's tail.
+`recovery-point-offset-checkpoint` is our recorded flushed end: damage below it stops the node. It
+is written when a segment rolled, after each `LogConfig.recovery_point_bytes` of flushed log, at a
+truncation and at a clean close; so it lags behind what was flushed by at most that many bytes.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """The sparse indexes of a segment: offset to position, timestamp to offset.
 
-Kept in memory while the segment is active and written whole when it rolls or the log closes, so that
-a file never has a zero tail. Nothing depends on an index file: whatever looks wrong is rebuilt from
-the segment. apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
+Kept in memory while the segment is active and written whole when it rolls or the log closes, so
+that a file never has a zero tail. Nothing depends on an index file: whatever looks wrong is rebuilt
+from the segment. apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
 """
 
 import struct

@@ -1,0 +1,420 @@
+"""The log of one partition: segments of record batches, their epochs, and what of it is durable.
+
+Nothing here is durable before the plan of `flush_plan()` has run and was given to `flush_done`.
+Truncations, which are rare, are durable when they return. apache/kafka: UnifiedLog, LocalLog
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from storage.checkpoint_files import RecoveryPoint
+from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
+from storage.errors import OffsetOutOfRangeError, OutOfSpaceError
+from storage.flush_plan import FlushPlan
+from storage.log_loading import LoadedLog, LogConfig, load_log
+from storage.recovery import BatchRules, RecoveryEvent
+from storage.segment import RELATIVE_OFFSET_MAX, Segment
+from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
+from wire.batch import Batch, BatchHeader, iterate_batches
+from wire.errors import CorruptBatchError
+
+__all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]
+
+
+class AppendInfo(msgspec.Struct, frozen=True):
+    """What an append did. `stopped` says why the rest of fetched batches was not taken."""
+
+    base_offset: int
+    end_offset: int
+    last_epoch: int
+    epochs: tuple[EpochEntry, ...] = ()
+    stopped: str | None = None
+
+
+class Log:
+    """A log that is open. `recovery_report` lists what opening it had to repair."""
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        directory: str,
+        config: LogConfig,
+        recovery_point: RecoveryPoint | None,
+        loaded: LoadedLog,
+    ) -> None:
+        self._vfs = vfs
+        self._config = config
+        self._recovery_point = recovery_point
+        self._segments = loaded.segments
+        self._epochs = loaded.epochs
+        self._epochs_changed = True
+        self._unsynced: dict[str, VfsFile] = {}
+        self._unsynced_directories: set[str] = set()
+        self._unrecorded_bytes = 0
+        self._rolled = False
+        self._open_segments: list[Segment] = []
+        self.directory = directory
+        self.end_offset = loaded.end_offset
+        self.last_epoch = loaded.last_epoch
+        self.recovery_report: tuple[RecoveryEvent, ...] = tuple(loaded.report)
+        self.generation = 0
+        self.log_start_offset = loaded.end_offset
+        if self._segments:
+            self.log_start_offset = self._segments[0].base_offset
+            flushed = 0 if recovery_point is None else recovery_point.end_offset
+            for segment in self._segments[self._floor(flushed) :]:
+                self._unsynced[segment.path] = segment.file.share()
+                self._touch(segment)
+        else:
+            self._segments.append(self._create_segment(loaded.end_offset))
+        self._unsynced_directories |= {directory, parent(directory)}
+        self.flushed_end_offset = self.log_start_offset
+        self._epochs.truncate_from_start(self.log_start_offset)
+
+    @classmethod
+    def open(
+        cls,
+        vfs: Vfs,
+        directory: str,
+        config: LogConfig,
+        recovery_point: RecoveryPoint | None = None,
+        log_start_offset: int = 0,
+    ) -> "Log":
+        """Open or make the log of a directory; everything found is flushed on return.
+
+        Raises:
+            CorruptLogError: damage below the recovery point.
+        """
+        vfs.make_directory(directory)
+        flushed = 0 if recovery_point is None else recovery_point.end_offset
+        loaded = load_log(vfs, directory, config, flushed, log_start_offset)
+        log = cls(vfs, directory, config, recovery_point, loaded)
+        log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
+        log.flush()
+        return log
+
+    @property
+    def epoch_entries(self) -> tuple[EpochEntry, ...]:
+        """The leader epochs and their first offsets, oldest first."""
+        return self._epochs.entries
+
+    @property
+    def size_bytes(self) -> int:
+        """All batches together."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        """Where the segments start."""
+        return tuple(segment.base_offset for segment in self._segments)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch not above; (-1, -1) if that is unknown."""
+        return self._epochs.end_offset_for(epoch, self.end_offset)
+
+    # -- append ---------------------------------------------------------------------------------
+
+    def append(self, batches: bytes, base_offset: int) -> AppendInfo:
+        """Write batches of this node's own making.
+
+        Raises:
+            OutOfSpaceError: the disk is full; the log is as before.
+        """
+        headers = [batch.header for batch in iterate_batches(batches)]
+        assert headers
+        assert base_offset == self.end_offset == headers[0].base_offset
+        assert sum(header.size_bytes for header in headers) == len(batches)
+        new_epochs = self._append_group(batches, headers)
+        return AppendInfo(base_offset, self.end_offset, self.last_epoch, new_epochs)
+
+    def append_fetched(self, batches: bytes, epoch_max: int) -> AppendInfo:
+        """Write batches from a leader as they are, up to the first that can not be taken.
+
+        That is a cut or damaged one, one that does not continue the log, or one of an epoch above
+        `epoch_max`: it and all after it are left out (KAFKA-18723), `stopped` says why.
+
+        Raises:
+            OutOfSpaceError: the disk is full and nothing was written; the log is as before.
+        """
+        before = self.end_offset
+        view = memoryview(batches)
+        taken, stopped = self._acceptable(view, epoch_max)
+        new_epochs: list[EpochEntry] = []
+        for group in self._groups(taken):
+            start = group[0].position
+            end = group[-1].position + group[-1].header.size_bytes
+            try:
+                new_epochs += self._append_group(view[start:end], [b.header for b in group])
+            except OutOfSpaceError:
+                if self.end_offset == before:
+                    raise
+                stopped = "no space left on device"
+                break
+        return AppendInfo(before, self.end_offset, self.last_epoch, tuple(new_epochs), stopped)
+
+    def _acceptable(self, view: memoryview, epoch_max: int) -> tuple[list[Batch], str | None]:
+        rules = BatchRules(self.end_offset, self.last_epoch, contiguous=self._config.contiguous)
+        taken: list[Batch] = []
+        end = 0
+        try:
+            for batch in iterate_batches(view):
+                header = batch.header
+                objection = rules.objection(batch)
+                if header.leader_epoch > epoch_max:
+                    objection = f"leader epoch {header.leader_epoch} is above {epoch_max}"
+                elif header.size_bytes > self._config.batch_bytes_max:
+                    objection = f"a batch of {header.size_bytes} bytes is too large"
+                if objection is not None:
+                    return taken, objection
+                rules.accept(header)
+                taken.append(batch)
+                end = batch.position + header.size_bytes
+        except CorruptBatchError as error:
+            return taken, str(error)
+        return taken, None if end == len(view) else "the last batch is cut"
+
+    def _groups(self, batches: Sequence[Batch]) -> list[list[Batch]]:
+        """Split so that each group fits into a segment where that is possible."""
+        groups: list[list[Batch]] = []
+        room = self._config.segment_bytes - self._active.size_bytes
+        for batch in batches:
+            size = batch.header.size_bytes
+            if not groups or size > room:
+                if size > room:
+                    room = self._config.segment_bytes
+                groups.append([])
+            groups[-1].append(batch)
+            room -= size
+        return groups
+
+    def _append_group(
+        self, data: bytes | memoryview, headers: list[BatchHeader]
+    ) -> tuple[EpochEntry, ...]:
+        if self._must_roll(len(data), headers):
+            self._roll()
+        segment = self._active
+        segment.append(data, headers)
+        self._unrecorded_bytes += len(data)
+        self._unsynced.setdefault(segment.path, segment.file.share())
+        self.end_offset = headers[-1].end_offset
+        new_epochs: list[EpochEntry] = []
+        for header in headers:
+            epoch = header.leader_epoch
+            if epoch > self.last_epoch and self._epochs.assign(epoch, header.base_offset):
+                new_epochs.append(EpochEntry(epoch, header.base_offset))
+                self._epochs_changed = True
+            self.last_epoch = max(self.last_epoch, epoch)
+        return tuple(new_epochs)
+
+    def _must_roll(self, added_bytes: int, headers: list[BatchHeader]) -> bool:
+        active = self._active
+        if active.size_bytes == 0:
+            return False
+        started_ms = active.indexes.first_timestamp_ms
+        newest_ms = max(header.max_timestamp_ms for header in headers)
+        return (
+            active.size_bytes + added_bytes > self._config.segment_bytes
+            or (started_ms >= 0 and newest_ms - started_ms > self._config.segment_ms)
+            or headers[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def _roll(self) -> None:
+        old = self._active
+        assert old.size_bytes > 0
+        new = self._create_segment(self.end_offset)
+        old.write_indexes()
+        self._segments.append(new)
+        self._touch(old)
+        self._rolled = True
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        segment = Segment(self._vfs, self.directory, base_offset, self._config.index_interval_bytes)
+        segment.create()
+        self._unsynced[segment.path] = segment.file.share()
+        self._unsynced_directories.add(self.directory)
+        return segment
+
+    # -- read -----------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> bytes:
+        """Whole batches from the one that holds `offset`, all below `end_offset`.
+
+        At most `max_bytes`, but always one batch if there is one; never across a segment's end.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start or above the end.
+        """
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(offset, self.log_start_offset, self.end_offset)
+        limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
+        if offset >= limit:
+            return b""
+        number = self._floor(offset)
+        while number < len(self._segments):
+            segment = self._segments[number]
+            if segment.base_offset >= limit:
+                return b""
+            self._touch(segment)
+            position = segment.find(offset)
+            last = number == len(self._segments) - 1
+            upper = self.end_offset if last else self._segments[number + 1].base_offset
+            end = segment.size_bytes if limit >= upper else segment.find(limit)
+            if position < end:
+                return segment.read_batches(position, end, max_bytes)
+            if position < segment.size_bytes:
+                return b""
+            number += 1
+        return b""
+
+    # -- truncation -----------------------------------------------------------------------------
+
+    def truncate_to(self, end_offset: int) -> int:
+        """Drop what is at or above the offset, with the whole batch that spans it; durable.
+
+        Returns the new end offset.
+        """
+        assert end_offset >= 0
+        if end_offset >= self.end_offset:
+            return self.end_offset
+        if end_offset < self.log_start_offset:
+            self.truncate_fully_and_start_at(end_offset)
+            return end_offset
+        number = self._floor(end_offset)
+        segment = self._segments[number]
+        position = segment.find(end_offset)
+        if position < segment.size_bytes:
+            end_offset = min(end_offset, segment.header_at(position).base_offset)
+        self._lower_recovery_point(end_offset)
+        self._remove_segments(number + 1)
+        segment.truncate(position)
+        segment.file.sync()
+        self._vfs.sync_directory(self.directory)
+        self._unsynced[segment.path] = segment.file.share()
+        self._touch(segment)
+        self._set_end(end_offset)
+        return end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and begin an empty log at the offset; durable."""
+        self._lower_recovery_point(0)
+        self._remove_segments(0)
+        self._segments.append(self._create_segment(offset))
+        self._vfs.sync_directory(self.directory)
+        self.log_start_offset = offset
+        self._epochs.clear()
+        self._set_end(offset)
+        self.flushed_end_offset = offset
+
+    def raise_log_start_to(self, offset: int) -> tuple[str, ...]:
+        """Forget what is below the offset; whole segments below it are removed, and named."""
+        assert offset <= self.end_offset
+        if offset <= self.log_start_offset:
+            return ()
+        self.log_start_offset = offset
+        removed: list[str] = []
+        while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+            segment = self._segments.pop(0)
+            self._forget(segment)
+            segment.remove()
+            self._vfs.sync_directory(self.directory)  # in order, or a crash could leave a gap
+            removed.append(segment.path)
+        self._epochs_changed |= self._epochs.truncate_from_start(offset)
+        return tuple(removed)
+
+    def _lower_recovery_point(self, end_offset: int) -> None:
+        """Before a truncation: what is about to go must not be demanded at the next start."""
+        if self._recovery_point is not None and self._recovery_point.end_offset > end_offset:
+            self._recovery_point.record(end_offset)
+
+    def _set_end(self, end_offset: int) -> None:
+        self.end_offset = end_offset
+        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs_changed = True
+        last_epoch = self._epochs.last_epoch
+        self.last_epoch = -1 if last_epoch is None else last_epoch
+        self.generation += 1
+
+    def _remove_segments(self, first: int) -> None:
+        for segment in reversed(self._segments[first:]):
+            self._forget(segment)
+            segment.remove()
+            self._vfs.sync_directory(self.directory)
+        del self._segments[first:]
+
+    # -- durability -----------------------------------------------------------------------------
+
+    def flush_plan(self) -> FlushPlan:
+        """What to sync for everything written so far; must be run, then given to `flush_done`."""
+        plan = FlushPlan(
+            self._vfs,
+            tuple(self._unsynced.values()),
+            tuple(sorted(self._unsynced_directories)),
+            end_offset=self.end_offset,
+            last_epoch=self.last_epoch,
+            generation=self.generation,
+        )
+        self._unsynced = {}
+        self._unsynced_directories = set()
+        return plan
+
+    def flush_done(self, plan: FlushPlan) -> None:
+        """The plan has run. Moves the flushed end, and the record of it from time to time."""
+        if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
+            return
+        self.flushed_end_offset = plan.end_offset
+        if self._rolled or self._unrecorded_bytes >= self._config.recovery_point_bytes:
+            self._record_flushed_end()
+
+    def flush(self) -> None:
+        """Plan, run and note at once: for start, shutdown and tests."""
+        plan = self.flush_plan()
+        plan.run()
+        self.flush_done(plan)
+
+    def close(self) -> None:
+        """Flush, write the indexes and checkpoints, close the files."""
+        self.flush()
+        for segment in self._segments[-1:]:
+            segment.write_indexes()
+        self._record_flushed_end()
+        for segment in self._segments:
+            segment.close()
+
+    def _record_flushed_end(self) -> None:
+        self._rolled = False
+        self._unrecorded_bytes = 0
+        if self._epochs_changed:
+            path = join(self.directory, EPOCH_CHECKPOINT_NAME)
+            write_file_atomically(self._vfs, path, self._epochs.encode())
+            self._epochs_changed = False
+        if self._recovery_point is not None:
+            self._recovery_point.record(self.flushed_end_offset)
+
+    # -- segments -------------------------------------------------------------------------------
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[-1]
+
+    def _floor(self, offset: int) -> int:
+        """Number of the last segment that starts at or below the offset."""
+        found = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        return max(0, found - 1)
+
+    def _touch(self, segment: Segment) -> None:
+        """Keep few files open: the active segment's and those used last."""
+        if segment is self._active:
+            return
+        if segment in self._open_segments:
+            self._open_segments.remove(segment)
+        self._open_segments.append(segment)
+        if len(self._open_segments) > self._config.open_segments_max:
+            self._open_segments.pop(0).close()
+
+    def _forget(self, segment: Segment) -> None:
+        self._unsynced.pop(segment.path, None)
+        if segment in self._open_segments:
+            self._open_segments.remove(segment)

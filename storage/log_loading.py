@@ -1,0 +1,204 @@
+"""Opening a log directory: which segments it has, and what damage means.
+
+Below the recorded flushed end damage stops the node; above it the tail is cut and reported.
+Kafka cuts in both cases (docs/formats/damage.md).
+"""
+
+import contextlib
+from typing import Final
+
+import msgspec
+
+from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochCache, decode_epochs
+from storage.errors import CorruptFileError, CorruptLogError
+from storage.recovery import (
+    BatchRules,
+    FileRebuilt,
+    RecoveryEvent,
+    SegmentsDropped,
+    TailCut,
+    scan_segment,
+)
+from storage.segment import (
+    SEGMENT_SUFFIXES,
+    Segment,
+    SegmentIndexes,
+    segment_base_offset,
+)
+from storage.vfs import Vfs, join
+from wire.batch import BatchHeader
+
+
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a log is kept; Kafka's defaults."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+    batch_bytes_max: int = 8 << 20  # of one fetched batch; Kafka's limit for the metadata log
+    recovery_point_bytes: int = 4 << 20  # flushed log between two records of the flushed end
+    open_segments_max: int = 4  # files kept open beside that of the active segment
+    verify_from_start: bool = True  # check all segments at open, not only the unflushed ones
+    contiguous: bool = True  # no offset is missing (compacted logs have gaps)
+
+
+class LoadedLog(msgspec.Struct):
+    """What `load_log` found."""
+
+    segments: list[Segment]
+    epochs: EpochCache
+    end_offset: int
+    last_epoch: int
+    report: list[RecoveryEvent]
+
+
+_TEMPORARY: Final = (".cleaned", ".deleted")
+
+
+def load_log(
+    vfs: Vfs, directory: str, config: LogConfig, recovery_point: int, log_start_offset: int
+) -> LoadedLog:
+    """Check the directory, cut or refuse what is damaged.
+
+    Raises:
+        CorruptLogError: damage below the recovery point.
+    """
+    return _Loader(vfs, directory, config, recovery_point).load(log_start_offset)
+
+
+class _Loader:
+    def __init__(self, vfs: Vfs, directory: str, config: LogConfig, recovery_point: int) -> None:
+        self._vfs = vfs
+        self._directory = directory
+        self._config = config
+        self._recovery_point = recovery_point
+        self._report: list[RecoveryEvent] = []
+        self._epochs = EpochCache()
+
+    def load(self, log_start_offset: int) -> LoadedLog:
+        segments = self._list_segments()
+        if not segments:
+            if self._recovery_point > log_start_offset:
+                raise CorruptLogError(
+                    self._directory, 0, f"no segment; {self._recovery_point} offsets were flushed"
+                )
+            return LoadedLog([], self._epochs, log_start_offset, -1, self._report)
+        verified = self._read_epochs()
+        first = 0
+        if verified:
+            first = self._first_to_scan(segments)
+            self._epochs.truncate_from_end(segments[first].base_offset)
+        end_offset, last_epoch = self._scan(segments, first)
+        if end_offset < self._recovery_point:
+            raise CorruptLogError(
+                segments[-1].path,
+                segments[-1].size_bytes,
+                f"the log ends at offset {end_offset}, flushed up to {self._recovery_point}",
+            )
+        return LoadedLog(segments, self._epochs, end_offset, last_epoch, self._report)
+
+    def _list_segments(self) -> list[Segment]:
+        names = self._vfs.list(self._directory)
+        for name in names:
+            if name.endswith(".swap"):
+                raise CorruptLogError(
+                    join(self._directory, name), 0, "unfinished compaction: open it once with Kafka"
+                )
+            if name.endswith(_TEMPORARY) and not name.endswith(".checkpoint.deleted"):
+                self._vfs.unlink(join(self._directory, name))
+        bases = {base for name in names if (base := segment_base_offset(name)) is not None}
+        for name in names:
+            for suffix in SEGMENT_SUFFIXES[1:4]:
+                base = segment_base_offset(name, suffix)
+                if base is not None and base not in bases:
+                    self._vfs.unlink(join(self._directory, name))  # an index without its segment
+        interval = self._config.index_interval_bytes
+        return [Segment(self._vfs, self._directory, base, interval) for base in sorted(bases)]
+
+    def _read_epochs(self) -> bool:
+        """Whether the epochs of the segments below the recovery point are known from the file."""
+        path = join(self._directory, EPOCH_CHECKPOINT_NAME)
+        if not self._vfs.exists(path):
+            return False
+        try:
+            epochs = decode_epochs(self._vfs.read(path), path)
+        except CorruptFileError as error:
+            self._report.append(FileRebuilt(path, error.reason))
+            return False
+        if self._config.verify_from_start:
+            return False
+        self._epochs = epochs
+        return True
+
+    def _first_to_scan(self, segments: list[Segment]) -> int:
+        for number in range(len(segments) - 1, -1, -1):
+            if segments[number].base_offset <= self._recovery_point:
+                return number
+        return 0
+
+    def _scan(self, segments: list[Segment], first: int) -> tuple[int, int]:
+        config = self._config
+        last_epoch = self._epochs.last_epoch
+        rules = BatchRules(
+            segments[first].base_offset,
+            -1 if last_epoch is None else last_epoch,
+            contiguous=config.contiguous,
+        )
+        number = first
+        while number < len(segments):
+            segment = segments[number]
+            gap = segment.base_offset - rules.end_offset
+            if gap < 0 or (gap > 0 and config.contiguous):
+                reason = f"starts at offset {segment.base_offset}, not at {rules.end_offset}"
+                self._drop(segments, number, rules.end_offset, segment.path, reason)
+                break
+            rules.end_offset = segment.base_offset
+            if not self._scan_one(segments, number, rules):
+                break
+            number += 1
+        return rules.end_offset, rules.last_epoch
+
+    def _scan_one(self, segments: list[Segment], number: int, rules: BatchRules) -> bool:
+        """Check a segment; False if the log ends in it because of damage."""
+        config = self._config
+        segment = segments[number]
+        indexes = SegmentIndexes(segment.base_offset, config.index_interval_bytes)
+        scan = scan_segment(segment.file, segment.size_bytes, indexes, rules, self._note_epoch)
+        if scan.reason is not None:
+            if scan.end_offset < self._recovery_point:
+                raise CorruptLogError(segment.path, scan.valid_bytes, scan.reason)
+            removed = segment.size_bytes - scan.valid_bytes
+            self._report.append(
+                TailCut(segment.path, scan.valid_bytes, removed, scan.end_offset, scan.reason)
+            )
+            reason = f"the segment before ends at offset {scan.end_offset}"
+            self._drop(segments, number + 1, scan.end_offset, segment.path, reason)
+            segment.truncate(scan.valid_bytes)
+            segment.file.sync()
+            self._vfs.sync_directory(self._directory)
+            return False
+        segment.adopt(indexes)
+        if number < len(segments) - 1:
+            segment.write_indexes()
+            segment.close()
+        return True
+
+    def _drop(
+        self, segments: list[Segment], first: int, end_offset: int, path: str, reason: str
+    ) -> None:
+        """Remove the segments from a number on."""
+        if first >= len(segments):
+            return
+        if end_offset < self._recovery_point:
+            raise CorruptLogError(path, 0, reason)
+        dropped = segments[first:]
+        for segment in reversed(dropped):
+            with contextlib.suppress(FileNotFoundError):
+                segment.remove()
+            self._vfs.sync_directory(self._directory)
+        self._report.append(SegmentsDropped(tuple(s.path for s in dropped), end_offset, reason))
+        del segments[first:]
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        if header.leader_epoch >= 0:
+            self._epochs.assign(header.leader_epoch, header.base_offset)

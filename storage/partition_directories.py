@@ -1,0 +1,167 @@
+"""The directories of partitions in a log directory: their names, making and removing them."""
+
+import contextlib
+import re
+from typing import Final
+
+import msgspec
+
+from storage.checkpoint_files import OffsetCheckpoint, RecoveryPoint
+from storage.errors import CorruptFileError
+from storage.log import Log, LogConfig
+from storage.partition_metadata import read_partition_metadata, write_partition_metadata
+from storage.vfs import Vfs, base_name, join, parent
+from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TopicId
+
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+FUTURE_SUFFIX: Final = "-future"
+_NAME_MAX: Final = 255
+_SUFFIXED: Final = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})(-delete|-stray|-future)")
+_PLAIN: Final = re.compile(r"(.+)-(\d+)")
+_SKIPPED: Final = frozenset({"remote-log-index-cache"})
+
+
+class PartitionDirectory(msgspec.Struct, frozen=True):
+    """A directory that holds (or held) a partition; `suffix` is empty for a live one."""
+
+    path: str
+    topic: str
+    partition: int
+    topic_id: TopicId | None = None
+    suffix: str = ""
+
+
+def partition_directory_name(topic: str, partition: int) -> str:
+    """`topic-partition`."""
+    return f"{topic}-{partition}"
+
+
+def parse_partition_directory(path: str) -> PartitionDirectory | None:
+    """What a directory name says; None if it is no partition's."""
+    name = base_name(path)
+    found = _SUFFIXED.fullmatch(name)
+    if found is not None:
+        return PartitionDirectory(path, found[1], int(found[2]), suffix=found[4])
+    found = _PLAIN.fullmatch(name)
+    return None if found is None else PartitionDirectory(path, found[1], int(found[2]))
+
+
+def create_partition_directory(
+    vfs: Vfs, log_directory: str, topic: str, partition: int, topic_id: TopicId
+) -> str:
+    """Make the directory with its `partition.metadata`, durable; an existing one of it is fine.
+
+    Raises:
+        CorruptFileError: the directory belongs to another topic id.
+    """
+    path = join(log_directory, partition_directory_name(topic, partition))
+    vfs.make_directory(path)
+    found = read_partition_metadata(vfs, path)
+    if found is None:
+        write_partition_metadata(vfs, path, topic_id)
+        vfs.sync_directory(log_directory)
+    elif found != topic_id:
+        raise CorruptFileError(path, f"belongs to topic id {found.hex()}, not {topic_id.hex()}")
+    return path
+
+
+def mark_deleted(vfs: Vfs, path: str, unique_id: bytes) -> str:
+    """Rename the directory of a deleted partition, durable; the new path.
+
+    Kafka's form: the topic is cut so that the name has at most 255 characters.
+    """
+    assert len(unique_id) == 16
+    directory = parse_partition_directory(path)
+    assert directory is not None
+    assert not directory.suffix
+    ending = f"-{directory.partition}.{unique_id.hex()}{DELETE_SUFFIX}"
+    target = join(parent(path), directory.topic[: _NAME_MAX - len(ending)] + ending)
+    vfs.rename(path, target)
+    vfs.sync_directory(parent(path))
+    return target
+
+
+def remove_partition_directory(vfs: Vfs, path: str) -> None:
+    """Remove a directory that was marked deleted, with its files."""
+    directory = parse_partition_directory(path)
+    assert directory is not None
+    assert directory.suffix == DELETE_SUFFIX
+    for name in vfs.list(path):
+        with contextlib.suppress(FileNotFoundError):
+            vfs.unlink(join(path, name))
+    vfs.remove_directory(path)
+    vfs.sync_directory(parent(path))
+
+
+def scan_partition_directories(vfs: Vfs, log_directory: str) -> list[PartitionDirectory]:
+    """All partition directories but the metadata log's; no log is opened.
+
+    Raises:
+        CorruptFileError: a directory that Kafka would not start with, or a bad partition.metadata.
+    """
+    found: list[PartitionDirectory] = []
+    for name in vfs.list(log_directory):
+        path = join(log_directory, name)
+        if not vfs.is_directory(path) or name in _SKIPPED:
+            continue
+        directory = parse_partition_directory(path)
+        if directory is None:
+            raise CorruptFileError(path, "is not in the form of topic-partition")
+        if directory.topic == METADATA_TOPIC_NAME:
+            continue
+        topic_id = read_partition_metadata(vfs, path) if not directory.suffix else None
+        found.append(msgspec.structs.replace(directory, topic_id=topic_id))
+    return found
+
+
+def open_metadata_log(vfs: Vfs, log_directory: str, config: LogConfig) -> Log:
+    """Open or make `__cluster_metadata-0` with its recorded flushed end.
+
+    Raises:
+        CorruptLogError: damage below the recorded flushed end.
+        CorruptFileError: a checkpoint or partition.metadata is damaged.
+    """
+    path = create_partition_directory(vfs, log_directory, METADATA_TOPIC_NAME, 0, METADATA_TOPIC_ID)
+    checkpoint = OffsetCheckpoint(vfs, log_directory)
+    return Log.open(vfs, path, config, RecoveryPoint(checkpoint, METADATA_TOPIC_NAME, 0))
+
+
+class PartitionLogs:
+    """The partition logs of a log directory, opened at first use, at most so many at a time."""
+
+    def __init__(
+        self, vfs: Vfs, log_directory: str, config: LogConfig, open_logs_max: int = 100
+    ) -> None:
+        self._vfs = vfs
+        self._log_directory = log_directory
+        self._config = config
+        self._open_logs_max = open_logs_max
+        self._checkpoint = OffsetCheckpoint(vfs, log_directory)
+        self._logs: dict[tuple[str, int], Log] = {}
+
+    def get(self, topic: str, partition: int) -> Log:
+        """The log of a partition whose directory exists; closes the one used longest ago."""
+        key = topic, partition
+        log = self._logs.pop(key, None)
+        if log is None:
+            while len(self._logs) >= self._open_logs_max:
+                self._logs.pop(next(iter(self._logs))).close()
+            path = join(self._log_directory, partition_directory_name(topic, partition))
+            assert self._vfs.exists(path), path
+            point = RecoveryPoint(self._checkpoint, topic, partition)
+            log = Log.open(self._vfs, path, self._config, point)
+        self._logs[key] = log
+        return log
+
+    def drop(self, topic: str, partition: int) -> None:
+        """The partition is deleted: close its log and forget its recorded end."""
+        log = self._logs.pop((topic, partition), None)
+        if log is not None:
+            log.close()
+        self._checkpoint.forget(topic, partition)
+
+    def close(self) -> None:
+        """Close all that are open."""
+        while self._logs:
+            self._logs.pop(next(iter(self._logs))).close()

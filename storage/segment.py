@@ -1,0 +1,248 @@
+"""One segment: a `.log` file of record batches and the two indexes beside it.
+
+apache/kafka: storage/.../log/LogSegment.java
+"""
+
+import contextlib
+from typing import Final
+
+from storage.errors import OutOfSpaceError
+from storage.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.vfs import Vfs, VfsFile, join
+from wire.batch import HEADER_BYTES, BatchHeader, iterate_batches, parse_batch_header
+from wire.errors import CorruptBatchError
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
+_LOOKUP_BYTES: Final = 16 * 1024  # read at once while looking for a batch
+_RECENT_MAX: Final = 512  # batch positions remembered, so that a reader at the tail needs no lookup
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+
+
+def segment_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+    """20 digits and a suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def segment_base_offset(name: str, suffix: str = LOG_SUFFIX) -> int | None:
+    """The offset in the name of a segment file; None if it is another kind of file."""
+    digits = name[: -len(suffix)]
+    if name.endswith(suffix) and len(digits) == 20 and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None
+
+
+class SegmentIndexes:
+    """What appending and scanning find out about a segment's batches."""
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.offsets = OffsetIndex(base_offset)
+        self.times = TimeIndex(base_offset)
+        self.max_timestamp_ms = -1
+        self.offset_of_max_timestamp = base_offset
+        self.first_timestamp_ms = -1
+        self._interval_bytes = interval_bytes
+        self._bytes_since_entry = 0
+
+    def add(self, header: BatchHeader, position: int) -> None:
+        """Note a batch; an index entry each `interval_bytes`."""
+        if position == 0:
+            self.first_timestamp_ms = header.max_timestamp_ms
+        if header.max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = header.max_timestamp_ms
+            self.offset_of_max_timestamp = header.last_offset
+        if self._bytes_since_entry > self._interval_bytes:
+            self.offsets.append(header.last_offset, position)
+            self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size_bytes
+
+    def finish(self) -> None:
+        """Add the last time entry, when the segment becomes inactive."""
+        self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
+
+
+class Segment:
+    """A segment of a log; the file is opened and the indexes are read at first use."""
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        directory: str,
+        base_offset: int,
+        interval_bytes: int,
+        indexes: SegmentIndexes | None = None,
+    ) -> None:
+        self._vfs = vfs
+        self._directory = directory
+        self._interval_bytes = interval_bytes
+        self._file: VfsFile | None = None
+        self._indexes = indexes
+        self._recent: dict[int, int] = {}
+        self.base_offset = base_offset
+        self.path = join(directory, segment_name(base_offset))
+        self.size_bytes = vfs.size(self.path) if vfs.exists(self.path) else 0
+
+    @property
+    def file(self) -> VfsFile:
+        """The open file."""
+        if self._file is None:
+            self._file = self._vfs.open(self.path)
+        return self._file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is open for it."""
+        return self._file is not None
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """The indexes, read or rebuilt when needed."""
+        if self._indexes is None:
+            self._indexes = self._load_indexes()
+        return self._indexes
+
+    def adopt(self, indexes: SegmentIndexes) -> None:
+        """Use the indexes that a scan of the whole segment made."""
+        self._indexes = indexes
+
+    def create(self) -> None:
+        """Make the file, empty."""
+        self._file = self._vfs.open(self.path, create=True)
+        self._file.truncate(0)
+        self.size_bytes = 0
+        self._indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
+
+    def append(self, data: bytes | memoryview, headers: list[BatchHeader]) -> None:
+        """Write whole batches at the end; on any error the file is as before."""
+        assert headers
+        assert headers[-1].last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+        start = self.size_bytes
+        try:
+            self.file.pwrite(data, start)
+        except (OSError, OutOfSpaceError):
+            self.file.truncate(start)
+            raise
+        indexes = self.indexes
+        if len(self._recent) + len(headers) > _RECENT_MAX:
+            self._recent.clear()
+        position = start
+        for header in headers:
+            indexes.add(header, position)
+            self._recent[header.base_offset] = position
+            position += header.size_bytes
+        assert position == start + len(data)
+        self.size_bytes = position
+
+    def find(self, offset: int) -> int:
+        """Position of the first batch whose last offset is at or above; the size if none is."""
+        recent = self._recent.get(offset)
+        if recent is not None:
+            return recent
+        try:
+            return self._walk(self.indexes.offsets.lookup(offset), offset)
+        except CorruptBatchError:
+            self._indexes = self._rebuild_indexes()  # the index pointed into a batch
+            return self._walk(self.indexes.offsets.lookup(offset), offset)
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch at a position."""
+        return parse_batch_header(self.file.pread(HEADER_BYTES, position))
+
+    def read_batches(self, position: int, end_position: int, max_bytes: int) -> bytes:
+        """Whole batches from a position, at least one, at most `max_bytes` unless one is larger."""
+        assert 0 <= position < end_position <= self.size_bytes
+        if end_position - position <= max_bytes:
+            return self.file.pread(end_position - position, position)
+        data = self.file.pread(max(max_bytes, HEADER_BYTES), position)
+        whole = 0
+        for batch in iterate_batches(data):
+            whole = batch.position + batch.header.size_bytes
+        if whole == 0:
+            return self.file.pread(parse_batch_header(data).size_bytes, position)
+        return data[:whole]
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file and forget the indexes; the caller syncs."""
+        assert size_bytes <= self.size_bytes
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+        self._recent.clear()
+        self.remove_index_files()
+        self._indexes = self._rebuild_indexes()
+
+    def write_indexes(self) -> None:
+        """Write both index files; they can always be rebuilt, so a full disk only drops them."""
+        self.indexes.finish()
+        for suffix, content in (
+            (INDEX_SUFFIX, self.indexes.offsets.encode()),
+            (TIME_INDEX_SUFFIX, self.indexes.times.encode()),
+        ):
+            path = join(self._directory, segment_name(self.base_offset, suffix))
+            if self._vfs.exists(path) and self._vfs.read(path) == content:
+                continue
+            try:
+                file = self._vfs.open(path, create=True)
+                file.truncate(0)
+                file.pwrite(content, 0)
+                file.close()
+            except OutOfSpaceError:
+                self._unlink(path)
+
+    def remove_index_files(self) -> None:
+        """Remove what no longer describes the segment."""
+        for suffix in SEGMENT_SUFFIXES[1:]:
+            self._unlink(join(self._directory, segment_name(self.base_offset, suffix)))
+
+    def remove(self) -> None:
+        """Remove the segment with its indexes."""
+        self.close()
+        self._unlink(self.path)
+        self.remove_index_files()
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _unlink(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._vfs.unlink(path)
+
+    def _walk(self, position: int, offset: int) -> int:
+        data, data_position = b"", position
+        while position < self.size_bytes:
+            if position + HEADER_BYTES > data_position + len(data):
+                data, data_position = self.file.pread(_LOOKUP_BYTES, position), position
+            header = parse_batch_header(data, position - data_position)
+            if header.last_offset >= offset:
+                return position
+            position += header.size_bytes
+        return self.size_bytes
+
+    def _load_indexes(self) -> SegmentIndexes:
+        indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
+        index_path = join(self._directory, segment_name(self.base_offset, INDEX_SUFFIX))
+        time_path = join(self._directory, segment_name(self.base_offset, TIME_INDEX_SUFFIX))
+        try:
+            indexes.offsets = OffsetIndex.decode(
+                self._vfs.read(index_path), self.base_offset, self.size_bytes
+            )
+            indexes.times = TimeIndex.decode(self._vfs.read(time_path), self.base_offset)
+        except (FileNotFoundError, IndexDamageError):
+            return self._rebuild_indexes()
+        if indexes.times.entries():
+            indexes.max_timestamp_ms, indexes.offset_of_max_timestamp = indexes.times.entries()[-1]
+        return indexes
+
+    def _rebuild_indexes(self) -> SegmentIndexes:
+        indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
+        position = 0
+        while position < self.size_bytes:
+            header = self.header_at(position)
+            indexes.add(header, position)
+            position += header.size_bytes
+        return indexes

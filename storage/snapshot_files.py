@@ -1,0 +1,141 @@
+"""Snapshot files of the metadata log: names, listing, writing in chunks, reading, removing.
+
+A snapshot is written as `.part`, synced, renamed: a file with the final name is whole.
+"""
+
+import contextlib
+import re
+from typing import Final
+
+from storage.errors import CorruptFileError
+from storage.vfs import Vfs, join
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+
+CHECKPOINT_SUFFIX: Final = ".checkpoint"
+PART_SUFFIX: Final = ".part"
+DELETED_SUFFIX: Final = ".deleted"
+_UNFINISHED: Final = (CHECKPOINT_SUFFIX + PART_SUFFIX, CHECKPOINT_SUFFIX + DELETED_SUFFIX)
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
+    """20 digits of end offset, 10 of epoch."""
+    return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}{CHECKPOINT_SUFFIX}"
+
+
+def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
+    """The snapshot id in a file name; None if it is no finished snapshot."""
+    found = _NAME.fullmatch(name)
+    return (
+        None if found is None else OffsetAndEpoch(Offset(int(found[1])), LeaderEpoch(int(found[2])))
+    )
+
+
+class SnapshotFiles:
+    """The snapshots of one metadata log directory."""
+
+    def __init__(self, vfs: Vfs, partition_directory: str) -> None:
+        self._vfs = vfs
+        self._directory = partition_directory
+
+    def clean(self) -> tuple[str, ...]:
+        """At start: remove what was being written or removed; the names."""
+        removed = [name for name in self._vfs.list(self._directory) if name.endswith(_UNFINISHED)]
+        for name in removed:
+            self._vfs.unlink(join(self._directory, name))
+        return tuple(removed)
+
+    def list(self) -> list[OffsetAndEpoch]:
+        """The finished snapshots, oldest first.
+
+        Raises:
+            CorruptFileError: a `.checkpoint` file with a name that says nothing.
+        """
+        found: list[OffsetAndEpoch] = []
+        for name in self._vfs.list(self._directory):
+            if not name.endswith(CHECKPOINT_SUFFIX):
+                continue
+            snapshot_id = parse_snapshot_name(name)
+            if snapshot_id is None:
+                raise CorruptFileError(join(self._directory, name), "not a name of a snapshot")
+            found.append(snapshot_id)
+        return sorted(found, key=lambda snapshot_id: (snapshot_id.offset, snapshot_id.epoch))
+
+    def latest(self) -> OffsetAndEpoch | None:
+        """The newest one."""
+        found = self.list()
+        return found[-1] if found else None
+
+    def size(self, snapshot_id: OffsetAndEpoch) -> int:
+        """Its length in bytes."""
+        return self._vfs.size(self._path(snapshot_id))
+
+    def read(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        """The whole content."""
+        return self._vfs.read(self._path(snapshot_id))
+
+    def read_chunk(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        """At most so many bytes from a position; batches may be cut."""
+        assert position >= 0
+        file = self._vfs.open(self._path(snapshot_id))
+        try:
+            return file.pread(max_bytes, position)
+        finally:
+            file.close()
+
+    def writer(self, snapshot_id: OffsetAndEpoch) -> "SnapshotWriter":
+        """Begin to write a snapshot; an unfinished file of it is begun again."""
+        return SnapshotWriter(self._vfs, self._path(snapshot_id))
+
+    def delete(self, snapshot_id: OffsetAndEpoch) -> str:
+        """Rename to `.deleted`; the path to give to `unlink` later."""
+        path = self._path(snapshot_id)
+        self._vfs.rename(path, path + DELETED_SUFFIX)
+        return path + DELETED_SUFFIX
+
+    def unlink(self, deleted_path: str) -> None:
+        """Remove what `delete` renamed."""
+        assert deleted_path.endswith(DELETED_SUFFIX)
+        with contextlib.suppress(FileNotFoundError):
+            self._vfs.unlink(deleted_path)
+
+    def _path(self, snapshot_id: OffsetAndEpoch) -> str:
+        return join(self._directory, snapshot_name(snapshot_id))
+
+
+class SnapshotWriter:
+    """A snapshot that is being written."""
+
+    def __init__(self, vfs: Vfs, path: str) -> None:
+        self._vfs = vfs
+        self._path = path
+        self._file = vfs.open(path + PART_SUFFIX, create=True)
+        self._file.truncate(0)
+        self.size_bytes = 0
+
+    def append(self, chunk: bytes) -> None:
+        """Write the next bytes; on an error nothing of them stays.
+
+        Raises:
+            OutOfSpaceError: the disk is full.
+        """
+        try:
+            self._file.pwrite(chunk, self.size_bytes)
+        except Exception:
+            self._file.truncate(self.size_bytes)
+            raise
+        self.size_bytes += len(chunk)
+
+    def freeze(self) -> None:
+        """Sync, make read-only and give it its final name; durable on return."""
+        self._file.sync()
+        self._file.close()
+        self._vfs.make_read_only(self._path + PART_SUFFIX)
+        self._vfs.rename(self._path + PART_SUFFIX, self._path)
+        self._vfs.sync_directory(self._path.rpartition("/")[0])
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        self._file.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._vfs.unlink(self._path + PART_SUFFIX)
