@@ -1,0 +1,168 @@
+"""Bodies against frames that Kafka, its clients and librdkafka sent."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.index import api_key_map, schema_name_map
+
+from wire.api_table import SCHEMAS, ListenerKind, apis
+from wire.codec import (
+    decode_request,
+    decode_response,
+    default_request,
+    encode_request,
+    encode_response,
+    newest,
+    split_request,
+)
+from wire.conversion import converter, default_entity
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.types import METADATA_TOPIC_ID
+from wire.unknown_tags import without_unknown_tags
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
+PAIRS = [json.loads(line) for line in (GOLDEN / "pairs.jsonl").read_text().splitlines()]
+# What these versions say and the newest class cannot: topic names of Fetch before 13, authorized
+# operations of the cluster in Metadata 8 to 10, results per feature in UpdateFeatures before 2.
+ONLY_READ = {("FETCH", 11), ("METADATA", 10), ("UPDATE_FEATURES", 1)}
+
+
+def name(pair):
+    flags = "-".join(pair["flags"])
+    return f"{pair['api']}-v{pair['api_version']}-{flags}"
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=name)
+def test_golden_pairs(pair):
+    frame = bytes.fromhex(pair["request_hex"])
+    header, position = split_request(frame)
+    assert (header.api_key, header.api_version) == (pair["api_key"], pair["api_version"])
+    assert header.correlation_id == pair["correlation_id"]
+    request = decode_request(header.api_key, header.api_version, memoryview(frame)[position:])
+    assert type(request) is type(default_request(header.api_key))
+    is_exact = (pair["api"], pair["api_version"]) not in ONLY_READ
+    again = encode_request(
+        header.api_key, header.api_version, header.correlation_id, header.client_id, request
+    )
+    if is_exact:
+        assert frame.startswith(again) if "LEFTOVER" in pair["flags"] else frame == again
+    if pair["response_hex"]:
+        frame = bytes.fromhex(pair["response_hex"])
+        correlation_id, response = decode_response(header.api_key, header.api_version, frame)
+        assert correlation_id == pair["correlation_id"]
+        again = encode_response(header.api_key, header.api_version, correlation_id, response)
+        assert again == frame or not is_exact
+
+
+def test_leftover_bytes_are_among_the_samples():
+    assert any("LEFTOVER" in pair["flags"] for pair in PAIRS)
+
+
+def test_table_is_what_kio_has():
+    assert {key: schema.package for key, schema in SCHEMAS.items()} == dict(api_key_map)
+    for schema in SCHEMAS.values():
+        assert schema.newest_version == max(schema_name_map[schema.package])
+
+
+@pytest.mark.parametrize("kind", list(ListenerKind))
+def test_ranges_are_those_of_kafka(kind):
+    ranges = json.loads((GOLDEN / "api-versions.json").read_text())[f"4.3.1-{kind.value}-v4"]
+    table = apis(kind, [int(key) for key in ranges])
+    assert {str(k): [api.min_version, api.max_version] for k, api in table.items()} == ranges
+
+
+SERVED = [1, 3, 18, 19, 20, 52, 53, 54, 55, 58, 59, 60, 62, 63, 64, 70, 75, 82]
+VERSIONS = [
+    (key, version) for key in SERVED for version in sorted(schema_name_map[api_key_map[key]])
+]
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+def test_defaults_survive_every_version(api_key, version):
+    request = default_request(api_key)
+    frame = encode_request(api_key, version, 7, None, request)
+    header, position = split_request(frame)
+    assert header.correlation_id == 7
+    decoded = decode_request(api_key, version, frame[position:])
+    assert type(decoded) is type(request)
+    module = newest(api_key, "response")
+    response = default_entity(getattr(module, f"{SCHEMAS[api_key].name}Response"))
+    answer = encode_response(api_key, version, 7, response)
+    assert decode_response(api_key, version, answer)[0] == 7
+
+
+def test_fetch_12_speaks_of_the_metadata_topic_by_name():
+    fetch = newest(1, "request")
+    partition = default_entity(fetch.FetchPartition)
+    import uuid
+
+    metadata = uuid.UUID(bytes=METADATA_TOPIC_ID)
+    request = converter(type(default_request(1)), type(default_request(1)))
+    assert request is None
+    from dataclasses import replace
+
+    body = replace(
+        default_request(1),
+        replica_state=fetch.ReplicaState(replica_id=3),
+        topics=(fetch.FetchTopic(topic_id=metadata, partitions=(partition,)),),
+    )
+    frame = encode_request(1, 12, 0, "c", body)
+    assert b"__cluster_metadata" in frame
+    decoded = decode_request(1, 12, frame[split_request(frame)[1] :])
+    assert decoded.replica_state.replica_id == 3
+    assert decoded.topics[0].topic_id == metadata
+
+
+def test_delete_topics_by_name_becomes_states():
+    from dataclasses import replace
+
+    module = newest(20, "request")
+    states = tuple(module.DeleteTopicState(name=n, topic_id=None) for n in ("a", "b"))
+    body = replace(default_request(20), topics=states)
+    frame = encode_request(20, 5, 0, None, body)
+    assert decode_request(20, 5, frame[split_request(frame)[1] :]) == body
+
+
+def test_metadata_0_asks_for_all_topics_with_an_empty_list():
+    assert decode_request(3, 0, b"\0\0\0\0").topics is None
+    assert decode_request(3, 1, b"\0\0\0\0").topics == ()
+
+
+def test_pre_vote_needs_vote_2():
+    from dataclasses import replace
+
+    vote = newest(52, "request")
+    partition = replace(default_entity(vote.PartitionData), pre_vote=True)
+    topic = vote.TopicData(topic_name="__cluster_metadata", partitions=(partition,))
+    body = replace(default_request(52), topics=(topic,))
+    with pytest.raises(LocalProtocolError):
+        encode_request(52, 1, 0, None, body)
+    frame = encode_request(52, 2, 0, None, body)
+    assert decode_request(52, 2, frame[split_request(frame)[1] :]) == body
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=name)
+def test_unknown_tagged_fields_are_skipped(pair):
+    frame = bytes.fromhex(pair["request_hex"])
+    header, position = split_request(frame)
+    body = decode_request(header.api_key, header.api_version, frame[position:])
+    from wire.codec import entity_class
+
+    entity = entity_class(header.api_key, header.api_version, "request")
+    if not entity.__flexible__ or "LEFTOVER" in pair["flags"] or frame[-1]:
+        return
+    # The last byte is the number of tagged fields of the outermost entity: none.
+    extended = frame[position:-1] + b"\x01\x90\x4e\x03abc"
+    assert decode_request(header.api_key, header.api_version, extended) == body
+    assert without_unknown_tags(entity, extended) == frame[position:]
+
+
+@given(key_version=st.sampled_from(VERSIONS), body=st.binary(max_size=60))
+def test_garbage_is_a_remote_error(key_version, body):
+    try:
+        decode_request(*key_version, body)
+    except RemoteProtocolError as error:
+        assert str(error)

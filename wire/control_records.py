@@ -1,0 +1,132 @@
+"""Records of the log about itself: leader changes, snapshot bounds, KRaft version and voters.
+
+Each stands in a control batch with the key (version 0, type). The values are Kafka's generated
+messages, whose first field is their own version.
+"""
+
+import enum
+import importlib
+import io
+import struct
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from wire.errors import CorruptBatchError
+from wire.types import NodeId, ReplicaKey
+
+_KEY: Final = struct.Struct(">hh")
+_VERSION: Final = struct.Struct(">h")
+
+
+class ControlType(enum.IntEnum):
+    """What a control record says; a type that is not here is skipped by readers."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+# control type -> kio package, class, newest version
+_SCHEMAS: Final = {
+    ControlType.LEADER_CHANGE: ("leader_change_message", "LeaderChangeMessage", 1),
+    ControlType.SNAPSHOT_HEADER: ("snapshot_header_record", "SnapshotHeaderRecord", 0),
+    ControlType.SNAPSHOT_FOOTER: ("snapshot_footer_record", "SnapshotFooterRecord", 0),
+    ControlType.KRAFT_VERSION: ("k_raft_version_record", "KRaftVersionRecord", 0),
+    ControlType.KRAFT_VOTERS: ("voters_record", "VotersRecord", 0),
+}
+
+
+def control_type(key: bytes | None) -> ControlType | None:
+    """The type in the key of a control record, None for one that is not known.
+
+    Raises:
+        CorruptBatchError: the key is absent, short, or of a negative version.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise CorruptBatchError("control record without a key")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptBatchError(f"control record key has version {version}")
+    return ControlType(kind) if kind in ControlType.__members__.values() else None
+
+
+def leader_change_value(
+    leader_id: NodeId,
+    voters: Sequence[ReplicaKey],
+    granting_voters: Sequence[ReplicaKey],
+    version: int = 0,
+) -> bytes:
+    """The first record of an epoch. Version 1 (kraft.version 1) holds directory ids as well."""
+    module = _module(ControlType.LEADER_CHANGE, version)
+
+    def voter(key: ReplicaKey) -> Any:
+        if version == 0:
+            return module.Voter(voter_id=key.id)
+        return module.Voter(voter_id=key.id, voter_directory_id=_uuid(key.directory_id))
+
+    return _encode(
+        module.LeaderChangeMessage(
+            version=version,
+            leader_id=leader_id,
+            voters=tuple(voter(key) for key in voters),
+            granting_voters=tuple(voter(key) for key in granting_voters),
+        )
+    )
+
+
+def snapshot_header_value(last_contained_log_timestamp_ms: int) -> bytes:
+    """The first record of a snapshot: the time of the last record that went into it."""
+    return struct.pack(">hq", 0, last_contained_log_timestamp_ms) + b"\0"
+
+
+def snapshot_footer_value() -> bytes:
+    """The last record of a snapshot."""
+    return _VERSION.pack(0) + b"\0"
+
+
+def kraft_version_value(level: int) -> bytes:
+    """The finalized level of the feature kraft.version."""
+    return struct.pack(">hh", 0, level) + b"\0"
+
+
+def decode_control_value(kind: ControlType, value: bytes) -> Any:
+    """The kio entity in the value of a KRaft control record.
+
+    Raises:
+        CorruptBatchError: the value cannot be read.
+    """
+    schema = _SCHEMAS[kind]
+    try:
+        (version,) = _VERSION.unpack_from(value)
+        # A newer version only adds; what is known of it is read.
+        entity = getattr(_module(kind, min(version, schema[2])), schema[1])
+        return entity_reader(entity)(value, 0)[0]
+    except (struct.error, SerialError, ValueError, KeyError, ModuleNotFoundError) as error:
+        raise CorruptBatchError(f"{kind.name} record cannot be read: {error}") from error
+
+
+def encode_control_value(entity: Any) -> bytes:
+    """The value of a control record from its kio entity."""
+    return _encode(entity)
+
+
+def _encode(entity: Any) -> bytes:
+    output = io.BytesIO()
+    entity_writer(type(entity))(output, entity)
+    return output.getvalue()
+
+
+def _module(kind: ControlType, version: int) -> Any:
+    return importlib.import_module(f"kio.schema.{_SCHEMAS[kind][0]}.v{version}.data")
+
+
+def _uuid(identifier: bytes | None) -> uuid.UUID | None:
+    return uuid.UUID(bytes=identifier) if identifier else None
