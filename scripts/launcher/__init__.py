@@ -1,0 +1,1 @@
+"""`scripts/quorum`: processes of a quorum on this machine. Standard library only."""

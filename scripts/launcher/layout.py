@@ -1,0 +1,204 @@
+"""What a quorum folder holds and which address each node has.
+
+    DIR/cluster.json              cluster id, ports, nodes, settings given with --set
+    DIR/nodeN/server.properties   Kafka's keys, rewritten by every `up`
+    DIR/nodeN/data/               log.dirs of the node: its metadata log and partitions
+    DIR/nodeN/node.log            its output
+    DIR/nodeN/node.pid            pid and start time of its process
+
+Ports: the k-th node that serves clients listens at base port + k (k from 0), the controller with
+id n at base port + 1000 + n - 1. With dedicated brokers, controllers are 1..n and brokers 101...
+"""
+
+import base64
+import errno
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from node.properties import format_properties, parse_properties
+from scripts.launcher.refusal import RefusalError
+
+HOST = "127.0.0.1"
+CLUSTER_FILE = "cluster.json"
+CONTROLLER_PORT_DISTANCE = 1000
+FIRST_BROKER_ID = 101
+NODES_MAX = 100
+PORT_MAX = 65535
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """One node of the quorum; a port is None where it has no such listener."""
+
+    id: int
+    roles: tuple[str, ...]
+    kafka_port: int | None
+    controller_port: int | None
+
+    @property
+    def kafka(self) -> str:
+        """Address for clients, empty if it serves none."""
+        return f"{HOST}:{self.kafka_port}" if self.kafka_port else ""
+
+    @property
+    def controller(self) -> str:
+        """Address of its controller listener, empty if it has none."""
+        return f"{HOST}:{self.controller_port}" if self.controller_port else ""
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """All ports it will listen at."""
+        return tuple(port for port in (self.kafka_port, self.controller_port) if port)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A quorum folder."""
+
+    folder: Path
+    cluster_id: str
+    node_count: int
+    broker_count: int
+    base_port: int
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[NodePlan, ...]:
+        """All nodes, by id."""
+        return plan_nodes(self.node_count, self.broker_count, self.base_port)
+
+    def node(self, node_id: int) -> NodePlan:
+        """One node; refuses an unknown id."""
+        for node in self.nodes:
+            if node.id == node_id:
+                return node
+        known = ", ".join(str(node.id) for node in self.nodes)
+        raise RefusalError(f"there is no node {node_id} in {self.folder}; its nodes are {known}")
+
+    def node_folder(self, node_id: int) -> Path:
+        """Where a node lives."""
+        return self.folder / f"node{node_id}"
+
+    def data_folder(self, node_id: int) -> Path:
+        """`log.dirs` of a node."""
+        return self.node_folder(node_id) / "data"
+
+
+def plan_nodes(node_count: int, broker_count: int, base_port: int) -> tuple[NodePlan, ...]:
+    """Ids, roles and ports; refuses counts and ports that cannot work."""
+    if not 1 <= node_count <= NODES_MAX or not 0 <= broker_count <= NODES_MAX:
+        raise RefusalError(
+            f"--nodes must be 1 to {NODES_MAX} and --brokers 0 to {NODES_MAX}: "
+            f"{node_count}, {broker_count}"
+        )
+    highest = base_port + CONTROLLER_PORT_DISTANCE + node_count - 1
+    if base_port < 1 or highest > PORT_MAX:
+        raise RefusalError(f"--base-port {base_port} needs ports up to {highest}")
+    first_controller_port = base_port + CONTROLLER_PORT_DISTANCE
+    if broker_count == 0:
+        return tuple(
+            NodePlan(k + 1, ("broker", "controller"), base_port + k, first_controller_port + k)
+            for k in range(node_count)
+        )
+    controllers = [
+        NodePlan(k + 1, ("controller",), None, first_controller_port + k) for k in range(node_count)
+    ]
+    brokers = [
+        NodePlan(FIRST_BROKER_ID + k, ("broker",), base_port + k, None) for k in range(broker_count)
+    ]
+    return (*controllers, *brokers)
+
+
+def server_properties(cluster: Cluster, node: NodePlan) -> dict[str, str]:
+    """Kafka's keys for one node; settings given with --set come last and win."""
+    voters = [n for n in cluster.nodes if n.controller_port is not None]
+    listeners = []
+    if node.kafka_port is not None:
+        listeners.append(f"PLAINTEXT://{node.kafka}")
+    if node.controller_port is not None:
+        listeners.append(f"CONTROLLER://{node.controller}")
+    properties = {
+        "process.roles": ",".join(node.roles),
+        "node.id": str(node.id),
+        "controller.quorum.voters": ",".join(f"{n.id}@{n.controller}" for n in voters),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(listeners),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(cluster.data_folder(node.id)),
+    }
+    if "broker" in node.roles:
+        properties["inter.broker.listener.name"] = "PLAINTEXT"
+    return {**properties, **cluster.settings}
+
+
+def new_cluster_id() -> str:
+    """16 random bytes as Kafka writes them; never with a leading '-', which looks like a flag."""
+    while True:
+        text = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def load_cluster(folder: Path) -> Cluster | None:
+    """The quorum in a folder, None if there is none; refuses a damaged description."""
+    path = folder / CLUSTER_FILE
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return Cluster(
+            folder=folder,
+            cluster_id=content["cluster_id"],
+            node_count=content["nodes"],
+            broker_count=content["brokers"],
+            base_port=content["base_port"],
+            settings=content["settings"],
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise RefusalError(f"cannot read {path}: {error}") from error
+
+
+def save_cluster(cluster: Cluster) -> None:
+    """Write the description and every node's server.properties."""
+    content = {
+        "cluster_id": cluster.cluster_id,
+        "nodes": cluster.node_count,
+        "brokers": cluster.broker_count,
+        "base_port": cluster.base_port,
+        "settings": cluster.settings,
+    }
+    try:
+        for node in cluster.nodes:
+            cluster.data_folder(node.id).mkdir(parents=True, exist_ok=True)
+            text = format_properties(server_properties(cluster, node))
+            _write(cluster.node_folder(node.id) / "server.properties", text)
+        _write(cluster.folder / CLUSTER_FILE, json.dumps(content, indent=2) + "\n")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise RefusalError(f"disk full: cannot write to {cluster.folder}") from error
+        raise RefusalError(f"cannot write to {cluster.folder}: {error.strerror}") from error
+
+
+def check_cluster_ids(cluster: Cluster) -> None:
+    """Refuse folders that were formatted for another cluster or node."""
+    for node in cluster.nodes:
+        path = cluster.data_folder(node.id) / "meta.properties"
+        if not path.exists():
+            continue
+        found = parse_properties(path.read_text(encoding="utf-8", errors="replace"))
+        for key, wanted in (("cluster.id", cluster.cluster_id), ("node.id", str(node.id))):
+            if found.get(key) != wanted:
+                raise RefusalError(
+                    f"{path.parent} belongs to another cluster or node: "
+                    f"{key}={found.get(key)}, expected {wanted}"
+                )
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file as a whole, so that a full disk leaves the old one."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
