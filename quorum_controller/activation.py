@@ -1,0 +1,80 @@
+"""The records a new active controller writes first.
+
+An empty log gets the bootstrap records, from metadata.version 13 inside a metadata transaction: a
+half-written bootstrap is then aborted and redone by the next leader. A transaction that a dead
+leader left open is aborted.
+Source: apache/kafka: metadata/.../controller/ActivationRecordsGenerator.java (4.3: no
+ZkMigrationStateRecord any more).
+"""
+
+from typing import Final
+
+from metadata.image import METADATA_VERSION, Image
+from metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    Record,
+)
+from quorum_controller.result import Draft
+
+TRANSACTIONS_LEVEL: Final = 13  # 3.6-IV1, KIP-868
+
+
+class ActivationError(Exception):
+    """The log is in a state from which no controller of this version may go on."""
+
+
+def write_activation_records(
+    draft: Draft, bootstrap_records: tuple[Record, ...], *, has_open_transaction: bool
+) -> None:
+    """Emit what the log needs before the first request.
+
+    Args:
+        draft: over the image before the open transaction, if there is one.
+        bootstrap_records: data records of bootstrap.checkpoint, metadata.version among them.
+        has_open_transaction: the log ends inside a metadata transaction.
+
+    Raises:
+        ActivationError: an open transaction below metadata.version 13, or bootstrap records that
+            do not set metadata.version.
+    """
+    is_empty = is_log_empty(draft.image)
+    level = bootstrap_level(bootstrap_records) if is_empty else draft.image.metadata_version
+    if has_open_transaction:
+        if level < TRANSACTIONS_LEVEL:
+            raise ActivationError(
+                f"the log ends inside a metadata transaction, which {METADATA_VERSION}={level} "
+                "cannot abort"
+            )
+        draft.emit_marker(AbortTransactionRecord(reason="Controller failover"))
+    if not is_empty:
+        return
+    if level >= TRANSACTIONS_LEVEL:
+        draft.emit_marker(BeginTransactionRecord(name="Bootstrap records"))
+    for record in bootstrap_records:
+        draft.emit(record)
+    if level >= TRANSACTIONS_LEVEL:
+        draft.emit_marker(EndTransactionRecord())
+
+
+def is_log_empty(image: Image) -> bool:
+    """Whether no data record was ever applied: every real log starts with metadata.version."""
+    return METADATA_VERSION not in image.features and not image.brokers and not image.topics
+
+
+def bootstrap_level(bootstrap_records: tuple[Record, ...]) -> int:
+    """The metadata.version of the bootstrap records; the last one wins.
+
+    Raises:
+        ActivationError: there is none.
+    """
+    levels = [
+        record.feature_level
+        for record in bootstrap_records
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION
+    ]
+    if not levels:
+        raise ActivationError(f"the bootstrap records do not set {METADATA_VERSION}")
+    return levels[-1]

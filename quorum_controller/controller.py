@@ -1,0 +1,408 @@
+"""The active controller: requests in, proposals and answers out.
+
+Theory. `committed` is the image that a majority has; each pending batch has the image it leads to;
+`latest` is the last of them, and every request is judged against it. Losing the leadership is
+forgetting the pending batches: `latest` is `committed` again.
+
+- INV-QC-1: pending batches are contiguous: each starts where the one before ends.
+- INV-QC-2: an answer leaves when everything it was computed from is committed, so nobody ever sees
+  uncommitted state; also a refusal or a validate_only answer waits for the batches before it.
+- INV-QC-3: an inactive controller has no pending batch, no parked request and no sweep.
+
+Not copied from Kafka: an unexpected exception in a handler is a bug and goes to the top (it does
+not answer UNKNOWN_SERVER_ERROR and go on).
+Source: apache/kafka: metadata/.../controller/QuorumController.java.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from metadata.image import EMPTY, Image
+from metadata.records import NoOpRecord
+from quorum_controller.activation import write_activation_records
+from quorum_controller.bodies import (
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+    CONTROLLER_REGISTRATION,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    UNREGISTER_BROKER,
+)
+from quorum_controller.brokers import (
+    BrokerResult,
+    broker_heartbeat,
+    register_broker,
+    unregister_broker,
+)
+from quorum_controller.config import ControllerConfig
+from quorum_controller.configs import TopicConfigDefaults, unclean_election_default
+from quorum_controller.controllers import register_controller
+from quorum_controller.dispatch import TIMED_OUT, not_controller, refusal, timeout_ms
+from quorum_controller.liveness import Liveness
+from quorum_controller.periodic import NoOpTimer
+from quorum_controller.placement import UsableBroker
+from quorum_controller.result import (
+    RECORDS_PER_BATCH_MAX,
+    Answer,
+    ControllerRequest,
+    Draft,
+    Output,
+    Pending,
+    Proposal,
+)
+from quorum_controller.sweeps import Sweep, SweepKind, sweep_slice
+from quorum_controller.topics import TopicServices, create_topics, delete_topics
+from wire.errors import ApiError
+from wire.types import LeaderEpoch, NodeId, Offset, Rng
+
+
+class _Parked:
+    """A request whose answer waits for a commit or for the end of a sweep."""
+
+    __slots__ = ("api_key", "body", "is_answered", "reply_token", "response")
+
+    def __init__(self, request: ControllerRequest, response: Any) -> None:
+        self.api_key = request.api_key
+        self.body = request.body
+        self.reply_token: Hashable = request.reply_token
+        self.response = response
+        self.is_answered = False
+
+
+class _Batch:
+    """A pending batch and who waits for it."""
+
+    __slots__ = ("parked", "pending")
+
+    def __init__(self, pending: Pending) -> None:
+        self.pending = pending
+        self.parked: list[_Parked] = []
+
+
+class Controller:
+    """The controller of one node; it does something only between `activate` and `resign`.
+
+    Args:
+        config: settings.
+        rng: randomness of placements.
+        new_uuid: gives the 16 bytes of new topic ids.
+    """
+
+    def __init__(self, config: ControllerConfig, rng: Rng, new_uuid: Callable[[], bytes]) -> None:
+        self._config = config
+        self._rng = rng
+        self._new_uuid = new_uuid
+        self._defaults = TopicConfigDefaults(config.node_id, config.properties)
+        self.known_leader_id: NodeId | None = None
+        """Named in NOT_CONTROLLER answers while inactive; the kernel keeps it current."""
+        self._now_ms = 0
+        self._reset(EMPTY)
+
+    def _reset(self, committed: Image) -> None:
+        self._epoch: LeaderEpoch | None = None
+        self._committed = committed
+        self._next_offset = Offset(0)
+        self._batches: deque[_Batch] = deque()
+        self._parked_count = 0
+        self._deadlines: list[tuple[int, int, _Parked]] = []
+        self._deadline_sequence = 0
+        self._sweeps: deque[tuple[Sweep, _Parked | None]] = deque()
+        self._liveness = Liveness(self._config.session_timeout_ms, self._now_ms)
+        self._no_op = NoOpTimer(self._config.max_idle_interval_ms, self._now_ms)
+
+    # --- state ----------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this controller may propose."""
+        return self._epoch is not None
+
+    @property
+    def epoch(self) -> LeaderEpoch | None:
+        """The epoch of the leadership, None while inactive."""
+        return self._epoch
+
+    @property
+    def committed(self) -> Image:
+        """The last committed image that this controller saw."""
+        return self._committed
+
+    @property
+    def latest(self) -> Image:
+        """What requests are judged against: committed plus everything proposed."""
+        return self._batches[-1].pending.image if self._batches else self._committed
+
+    @property
+    def next_offset(self) -> Offset:
+        """Offset of the next proposed record."""
+        return self._next_offset
+
+    @property
+    def parked_count(self) -> int:
+        """Requests that wait for an answer."""
+        return self._parked_count
+
+    # --- life cycle -----------------------------------------------------------------------------
+
+    def activate(
+        self,
+        epoch: LeaderEpoch,
+        next_offset: Offset,
+        image: Image,
+        now_ms: int,
+        *,
+        has_open_transaction: bool = False,
+    ) -> Output:
+        """Become active: this node leads `epoch` and its log ends at `next_offset`.
+
+        Args:
+            epoch: of the leadership.
+            next_offset: log end offset, behind this epoch's LeaderChange record.
+            image: every data record below `next_offset` applied; the image before the transaction
+                that the log may end in.
+            now_ms: monotonic; every broker gets a full session from here.
+            has_open_transaction: the log ends inside a metadata transaction.
+
+        Raises:
+            ActivationError: the log cannot be led by this version.
+        """
+        assert not self.is_active, f"already active in {self._epoch=}"
+        self._now_ms = now_ms
+        self._reset(image)
+        self._epoch = epoch
+        self._next_offset = next_offset
+        output = Output()
+        draft = self._draft()
+        write_activation_records(
+            draft, self._config.bootstrap_records, has_open_transaction=has_open_transaction
+        )
+        self._propose(draft, output)
+        return output
+
+    def resign(self, error: ApiError | None = None) -> Output:
+        """Leadership lost: forget what was not committed and refuse everyone who waits.
+
+        Args:
+            error: for those who wait; None is NOT_CONTROLLER naming the leader known now.
+        """
+        output = Output()
+        refused = error or not_controller(self.known_leader_id)
+        waiting = [parked for batch in self._batches for parked in batch.parked]
+        waiting += [parked for _, parked in self._sweeps if parked is not None]
+        for parked in waiting:
+            if not parked.is_answered:
+                body = refusal(parked.api_key, parked.body, refused)
+                output.answers.append(Answer(parked.reply_token, body))
+        self._reset(self._committed)
+        assert not self.is_active
+        return output
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def submit(self, request: ControllerRequest, now_ms: int) -> Output:
+        """Judge one request; its answer comes in this output or in a later one."""
+        output = Output()
+        self._now_ms = now_ms
+        error = self._refused_at_the_door(request, now_ms)
+        if error is not None:
+            self._refuse(request, error, output)
+            return output
+        draft = self._draft()
+        result = self._handle(request, draft, now_ms)
+        response, sweep = result.response, result.sweep
+        if isinstance(response, ApiError):
+            self._refuse(request, response, output)
+            return output
+        assert len(draft.records) <= RECORDS_PER_BATCH_MAX, f"{len(draft.records)=}"
+        self._propose(draft, output)
+        parked = _Parked(request, response)
+        if sweep is not None:
+            self._sweeps.append((sweep, parked))
+            self._park(parked, request, now_ms)
+        elif self._batches:
+            self._batches[-1].parked.append(parked)
+            self._park(parked, request, now_ms)
+        else:
+            output.answers.append(Answer(parked.reply_token, response))
+        return output
+
+    def commit(self, high_watermark: Offset) -> tuple[list[Pending], Output]:
+        """Everything below the high watermark is committed.
+
+        Returns:
+            The batches that became committed, in order, for the loader; and the answers that
+            waited for them.
+        """
+        output = Output()
+        committed: list[Pending] = []
+        while self._batches and self._batches[0].pending.end_offset <= high_watermark:
+            batch = self._batches.popleft()
+            self._committed = batch.pending.image
+            committed.append(batch.pending)
+            for parked in batch.parked:
+                self._answer(parked, parked.response, output)
+        return committed, output
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> Output:
+        """Do what is due: time-outs, one slice of work, one stale broker, the NoOp record."""
+        output = Output()
+        self._now_ms = now_ms
+        if not self.is_active:
+            return output
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            parked = heapq.heappop(self._deadlines)[2]
+            self._answer(parked, refusal(parked.api_key, parked.body, TIMED_OUT), output)
+        if self._sweeps:
+            self._run_slice(output)
+        stale = self._liveness.stale_broker(self.latest, now_ms)
+        if stale is not None and not self._is_being_fenced(stale.id):
+            self._sweeps.append((Sweep(SweepKind.FENCE, stale), None))
+            if len(self._sweeps) == 1:
+                self._run_slice(output)
+        if self._no_op.is_due(self.latest, now_ms):
+            draft = self._draft()
+            draft.emit(NoOpRecord())
+            self._propose(draft, output)
+        return output
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do, None while inactive."""
+        if not self.is_active:
+            return None
+        if self._sweeps:
+            return self._now_ms
+        while self._deadlines and self._deadlines[0][2].is_answered:
+            heapq.heappop(self._deadlines)
+        candidates = [
+            self._deadlines[0][0] if self._deadlines else None,
+            self._liveness.next_deadline_ms(self.latest),
+            self._no_op.next_deadline_ms(self.latest),
+        ]
+        return min((c for c in candidates if c is not None), default=None)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _handle(self, request: ControllerRequest, draft: Draft, now_ms: int) -> BrokerResult:
+        body = request.body
+        unclean_default = self._unclean_default()
+        match request.api_key:
+            case key if key == CREATE_TOPICS:
+                describe = request.context.may_describe_configs
+                services = self._topic_services(draft.image)
+                response = create_topics(draft, body, services, may_describe_configs=describe)
+            case key if key == DELETE_TOPICS:
+                response = delete_topics(draft, body, self._config)
+            case key if key == BROKER_HEARTBEAT:
+                return broker_heartbeat(
+                    draft, body, self._liveness, now_ms, unclean_default=unclean_default
+                )
+            case key if key == BROKER_REGISTRATION:
+                return register_broker(
+                    draft,
+                    body,
+                    self._liveness,
+                    self._config.cluster_id,
+                    now_ms,
+                    unclean_default=unclean_default,
+                )
+            case key if key == UNREGISTER_BROKER:
+                return unregister_broker(draft, body, unclean_default=unclean_default)
+            case key:
+                assert key == CONTROLLER_REGISTRATION, f"no handler for {key=}"
+                response = register_controller(draft, body)
+        return BrokerResult(response)
+
+    def _refused_at_the_door(self, request: ControllerRequest, now_ms: int) -> ApiError | None:
+        if not self.is_active:
+            return not_controller(self.known_leader_id)
+        deadline = self._deadline_ms(request, now_ms)
+        if self._parked_count >= self._config.pending_requests_max or (
+            deadline is not None and deadline <= now_ms
+        ):
+            return TIMED_OUT
+        return None
+
+    def _refuse(self, request: ControllerRequest, error: ApiError, output: Output) -> None:
+        body = refusal(request.api_key, request.body, error)
+        output.answers.append(Answer(request.reply_token, body))
+
+    def _deadline_ms(self, request: ControllerRequest, now_ms: int) -> int | None:
+        if request.context.deadline_ms is not None:
+            return request.context.deadline_ms
+        timeout = timeout_ms(request.api_key, request.body)
+        return None if timeout is None else now_ms + timeout
+
+    def _park(self, parked: _Parked, request: ControllerRequest, now_ms: int) -> None:
+        self._parked_count += 1
+        deadline = self._deadline_ms(request, now_ms)
+        if deadline is not None:
+            self._deadline_sequence += 1
+            heapq.heappush(self._deadlines, (deadline, self._deadline_sequence, parked))
+
+    def _answer(self, parked: _Parked, response: Any, output: Output) -> None:
+        if not parked.is_answered:
+            parked.is_answered = True
+            self._parked_count -= 1
+            output.answers.append(Answer(parked.reply_token, response))
+
+    def _draft(self) -> Draft:
+        return Draft(self.latest, self._next_offset)
+
+    def _propose(self, draft: Draft, output: Output) -> None:
+        """Make the draft a pending batch; an empty draft changes nothing."""
+        if not draft.records:
+            return
+        assert self._epoch is not None, "only an active controller proposes"
+        assert draft.base_offset == self._next_offset, f"{draft.base_offset=}"
+        self._next_offset = draft.end_offset
+        pending = Pending(draft.end_offset, draft.image, draft.delta)
+        self._batches.append(_Batch(pending))
+        output.proposals.append(Proposal(self._epoch, draft.base_offset, tuple(draft.records)))
+
+    def _run_slice(self, output: Output) -> None:
+        """The next slice of the oldest sweep."""
+        sweep, parked = self._sweeps[0]
+        draft = self._draft()
+        is_done = sweep_slice(draft, sweep, unclean_default=self._unclean_default())
+        self._propose(draft, output)
+        if sweep.kind is SweepKind.CONTROLLED_SHUTDOWN:
+            broker = self.latest.brokers.get(sweep.broker_id)
+            if broker is not None:
+                last_offset = Offset(self._next_offset - 1)
+                self._liveness.extend_controlled_shutdown(broker, last_offset)
+        if not is_done:
+            return
+        self._sweeps.popleft()
+        if parked is not None and self._batches:
+            self._batches[-1].parked.append(parked)
+        elif parked is not None:
+            self._answer(parked, parked.response, output)
+
+    def _is_being_fenced(self, broker_id: NodeId) -> bool:
+        return any(
+            sweep.broker_id == broker_id and sweep.kind is SweepKind.FENCE
+            for sweep, _ in self._sweeps
+        )
+
+    def _unclean_default(self) -> bool:
+        config = self._config
+        return unclean_election_default(self.latest, config.node_id, config.properties)
+
+    def _topic_services(self, image: Image) -> TopicServices:
+        usable = [
+            UsableBroker(broker.id, broker.rack, broker.fenced)
+            for broker in image.brokers.values()
+            if not broker.in_controlled_shutdown and self._liveness.shutdown_offset(broker) is None
+        ]
+        usable.sort(key=lambda broker: broker.id)
+        return TopicServices(
+            config=self._config,
+            defaults=self._defaults,
+            rng=self._rng,
+            new_uuid=self._new_uuid,
+            usable_brokers=usable,
+        )

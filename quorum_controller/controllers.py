@@ -1,0 +1,59 @@
+"""Registration of controllers (KIP-919).
+
+Source: apache/kafka: metadata/.../controller/ClusterControlManager.java (registerController).
+"""
+
+from typing import Any, Final
+
+from metadata.records import RegisterControllerRecord, RegisteredEndpoint, SupportedFeature
+from quorum_controller.bodies import (
+    NO_TIME,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    to_bytes,
+)
+from quorum_controller.result import Draft
+from wire.errors import ApiError, ErrorCode
+from wire.types import NodeId
+
+_CONTROLLER_REGISTRATION_LEVEL: Final = 15  # 3.7-IV0
+
+
+def register_controller(draft: Draft, request: ControllerRegistrationRequest) -> Any:
+    """Register a controller; UNSUPPORTED_VERSION below metadata.version 15."""
+    if draft.image.metadata_version < _CONTROLLER_REGISTRATION_LEVEL:
+        text = "The current MetadataVersion is too old to support controller registrations."
+        return controller_registration_error(ApiError(ErrorCode.unsupported_version, text))
+    draft.emit(
+        RegisterControllerRecord(
+            controller_id=NodeId(request.controller_id),
+            incarnation_id=to_bytes(request.incarnation_id),
+            # ZooKeeper migration ended with 3.9.
+            zk_migration_ready=False,
+            end_points=tuple(
+                RegisteredEndpoint(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.security_protocol,
+                )
+                for listener in request.listeners
+            ),
+            features=tuple(
+                SupportedFeature(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in request.features
+            ),
+        )
+    )
+    return controller_registration_error(ApiError(ErrorCode.none, ""))
+
+
+def controller_registration_error(error: ApiError) -> Any:
+    """The response that carries this code and text; Kafka's success text is empty, not null."""
+    return ControllerRegistrationResponse(
+        throttle_time=NO_TIME, error_code=error.code, error_message=error.message
+    )

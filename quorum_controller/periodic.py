@@ -1,0 +1,39 @@
+"""Timers of the active controller that write records by themselves.
+
+NoOp records move the high watermark of an idle cluster, so that observers can tell "nothing
+happened" from "cut off" (KIP-835). The fencing timer is in `liveness.py`: it depends on contacts.
+"""
+
+from typing import Final
+
+from metadata.image import Image
+
+_NO_OP_LEVEL: Final = 5  # 3.3-IV1
+
+
+class NoOpTimer:
+    """When the next NoOpRecord is due.
+
+    Args:
+        interval_ms: metadata.max.idle.interval.ms; 0 turns the timer off.
+        now_ms: monotonic time of the activation.
+    """
+
+    def __init__(self, interval_ms: int, now_ms: int) -> None:
+        assert interval_ms >= 0, f"{interval_ms=}"
+        self._interval_ms = interval_ms
+        self._deadline_ms = now_ms + interval_ms
+
+    def next_deadline_ms(self, image: Image) -> int | None:
+        """When to ask `is_due` again, None while NoOps are off."""
+        return self._deadline_ms if self._is_on(image) else None
+
+    def is_due(self, image: Image, now_ms: int) -> bool:
+        """Whether to write one now; yes starts the next interval."""
+        if not self._is_on(image) or now_ms < self._deadline_ms:
+            return False
+        self._deadline_ms = now_ms + self._interval_ms
+        return True
+
+    def _is_on(self, image: Image) -> bool:
+        return self._interval_ms > 0 and image.metadata_version >= _NO_OP_LEVEL

@@ -1,0 +1,145 @@
+"""Work over many partitions in slices: fencing, unfencing, controlled shutdown, unregistration.
+
+A slice makes at most RECORDS_PER_SLICE_MAX records and re-reads the latest image, so that one dead
+broker with 100,000 partitions does not stop the controller. The record that ends the work (fence,
+unregister) is in the last slice: a crash between slices only means that it is done again.
+Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java
+(generateLeaderAndIsrUpdates, handleBrokerFenced, handleBrokerUnfenced).
+"""
+
+from collections import deque
+from enum import Enum, auto
+from typing import Final
+
+from metadata.image import Broker, Image, Partition
+from metadata.records import (
+    REGISTRATION_FENCE,
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    UnregisterBrokerRecord,
+)
+from quorum_controller.partitions import (
+    ElectionPolicy,
+    TopicPartition,
+    change_record,
+    partitions_where,
+)
+from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
+from wire.types import BrokerEpoch, NodeId
+
+REGISTRATION_CHANGE_LEVEL: Final = 6
+"""metadata.version from which BrokerRegistrationChangeRecord replaces (Un)FenceBrokerRecord."""
+
+
+class SweepKind(Enum):
+    """What happens to the broker."""
+
+    FENCE = auto()
+    UNFENCE = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    UNREGISTER = auto()
+
+
+class Sweep:
+    """Progress of one sweep; it ends early when the registration it belongs to is gone."""
+
+    __slots__ = ("broker_epoch", "broker_id", "kind", "remaining", "slice_count")
+
+    def __init__(self, kind: SweepKind, broker: Broker) -> None:
+        self.kind = kind
+        self.broker_id: NodeId = broker.id
+        self.broker_epoch: BrokerEpoch = broker.epoch
+        self.remaining: deque[TopicPartition] | None = None
+        self.slice_count = 0
+
+
+def sweep_slice(draft: Draft, sweep: Sweep, *, unclean_default: bool) -> bool:
+    """Emit the next slice; True when the sweep is done."""
+    broker = draft.image.brokers.get(sweep.broker_id)
+    if broker is None or broker.epoch != sweep.broker_epoch:
+        return True
+    sweep.slice_count += 1
+    if sweep.remaining is None:
+        sweep.remaining = deque(_candidates(draft.image, sweep))
+    remaining = sweep.remaining
+    while remaining and len(draft.records) < RECORDS_PER_SLICE_MAX - 1:
+        record = _change(draft.image, remaining.popleft(), sweep, unclean_default)
+        if record is not None:
+            draft.emit(record)
+    if remaining:
+        return False
+    if sweep.slice_count > 1:
+        # Other requests ran between the slices: a new topic may have put the broker into an ISR.
+        image = draft.image
+        missed = [
+            candidate
+            for candidate in _candidates(image, sweep)
+            if _change(image, candidate, sweep, unclean_default) is not None
+        ]
+        if missed:
+            sweep.remaining = deque(missed)
+            return False
+    _emit_last_record(draft, sweep, broker)
+    assert len(draft.records) <= RECORDS_PER_SLICE_MAX, f"{len(draft.records)=}"
+    return True
+
+
+def removal_records(
+    image: Image, broker_id: NodeId, *, unclean_default: bool
+) -> list[PartitionChangeRecord]:
+    """The records that take a broker out of every ISR it is in, in partition order."""
+    policy = ElectionPolicy(never=broker_id, unclean_default=unclean_default)
+    records = []
+    for candidate in partitions_where(image, lambda partition: broker_id in partition.isr):
+        record = change_record(image, candidate, _isr_without(image, candidate, broker_id), policy)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def _candidates(image: Image, sweep: Sweep) -> list[TopicPartition]:
+    if sweep.kind is SweepKind.UNFENCE:
+        return partitions_where(image, _is_leaderless)
+    broker_id = sweep.broker_id
+    return partitions_where(image, lambda partition: broker_id in partition.isr)
+
+
+def _is_leaderless(partition: Partition) -> bool:
+    return not partition.has_leader
+
+
+def _change(
+    image: Image,
+    candidate: TopicPartition,
+    sweep: Sweep,
+    unclean_default: bool,  # noqa: FBT001
+) -> PartitionChangeRecord | None:
+    partition = image.partition(*candidate)
+    if partition is None:
+        return None
+    if sweep.kind is SweepKind.UNFENCE:
+        policy = ElectionPolicy(always=sweep.broker_id, unclean_default=unclean_default)
+        return change_record(image, candidate, partition.isr, policy)
+    policy = ElectionPolicy(never=sweep.broker_id, unclean_default=unclean_default)
+    return change_record(image, candidate, _isr_without(image, candidate, sweep.broker_id), policy)
+
+
+def _isr_without(image: Image, candidate: TopicPartition, broker_id: NodeId) -> tuple[NodeId, ...]:
+    partition = image.partition(*candidate)
+    assert partition is not None, f"{candidate=}"
+    return tuple(replica for replica in partition.isr if replica != broker_id)
+
+
+def _emit_last_record(draft: Draft, sweep: Sweep, broker: Broker) -> None:
+    if sweep.kind is SweepKind.UNREGISTER:
+        draft.emit(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
+    elif sweep.kind is SweepKind.FENCE and not broker.fenced:
+        if draft.image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
+            draft.emit(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.id, broker_epoch=broker.epoch, fenced=REGISTRATION_FENCE
+                )
+            )
+        else:
+            draft.emit(FenceBrokerRecord(id=broker.id, epoch=broker.epoch))
