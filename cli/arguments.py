@@ -14,14 +14,14 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     """argparse that exits with 1 (Kafka's tools), does not guess abbreviations, prints the line."""
 
-    def __init__(self, program: str, description: str) -> None:
+    def __init__(self, prog: str, description: str = "") -> None:
         """Makes an empty parser.
 
         Args:
-            program: The words that call the command, for the usage text.
+            prog: The words that call the command, for the usage text.
             description: One line that says what it does.
         """
-        super().__init__(prog=program, description=description, allow_abbrev=False)
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
 
     @override
     def error(self, message: str) -> NoReturn:

@@ -1,0 +1,23 @@
+"""`kraftline server start PROPERTIES`: runs a node in this process until it is told to stop."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.arguments import Parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Starts the node; returns its exit code when it ends."""
+    parser = Parser("kraftline server", "Run a node.")
+    parser.add_argument("command", choices=["start"], help="what to do")
+    parser.add_argument("properties", help="server.properties")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable"
+    )
+    parser.add_argument(
+        "--format", metavar="CLUSTER_ID", help="first format the folders that are not formatted"
+    )
+    options = parser.parse_args(arguments)
+    from node.main import start  # noqa: PLC0415  # a usage error must not wait for it
+
+    return start(Path(options.properties), options.override, options.format)

@@ -1,0 +1,120 @@
+"""Formatting of a node's folders.
+
+`meta.properties` everywhere, `bootstrap.checkpoint` where the metadata log lives. The bootstrap
+snapshot is written first and `meta.properties` last: a folder that has the latter is
+whole. (apache/kafka: metadata/.../storage/Formatter.java)
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from kernel.config import NodeConfig
+from metadata import record_codec
+from metadata.records import FeatureLevelRecord
+from storage.meta_properties import (
+    META_PROPERTIES_NAME,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from storage.vfs import Vfs, join, write_file_atomically
+from wire.batch import encode_batch, encode_control_batch
+from wire.types import DirectoryId
+
+METADATA_VERSION_FEATURE: Final = "metadata.version"
+BOOTSTRAP_CHECKPOINT_NAME: Final = "bootstrap.checkpoint"
+_SNAPSHOT_HEADER: Final = 3
+_SNAPSHOT_FOOTER: Final = 4
+_HEADER_VALUE: Final = bytes(11)  # version 0, last contained log timestamp 0, no tagged fields
+_FOOTER_VALUE: Final = bytes(3)
+
+
+class FormatError(Exception):
+    """The folders cannot be formatted as asked; the text is one line for the person."""
+
+
+class FormatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to write.
+
+    `features` are finalized levels by name; `metadata.version` is among them and comes first.
+    """
+
+    cluster_id: str
+    features: Mapping[str, int]
+    ignore_formatted: bool = False
+    now_ms: int
+    date: str = ""
+    """The comment line of `meta.properties`."""
+
+
+def format_directories(
+    vfs: Vfs, config: NodeConfig, request: FormatRequest, new_uuid: Callable[[], bytes]
+) -> list[str]:
+    """Formats what is not formatted; returns the folders it formatted, the metadata folder first.
+
+    Raises:
+        FormatError: a folder is formatted (and that is not to be ignored), or for another node.
+    """
+    assert METADATA_VERSION_FEATURE in request.features
+    directories = metadata_folder_first(config)
+    unformatted = [path for path in directories if not _is_formatted(vfs, path, config, request)]
+    formatted = [path for path in directories if path not in unformatted]
+    if formatted and not request.ignore_formatted:
+        raise FormatError(
+            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore "
+            "this directory and format the others."
+        )
+    for path in unformatted:
+        vfs.make_directory(path)
+        if path == config.metadata_log_dir:
+            content = bootstrap_checkpoint(request.features, request.now_ms)
+            write_file_atomically(vfs, join(path, BOOTSTRAP_CHECKPOINT_NAME), content)
+        properties = MetaProperties(
+            cluster_id=request.cluster_id,
+            node_id=config.node_id,
+            directory_id=DirectoryId(new_uuid()),
+        )
+        write_meta_properties(vfs, path, properties, request.date)
+    return unformatted
+
+
+def metadata_folder_first(config: NodeConfig) -> list[str]:
+    """Every folder of the node once: that of the metadata log, then the others in their order."""
+    others = [path for path in config.log_dirs if path != config.metadata_log_dir]
+    return [config.metadata_log_dir, *dict.fromkeys(others)]
+
+
+def bootstrap_checkpoint(features: Mapping[str, int], now_ms: int) -> bytes:
+    """Bytes of the snapshot 0-0 that the first leader copies into the log."""
+    values = [
+        record_codec.encode(FeatureLevelRecord(name=name, feature_level=level), 0)
+        for name, level in features.items()
+    ]
+    assert values
+    return b"".join(
+        (
+            encode_control_batch([(_SNAPSHOT_HEADER, _HEADER_VALUE)], 0, 0, now_ms),
+            encode_batch(values, 1, 0, now_ms),
+            encode_control_batch([(_SNAPSHOT_FOOTER, _FOOTER_VALUE)], 1 + len(values), 0, now_ms),
+        )
+    )
+
+
+def _is_formatted(vfs: Vfs, path: str, config: NodeConfig, request: FormatRequest) -> bool:
+    """Whether the folder belongs to this node of this cluster already."""
+    found = read_meta_properties(vfs, path)
+    if found is None:
+        return False
+    where = join(path, META_PROPERTIES_NAME)
+    if found.cluster_id != request.cluster_id:
+        raise FormatError(
+            f"Invalid cluster.id in: {where}. "
+            f"Expected {request.cluster_id}, but read {found.cluster_id}"
+        )
+    if found.node_id != config.node_id:
+        raise FormatError(
+            f"Invalid node.id in: {where}. Expected {config.node_id}, but read {found.node_id}"
+        )
+    return True

@@ -1,0 +1,145 @@
+"""Formatting and info with Kafka's texts; the folders it leaves."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from cli.storage import random_uuid
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli" / "tools"
+CLUSTER = "Z29sZGVuLXNoYXJlZC0wMQ"
+PROPERTIES = """process.roles=controller
+node.id=1
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT
+log.dirs=n1/log
+listeners=CONTROLLER://127.0.0.1:29101
+controller.quorum.voters=1@127.0.0.1:29101
+"""
+
+
+def golden(name: str) -> dict[str, object]:
+    return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "n1").mkdir()
+    (tmp_path / "n1" / "server.properties").write_text(PROPERTIES, encoding="utf-8")
+    return tmp_path
+
+
+def storage(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    exit_code = main(["storage", *arguments])
+    printed = capsys.readouterr()
+    return exit_code, printed.out, printed.err
+
+
+def do_format(
+    capsys: pytest.CaptureFixture[str], *more: str, cluster_id: str = CLUSTER
+) -> tuple[int, str, str]:
+    return storage(capsys, "format", "-t", cluster_id, "-c", "n1/server.properties", *more)
+
+
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [
+        ("3.9-IV0", "static-3.9.1/storage-format-n1"),
+        ("3.9", "static-3.9.1/storage-format-n1"),
+        ("4.3-IV0", "kraft-upgrade-4.3.1/storage-format-n1"),
+        ("3.3-IV0", "old-metadata-versions-3.9.1/storage-format-n1"),
+    ],
+)
+def test_format_prints_kafkas_lines(
+    release: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = golden(name)
+    assert do_format(capsys, "-r", release) == (0, expected["stdout"], "")
+
+
+def test_bootstrap_checkpoint_is_kafkas_for_the_default_level(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert do_format(capsys)[0] == 0
+    assert main(["dump-log", "--cluster-metadata-decoder", "--files",
+                 "n1/log/bootstrap.checkpoint"]) == 0  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" headerKeys: [] ")[1] for line in lines if line.startswith("|")] == [
+        'SnapshotHeader {"version":0,"lastContainedLogTimestamp":0}',
+        (
+            'payload: {"type":"FEATURE_LEVEL_RECORD","version":0,'
+            '"data":{"name":"metadata.version","featureLevel":21}}'
+        ),
+        'SnapshotFooter {"version":0}',
+    ]
+    assert (folder / "n1" / "log" / "bootstrap.checkpoint").stat().st_size == 249
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster_id", "flags"),
+    [
+        ("storage-format-again", CLUSTER, []),
+        ("storage-format-again-ignore", CLUSTER, ["--ignore-formatted"]),
+        ("storage-format-bad-id", "not-a-uuid", []),
+        ("storage-format-other-id", "A" * 22, ["--ignore-formatted"]),
+    ],
+)
+def test_second_format(
+    name: str, cluster_id: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert do_format(capsys)[0] == 0
+    expected = golden(f"static-4.3.1/{name}")
+    exit_code, out, err = do_format(capsys, *flags, cluster_id=cluster_id)
+    assert (exit_code, out) == (expected["exit"], expected["stdout"])
+    # Kafka names the Java class, or says the line twice
+    assert str(expected["stderr"]).strip().endswith(err.strip())
+
+
+def test_info(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    expected = golden("static-4.3.1/storage-info-unformatted")
+    info = ("info", "-c", "n1/server.properties")
+    assert storage(capsys, *info) == (1, expected["stdout"], "")
+    do_format(capsys)
+    meta = folder / "n1" / "log" / "meta.properties"
+    text = meta.read_text(encoding="utf-8")
+    directory_id = next(line[13:] for line in text.splitlines() if line.startswith("directory.id="))
+    expected = golden("static-4.3.1/storage-info-formatted")
+    out = str(expected["stdout"]).replace("68VSW2kuPpds7RUUZwQD9A", directory_id)
+    assert storage(capsys, *info) == (0, out, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "more"),
+    [
+        ("storage-format-3.0", "3.0-IV1", []),
+        ("storage-format-3.3-scram", "3.3-IV0", ["--add-scram", "SCRAM-SHA-256=[name=z]"]),
+    ],
+)
+def test_refusals_of_old_releases(
+    name: str, release: str, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = golden(f"old-metadata-versions-3.9.1/{name}")
+    exit_code, _, err = do_format(capsys, "-r", release, *more)
+    assert exit_code == expected["exit"]
+    assert str(expected["stderr"]).strip().endswith(err.strip())
+
+
+def test_without_static_voters(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    text = PROPERTIES.replace("controller.quorum.voters=1@127.0.0.1:29101\n", "")
+    (folder / "n1" / "server.properties").write_text(text, encoding="utf-8")
+    expected = golden("dynamic-4.3.1/storage-format-dynamic-no-flag")
+    exit_code, _, err = do_format(capsys)
+    assert exit_code == expected["exit"]
+    assert str(expected["stderr"]).strip().endswith(err.strip())
+    assert "not supported yet" in do_format(capsys, "--standalone")[2]
+
+
+def test_random_uuid_skips_a_leading_dash() -> None:
+    draws = [b"\xf8" + bytes(15), b"\x01" + bytes(15)]
+    text = random_uuid(lambda _count: draws.pop(0))
+    assert len(text) == 22
+    assert not text.startswith("-")
+    assert draws == []
