@@ -149,6 +149,7 @@ class RaftState:
         """Send to a destination that is ready."""
         assert destination_id != self.config.node_id, f"{request=} to myself"
         correlation_id = self.connections.sent(destination_id, request, self.now_ms)
+        self.wake_at(self.now_ms + self.config.request_timeout_ms)  # else a lost answer stalls us
         self.effects.send.append(
             SendRequest(
                 destination_id=destination_id, correlation_id=correlation_id, request=request
