@@ -11,7 +11,7 @@ from raft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
-from raft.roles import Follower, Leader, Resigned
+from raft.roles import Follower, Resigned
 from raft.state import RaftState
 from raft.vote import voter_key_error
 from wire.types import LeaderEpoch, NodeId
@@ -62,13 +62,11 @@ def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRe
 
 
 def _sender_error(state: RaftState, leader_id: NodeId, epoch: LeaderEpoch) -> int:
-    """The voter-type validation: epoch first, then the id; a leader rejects a rival."""
+    """The voter-type validation: epoch first, then the id."""
     if epoch < state.epoch:
         return error_codes.FENCED_LEADER_EPOCH
     if leader_id < 0:
         return error_codes.INVALID_REQUEST
-    if epoch == state.epoch and leader_id != state.config.node_id:
-        assert not isinstance(state.role, Leader | Resigned), f"INV-LEADER-1 {leader_id=} {epoch=}"
     return error_codes.NONE
 
 

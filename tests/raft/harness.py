@@ -189,10 +189,10 @@ class World:
         self.nodes = {i: Node(self, i) for i in range(1, voters + observers + 1)}
 
     def config(self, node_id):
-        endpoints = tuple((NodeId(i), Endpoint("CONTROLLER", f"n{i}", 9093)) for i in self.voter_ids)
-        return RaftConfig(
-            node_id=node_id, cluster_id="c", voters=endpoints, evidence=self.evidence
+        endpoints = tuple(
+            (NodeId(i), Endpoint("CONTROLLER", f"n{i}", 9093)) for i in self.voter_ids
         )
+        return RaftConfig(node_id=node_id, cluster_id="c", voters=endpoints, evidence=self.evidence)
 
     def at(self, at_ms, action):
         heapq.heappush(self.queue, (at_ms, next(self.sequence), action))
@@ -283,7 +283,9 @@ class World:
     def leader(self):
         """The claimed leader of the largest epoch, or None."""
         leading = [
-            n for n in self.nodes.values() if n.core and n.core.is_leader and n.claimed == n.core.epoch
+            n
+            for n in self.nodes.values()
+            if n.core and n.core.is_leader and n.claimed == n.core.epoch
         ]
         return max(leading, key=lambda n: n.core.epoch, default=None)
 
