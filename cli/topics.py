@@ -226,9 +226,16 @@ def _matching(api: Api, options: Namespace) -> list[str]:
             topic for topic in topics if description.uuid_text(topic.topic_id) == options.topic_id
         ]
     if options.topic:
-        pattern = re.compile(options.topic.strip("'\" ").replace(",", "|"))
+        pattern = _pattern(options.topic)
         topics = [topic for topic in topics if pattern.fullmatch(str(topic.name))]
     return sorted(str(topic.name) for topic in topics)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text.strip("'\" ").replace(",", "|"))
+    except re.error as error:
+        raise ClusterError(f"{text} is not a regular expression: {error}") from error
 
 
 def _require(names: Sequence[str], options: Namespace) -> None:
