@@ -1,0 +1,265 @@
+import errno
+from pathlib import Path
+
+import pytest
+
+from storage.directory_lock import lock_directory
+from storage.epoch_checkpoint import EpochCache, EpochEntry
+from storage.errors import FsyncError, LockedDirectoryError, OffsetOutOfRangeError, OutOfSpaceError
+from storage.index import OffsetIndex, TimeIndex
+from storage.log import Log, LogConfig
+from storage.memory_vfs import MemoryVfs
+from storage.os_vfs import OsVfs
+from storage.partition_directories import (
+    PartitionLogs,
+    create_partition_directory,
+    mark_deleted,
+    open_metadata_log,
+    remove_partition_directory,
+    scan_partition_directories,
+)
+from storage.partition_metadata import encode_partition_metadata
+from storage.snapshot_files import SnapshotFiles
+from storage.vfs import Vfs
+from tests.storage import golden
+from tests.storage.test_crash import batch
+from wire.batch import iterate_batches
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicId
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
+
+
+@pytest.fixture(params=["memory", "os"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Vfs, str]:
+    if request.param == "os":
+        return OsVfs(), str(tmp_path)
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    return vfs, "/d"
+
+
+def filled(vfs: Vfs, directory: str, count: int = 50) -> Log:
+    log = open_metadata_log(vfs, directory, SMALL)
+    for offset in range(count):
+        log.append(batch(offset, 1 + offset // 20), offset)
+    return log
+
+
+def test_append_roll_read_reopen(place: tuple[Vfs, str]) -> None:
+    log = filled(*place)
+    assert len(log.segment_base_offsets) > 4
+    assert log.epoch_entries == (EpochEntry(1, 0), EpochEntry(2, 20), EpochEntry(3, 40))
+    for offset in range(50):
+        assert log.read(offset, 1) == batch(offset, 1 + offset // 20)
+    assert log.flushed_end_offset == 0
+    log.close()
+    assert log.flushed_end_offset == 50
+    again = open_metadata_log(place[0], place[1], SMALL)
+    assert again.recovery_report == ()
+    assert (again.end_offset, again.last_epoch, again.flushed_end_offset) == (50, 3, 50)
+    assert again.epoch_entries == log.epoch_entries
+    lazy = LogConfig(segment_bytes=1000, index_interval_bytes=150, verify_from_start=False)
+    unverified = open_metadata_log(place[0], place[1], lazy)
+    assert unverified.epoch_entries == log.epoch_entries
+    assert unverified.read(7, 1) == batch(7, 1)
+
+
+def test_read_limits() -> None:
+    vfs = MemoryVfs()
+    log = filled(vfs, "/d")
+    size = len(batch(0, 1))
+    assert len(log.read(0, 3 * size + 5)) == 3 * size
+    assert len(log.read(0, 1 << 20, end_offset=2)) == 2 * size
+    assert log.read(50, 100) == b""
+    assert log.read(4, 100, end_offset=4) == b""
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(51, 1)
+
+
+def test_truncate_and_start_again(place: tuple[Vfs, str]) -> None:
+    log = filled(*place)
+    log.close()
+    assert log.truncate_to(25) == 25
+    assert (log.last_epoch, log.flushed_end_offset) == (2, 25)
+    log.append(batch(25, 7), 25)
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.end_offset, log.epoch_entries) == (100, 100, ())
+    log.append(batch(100, 8), 100)
+    log.flush()
+    again = open_metadata_log(place[0], place[1], SMALL)
+    assert (again.log_start_offset, again.end_offset) == (100, 101)
+    assert log.raise_log_start_to(101) == ()
+
+
+def test_batch_across_the_truncation_goes_whole() -> None:
+    log = golden_log()
+    bounds = [
+        (b.header.base_offset, b.header.end_offset)
+        for b in iterate_batches(log.read(0, 1 << 20))
+        if b.header.last_offset_delta > 0
+    ]
+    base_offset, _ = bounds[-1]
+    assert log.truncate_to(base_offset + 1) == base_offset
+
+
+def golden_log() -> Log:
+    return open_metadata_log(golden.load("static"), "/log", LogConfig())
+
+
+def test_fetched_batches_stop_at_the_first_bad_one() -> None:
+    log = filled(MemoryVfs(), "/d", 2)
+    good = batch(2, 5) + batch(3, 6)
+    info = log.append_fetched(good + batch(4, 9) + batch(5, 9), epoch_max=6)
+    assert (info.end_offset, info.epochs) == (4, (EpochEntry(5, 2), EpochEntry(6, 3)))
+    assert info.stopped == "leader epoch 9 is above 6"
+    broken = bytearray(batch(4, 6))
+    broken[-1] ^= 1
+    assert "CRC" in str(log.append_fetched(bytes(broken), 6).stopped)
+    assert log.append_fetched(batch(4, 6)[:-3], 6).stopped == "the last batch is cut"
+    assert "follows end offset 4" in str(log.append_fetched(batch(5, 6), 6).stopped)
+    assert "lower than 6" in str(log.append_fetched(batch(4, 3), 6).stopped)
+    assert log.end_offset == 4
+    many = b"".join(batch(offset, 6) for offset in range(4, 60))
+    assert log.append_fetched(many, 6).end_offset == 60
+    assert len(log.segment_base_offsets) > 5
+
+
+def test_full_disk_leaves_the_log_as_it_was_and_goes_on_later() -> None:
+    vfs = MemoryVfs()
+    log = filled(vfs, "/d", 5)
+    log.flush()
+    for free in range(len(batch(5, 1))):
+        vfs.bytes_max = vfs.used_bytes() + free
+        before = vfs.read("/d/__cluster_metadata-0/00000000000000000000.log")
+        with pytest.raises(OutOfSpaceError, match="no space left"):
+            log.append(batch(5, 1), 5)
+        assert vfs.read("/d/__cluster_metadata-0/00000000000000000000.log") == before
+        assert log.end_offset == 5
+    vfs.bytes_max = None
+    log.append(batch(5, 1), 5)
+    log.close()
+    assert open_metadata_log(vfs, "/d", SMALL).recovery_report == ()
+
+
+def test_failed_fsync_is_fatal_and_names_the_file() -> None:
+    vfs = MemoryVfs()
+    log = filled(vfs, "/d", 3)
+    vfs.failing = lambda kind, _path: errno.EIO if kind == "sync" else None
+    with pytest.raises(FsyncError, match="fsync failed"):
+        log.flush_plan().run()
+    assert log.flushed_end_offset == 0
+
+
+def test_stale_plan_moves_nothing() -> None:
+    log = filled(MemoryVfs(), "/d", 10)
+    plan = log.flush_plan()
+    plan.run()
+    log.truncate_to(4)
+    log.flush_done(plan)
+    assert log.flushed_end_offset <= 4
+
+
+@pytest.mark.parametrize("folder", ["single", "static"])
+def test_metadata_logs_of_kafka_are_read_and_left_byte_equal(folder: str) -> None:
+    vfs = golden.load(folder)
+    directory = "/log/__cluster_metadata-0"
+    before = {n: vfs.read(f"{directory}/{n}") for n in vfs.list(directory) if n.endswith(".log")}
+    epochs = vfs.read(f"{directory}/leader-epoch-checkpoint")
+    log = open_metadata_log(vfs, "/log", LogConfig())
+    assert log.recovery_report == ()
+    content, offset = b"", 0
+    while offset < log.end_offset:
+        data = log.read(offset, 3000)
+        content += data
+        offset = list(iterate_batches(data))[-1].header.end_offset
+    assert content == b"".join(before[name] for name in sorted(before))
+    log.close()
+    assert {name: vfs.read(f"{directory}/{name}") for name in before} == before
+    assert vfs.read(f"{directory}/leader-epoch-checkpoint") == epochs
+    assert SnapshotFiles(vfs, directory).latest() is not None
+
+
+def test_data_partitions_of_kafka_are_read_and_left_byte_equal() -> None:
+    vfs = golden.load("data")
+    config = LogConfig(verify_from_start=False, contiguous=False)
+    logs = PartitionLogs(vfs, "/log", config, open_logs_max=2)
+    found = scan_partition_directories(vfs, "/log")
+    assert len(found) == 5
+    before = {
+        f"{d.path}/{n}": vfs.read(f"{d.path}/{n}")
+        for d in found
+        for n in vfs.list(d.path)
+        if n.endswith((".log", "leader-epoch-checkpoint", "partition.metadata"))
+    }
+    for directory in found:
+        log = logs.get(directory.topic, directory.partition)
+        assert log.recovery_report == ()
+        assert log.read(log.log_start_offset, 1 << 20)
+        assert directory.topic_id is not None
+        assert before[f"{directory.path}/partition.metadata"] == encode_partition_metadata(
+            directory.topic_id
+        )
+    logs.close()
+    assert {path: vfs.read(path) for path in before} == before
+
+
+def test_partition_directories(place: tuple[Vfs, str]) -> None:
+    vfs, log_directory = place
+    topic_id = TopicId(bytes(range(16)))
+    path = create_partition_directory(vfs, log_directory, "a-b", 3, topic_id)
+    (found,) = scan_partition_directories(vfs, log_directory)
+    assert (found.topic, found.partition, found.topic_id) == ("a-b", 3, topic_id)
+    deleted = mark_deleted(vfs, path, bytes(16))
+    assert deleted.endswith(f"a-b-3.{'0' * 32}-delete")
+    assert scan_partition_directories(vfs, log_directory)[0].suffix == "-delete"
+    remove_partition_directory(vfs, deleted)
+    assert scan_partition_directories(vfs, log_directory) == []
+
+
+def test_snapshot_in_chunks(place: tuple[Vfs, str]) -> None:
+    vfs, directory = place
+    files = SnapshotFiles(vfs, directory)
+    snapshot_id = OffsetAndEpoch(Offset(12), LeaderEpoch(3))
+    writer = files.writer(snapshot_id)
+    writer.append(b"abc")
+    assert files.list() == []
+    writer.append(b"def")
+    writer.freeze()
+    assert files.list() == [snapshot_id]
+    assert files.read_chunk(snapshot_id, 2, 3) == b"cde"
+    assert files.size(snapshot_id) == 6
+    files.unlink(files.delete(snapshot_id))
+    assert vfs.list(directory) == []
+
+
+def test_lock_of_a_directory() -> None:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    held = lock_directory(vfs, "/d")
+    with pytest.raises(LockedDirectoryError):
+        lock_directory(vfs, "/d")
+    held.release()
+    lock_directory(vfs, "/d")
+
+
+def test_golden_index_entries() -> None:
+    offsets = OffsetIndex(50)
+    offsets.append(55, 4130)
+    assert offsets.encode().hex() == "0000000500001022"
+    times = TimeIndex(50)
+    times.maybe_append(1601008070323, 55)
+    assert times.encode().hex() == "00000174c3846eb300000005"
+    padded = OffsetIndex.decode(offsets.encode() + bytes(80), 50, 10_000)
+    assert padded.entries() == offsets.entries()
+
+
+def test_epoch_cache() -> None:
+    cache = EpochCache((EpochEntry(1, 0), EpochEntry(3, 10), EpochEntry(5, 20)))
+    assert [cache.end_offset_for(e, 30) for e in (-1, 0, 1, 2, 4, 5, 6)] == [
+        (-1, -1), (0, 0), (1, 10), (1, 10), (3, 20), (5, 30), (-1, -1),
+    ]  # fmt: skip
+    assert not cache.assign(5, 25)
+    cache.truncate_from_start(15)
+    assert cache.entries == (EpochEntry(3, 15), EpochEntry(5, 20))
+    cache.truncate_from_end(20)
+    assert cache.last_epoch == 3
