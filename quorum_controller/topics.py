@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+from kio.schema.types import TopicName
 
 from metadata.image import CONFIG_TOPIC, LEADER_RECOVERED, Image, normalised_topic_name
 from metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -161,7 +162,7 @@ def delete_topics(draft: Draft, request: DeleteTopicsRequest, config: Controller
             if existing is None:
                 error = ApiError(ErrorCode.unknown_topic_id, _UNKNOWN_TOPIC_ID)
             else:
-                name = existing.name
+                name = TopicName(existing.name)
         if error is None:
             draft.emit(RemoveTopicRecord(topic_id=topic_id))
         rows.append(_deletion_row(name, topic_id, error))
