@@ -312,7 +312,8 @@ class World:
         if node.core is None:
             return
         epoch, leader_id, _ = node.election
-        assert epoch >= node.last_epoch_seen and epoch == node.core.epoch
+        assert epoch >= node.last_epoch_seen
+        assert epoch == node.core.epoch
         node.last_epoch_seen = epoch
         if leader_id is not None:
             known = self.leader_of.setdefault(epoch, leader_id)

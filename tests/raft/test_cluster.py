@@ -8,7 +8,7 @@ from raft import events as ev
 from tests.raft.harness import World, elected
 
 
-def run_seed(seed: int, voters: int, observers: int, events: int) -> World:
+def run_seed(seed: int, voters: int, observers: int, events: int) -> World:  # noqa: C901
     world = World(seed, voters, observers, loss=0.05)
     world.start_all()
     chaos = {"on": True}
