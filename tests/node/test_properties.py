@@ -1,0 +1,38 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.properties import PropertiesError, format_properties, parse_properties
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("# comment\n  ! another\n\n", {}),
+        ("a=1\nb:2\nc 3\n", {"a": "1", "b": "2", "c": "3"}),
+        ("a = 1 \nb\t:\t2", {"a": "1 ", "b": "2"}),
+        ("a==1\nb=:2", {"a": "=1", "b": ":2"}),
+        ("a=1,\\\n   2,\\\r\n\t3", {"a": "1,2,3"}),
+        ("a=x\\\\\nb=2", {"a": "x\\", "b": "2"}),
+        ("a=1\\\n# no comment here", {"a": "1# no comment here"}),
+        ("a\\ b\\=c=d", {"a b=c": "d"}),
+        ("a=\\t\\n\\u0041\\q", {"a": "\t\nAq"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("key", {"key": ""}),
+        ("a=1\\", {"a": "1"}),
+        ("a=b\x85c", {"a": "b\x85c"}),
+    ],
+)
+def test_parse(text, expected):
+    assert parse_properties(text) == expected
+
+
+def test_half_unicode_escape_is_an_error():
+    with pytest.raises(PropertiesError, match=r"malformed \\uxxxx"):
+        parse_properties("a=\\u00g1")
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_what_is_written_is_read_back(properties):
+    assert parse_properties(format_properties(properties)) == properties

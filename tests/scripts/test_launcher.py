@@ -1,0 +1,301 @@
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from node.config import node_config
+from node.properties import parse_properties
+from scripts.launcher import kafka_client, processes, report
+from scripts.launcher.commands import main
+from scripts.launcher.kafka_client import ClusterView, QuorumView
+from scripts.launcher.layout import (
+    Cluster,
+    check_cluster_ids,
+    load_cluster,
+    new_cluster_id,
+    plan_nodes,
+    save_cluster,
+    server_properties,
+)
+from scripts.launcher.refusal import RefusalError
+from wire.codec import decode_request, encode_response, newest
+from wire.errors import ErrorCode
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "quorum"
+CLUSTER_ID = "Z29sZGVuLXNoYXJlZC0wMQ"
+
+
+def cluster(folder=Path("/q"), brokers=0, settings=None):
+    return Cluster(folder, CLUSTER_ID, 3, brokers, 9092, settings or {})
+
+
+def test_combined_plan_and_dedicated_plan():
+    assert [(n.id, n.kafka, n.controller) for n in plan_nodes(2, 0, 9092)] == [
+        (1, "127.0.0.1:9092", "127.0.0.1:10092"),
+        (2, "127.0.0.1:9093", "127.0.0.1:10093"),
+    ]
+    assert [(n.id, n.roles, n.kafka, n.controller) for n in plan_nodes(1, 2, 9092)] == [
+        (1, ("controller",), "", "127.0.0.1:10092"),
+        (101, ("broker",), "127.0.0.1:9092", ""),
+        (102, ("broker",), "127.0.0.1:9093", ""),
+    ]
+
+
+@pytest.mark.parametrize(("nodes", "brokers", "port"), [(0, 0, 1), (3, -1, 1), (3, 0, 64600)])
+def test_plans_that_cannot_work(nodes, brokers, port):
+    with pytest.raises(RefusalError, match="--nodes|--base-port"):
+        plan_nodes(nodes, brokers, port)
+
+
+@pytest.mark.parametrize("brokers", [0, 2])
+def test_every_server_properties_is_accepted_by_the_node(brokers):
+    planned = cluster(brokers=brokers, settings={"num.partitions": "7"})
+    for node in planned.nodes:
+        config = node_config(server_properties(planned, node))
+        assert config.node_id == node.id
+        assert (config.is_broker, config.is_controller) == (
+            "broker" in node.roles,
+            "controller" in node.roles,
+        )
+        assert config.topic_defaults.partition_count == 7
+        assert config.unknown_keys == ()
+
+
+def test_folder_is_saved_and_loaded(tmp_path):
+    planned = cluster(tmp_path / "q", settings={"a": "b"})
+    assert load_cluster(planned.folder) is None
+    save_cluster(planned)
+    assert load_cluster(planned.folder) == planned
+    text = (planned.node_folder(2) / "server.properties").read_text()
+    assert parse_properties(text)["node.id"] == "2"
+    (planned.folder / "cluster.json").write_text("{")
+    with pytest.raises(RefusalError, match="cannot read"):
+        load_cluster(planned.folder)
+
+
+def test_folder_of_another_cluster_is_refused(tmp_path):
+    planned = cluster(tmp_path)
+    save_cluster(planned)
+    path = planned.data_folder(1) / "meta.properties"
+    path.write_text(f"version=1\nnode.id=1\ncluster.id={CLUSTER_ID}\n")
+    check_cluster_ids(planned)
+    path.write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    with pytest.raises(RefusalError, match=r"cluster\.id=other, expected Z29"):
+        check_cluster_ids(planned)
+
+
+def test_cluster_ids_are_22_characters_and_no_flags():
+    ids = [new_cluster_id() for _ in range(200)]
+    assert {len(one) for one in ids} == {22}
+    assert not any(one.startswith("-") for one in ids)
+
+
+def test_hand_written_requests_are_what_kio_reads():
+    body = decode_quorum_request(kafka_client.describe_quorum_request(), 55, 1)
+    assert [(t.topic_name, [p.partition_index for p in t.partitions]) for t in body.topics] == [
+        ("__cluster_metadata", [0])
+    ]
+    body = decode_quorum_request(kafka_client.describe_cluster_request(), 60, 2)
+    assert (body.endpoint_type, body.include_fenced_brokers) == (1, True)
+    assert not body.include_cluster_authorized_operations
+
+
+def decode_quorum_request(request, key, version):
+    assert int.from_bytes(request[:4], "big") == len(request) - 4
+    frame = request[4:]
+    assert (int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")) == (key, version)
+    header = 2 + 2 + 4 + 2 + len(kafka_client.CLIENT_ID) + 1
+    return decode_request(key, version, memoryview(frame)[header:])
+
+
+def quorum_response(error=ErrorCode.none, leader=3):
+    schema = newest(55, "response")
+
+    def replica(replica_id, end):
+        return schema.ReplicaState(
+            replica_id=replica_id, replica_directory_id=None, log_end_offset=end
+        )
+
+    partition = schema.PartitionData(
+        partition_index=0,
+        error_code=error,
+        error_message=None,
+        leader_id=leader,
+        leader_epoch=7,
+        high_watermark=41,
+        current_voters=(replica(1, -1), replica(3, 42)),
+        observers=(replica(101, 40),),
+    )
+    body = schema.DescribeQuorumResponse(
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=(schema.TopicData(topic_name="__cluster_metadata", partitions=(partition,)),),
+        nodes=(),
+    )
+    return encode_response(55, 1, 1, body)
+
+
+def test_describe_quorum_of_kio_is_read():
+    assert kafka_client.decode_describe_quorum(quorum_response()) == QuorumView(
+        3, 7, 41, {1: -1, 3: 42}, {101: 40}
+    )
+    refused = quorum_response(ErrorCode.not_leader_or_follower, -1)
+    assert kafka_client.decode_describe_quorum(refused) is None
+
+
+def test_cut_responses_are_no_answer():
+    frame = quorum_response()
+    for length in range(len(frame) - 20):
+        with pytest.raises(kafka_client.NoAnswerError):
+            kafka_client.decode_describe_quorum(frame[:length])
+
+
+def test_describe_cluster_of_kio_is_read():
+    from datetime import timedelta
+
+    schema = newest(60, "response")
+    body = schema.DescribeClusterResponse(
+        throttle_time=timedelta(),
+        error_code=ErrorCode.none,
+        cluster_id=CLUSTER_ID,
+        brokers=tuple(
+            schema.DescribeClusterBroker(
+                broker_id=number, host="h", port=1, rack=rack, is_fenced=number == 2
+            )
+            for number, rack in ((1, None), (2, "rack"))
+        ),
+    )
+    view = kafka_client.decode_describe_cluster(encode_response(60, 2, 1, body))
+    assert view == ClusterView(CLUSTER_ID, {1: False, 2: True})
+
+
+QUORUM = QuorumView(2, 5, 10, {1: 8, 2: 10, 3: -1}, {})
+BROKERS = ClusterView(CLUSTER_ID, {1: False, 2: False, 3: True})
+PIDS = {1: 11, 2: 12, 3: 13}
+
+
+def test_status_object_and_states():
+    found = report.status_object(cluster(), PIDS, set(), QUORUM, BROKERS)
+    assert (found["leader_id"], found["leader_epoch"], found["high_watermark"]) == (2, 5, 10)
+    rows = [(n["id"], n["state"], n["log_end_offset"], n["lag"]) for n in found["nodes"]]
+    assert rows == [(1, "follower", 8, 2), (2, "leader", 10, 0), (3, "fenced", None, None)]
+    json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("pids", "paused", "quorum", "code"),
+    [
+        (PIDS, set(), QUORUM, 0),
+        ({**PIDS, 1: None}, set(), QUORUM, 3),
+        (PIDS, {1}, QUORUM, 3),
+        (PIDS, set(), None, 3),
+    ],
+)
+def test_exit_codes(pids, paused, quorum, code):
+    assert report.exit_code(report.status_object(cluster(), pids, paused, quorum, None)) == code
+
+
+def test_table_marks_the_leader():
+    found = report.status_object(cluster(), {**PIDS, 1: None}, {3}, QUORUM, BROKERS)
+    lines = report.table(found).splitlines()
+    assert lines[0].split() == [
+        "node",
+        "pid",
+        "roles",
+        "leader",
+        "state",
+        "kafka",
+        "controller",
+        "http",
+    ]
+    assert lines[1].split()[:4] == ["1", "-", "broker,controller", "stopped"]
+    assert lines[2].split()[3:5] == ["*", "leader"]
+    assert lines[3].split()[3] == "paused"
+    assert len({line.index("127.0.0.1:9") for line in lines[1:]}) == 1
+    assert "leader 2, epoch 5, high watermark 10" in report.headline(found)
+
+
+def test_taken_port_names_the_process():
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", 0))
+        squatter.listen()
+        port = squatter.getsockname()[1]
+        (node,) = plan_nodes(1, 1, port)[1:]
+        with pytest.raises(RefusalError, match=rf"port {port} of node 101 is taken by .*pid"):
+            processes.check_ports([node])
+
+
+def test_locked_folder_is_refused(tmp_path):
+    planned = cluster(tmp_path)
+    save_cluster(planned)
+    path = planned.data_folder(1) / ".lock"
+    path.touch()
+    processes.check_folder_free(planned, planned.nodes[0])
+    code = (
+        "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f, fcntl.LOCK_EX);"
+        "print('locked', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline() == b"locked\n"
+        with pytest.raises(RefusalError, match=f"locked by a running node .pid {holder.pid}"):
+            processes.check_folder_free(planned, planned.nodes[0])
+        holder.stdin.close()
+
+
+def test_pid_of_another_process_does_not_count(tmp_path):
+    import os
+
+    planned = cluster(tmp_path)
+    save_cluster(planned)
+    path = planned.node_folder(1) / "node.pid"
+    assert processes.running_pid(planned, 1) is None
+    path.write_text(f"{os.getpid()} {processes.start_time(os.getpid())}\n")
+    assert processes.running_pid(planned, 1) == os.getpid()
+    path.write_text(f"{os.getpid()} 1\n")
+    assert processes.running_pid(planned, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["status"], "there is no quorum in"),
+        (["up", "--nodes", "0"], "--nodes must be 1 to 100"),
+        (["up", "--base-port", "65000"], "needs ports up to"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_1(tmp_path, capsys, words, message):
+    assert main([words[0], "--dir", str(tmp_path / "q"), *words[1:]]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "q").exists()
+
+
+def test_commands_on_a_stopped_quorum(tmp_path, capsys):
+    planned = cluster(tmp_path / "q")
+    save_cluster(planned)
+    folder = ["--dir", str(planned.folder)]
+    assert main(["status", *folder, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["leader_id"] is None
+    assert main(["kill", *folder, "1"]) == 1
+    assert "node 1 does not run" in capsys.readouterr().err
+    assert main(["kill", *folder, "9"]) == 1
+    assert "its nodes are 1, 2, 3" in capsys.readouterr().err
+    assert main(["up", *folder, "--nodes", "5"]) == 1
+    assert "--nodes 3, not 5" in capsys.readouterr().err
+    assert main(["down", *folder]) == 0
+    assert main(["clean", *folder, "--yes"]) == 0
+    assert not planned.folder.exists()
+
+
+def test_usage_errors_exit_2():
+    for words in ([], ["bounce"], ["up", "--set", "x"], ["kill"]):
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), *words], capture_output=True, check=False
+        )
+        assert done.returncode == 2, words
