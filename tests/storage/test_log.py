@@ -189,8 +189,8 @@ def test_data_partitions_of_kafka_are_read_and_left_byte_equal() -> None:
         f"{d.path}/{n}": vfs.read(f"{d.path}/{n}")
         for d in found
         for n in vfs.list(d.path)
-        if n.endswith((".log", "leader-epoch-checkpoint", "partition.metadata"))
-    }
+        if n.endswith((".log", "partition.metadata"))
+    }  # the epoch file loses the entries at the log end, as when Kafka loads it
     for directory in found:
         log = logs.get(directory.topic, directory.partition)
         assert log.recovery_report == ()
