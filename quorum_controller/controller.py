@@ -19,7 +19,9 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from metadata.image import EMPTY, Image
+from msgspec.structs import replace
+
+from metadata.image import EMPTY, Image, Provenance
 from metadata.records import NoOpRecord
 from quorum_controller.activation import write_activation_records
 from quorum_controller.bodies import (
@@ -97,6 +99,8 @@ class Controller:
         self._defaults = TopicConfigDefaults(config.node_id, config.properties)
         self.known_leader_id: NodeId | None = None
         """Named in NOT_CONTROLLER answers while inactive; the kernel keeps it current."""
+        self.append_timestamp_ms = 0
+        """Wall clock ms for the provenance of images; the kernel stamps batches with the same."""
         self._now_ms = 0
         self._reset(EMPTY)
 
@@ -359,7 +363,9 @@ class Controller:
         assert self._epoch is not None, "only an active controller proposes"
         assert draft.base_offset == self._next_offset, f"{draft.base_offset=}"
         self._next_offset = draft.end_offset
-        pending = Pending(draft.end_offset, draft.image, draft.delta)
+        provenance = Provenance(draft.end_offset, self._epoch, self.append_timestamp_ms)
+        image = replace(draft.image, provenance=provenance)
+        pending = Pending(draft.end_offset, image, draft.delta)
         self._batches.append(_Batch(pending))
         output.proposals.append(Proposal(self._epoch, draft.base_offset, tuple(draft.records)))
 

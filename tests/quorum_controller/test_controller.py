@@ -4,10 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
+from msgspec.structs import replace
 
 from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
-from metadata.image import EMPTY
+from metadata.features import record_version
+from metadata.image import EMPTY, Provenance
+from metadata.record_codec import decode, encode
 from metadata.records import FeatureLevelRecord
 from quorum_controller import bodies
 from quorum_controller.activation import ActivationError
@@ -208,8 +211,11 @@ def test_the_image_of_the_drafts_is_the_image_of_the_records(steps):
     replayed = EMPTY
     for offset, record in enumerate(cluster.log):
         if record is not None:
-            replayed = apply_all(replayed, [record], offset, MetadataDelta())
-    assert replayed == cluster.image
+            stored = decode(encode(record, record_version(record, cluster.level)))
+            assert stored == record
+            replayed = apply_all(replayed, [stored], offset, MetadataDelta())
+    provenance = Provenance(cluster.controller.next_offset, EPOCH, 0)
+    assert replace(replayed, provenance=provenance) == cluster.image
     assert cluster.image is cluster.controller.committed
     assert [pending.end_offset for pending in cluster.committed] == [
         batch.base_offset + len(batch.records) for batch in cluster.batches

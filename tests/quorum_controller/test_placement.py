@@ -23,8 +23,10 @@ PLAIN = brokers(*((i, None, False) for i in range(1, 4)))
         (
             7,
             PLAIN,
-            "The target replication factor of 7 cannot be reached because only 3 broker(s) are "
-            "registered or some brokers have all their log directories cordoned.",
+            (
+                "The target replication factor of 7 cannot be reached because only 3 broker(s) are "
+                "registered or some brokers have all their log directories cordoned."
+            ),
         ),
     ],
 )

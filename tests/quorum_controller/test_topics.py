@@ -56,14 +56,18 @@ REFUSED = [
     (
         topic("t", configs=[("cleanup.policy", "shred")]),
         "invalid_config",
-        "Invalid value shred for configuration cleanup.policy: "
-        "String must be one of: compact, delete",
+        (
+            "Invalid value shred for configuration cleanup.policy: "
+            "String must be one of: compact, delete"
+        ),
     ),
     (
         topic("t", configs=[("preallocate", "yes")]),
         "invalid_config",
-        "Invalid value yes for configuration preallocate: "
-        "Expected value to be either true or false",
+        (
+            "Invalid value yes for configuration preallocate: "
+            "Expected value to be either true or false"
+        ),
     ),
     (
         topic("t", -1, 2, [(1,)]),
@@ -105,8 +109,10 @@ REFUSED = [
     (
         manual("t", (4,)),
         "invalid_replica_assignment",
-        "All brokers specified in the manual partition assignment for partition 0 are fenced or "
-        "in controlled shutdown.",
+        (
+            "All brokers specified in the manual partition assignment for partition 0 are fenced or "
+            "in controlled shutdown."
+        ),
     ),
     (
         topic("t", 1, 0),
@@ -121,9 +127,11 @@ REFUSED = [
     (
         topic("t", 1, 7),
         "invalid_replication_factor",
-        "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot "
-        "be reached because only 4 broker(s) are registered or some brokers have all their log "
-        "directories cordoned.",
+        (
+            "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot "
+            "be reached because only 4 broker(s) are registered or some brokers have all their log "
+            "directories cordoned."
+        ),
     ),
     (
         topic("__cluster_metadata"),
