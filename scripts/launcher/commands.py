@@ -7,6 +7,7 @@ import argparse
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -226,11 +227,25 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
 
 
 def _start(cluster: Cluster, nodes: list[NodePlan], python: Path) -> None:
-    """Start nodes and wait until there is a leader and every one of them serves."""
+    """Start nodes and wait until they serve; what was started is stopped again when one fails."""
     started = {node.id: processes.start_node(cluster, node, python, ROOT) for node in nodes}
+    try:
+        _wait_ready(cluster, nodes, started)
+    except (RefusalError, KeyboardInterrupt):
+        for process in started.values():
+            process.kill()
+            process.wait()
+        raise
+    for process in started.values():
+        process.returncode = 0  # It goes on without us: no warning that it still runs.
+
+
+def _wait_ready(
+    cluster: Cluster, nodes: list[NodePlan], started: "dict[int, subprocess.Popen[bytes]]"
+) -> None:
     deadline = time.monotonic() + READY_SECONDS
-    waiting = _unready(cluster, nodes)
-    while waiting:
+    waiting = nodes
+    while waiting := _unready(cluster, waiting):
         for node_id, process in started.items():
             if process.poll() is not None:
                 line = processes.last_log_line(cluster, node_id)
@@ -238,14 +253,11 @@ def _start(cluster: Cluster, nodes: list[NodePlan], python: Path) -> None:
                     f"node {node_id} ended with exit code {process.returncode}: {line}"
                 )
         if time.monotonic() > deadline:
-            names = ", ".join(str(node.id) for node in waiting) or "the leader"
+            names = ", ".join(str(node.id) for node in waiting)
             raise RefusalError(
                 f"not ready after {READY_SECONDS:.0f} s, waiting for {names}; see quorum logs NODE"
             )
         time.sleep(processes.POLL_SECONDS)
-        waiting = _unready(cluster, waiting)
-    for process in started.values():
-        process.returncode = 0  # It goes on without us: no warning that it still runs.
 
 
 def _unready(cluster: Cluster, nodes: list[NodePlan]) -> list[NodePlan]:

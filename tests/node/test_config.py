@@ -176,7 +176,7 @@ def test_refusals_of_a_broker(changes, message):
 
 
 def test_missing_keys():
-    with pytest.raises(ConfigError, match='Missing required configuration "node.id"'):
+    with pytest.raises(ConfigError, match=r'Missing required configuration "node.id"'):
         node_config(without(COMBINED, "node.id"))
     moving = {"controller.quorum.bootstrap.servers": "h:1"}
     with pytest.raises(ConfigError, match="voters that change at run time are not supported"):
@@ -191,5 +191,5 @@ def test_overrides_win_over_the_file(tmp_path):
     assert config.topic_defaults.partition_count == 5
     with pytest.raises(ConfigError, match="expected key=value"):
         parse_overrides(["nonsense"])
-    with pytest.raises(ConfigError, match="cannot read .*nothing"):
+    with pytest.raises(ConfigError, match=r"cannot read .*nothing"):
         read_config(tmp_path / "nothing")

@@ -46,7 +46,7 @@ def test_combined_plan_and_dedicated_plan():
 
 @pytest.mark.parametrize(("nodes", "brokers", "port"), [(0, 0, 1), (3, -1, 1), (3, 0, 64600)])
 def test_plans_that_cannot_work(nodes, brokers, port):
-    with pytest.raises(RefusalError, match="--nodes|--base-port"):
+    with pytest.raises(RefusalError, match=r"--nodes|--base-port"):
         plan_nodes(nodes, brokers, port)
 
 
