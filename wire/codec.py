@@ -17,6 +17,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from wire.api_table import API_VERSIONS, SCHEMAS, api_name
+from wire.body_walk import checked_body
 from wire.conversion import converter, default_entity, is_readable_as
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.headers import (
@@ -27,7 +28,6 @@ from wire.headers import (
     parse_response_header,
 )
 from wire.primitives import Buffer, skip_tagged_fields
-from wire.unknown_tags import without_unknown_tags
 
 Kind = Literal["request", "response"]
 Body = Any  # an instance of kio's newest class of the API
@@ -146,22 +146,13 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body
 
 
 def _decode(entity: Any, body: Buffer, name: str) -> Any:
-    content = bytes(body)
     try:
-        return entity_reader(entity)(content, 0)[0]
+        return entity_reader(entity)(checked_body(entity, bytes(body)), 0)[0]
     except _NOT_DECODABLE as error:
-        # Perhaps only for a tagged field that is newer than this program.
-        if not entity.__flexible__:
-            raise _not_decodable(entity, name, error) from error
-    try:
-        return entity_reader(entity)(without_unknown_tags(entity, content), 0)[0]
-    except _NOT_DECODABLE as error:
-        raise _not_decodable(entity, name, error) from error
-
-
-def _not_decodable(entity: Any, name: str, error: Exception) -> RemoteProtocolError:
-    reason = str(error) or type(error).__name__
-    return RemoteProtocolError(f"{name} version {entity.__version__} cannot be read: {reason}")
+        reason = str(error) or type(error).__name__
+        raise RemoteProtocolError(
+            f"{name} version {entity.__version__} cannot be read: {reason}"
+        ) from error
 
 
 def _encode(header: bytes, entity: Any, body: Body) -> bytes:

@@ -90,6 +90,11 @@ def entity_of(field_type: Any) -> type | None:
     return None
 
 
+def is_array(field_type: Any) -> bool:
+    """Whether the field holds a sequence, null or not."""
+    return any(typing.get_origin(part) is tuple for part in _parts(field_type))
+
+
 def is_nullable(field_type: Any) -> bool:
     """Whether None is a value of the field, also where it is written `tuple[T | None, ...]`."""
     if typing.get_origin(field_type) is tuple:
@@ -146,7 +151,7 @@ def _carry(name: str, source_type: Any, target_type: Any) -> Converter:
         if source_entity is not None and target_entity is not None
         else None
     )
-    is_array = any(typing.get_origin(part) is tuple for part in _parts(target_type))
+    carries_array = is_array(target_type)
     instead_of_null = (
         _implicit_default(target_type)
         if is_nullable(source_type) and not is_nullable(target_type)
@@ -159,7 +164,7 @@ def _carry(name: str, source_type: Any, target_type: Any) -> Converter:
             return instead_of_null
         if inner is None:
             return value
-        return tuple(inner(item) for item in value) if is_array else inner(value)
+        return tuple(inner(item) for item in value) if carries_array else inner(value)
 
     return carry
 

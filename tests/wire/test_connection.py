@@ -1,5 +1,6 @@
 """Both ends of a connection, against each other and against nonsense."""
 
+import contextlib
 import struct
 
 import pytest
@@ -134,10 +135,8 @@ def test_impossible_length_closes_the_connection(length):
 @given(st.binary(max_size=80))
 def test_any_bytes_wait_or_close(content):
     server = ServerConnection(TABLE, 1000)
-    try:
+    with contextlib.suppress(RemoteProtocolError):  # nothing else is raised
         server.receive(content)
-    except RemoteProtocolError as error:
-        assert str(error)
 
 
 def test_unexpected_responses_close_the_client():
