@@ -37,7 +37,7 @@ METADATA_VERSION_DEFAULT: Final = 21  # 3.9-IV0: the last that Kafka 3.9 and 4.x
 # keep cordoned directories (KIP-1066).
 METADATA_VERSION_MAX: Final = 29
 assert METADATA_VERSION_DEFAULT in range(METADATA_VERSION_MIN, METADATA_VERSION_MAX + 1)
-assert METADATA_VERSION_MAX <= len(_NAMES)
+assert len(_NAMES) >= METADATA_VERSION_MAX
 
 # First level at which something may be used or written.
 LEVEL_NO_OP: Final = 5

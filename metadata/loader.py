@@ -129,7 +129,9 @@ class Loader:
         """Replace everything by a snapshot; drops an open transaction.
 
         The delta holds what differs from the image before. A registration's offset is not in a
-        snapshot: it is taken from the broker epoch, which is the offset of that record.
+        snapshot: the broker epoch stands for it. It is the offset at which the batch with the
+        registration begins (partition changes may precede it there), or an older one when a new
+        metadata.version rewrote the registration: who has read up to it has read the batch.
 
         Raises:
             IllegalRecordError: a record that no snapshot may hold.

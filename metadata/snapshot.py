@@ -5,8 +5,9 @@
     control batch   SnapshotFooter
 
 Every batch carries the epoch of the snapshot. The law that tests hold it to:
-`image_of(snapshot_records(image)) == image` except for the provenance, which the snapshot's name
-and header give. (apache/kafka: MetadataImage.write, RecordsSnapshotWriter.java)
+`image_of(snapshot_records(image)) == image` except for `registration_offset`, which becomes the
+broker epoch, and the provenance, which the snapshot's name and header give.
+(apache/kafka: MetadataImage.write, RecordsSnapshotWriter.java)
 """
 
 from collections.abc import Iterable, Iterator, Sequence
