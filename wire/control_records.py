@@ -15,11 +15,20 @@ from typing import Any, Final
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
+from wire.body_walk import checked_body
 from wire.errors import CorruptBatchError
 from wire.types import NodeId, ReplicaKey
 
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = struct.Struct(">h")
+_NOT_DECODABLE: Final = (
+    struct.error,
+    SerialError,
+    ValueError,
+    KeyError,
+    IndexError,
+    ModuleNotFoundError,
+)
 
 
 class ControlType(enum.IntEnum):
@@ -108,8 +117,8 @@ def decode_control_value(kind: ControlType, value: bytes) -> Any:
         (version,) = _VERSION.unpack_from(value)
         # A newer version only adds; what is known of it is read.
         entity = getattr(_module(kind, min(version, schema[2])), schema[1])
-        return entity_reader(entity)(value, 0)[0]
-    except (struct.error, SerialError, ValueError, KeyError, ModuleNotFoundError) as error:
+        return entity_reader(entity)(checked_body(entity, value), 0)[0]
+    except _NOT_DECODABLE as error:
         raise CorruptBatchError(f"{kind.name} record cannot be read: {error}") from error
 
 

@@ -261,6 +261,8 @@ def test_control_values():
     assert level.k_raft_version == 1
     with pytest.raises(CorruptBatchError):
         decode_control_value(ControlType.LEADER_CHANGE, b"\0")
+    with pytest.raises(CorruptBatchError, match="items in 0 bytes"):
+        decode_control_value(ControlType.LEADER_CHANGE, bytes.fromhex("000000000001ffffffff0f"))
     with pytest.raises(CorruptBatchError):
         control_type(None)
     assert control_type(b"\0\0\0\x63") is None
