@@ -60,6 +60,11 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 }
 
 
+def supported_features() -> Mapping[str, tuple[int, int]]:
+    """Inclusive range of levels per feature, as this software registers them."""
+    return SUPPORTED_FEATURES
+
+
 def metadata_version_name(level: int) -> str:
     """`3.9-IV0` for 21; a level that is newer than this software gives its number as text."""
     return METADATA_VERSION_NAMES.get(level, str(level))
