@@ -7,6 +7,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from metadata import record_codec
@@ -70,8 +71,8 @@ def measure(count: int) -> dict[str, dict[str, int]]:
         assert record_codec.decode(raw) == record
         rates[name] = {
             "bytes": len(raw),
-            "decode_per_s": best_rate(lambda raw=raw: record_codec.decode(raw), count),
-            "encode_per_s": best_rate(lambda r=record, v=version: record_codec.encode(r, v), count),
+            "decode_per_s": best_rate(partial(record_codec.decode, raw), count),
+            "encode_per_s": best_rate(partial(record_codec.encode, record, version), count),
         }
     return rates
 
