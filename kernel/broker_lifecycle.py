@@ -1,0 +1,283 @@
+"""The life of a broker: registration, heartbeats until unfenced, controlled shutdown.
+
+One request is in flight. A broker asks to be unfenced once it has published an image that holds its
+own registration. Source: apache/kafka: core/.../server/BrokerLifecycleManager.scala; unlike it, the
+first retries are quick (20 ms), because at the start of a whole quorum the controller is elected
+within some tens of milliseconds.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from kernel.clock import Clock
+from kernel.config import NodeConfig
+from kernel.controller_link import ControllerLink
+from kernel.effects import Effect, Log, LogLevel
+from kernel.peers import Failure
+from metadata.delta import MetadataDelta
+from metadata.features import SUPPORTED_FEATURES
+from metadata.image import Image
+from wire import codec
+from wire.errors import ErrorCode
+from wire.types import DirectoryId
+
+BROKER_REGISTRATION: Final = 62
+BROKER_HEARTBEAT: Final = 63
+REGISTRATION_BACKOFF_MS: Final = 20
+CATCH_UP_POLL_MS: Final = 10
+SHUTDOWN_POLL_MS: Final = 20
+SHUTDOWN_MS_MAX: Final = 5_000
+"""A controlled shutdown that takes longer is given up: the session time-out does the rest."""
+SECURITY_PLAINTEXT: Final = 0
+
+_REGISTER_AGAIN: Final = (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered)
+
+
+class BrokerState(Enum):
+    """Kafka's BrokerState, as far as this broker has it."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class BrokerLifecycle:
+    """A publisher (it follows the image) and a timer."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        log_dirs: tuple[DirectoryId, ...],
+        incarnation_id: UUID,
+        controller: ControllerLink,
+        clock: Clock,
+        effects: list[Effect],
+        on_shut_down: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._log_dirs = log_dirs
+        self._incarnation_id = incarnation_id
+        self._controller = controller
+        self._clock = clock
+        self._effects = effects
+        self._on_shut_down = on_shut_down
+        self.state = BrokerState.NOT_RUNNING
+        self.epoch: int | None = None
+        self._end_offset = 0
+        self._has_published = False
+        self._is_waiting = False
+        self._next_send_ms: int | None = None
+        self._failure_count = 0
+        self._started_ms = 0
+        self._shutdown_deadline_ms: int | None = None
+        self._is_image_fenced = True
+
+    def start(self) -> None:
+        """Begin to register."""
+        assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
+        self.state = BrokerState.STARTING
+        self._started_ms = self._clock.now_ms
+        self._next_send_ms = self._clock.now_ms
+
+    @property
+    def is_unfenced(self) -> bool:
+        """Whether the newest published image has this broker unfenced, in this incarnation."""
+        return not self._is_image_fenced
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the first registration has taken longer than its limit."""
+        limit_ms = self._config.broker.initial_registration_timeout_ms
+        return (
+            self.state is BrokerState.STARTING
+            and self.epoch is None
+            and self._clock.now_ms >= self._started_ms + limit_ms
+        )
+
+    def on_leader_changed(self) -> None:
+        """There is somebody to ask: do not wait for the pause to end."""
+        self._failure_count = 0
+        if not self._is_waiting and self._next_send_ms is not None and not self.is_settled:
+            self._next_send_ms = self._clock.now_ms
+
+    @property
+    def is_settled(self) -> bool:
+        """Running and not leaving: nothing is urgent."""
+        return self.state is BrokerState.RUNNING
+
+    def request_shutdown(self) -> None:
+        """Ask the controller to move leadership away; `on_shut_down` is called when it is done."""
+        if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
+            return
+        if self.epoch is None or not self._config.broker.controlled_shutdown_enable:
+            self._shut_down()
+            return
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._shutdown_deadline_ms = self._clock.now_ms + SHUTDOWN_MS_MAX
+        self._next_send_ms = self._clock.now_ms
+        self.tick()
+
+    def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
+        """Follow the image: what it says of this broker, and how far it goes."""
+        del before
+        self._end_offset = after.provenance.end_offset
+        self._has_published = True
+        broker = after.brokers.get(self._config.node_id)
+        mine = broker is not None and broker.incarnation_id == self._incarnation_id.bytes
+        self._is_image_fenced = broker is None or not mine or broker.fenced
+        if self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and mine:
+            self._hurry()
+        elif delta.brokers and any(
+            (other := after.brokers.get(broker_id)) is not None and other.in_controlled_shutdown
+            for broker_id in delta.brokers
+        ):
+            # The one that leaves waits until all others have read who leads now.
+            self._hurry()
+
+    def _hurry(self) -> None:
+        if not self._is_waiting and self._next_send_ms is not None:
+            self._next_send_ms = min(self._next_send_ms, self._clock.now_ms)
+
+    def tick(self) -> None:
+        """Send what is due."""
+        now_ms = self._clock.now_ms
+        if self._shutdown_deadline_ms is not None and now_ms >= self._shutdown_deadline_ms:
+            self._effects.append(Log(LogLevel.WARN, "controlled_shutdown_given_up"))
+            self._shut_down()
+        if self._is_waiting or self._next_send_ms is None or now_ms < self._next_send_ms:
+            return
+        if self._controller.target is None:
+            self._next_send_ms = now_ms + REGISTRATION_BACKOFF_MS
+            return
+        self._is_waiting = True
+        if self.epoch is None:
+            self._register()
+        else:
+            self._heartbeat()
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        deadlines = [] if self._is_waiting or self._next_send_ms is None else [self._next_send_ms]
+        if self._shutdown_deadline_ms is not None:
+            deadlines.append(self._shutdown_deadline_ms)
+        return min(deadlines, default=None)
+
+    # ---- registration ------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        new = codec.newest(BROKER_REGISTRATION, "request")
+        body = new.BrokerRegistrationRequest(
+            broker_id=self._config.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=tuple(
+                new.Listener(
+                    name=endpoint.listener,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=SECURITY_PLAINTEXT,
+                )
+                for endpoint in self._config.advertised_broker_listeners
+            ),
+            features=tuple(
+                new.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ),
+            rack=self._config.broker.rack,
+            log_dirs=tuple(sorted(UUID(bytes=directory) for directory in self._log_dirs)),
+        )
+        timeout_ms = self._config.broker.session_timeout_ms
+        self._controller.call(BROKER_REGISTRATION, body, timeout_ms, self._on_registered)
+
+    def _on_registered(self, answer: Any) -> None:
+        self._is_waiting = False
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        if isinstance(answer, Failure):
+            self._retry(answer.value)
+        elif answer.error_code is not ErrorCode.none:
+            self._retry(answer.error_code.name)
+        else:
+            self.epoch = answer.broker_epoch
+            self._failure_count = 0
+            self._next_send_ms = self._clock.now_ms
+
+    def _retry(self, reason: str) -> None:
+        doublings = min(self._failure_count, 10)
+        self._failure_count += 1
+        pause_ms = min(
+            REGISTRATION_BACKOFF_MS << doublings, self._config.broker.heartbeat_interval_ms
+        )
+        self._next_send_ms = self._clock.now_ms + pause_ms
+        if self._failure_count in (6, 60):
+            fields = {"reason": reason, "attempts": self._failure_count}
+            self._effects.append(Log(LogLevel.WARN, "controller_request_failed", fields))
+
+    # ---- heartbeats --------------------------------------------------------------------------
+
+    @property
+    def _is_caught_up(self) -> bool:
+        return self._has_published and self.epoch is not None and self._end_offset > self.epoch
+
+    def _heartbeat(self) -> None:
+        new = codec.newest(BROKER_HEARTBEAT, "request")
+        body = new.BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._end_offset - 1,
+            want_fence=not self._is_caught_up,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        )
+        timeout_ms = self._config.broker.session_timeout_ms
+        self._controller.call(BROKER_HEARTBEAT, body, timeout_ms, self._on_heartbeat)
+
+    def _on_heartbeat(self, answer: Any) -> None:
+        self._is_waiting = False
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        if isinstance(answer, Failure):
+            self._retry(answer.value)
+            return
+        if answer.error_code is not ErrorCode.none:
+            if answer.error_code in _REGISTER_AGAIN and not self._shutdown_deadline_ms:
+                self.epoch = None
+                self.state = BrokerState.STARTING
+            self._retry(answer.error_code.name)
+            return
+        self._failure_count = 0
+        pause_ms = self._advance(answer)
+        if not self._has_left:
+            self._next_send_ms = self._clock.now_ms + pause_ms
+
+    def _advance(self, answer: Any) -> int:
+        """Move on by a heartbeat's answer; gives the pause before the next one."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if answer.should_shut_down:
+                self._shut_down()
+            return SHUTDOWN_POLL_MS
+        if self.state is BrokerState.STARTING and answer.is_caught_up:
+            self.state = BrokerState.RECOVERY
+        if self.state is BrokerState.RECOVERY and not answer.is_fenced:
+            self.state = BrokerState.RUNNING
+        if self.state is BrokerState.RUNNING:
+            return self._config.broker.heartbeat_interval_ms
+        return CATCH_UP_POLL_MS
+
+    @property
+    def _has_left(self) -> bool:
+        return self.state is BrokerState.SHUTTING_DOWN
+
+    def _shut_down(self) -> None:
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        self.state = BrokerState.SHUTTING_DOWN
+        self._shutdown_deadline_ms = None
+        self._next_send_ms = None
+        self._on_shut_down()

@@ -1,0 +1,24 @@
+"""The time of the running step, shared by the parts of one kernel."""
+
+from kernel.events import Now
+
+
+class Clock:
+    """Set by the kernel at the start of each step; constant while the step runs."""
+
+    __slots__ = ("now_ms", "wall_ms")
+
+    def __init__(self, now: Now) -> None:
+        self.now_ms = now.monotonic_ms
+        self.wall_ms = now.wall_ms
+
+    def set(self, now: Now) -> None:
+        """Move to the time of a new step; the monotonic clock never runs backwards."""
+        assert now.monotonic_ms >= self.now_ms, f"{now.monotonic_ms=} {self.now_ms=}"
+        self.now_ms = now.monotonic_ms
+        self.wall_ms = now.wall_ms
+
+
+def earliest(*deadlines_ms: int | None) -> int | None:
+    """The first of some deadlines; None when there is none."""
+    return min((deadline for deadline in deadlines_ms if deadline is not None), default=None)

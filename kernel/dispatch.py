@@ -1,0 +1,226 @@
+"""Which request goes where, per kind of listener. What is not listed here is not served.
+
+Brokers answer from their own image, and send on what changes something; controllers write. A
+request that is not served closes its connection (wire/), and ApiVersions does not list it.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from broker_publisher.metadata_cache import MetadataCache
+from broker_publisher.responses import (
+    ENDPOINT_CONTROLLER,
+    ResponseContext,
+    controller_id_for,
+    describe_cluster,
+    describe_topic_partitions,
+    metadata_response,
+)
+from kernel.config import NodeConfig
+from kernel.connections import Answered, Client
+from kernel.forwarding import Encoded, Forwarding, says_not_controller
+from kernel.metadata_state import MetadataState
+from kernel.replica import Replica
+from metadata.features import SUPPORTED_FEATURES
+from wire import codec
+from wire.api_table import Api, ListenerKind, api_versions_body, apis
+from wire.connection import Request, parse_request
+from wire.errors import ErrorCode, RemoteProtocolError
+from wire.types import NodeId, Rng
+
+NO_TIME: Final = timedelta(0)
+METADATA: Final = 3
+API_VERSIONS: Final = 18
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+DESCRIBE_QUORUM: Final = 55
+ENVELOPE: Final = 58
+DESCRIBE_CLUSTER: Final = 60
+BROKER_REGISTRATION: Final = 62
+BROKER_HEARTBEAT: Final = 63
+UNREGISTER_BROKER: Final = 64
+CONTROLLER_REGISTRATION: Final = 70
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
+UPDATE_RAFT_VOTER: Final = 82
+
+FORWARDED: Final = frozenset({CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, UNREGISTER_BROKER})
+"""What a broker sends on, and what an Envelope may carry."""
+RAFT: Final = frozenset({1, 52, 53, 54, DESCRIBE_QUORUM, 59})
+SUBMITTED: Final = frozenset(
+    {
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        BROKER_REGISTRATION,
+        BROKER_HEARTBEAT,
+        UNREGISTER_BROKER,
+        CONTROLLER_REGISTRATION,
+    }
+)
+"""What the controller judges."""
+SERVED: Final = {
+    ListenerKind.BROKER: FORWARDED
+    | {METADATA, API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
+    ListenerKind.CONTROLLER: RAFT
+    | SUBMITTED
+    | {API_VERSIONS, ENVELOPE, DESCRIBE_CLUSTER, UPDATE_RAFT_VOTER},
+}
+
+APIS: Final[dict[ListenerKind, dict[int, Api]]] = {
+    kind: apis(kind, served) for kind, served in SERVED.items()
+}
+
+
+class Dispatch:
+    """Serves every request of every connection of one node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        cache: MetadataCache,
+        state: MetadataState,
+        replica: Replica,
+        forwarding: Forwarding,
+        rng: Rng,
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._cache = cache
+        self._state = state
+        self._replica = replica
+        self._forwarding = forwarding
+        self._rng = rng
+
+    def serve(self, client: Client, request: Request, answered: Answered) -> None:
+        """Answer a request now or later, once."""
+        if request.api_key == API_VERSIONS:
+            answered(self._api_versions(client, request))
+        elif client.kind is ListenerKind.BROKER:
+            self._serve_broker(client, request, answered)
+        else:
+            self._serve_controller(client, request, answered)
+
+    def _serve_broker(self, client: Client, request: Request, answered: Answered) -> None:
+        image = self._cache.image
+        match request.api_key:
+            case 3:
+                context = self._context(client.listener)
+                answered(metadata_response(image, request.body, context, request.api_version))
+            case 60:
+                context = self._context(client.listener)
+                version = request.api_version
+                answered(describe_cluster(image, request.body, context, api_version=version))
+            case 75:
+                limit = self._config.broker.response_partitions_max
+                listener = client.listener
+                answered(describe_topic_partitions(image, request.body, listener, limit))
+            case key:
+                assert key in FORWARDED, f"{key=} is served by nobody"
+                self._forwarding.forward(request, client.address, answered)
+
+    def _context(self, listener: str) -> ResponseContext:
+        leader_id = self._replica.leader.leader_id
+        image = self._cache.image
+        return ResponseContext(
+            cluster_id=self._cluster_id,
+            listener=listener,
+            controller_id=controller_id_for(image, listener, self._rng, leader_id),
+        )
+
+    def _serve_controller(self, client: Client, request: Request, answered: Answered) -> None:
+        key = request.api_key
+        if key in RAFT:
+            self._replica.serve(key, request.body, answered)
+        elif key in SUBMITTED:
+            self._state.submit(key, request.body, answered, None)
+        elif key == ENVELOPE:
+            self._envelope(request.body, answered)
+        elif key == DESCRIBE_CLUSTER:
+            leader_id = self._replica.leader.leader_id
+            context = ResponseContext(
+                cluster_id=self._cluster_id,
+                listener=client.listener,
+                controller_id=NodeId(-1) if leader_id is None else leader_id,
+            )
+            answered(
+                describe_cluster(
+                    self._cache.image,
+                    request.body,
+                    context,
+                    ENDPOINT_CONTROLLER,
+                    request.api_version,
+                )
+            )
+        else:
+            assert key == UPDATE_RAFT_VOTER, f"{key=} is served by nobody"
+            answered(self._update_raft_voter())
+
+    # ---- Envelope ----------------------------------------------------------------------------
+
+    def _envelope(self, body: Any, answered: Answered) -> None:
+        """A broker's client asks: answer its request inside, or NOT_CONTROLLER outside."""
+        if not self._state.is_active:
+            answered(envelope_body(ErrorCode.not_controller))
+            return
+        try:
+            inner = parse_request(APIS[ListenerKind.CONTROLLER], bytes(body.request_data))
+        except RemoteProtocolError:
+            answered(envelope_body(ErrorCode.invalid_request))
+            return
+        if inner.api_key not in FORWARDED:
+            answered(envelope_body(ErrorCode.invalid_request))
+            return
+        self._state.submit(inner.api_key, inner.body, envelope_answer(inner, answered), None)
+
+    # ---- small ones --------------------------------------------------------------------------
+
+    def _api_versions(self, client: Client, request: Request) -> Any:
+        table = APIS[client.kind]
+        if request.error is not None:
+            return api_versions_body(table, error=request.error)
+        image = self._cache.image
+        finalized = {name: level for name, level in sorted(image.features.items()) if level > 0}
+        epoch = image.provenance.end_offset - 1
+        return api_versions_body(table, SUPPORTED_FEATURES, finalized, epoch)
+
+    def _update_raft_voter(self) -> Any:
+        """Followers of Kafka 4.3 send it even at kraft.version 0 and expect no error."""
+        new = codec.newest(UPDATE_RAFT_VOTER, "response")
+        leader = self._replica.leader
+        leader_id = -1 if leader.leader_id is None else leader.leader_id
+        voter = None if leader.leader_id is None else self._config.voter(leader.leader_id)
+        error = ErrorCode.none if self._replica.core.is_leader else ErrorCode.not_leader_or_follower
+        return new.UpdateRaftVoterResponse(
+            throttle_time=NO_TIME,
+            error_code=error,
+            current_leader=new.CurrentLeader(
+                leader_id=leader_id,
+                leader_epoch=leader.epoch,
+                host="" if voter is None else voter.host,
+                port=0 if voter is None else voter.port,
+            ),
+        )
+
+
+def envelope_body(error: ErrorCode, response: bytes | None = None) -> Any:
+    """The answer to an Envelope."""
+    new = codec.newest(ENVELOPE, "response")
+    return new.EnvelopeResponse(response_data=response, error_code=error)
+
+
+def envelope_answer(inner: Request, answered: Answered) -> Callable[[Any], None]:
+    """Wrap the answer of the inner request."""
+
+    def wrap(body: Any) -> None:
+        if says_not_controller(body):
+            answered(envelope_body(ErrorCode.not_controller))
+            return
+        encoded = (
+            body.frame
+            if isinstance(body, Encoded)
+            else codec.encode_response(inner.api_key, inner.api_version, inner.correlation_id, body)
+        )
+        answered(envelope_body(ErrorCode.none, encoded))
+
+    return wrap

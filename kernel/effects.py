@@ -1,0 +1,101 @@
+"""What a node asks its driver to do, in the order in which a step wants it done."""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Protocol
+
+import msgspec
+
+
+class LogLevel(IntEnum):
+    """How loud a log line is."""
+
+    DEBUG = 10
+    INFO = 20
+    WARN = 30
+    ERROR = 40
+
+
+class Plan(Protocol):
+    """A flush that any thread may run; `storage.log.FlushPlan` is one."""
+
+    def run(self) -> object:
+        """Make durable what the plan covers, or raise."""
+        ...
+
+
+class SendBytes(msgspec.Struct, frozen=True):
+    """Write to a connection that somebody opened to us; dropped when it is gone."""
+
+    connection_id: int
+    data: bytes
+
+
+class CloseConnection(msgspec.Struct, frozen=True):
+    """Close it after what was sent before; no ConnectionClosed event is needed."""
+
+    connection_id: int
+    reason: str
+
+
+class ConnectPeer(msgspec.Struct, frozen=True):
+    """Open a connection; answered by PeerConnected or PeerDisconnected. Ids are never reused."""
+
+    peer_id: int
+    host: str
+    port: int
+
+
+class SendPeerBytes(msgspec.Struct, frozen=True):
+    """Write to a node that we connected to."""
+
+    peer_id: int
+    data: bytes
+
+
+class ClosePeer(msgspec.Struct, frozen=True):
+    """Close a connection of ours; no event follows."""
+
+    peer_id: int
+
+
+class RunFlush(msgspec.Struct, frozen=True):
+    """Run the plan off the step thread, then report FlushDone. At most one is outstanding."""
+
+    token: int
+    plan: Plan
+
+
+class RunLocalChanges(msgspec.Struct, frozen=True):
+    """Run folder work off the step thread, then report LocalChangesDone. One at a time."""
+
+    token: int
+    work: Callable[[], None]
+
+
+class Log(msgspec.Struct, frozen=True):
+    """One line for people: an event name and its fields."""
+
+    level: LogLevel
+    event: str
+    fields: Mapping[str, object] = msgspec.field(default_factory=dict)
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """The node is done; nothing follows."""
+
+    code: int
+    reason: str
+
+
+Effect = (
+    SendBytes
+    | CloseConnection
+    | ConnectPeer
+    | SendPeerBytes
+    | ClosePeer
+    | RunFlush
+    | RunLocalChanges
+    | Log
+    | Exit
+)

@@ -1,0 +1,95 @@
+"""What can happen to a node, as the driver tells it: bytes, connections, finished work, time."""
+
+import msgspec
+
+from wire.types import Endpoint
+
+
+class Now(msgspec.Struct, frozen=True, gc=False):
+    """Both clocks at the moment of a step: monotonic for timers, wall for timestamps."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The listeners are bound; `listeners` have the real ports (a configured port may be 0)."""
+
+    listeners: tuple[Endpoint, ...]
+
+
+class ConnectionOpened(msgspec.Struct, frozen=True):
+    """Somebody connected to one of our listeners. Connection ids are never used twice."""
+
+    connection_id: int
+    listener: str
+    client_host: str = "127.0.0.1"
+
+
+class BytesReceived(msgspec.Struct, frozen=True):
+    """Bytes of a connection that somebody opened to us."""
+
+    connection_id: int
+    data: bytes
+
+
+class ConnectionClosed(msgspec.Struct, frozen=True):
+    """A connection that somebody opened to us is gone."""
+
+    connection_id: int
+
+
+class PeerConnected(msgspec.Struct, frozen=True):
+    """A `ConnectPeer` succeeded."""
+
+    peer_id: int
+
+
+class PeerBytes(msgspec.Struct, frozen=True):
+    """Bytes from a node that we connected to."""
+
+    peer_id: int
+    data: bytes
+
+
+class PeerDisconnected(msgspec.Struct, frozen=True):
+    """A connection of ours failed or closed; `refused`: every resolved address refused it."""
+
+    peer_id: int
+    refused: bool
+
+
+class FlushDone(msgspec.Struct, frozen=True):
+    """The plan of a `RunFlush` is durable. A failed one stops the driver instead."""
+
+    token: int
+
+
+class LocalChangesDone(msgspec.Struct, frozen=True):
+    """The work of a `RunLocalChanges` has run; `error` says what failed, None if nothing."""
+
+    token: int
+    error: str | None = None
+
+
+class TimeAdvanced(msgspec.Struct, frozen=True):
+    """The clock moved; timers that are due run."""
+
+
+class ShutdownRequested(msgspec.Struct, frozen=True):
+    """SIGTERM: controlled shutdown of the broker, hand-over of leadership, then `Exit`."""
+
+
+Event = (
+    Started
+    | ConnectionOpened
+    | BytesReceived
+    | ConnectionClosed
+    | PeerConnected
+    | PeerBytes
+    | PeerDisconnected
+    | FlushDone
+    | LocalChangesDone
+    | TimeAdvanced
+    | ShutdownRequested
+)

@@ -1,0 +1,223 @@
+"""Admin requests that reach a broker: to the active controller and back, many in flight.
+
+On the node that leads it is a plain call; elsewhere the request travels inside an Envelope exactly
+as it was received (KIP-590). A controller that turns out not to lead, or a broken connection, means
+another attempt with the leader known then, until the request's time is up. Kafka has one Envelope
+in flight per broker; here each request is on its way at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from kernel.clock import Clock, earliest
+from kernel.controller_link import ControllerLink
+from kernel.peers import Channel, Failure
+from wire import codec
+from wire.api_table import SCHEMAS
+from wire.connection import Request
+from wire.conversion import default_entity
+from wire.errors import ErrorCode
+from wire.types import milliseconds
+
+ENVELOPE: Final = 58
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""`request.timeout.ms`: no client waits longer, whatever its request says."""
+RETRY_MS: Final = 10
+"""Pause before another attempt; the leader's address usually changes in between."""
+FORWARDS_MAX: Final = 10_000
+"""Requests on their way; one more is answered REQUEST_TIMED_OUT at once."""
+
+# DefaultPrincipalData v0: INT16 version, then type, name, token_authenticated, no tags.
+ANONYMOUS_PRINCIPAL: Final = b"\x00\x00" + b"\x05User" + b"\x0aANONYMOUS" + b"\x00" + b"\x00"
+
+
+class Encoded(msgspec.Struct, frozen=True):
+    """A response frame (header and body) that somebody else encoded."""
+
+    frame: bytes
+
+
+class _Forward(msgspec.Struct):
+    request: Request
+    client_address: bytes
+    answered: Callable[[Any], None]
+    deadline_ms: int
+    retry_ms: int | None = None
+    last_error: ErrorCode = ErrorCode.request_timed_out
+
+
+class Forwarding:
+    """All requests of this broker that are on their way to the controller."""
+
+    def __init__(self, controller: ControllerLink, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+        self._waiting: dict[int, _Forward] = {}
+        self._next_id = 1
+        self._in_flight_count = 0
+
+    def forward(
+        self, request: Request, client_address: bytes, answered: Callable[[Any], None]
+    ) -> None:
+        """Get an answer; `answered` is called once, with a body or `Encoded` bytes."""
+        if self._in_flight_count + len(self._waiting) >= FORWARDS_MAX:
+            answered(refusal(request, ErrorCode.request_timed_out))
+            return
+        deadline_ms = self._clock.now_ms + timeout_ms_of(request.body)
+        self._attempt(_Forward(request, client_address, answered, deadline_ms))
+
+    def on_leader_changed(self) -> None:
+        """Whoever waits may try at once."""
+        self._retry_all(due_only=False)
+
+    def tick(self) -> None:
+        """Try again what is due, give up what is late."""
+        self._retry_all(due_only=True)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        if not self._waiting:
+            return None
+        return earliest(
+            *(
+                min(forward.deadline_ms, forward.retry_ms or forward.deadline_ms)
+                for forward in self._waiting.values()
+            )
+        )
+
+    def _retry_all(self, *, due_only: bool) -> None:
+        now_ms = self._clock.now_ms
+        for forward_id, forward in list(self._waiting.items()):
+            assert forward.retry_ms is not None
+            if now_ms >= forward.deadline_ms:
+                del self._waiting[forward_id]
+                forward.answered(refusal(forward.request, forward.last_error))
+            elif not due_only or now_ms >= forward.retry_ms:
+                del self._waiting[forward_id]
+                self._attempt(forward)
+
+    def _attempt(self, forward: _Forward) -> None:
+        if self._controller.is_local:
+            self._in_flight_count += 1
+            self._controller.submit_local(
+                forward.request.api_key,
+                forward.request.body,
+                lambda body: self._on_local_answer(forward, body),
+                forward.deadline_ms,
+            )
+            return
+        if self._controller.target is None:
+            self._again(forward, ErrorCode.request_timed_out)
+            return
+        new = codec.newest(ENVELOPE, "request")
+        body = new.EnvelopeRequest(
+            request_data=forward.request.frame,
+            request_principal=ANONYMOUS_PRINCIPAL,
+            client_host_address=forward.client_address,
+        )
+        self._in_flight_count += 1
+        self._controller.send(
+            Channel.FORWARDING,
+            ENVELOPE,
+            body,
+            REQUEST_TIMEOUT_MS,
+            lambda answer: self._on_envelope_answer(forward, answer),
+        )
+
+    def _on_local_answer(self, forward: _Forward, body: Any) -> None:
+        self._in_flight_count -= 1
+        if says_not_controller(body):
+            self._again(forward, ErrorCode.not_controller)
+        else:
+            forward.answered(body)
+
+    def _on_envelope_answer(self, forward: _Forward, answer: Any) -> None:
+        self._in_flight_count -= 1
+        if isinstance(answer, Failure):
+            self._again(forward, ErrorCode.request_timed_out)
+        elif answer.error_code is ErrorCode.none and answer.response_data is not None:
+            forward.answered(Encoded(answer.response_data))
+        elif answer.error_code is ErrorCode.not_controller:
+            self._again(forward, ErrorCode.not_controller)
+        else:
+            forward.answered(refusal(forward.request, answer.error_code))
+
+    def _again(self, forward: _Forward, error: ErrorCode) -> None:
+        forward.last_error = error
+        forward.retry_ms = min(self._clock.now_ms + RETRY_MS, forward.deadline_ms)
+        self._waiting[self._next_id] = forward
+        self._next_id += 1
+
+
+def timeout_ms_of(body: Any) -> int:
+    """How long the client waits: its own time-out if the request has one, at most 30 s."""
+    timeout = getattr(body, "timeout", None)
+    if not isinstance(timeout, timedelta):
+        return REQUEST_TIMEOUT_MS
+    return max(0, min(milliseconds(timeout), REQUEST_TIMEOUT_MS))
+
+
+def says_not_controller(body: Any) -> bool:
+    """Whether a response says NOT_CONTROLLER, at its top or in its first row."""
+    if getattr(body, "error_code", None) is ErrorCode.not_controller:
+        return True
+    rows = getattr(body, "topics", None) or getattr(body, "responses", None)
+    if not rows:
+        return False
+    return getattr(rows[0], "error_code", None) is ErrorCode.not_controller
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    """The response that says one error for everything that was asked."""
+    return refusal_body(request.api_key, request.body, error)
+
+
+def refusal_body(api_key: int, body: Any, error: ErrorCode) -> Any:
+    """A response body of one error; per topic where the API has no other place for it."""
+    new = codec.newest(api_key, "response")
+    if api_key == CREATE_TOPICS:
+        return new.CreateTopicsResponse(
+            throttle_time=timedelta(0),
+            topics=tuple(
+                new.CreatableTopicResult(
+                    name=topic.name,
+                    topic_id=None,
+                    error_code=error,
+                    error_message=None,
+                    topic_config_error_code=ErrorCode.none,
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    configs=None,
+                )
+                for topic in body.topics
+            ),
+        )
+    if api_key == DELETE_TOPICS:
+        names: list[tuple[str | None, Any]] = [(name, None) for name in body.topic_names]
+        names += [(topic.name, topic.topic_id) for topic in body.topics]
+        return new.DeleteTopicsResponse(
+            throttle_time=timedelta(0),
+            responses=tuple(
+                new.DeletableTopicResult(
+                    name=name, topic_id=topic_id, error_code=error, error_message=None
+                )
+                for name, topic_id in names
+            ),
+        )
+    entity = codec.entity_class(api_key, _newest_version(api_key), "response")
+    return replace(_default_response(entity), error_code=error)
+
+
+def _newest_version(api_key: int) -> int:
+    return SCHEMAS[api_key].newest_version
+
+
+def _default_response(entity: Any) -> Any:
+    return default_entity(entity)

@@ -1,0 +1,340 @@
+"""One whole node as a value: events in, effects out, no I/O but the synchronous writes of its disk.
+
+Composition only: what each part does is in its own module. The path of a request is in
+docs/architecture.md. Both drivers (asyncio in `node/`, virtual time in tests) use this class.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+from uuid import UUID
+
+from broker_publisher.metadata_cache import MetadataCache
+from broker_publisher.publisher import Publisher, Publishers
+from kernel import effects as out
+from kernel.broker_lifecycle import BrokerLifecycle
+from kernel.clock import Clock, earliest
+from kernel.config import NodeConfig
+from kernel.connections import Connections
+from kernel.controller_link import ControllerLink
+from kernel.controller_registration import ControllerRegistration
+from kernel.dispatch import APIS, Dispatch
+from kernel.events import (
+    BytesReceived,
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    FlushDone,
+    LocalChangesDone,
+    Now,
+    PeerBytes,
+    PeerConnected,
+    PeerDisconnected,
+    ShutdownRequested,
+    Started,
+    TimeAdvanced,
+)
+from kernel.folders import Folders
+from kernel.forwarding import Forwarding
+from kernel.metadata_state import MetadataState
+from kernel.opening import OpenedStorage, controller_of, open_storage, raft_core
+from kernel.peers import Peers
+from kernel.replica import Replica
+from kernel.snapshots import Snapshots
+from metadata.delta import MetadataDelta
+from metadata.features import unsupported
+from metadata.image import Image
+from raft import effects as raft
+from raft import events as raft_events
+from storage.vfs import Vfs
+from wire.types import DirectoryId, LeaderAndEpoch, Rng
+
+
+class UnsupportedFeatureError(Exception):
+    """The cluster has a finalized feature that this software lacks."""
+
+
+class Kernel:
+    """A node.
+
+    Args:
+        config: what the node is told.
+        vfs: its disk.
+        rng: its chance, ids of topics and incarnations included.
+        cluster_id: from meta.properties.
+        directory_ids: of every log directory, by path, from meta.properties.
+        now: the time of the start.
+
+    Raises:
+        CorruptLogError, CorruptFileError: the disk is damaged.
+        UnsupportedFeatureError: names the finalized feature that is missing here.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        vfs: Vfs,
+        rng: Rng,
+        *,
+        cluster_id: str,
+        directory_ids: dict[str, DirectoryId],
+        now: Now,
+    ) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self._rng = rng
+        self._effects: list[out.Effect] = []
+        self._clock = Clock(now)
+        self._is_started = False
+        incarnation_id = UUID(bytes=self._new_uuid())
+        opened = open_storage(
+            config, vfs, directory_ids.get(config.metadata_log_dir), self._clock, self._effects
+        )
+        self._writer = opened.writer
+        core = raft_core(config, cluster_id, opened, rng, now.monotonic_ms)
+        self.replica = Replica(core, opened.writer, self._clock, self._on_notify)
+        self.state = MetadataState(
+            opened.loader,
+            controller_of(config, cluster_id, vfs, rng, self._new_uuid),
+            self._clock,
+            self._effects,
+            self._publish,
+        )
+        self.state.replica = self.replica
+        addresses = {voter.id: (voter.host, voter.port) for voter in config.voters}
+        self.peers = Peers(
+            addresses,
+            config.node_id,
+            self._clock,
+            self._effects,
+            lambda: self.replica.leader,
+            self._on_evidence,
+        )
+        self.replica.peers = self.peers
+        link = ControllerLink(
+            config.node_id, self.state, self.peers, lambda: self.replica.leader.leader_id
+        )
+        self.cache = MetadataCache()
+        self.forwarding = Forwarding(link, self._clock)
+        dispatch = Dispatch(
+            config, cluster_id, self.cache, self.state, self.replica, self.forwarding, rng
+        )
+        self.connections = Connections(
+            APIS,
+            config.controller_listener_names,
+            config.request_bytes_max,
+            self._effects,
+            dispatch.serve,
+        )
+        self.snapshots = Snapshots(config, self.state, opened.writer, self._clock, self._effects)
+        self.registration: ControllerRegistration | None = None
+        self.lifecycle: BrokerLifecycle | None = None
+        self.folders: Folders | None = None
+        publishers: list[Publisher] = [self.cache]
+        if config.is_broker:
+            publishers += self._broker_parts(vfs, link, directory_ids, incarnation_id)
+        if config.is_controller:
+            self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
+            publishers.append(self.registration)
+        self.publishers = Publishers(publishers)
+        self._check_features(opened)
+        opened.writer.on_snapshot_installed = self.snapshots.load
+
+    def _broker_parts(
+        self,
+        vfs: Vfs,
+        link: ControllerLink,
+        directory_ids: dict[str, DirectoryId],
+        incarnation_id: UUID,
+    ) -> list[Publisher]:
+        self.folders = Folders(
+            self.config, vfs, directory_ids, incarnation_id.bytes, self._new_uuid, self._effects
+        )
+        self.lifecycle = BrokerLifecycle(
+            self.config,
+            self.cluster_id,
+            tuple(directory_ids.values()),
+            incarnation_id,
+            link,
+            self._clock,
+            self._effects,
+            self._on_broker_shut_down,
+        )
+        return [self.folders, self.lifecycle]
+
+    # ---- the driver's side -------------------------------------------------------------------
+
+    def start(self, now: Now) -> list[out.Effect]:
+        """The first step, once the listeners are bound."""
+        return self.steps([Started(())], now)
+
+    def step(self, event: Event, now: Now) -> list[out.Effect]:
+        """Take one event."""
+        return self.steps([event], now)
+
+    def steps(self, events: Iterable[Event], now: Now) -> list[out.Effect]:
+        """Take what happened, in order; what it appends together is flushed together."""
+        self._clock.set(now)
+        for event in events:
+            self._take(event)
+            self.replica.drain()
+        self._tick()
+        self._writer.plan_flush(self.replica.core)
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        """When to step TimeAdvanced at the latest; None = only events can change anything."""
+        lifecycle, registration = self.lifecycle, self.registration
+        return earliest(
+            self.replica.next_deadline_ms(),
+            self.state.next_deadline_ms(),
+            self.peers.next_deadline_ms(),
+            self.forwarding.next_deadline_ms(),
+            None if lifecycle is None else lifecycle.next_deadline_ms(),
+            None if registration is None else registration.next_deadline_ms(),
+            self.snapshots.next_deadline_ms(),
+        )
+
+    def close(self) -> None:
+        """After Exit and the last flush: leave a log that needs no recovery."""
+        self._writer.log.close()
+
+    @property
+    def is_unfenced(self) -> bool:
+        """Whether this broker serves; a plain controller is when it knows a leader."""
+        if self.lifecycle is None:
+            return self.replica.leader.leader_id is not None
+        return self.lifecycle.is_unfenced
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case BytesReceived():
+                self.connections.received(event.connection_id, event.data)
+            case PeerBytes():
+                self.peers.on_bytes(event.peer_id, event.data)
+            case FlushDone():
+                self.replica.flush_done(event.token)
+            case TimeAdvanced():
+                self.replica.tick()
+            case ConnectionOpened():
+                self.connections.opened(event.connection_id, event.listener, event.client_host)
+            case ConnectionClosed():
+                self.connections.closed(event.connection_id)
+            case _:
+                self._take_rare(event)
+
+    def _take_rare(
+        self,
+        event: PeerConnected | PeerDisconnected | LocalChangesDone | ShutdownRequested | Started,
+    ) -> None:
+        match event:
+            case PeerConnected():
+                self.peers.on_connected(event.peer_id)
+            case PeerDisconnected():
+                self.peers.on_disconnected(event.peer_id, refused=event.refused)
+            case LocalChangesDone():
+                assert self.folders is not None, "only a broker has folders"
+                self.folders.done(event.error)
+            case ShutdownRequested():
+                self._shut_down()
+            case Started():
+                self._start()
+            case _:
+                assert_never(event)
+
+    def _tick(self) -> None:
+        """What became due by the events of this step; everything else waits for its deadline."""
+        now_ms = self._clock.now_ms
+        deadline_ms = self.next_deadline_ms()
+        if deadline_ms is None or deadline_ms > now_ms:
+            return
+        self.peers.tick()
+        self.replica.tick()
+        self.replica.drain()
+        self.state.tick()
+        self.forwarding.tick()
+        if self.lifecycle is not None:
+            self.lifecycle.tick()
+        if self.registration is not None:
+            self.registration.tick()
+        self.snapshots.tick()
+        self.replica.drain()
+
+    def _start(self) -> None:
+        assert not self._is_started, "a node starts once"
+        self._is_started = True
+        self.snapshots.publish_loaded()
+        self.replica.enqueue(raft_events.TimeAdvanced())
+        if self.lifecycle is not None:
+            self.lifecycle.start()
+
+    def _shut_down(self) -> None:
+        self._effects.append(out.Log(out.LogLevel.INFO, "shutting_down"))
+        if self.lifecycle is not None:
+            self.lifecycle.request_shutdown()
+        else:
+            self._on_broker_shut_down()
+
+    # ---- between the parts -------------------------------------------------------------------
+
+    def _on_broker_shut_down(self) -> None:
+        """The broker has left; now the replica hands over."""
+        self.replica.enqueue(raft_events.ShutdownRequested())
+
+    def _on_evidence(self, lost: LeaderAndEpoch) -> None:
+        assert lost.leader_id is not None
+        fields = {"leader_id": lost.leader_id, "epoch": lost.epoch}
+        self._effects.append(out.Log(out.LogLevel.INFO, "leader_unreachable", fields))
+        self.replica.enqueue(
+            raft_events.LeaderUnreachable(leader_id=lost.leader_id, epoch=lost.epoch)
+        )
+
+    def _on_notify(self, effect: raft.NotifyEffect) -> None:
+        match effect:
+            case raft.HighWatermarkAdvanced():
+                self.state.on_high_watermark(effect)
+                self.snapshots.on_commit()
+            case raft.LeaderChanged():
+                self._on_leader_changed(effect)
+            case raft.Claimed():
+                self.state.on_claimed(effect)
+                self._wake_callers()
+            case raft.ShutdownComplete():
+                self._effects.append(out.Exit(0, "shut down"))
+
+    def _on_leader_changed(self, effect: raft.LeaderChanged) -> None:
+        leader = effect.leader
+        fields = {"leader_id": leader.leader_id, "epoch": leader.epoch}
+        self._effects.append(out.Log(out.LogLevel.INFO, "leader_changed", fields))
+        self.state.on_leader_changed(effect)
+        if leader.leader_id is not None and leader.leader_id != self.config.node_id:
+            self._wake_callers()
+
+    def _wake_callers(self) -> None:
+        self.forwarding.on_leader_changed()
+        if self.lifecycle is not None:
+            self.lifecycle.on_leader_changed()
+
+    def _publish(self, image: Image, delta: MetadataDelta) -> None:
+        self.publishers.publish(image, delta)
+        if delta.features:
+            self._check_image(image)
+
+    def _check_features(self, opened: OpenedStorage) -> None:
+        self._check_image(opened.loader.image)
+
+    def _check_image(self, image: Image) -> None:
+        missing = unsupported(image.features) if image.features else []
+        if missing and self.config.is_controller:
+            raise UnsupportedFeatureError(missing[0])
+
+    def _new_uuid(self) -> bytes:
+        """A random UUID as Kafka makes them: never reserved, its text never starts with a dash."""
+        while True:
+            high, low = self._rng.randrange(1 << 64), self._rng.randrange(1 << 64)
+            high = high & ~(0xF << 12) | (4 << 12)
+            low = low & ((1 << 62) - 1) | (1 << 63)
+            content = high.to_bytes(8, "big") + low.to_bytes(8, "big")
+            if content[0] >> 2 != 62:  # base64url 62 is "-"
+                return content

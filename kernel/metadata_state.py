@@ -1,0 +1,185 @@
+"""The controller of this node between raft and the metadata: activation, proposals, commits.
+
+It owns the loader, because on a leader the committed image is the one the controller computed
+(`adopt`), and on everybody else the one that the stored records build.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kernel.clock import Clock
+from kernel.effects import Effect, Log, LogLevel
+from kernel.raft_rpc import DESCRIBE_QUORUM
+from kernel.replica import Replica
+from kernel.replies import Replies
+from metadata import record_codec
+from metadata.delta import MetadataDelta, delta_between
+from metadata.features import record_version
+from metadata.image import EMPTY, Image, Provenance
+from metadata.loader import Loader, committed_batches
+from metadata.records import Record
+from quorum_controller.controller import Controller
+from quorum_controller.result import ControllerRequest, Output, Pending, Proposal, RequestContext
+from raft import effects as raft
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+
+READ_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the log in one go while committed records are applied."""
+
+
+class MetadataState:
+    """The committed image of a node, and its controller when it is one."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        controller: Controller | None,
+        clock: Clock,
+        effects: list[Effect],
+        publish: Callable[[Image, MetadataDelta], None],
+    ) -> None:
+        self.loader = loader
+        self.controller = controller
+        self.replica: Replica
+        self._clock = clock
+        self._effects = effects
+        self._publish = publish
+        self._replies = Replies()
+
+    # ---- requests ----------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self.controller is not None and self.controller.is_active
+
+    def submit(
+        self, api_key: int, body: Any, answered: Callable[[Any], None], deadline_ms: int | None
+    ) -> None:
+        """Submit a request to the controller of this node, active or not."""
+        if api_key == DESCRIBE_QUORUM:
+            self.replica.serve(api_key, body, answered)
+            return
+        assert self.controller is not None, "this node is no controller"
+        token = self._replies.expect(answered)
+        request = ControllerRequest(
+            api_key=api_key,
+            body=body,
+            reply_token=token,
+            context=RequestContext(deadline_ms=deadline_ms),
+        )
+        self._take(self.controller.submit(request, self._clock.now_ms))
+
+    def tick(self) -> None:
+        """Timers of the controller."""
+        controller = self.controller
+        if controller is None or not controller.is_active:
+            return
+        deadline_ms = controller.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
+            self._take(controller.tick(self._clock.now_ms))
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        return None if self.controller is None else self.controller.next_deadline_ms()
+
+    def _take(self, output: Output) -> None:
+        for proposal in output.proposals:
+            self._propose(proposal)
+        for answer in output.answers:
+            assert isinstance(answer.reply_token, int)
+            self._replies.answer(answer.reply_token, answer.body)
+
+    def _propose(self, proposal: Proposal) -> None:
+        assert self.controller is not None
+        level = self.controller.latest.metadata_version
+        values = tuple(
+            record_codec.encode(record, record_version(record, level))
+            for record in proposal.records
+        )
+        self.replica.propose(proposal.epoch, values)
+
+    # ---- what raft tells ---------------------------------------------------------------------
+
+    def on_leader_changed(self, effect: raft.LeaderChanged) -> None:
+        """Another leader or another epoch: forget what was not committed."""
+        controller = self.controller
+        if controller is None:
+            return
+        controller.known_leader_id = effect.leader.leader_id
+        if (controller.is_active and effect.leader.epoch != controller.epoch) or (
+            controller.is_active and effect.leader.leader_id is None
+        ):
+            self._resign()
+
+    def _resign(self) -> None:
+        assert self.controller is not None
+        fields = {"epoch": self.controller.epoch}
+        self._effects.append(Log(LogLevel.INFO, "controller_resigned", fields))
+        self._take(self.controller.resign())
+
+    def on_claimed(self, effect: raft.Claimed) -> None:
+        """This node leads and its log is committed up to its own epoch: take office."""
+        controller = self.controller
+        assert controller is not None, "only a controller can be elected"
+        assert not controller.is_active, f"{controller.epoch=}"
+        self._apply_from_log(effect.end_offset)
+        assert self.loader.end_offset == effect.end_offset, f"{self.loader.end_offset=} {effect=}"
+        has_open_transaction = self.loader.transaction_start is not None
+        fields = {"epoch": effect.epoch, "log_end_offset": effect.end_offset}
+        self._effects.append(Log(LogLevel.INFO, "controller_activated", fields))
+        output = controller.activate(
+            effect.epoch,
+            effect.end_offset,
+            self.loader.image,
+            self._clock.now_ms,
+            has_open_transaction=has_open_transaction,
+        )
+        self._take(output)
+
+    def on_high_watermark(self, effect: raft.HighWatermarkAdvanced) -> None:
+        """Commit: the leader adopts what it computed, everybody else reads what was stored."""
+        if self.is_active:
+            assert self.controller is not None
+            epoch = self.controller.epoch
+            assert epoch is not None
+            committed, output = self.controller.commit(effect.high_watermark)
+            for pending in committed:
+                self._adopt(pending, epoch)
+            self._take(output)
+        self._apply_from_log(effect.high_watermark)
+
+    def _adopt(self, pending: Pending, epoch: LeaderEpoch) -> None:
+        timestamps = self.replica.writer.timestamps
+        timestamp_ms = self._clock.wall_ms
+        while timestamps and timestamps[0][0] <= pending.end_offset:
+            timestamp_ms = timestamps.popleft()[1]
+        image = replace(
+            pending.image, provenance=Provenance(pending.end_offset, epoch, timestamp_ms)
+        )
+        self._publish(*self.loader.adopt(image, pending.delta))
+
+    def _apply_from_log(self, high_watermark: Offset) -> None:
+        log = self.replica.writer.log
+        while (start := self.loader.end_offset) < high_watermark:
+            content = log.read(start, READ_BYTES_MAX, high_watermark)
+            if not content:
+                break
+            for image, delta in self.loader.commit(committed_batches(content)):
+                self._publish(image, delta)
+            assert self.loader.end_offset > start, f"no progress from {start=}"
+
+    # ---- snapshots ---------------------------------------------------------------------------
+
+    def load_snapshot(
+        self, records: Iterable[Record], snapshot_id: OffsetAndEpoch, timestamp_ms: int
+    ) -> None:
+        """A snapshot replaces the committed image; a leader never gets one."""
+        assert not self.is_active, "an active controller loads no snapshot"
+        self._publish(*self.loader.load_snapshot(records, snapshot_id, timestamp_ms))
+
+    def publish_whole(self, image: Image) -> None:
+        """At start: the image of the newest snapshot, everything in it being new."""
+        self._publish(image, delta_between(EMPTY, image))

@@ -1,0 +1,151 @@
+"""What a node finds on its disk at start, and the parts that are made of it."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from kernel.clock import Clock
+from kernel.config import NodeConfig
+from kernel.effects import Effect, Log, LogLevel
+from kernel.log_writer import LogWriter
+from metadata.bootstrap import bootstrap_records
+from metadata.loader import Loader
+from metadata.records import Record
+from metadata.snapshot import decode_snapshot
+from quorum_controller.config import ControllerConfig
+from quorum_controller.controller import Controller
+from raft.config import RaftConfig
+from raft.core import RaftCore
+from raft.events import EpochStart
+from storage.bootstrap_checkpoint import read_bootstrap_checkpoint
+from storage.log import LogConfig
+from storage.partition_directories import open_metadata_log
+from storage.quorum_state_file import ElectionState, QuorumStateFile
+from storage.snapshot_files import SnapshotFiles
+from storage.vfs import Vfs
+from wire.types import (
+    DirectoryId,
+    Endpoint,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    Rng,
+)
+
+
+class OpenedStorage(msgspec.Struct, frozen=True):
+    """The disk of a node, read."""
+
+    writer: LogWriter
+    loader: Loader
+    election: ElectionState | None
+    snapshots: tuple[OffsetAndEpoch, ...]
+    directory_id: DirectoryId | None
+
+
+def open_storage(
+    config: NodeConfig,
+    vfs: Vfs,
+    directory_id: DirectoryId | None,
+    clock: Clock,
+    effects: list[Effect],
+) -> OpenedStorage:
+    """Open the metadata log with its quorum-state, and load the newest snapshot.
+
+    Raises:
+        CorruptLogError, CorruptFileError: damage that must stop the node.
+    """
+    log_config = LogConfig(
+        segment_bytes=config.metadata_log.segment_bytes, segment_ms=config.metadata_log.segment_ms
+    )
+    log = open_metadata_log(vfs, config.metadata_log_dir, log_config)
+    for repaired in log.recovery_report:
+        fields = {"what": type(repaired).__name__, "detail": str(repaired)}
+        effects.append(Log(LogLevel.WARN, "log_repaired", fields))
+    files = SnapshotFiles(vfs, log.directory)
+    files.clean()
+    # 0-0 holds the voters of a dynamic quorum and no metadata: as good as none.
+    snapshots = tuple(found for found in files.list() if found.offset > 0)
+    loader = Loader()
+    if snapshots:
+        latest = snapshots[-1]
+        content = decode_snapshot(files.read(latest))
+        timestamp_ms = content.last_contained_timestamp_ms
+        loader.load_snapshot(content.records, latest, timestamp_ms)
+        if latest.offset > log.end_offset:
+            log.truncate_fully_and_start_at(latest.offset)
+    quorum_state = QuorumStateFile(
+        vfs, log.directory, tuple(sorted(voter.id for voter in config.voters))
+    )
+    election = quorum_state.read()
+    writer = LogWriter(log, quorum_state, files, clock, effects)
+    return OpenedStorage(writer, loader, election, snapshots, directory_id)
+
+
+def raft_core(
+    config: NodeConfig, cluster_id: str, opened: OpenedStorage, rng: Rng, now_ms: int
+) -> RaftCore:
+    """The consensus core over what the disk holds."""
+    listener = config.controller_listener_names[0]
+    quorum, log = config.quorum, opened.writer.log
+    raft_config = RaftConfig(
+        node_id=config.node_id,
+        directory_id=opened.directory_id,
+        cluster_id=cluster_id,
+        voters=tuple(
+            (voter.id, Endpoint(listener, voter.host, voter.port)) for voter in config.voters
+        ),
+        election_timeout_ms=quorum.election_timeout_ms,
+        fetch_timeout_ms=quorum.fetch_timeout_ms,
+        election_backoff_max_ms=quorum.election_backoff_ms_max,
+        request_timeout_ms=quorum.request_timeout_ms,
+        retry_backoff_ms=quorum.retry_backoff_ms,
+        fetch_max_bytes=quorum.fetch_bytes_max,
+        can_vote=config.is_controller,
+    )
+    election = opened.election or ElectionState(LeaderEpoch(0))
+    return RaftCore(
+        raft_config,
+        election_epoch=election.epoch,
+        election_leader_id=election.leader_id,
+        election_voted_key=election.voted_key,
+        log_start_offset=Offset(log.log_start_offset),
+        log_end_offset=Offset(log.end_offset),
+        epoch_entries=tuple(
+            EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset))
+            for entry in log.epoch_entries
+        ),
+        earliest_snapshot=opened.snapshots[0] if opened.snapshots else None,
+        latest_snapshot=opened.snapshots[-1] if opened.snapshots else None,
+        rng=rng,
+        now_ms=now_ms,
+    )
+
+
+def controller_of(
+    config: NodeConfig, cluster_id: str, vfs: Vfs, rng: Rng, new_uuid: Callable[[], bytes]
+) -> Controller | None:
+    """The controller of a node with that role."""
+    if not config.is_controller:
+        return None
+    defaults = config.topic_defaults
+    controller_config = ControllerConfig(
+        cluster_id=cluster_id,
+        node_id=NodeId(config.node_id),
+        bootstrap_records=_bootstrap_records(vfs, config.metadata_log_dir),
+        session_timeout_ms=config.broker.session_timeout_ms,
+        max_idle_interval_ms=config.metadata_log.idle_interval_ms_max,
+        default_replication_factor=defaults.replication_factor,
+        default_partition_count=defaults.partition_count,
+        delete_topic_enable=config.broker.delete_topic_enable,
+        properties=dict(config.properties),
+    )
+    return Controller(controller_config, rng, new_uuid)
+
+
+def _bootstrap_records(vfs: Vfs, log_dir: str) -> tuple[Record, ...]:
+    content = read_bootstrap_checkpoint(vfs, log_dir)
+    if content is None:
+        return tuple(bootstrap_records())
+    return tuple(decode_snapshot(content).records)

@@ -1,0 +1,286 @@
+"""Raft responses <-> Kafka response bodies; the other half of `raft_rpc`.
+
+Every response names the leader that the answering node knows (`leader_id` -1 for none) and, when it
+is known, where to reach it (`node_endpoints`, dropped on the way to a peer of an older version).
+"""
+
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from raft import messages as raft
+from wire import codec
+from wire.errors import ErrorCode
+from wire.types import (
+    METADATA_TOPIC_ID,
+    METADATA_TOPIC_NAME,
+    Endpoint,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+)
+
+_TOPIC_UUID: Final = UUID(bytes=METADATA_TOPIC_ID)
+_ZERO: Final = timedelta(0)
+
+
+# ---- responses that leave ----------------------------------------------------------------------
+
+
+def body_of_response(response: raft.RaftResponse) -> Any:
+    """The response body of a raft message."""
+    match response:
+        case raft.FetchResponse():
+            return _fetch_body(response)
+        case raft.VoteResponse():
+            return _voter_body(52, "VoteResponse", response, vote_granted=response.vote_granted)
+        case raft.BeginQuorumEpochResponse():
+            return _voter_body(53, "BeginQuorumEpochResponse", response)
+        case raft.EndQuorumEpochResponse():
+            return _voter_body(54, "EndQuorumEpochResponse", response)
+        case raft.FetchSnapshotResponse():
+            return _fetch_snapshot_body(response)
+        case raft.DescribeQuorumResponse():
+            return _describe_quorum_body(response)
+
+
+def invalid_request_body(api_key: int) -> Any:
+    """The answer to a request that is not about exactly the metadata partition."""
+    new = codec.newest(api_key, "response")
+    match api_key:
+        case 1:
+            return new.FetchResponse(
+                throttle_time=_ZERO, error_code=ErrorCode.invalid_request, responses=()
+            )
+        case 52:
+            return new.VoteResponse(error_code=ErrorCode.invalid_request, topics=())
+        case 53:
+            return new.BeginQuorumEpochResponse(error_code=ErrorCode.invalid_request, topics=())
+        case 54:
+            return new.EndQuorumEpochResponse(error_code=ErrorCode.invalid_request, topics=())
+        case 55:
+            return new.DescribeQuorumResponse(
+                error_code=ErrorCode.invalid_request, error_message=None, topics=(), nodes=()
+            )
+        case 59:
+            return new.FetchSnapshotResponse(
+                throttle_time=_ZERO, error_code=ErrorCode.invalid_request, topics=()
+            )
+        case _:
+            raise AssertionError(f"not a raft api: {api_key=}")
+
+
+def _endpoints(new: Any, response: Any) -> tuple[Any, ...]:
+    endpoint, leader_id = response.leader_endpoint, response.leader_id
+    if endpoint is None or leader_id is None:
+        return ()
+    return (new.NodeEndpoint(node_id=leader_id, host=endpoint.host, port=endpoint.port),)
+
+
+def _wire_id(node_id: NodeId | None) -> int:
+    return -1 if node_id is None else node_id
+
+
+def _voter_body(api_key: int, name: str, response: Any, **more: bool) -> Any:
+    new = codec.newest(api_key, "response")
+    body_class = getattr(new, name)
+    if response.top_error_code:
+        return body_class(error_code=ErrorCode(response.top_error_code), topics=())
+    partition = new.PartitionData(
+        partition_index=0,
+        error_code=ErrorCode(response.error_code),
+        leader_id=_wire_id(response.leader_id),
+        leader_epoch=response.leader_epoch,
+        **more,
+    )
+    return body_class(
+        error_code=ErrorCode.none,
+        topics=(new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),),
+        node_endpoints=_endpoints(new, response),
+    )
+
+
+def _fetch_body(response: raft.FetchResponse) -> Any:
+    new = codec.newest(1, "response")
+    if response.top_error_code:
+        return new.FetchResponse(
+            throttle_time=_ZERO, error_code=ErrorCode(response.top_error_code), responses=()
+        )
+    more: dict[str, Any] = {}
+    if response.diverging_epoch is not None:
+        diverging = response.diverging_epoch
+        more["diverging_epoch"] = new.EpochEndOffset(
+            epoch=diverging.epoch, end_offset=diverging.offset
+        )
+    if response.snapshot_id is not None:
+        snapshot_id = response.snapshot_id
+        more["snapshot_id"] = new.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+    partition = new.PartitionData(
+        partition_index=0,
+        error_code=ErrorCode(response.error_code),
+        high_watermark=response.high_watermark,
+        log_start_offset=response.log_start_offset,
+        current_leader=new.LeaderIdAndEpoch(
+            leader_id=_wire_id(response.leader_id), leader_epoch=response.leader_epoch
+        ),
+        aborted_transactions=None,
+        records=response.records,
+        **more,
+    )
+    return new.FetchResponse(
+        throttle_time=_ZERO,
+        error_code=ErrorCode.none,
+        responses=(new.FetchableTopicResponse(topic_id=_TOPIC_UUID, partitions=(partition,)),),
+        node_endpoints=_endpoints(new, response),
+    )
+
+
+def _fetch_snapshot_body(response: raft.FetchSnapshotResponse) -> Any:
+    new = codec.newest(59, "response")
+    if response.top_error_code:
+        return new.FetchSnapshotResponse(
+            throttle_time=_ZERO, error_code=ErrorCode(response.top_error_code), topics=()
+        )
+    snapshot_id = response.snapshot_id or OffsetAndEpoch(Offset(0), LeaderEpoch(0))
+    partition = new.PartitionSnapshot(
+        index=0,
+        error_code=ErrorCode(response.error_code),
+        snapshot_id=new.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
+        current_leader=new.LeaderIdAndEpoch(
+            leader_id=_wire_id(response.leader_id), leader_epoch=response.leader_epoch
+        ),
+        size=response.size_bytes,
+        position=response.position_bytes,
+        unaligned_records=response.chunk,
+    )
+    return new.FetchSnapshotResponse(
+        throttle_time=_ZERO,
+        error_code=ErrorCode.none,
+        topics=(new.TopicSnapshot(name=METADATA_TOPIC_NAME, partitions=(partition,)),),
+        node_endpoints=_endpoints(new, response),
+    )
+
+
+def _describe_quorum_body(response: raft.DescribeQuorumResponse) -> Any:
+    new = codec.newest(55, "response")
+
+    def replica(state: raft.ReplicaState) -> Any:
+        directory_id = state.directory_id
+        return new.ReplicaState(
+            replica_id=state.replica_id,
+            replica_directory_id=None if directory_id is None else UUID(bytes=directory_id),
+            log_end_offset=state.log_end_offset,
+            last_fetch_timestamp=state.last_fetch_timestamp_ms,
+            last_caught_up_timestamp=state.last_caught_up_timestamp_ms,
+        )
+
+    partition = new.PartitionData(
+        partition_index=0,
+        error_code=ErrorCode(response.error_code),
+        error_message=None,
+        leader_id=_wire_id(response.leader_id),
+        leader_epoch=response.leader_epoch,
+        high_watermark=response.high_watermark,
+        current_voters=tuple(replica(state) for state in response.voters),
+        observers=tuple(replica(state) for state in response.observers),
+    )
+    nodes: dict[int, list[Any]] = {}
+    for node_id, endpoint in response.nodes:
+        listener = new.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+        nodes.setdefault(node_id, []).append(listener)
+    return new.DescribeQuorumResponse(
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=(new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),),
+        nodes=tuple(
+            new.Node(node_id=node_id, listeners=tuple(listeners))
+            for node_id, listeners in nodes.items()
+        ),
+    )
+
+
+# ---- responses that arrive ---------------------------------------------------------------------
+
+
+def response_of(api_key: int, body: Any) -> raft.RaftResponse | None:
+    """The raft message of a response body; None when it is not about the metadata partition."""
+    topics = body.responses if api_key == 1 else body.topics
+    top = int(body.error_code)
+    if top:
+        return _with_top_error(api_key, top)
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    partition = topics[0].partitions[0]
+    match api_key:
+        case 1:
+            return _fetch_response(body, partition)
+        case 52:
+            return raft.VoteResponse(
+                vote_granted=partition.vote_granted, **_common(body, partition, partition)
+            )
+        case 53:
+            return raft.BeginQuorumEpochResponse(**_common(body, partition, partition))
+        case 54:
+            return raft.EndQuorumEpochResponse(**_common(body, partition, partition))
+        case 59:
+            return raft.FetchSnapshotResponse(
+                snapshot_id=_offset_and_epoch(partition.snapshot_id),
+                size_bytes=partition.size,
+                position_bytes=partition.position,
+                chunk=bytes(partition.unaligned_records or b""),
+                **_common(body, partition, partition.current_leader),
+            )
+        case _:
+            raise AssertionError(f"not sent by the core: {api_key=}")
+
+
+def _with_top_error(api_key: int, error_code: int) -> raft.RaftResponse:
+    match api_key:
+        case 1:
+            return raft.FetchResponse(top_error_code=error_code)
+        case 52:
+            return raft.VoteResponse(top_error_code=error_code)
+        case 53:
+            return raft.BeginQuorumEpochResponse(top_error_code=error_code)
+        case 54:
+            return raft.EndQuorumEpochResponse(top_error_code=error_code)
+        case 59:
+            return raft.FetchSnapshotResponse(top_error_code=error_code)
+        case _:
+            raise AssertionError(f"not sent by the core: {api_key=}")
+
+
+def _common(body: Any, partition: Any, leader: Any) -> dict[str, Any]:
+    leader_id = None if leader.leader_id < 0 else NodeId(leader.leader_id)
+    endpoint = next(
+        (
+            Endpoint("", node.host, node.port)
+            for node in body.node_endpoints
+            if node.node_id == leader_id
+        ),
+        None,
+    )
+    return {
+        "error_code": int(partition.error_code),
+        "leader_id": leader_id,
+        "leader_epoch": LeaderEpoch(leader.leader_epoch),
+        "leader_endpoint": endpoint,
+    }
+
+
+def _offset_and_epoch(snapshot_id: Any) -> OffsetAndEpoch | None:
+    if snapshot_id.end_offset < 0 or snapshot_id.epoch < 0:
+        return None
+    return OffsetAndEpoch(Offset(snapshot_id.end_offset), LeaderEpoch(snapshot_id.epoch))
+
+
+def _fetch_response(body: Any, partition: Any) -> raft.FetchResponse:
+    return raft.FetchResponse(
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log_start_offset,
+        diverging_epoch=_offset_and_epoch(partition.diverging_epoch),
+        snapshot_id=_offset_and_epoch(partition.snapshot_id),
+        records=bytes(partition.records or b""),
+        **_common(body, partition, partition.current_leader),
+    )

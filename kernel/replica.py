@@ -1,0 +1,215 @@
+"""One raft replica with everything it touches: the core, the log, the peers, those who ask it.
+
+The core is stepped with one event at a time from a queue; its effects are performed in their order
+(persist, send, notify) before the next event. What the log answers goes to the front of the queue
+(INV-APPEND-1), what others cause goes to the end.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kernel import raft_rpc
+from kernel.clock import Clock, earliest
+from kernel.log_writer import LogWriter
+from kernel.peers import Channel, Failure, Peers
+from kernel.replies import Replies
+from raft import effects as raft
+from raft import events
+from raft.core import RaftCore
+from raft.messages import (
+    DescribeQuorumResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+)
+from storage.errors import OffsetOutOfRangeError
+from wire.errors import ErrorCode
+from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId
+
+ERROR_OF_FAILURE: Final = {
+    Failure.UNREACHABLE: ErrorCode.broker_not_available.value,
+    Failure.DISCONNECTED: ErrorCode.broker_not_available.value,
+    Failure.TIMED_OUT: ErrorCode.broker_not_available.value,
+    Failure.UNSUPPORTED_VERSION: ErrorCode.unsupported_version.value,
+}
+
+Notified = Callable[[raft.NotifyEffect], None]
+
+
+class Replica:
+    """Owns the core; `drain` runs until nothing more follows."""
+
+    def __init__(
+        self,
+        core: RaftCore,
+        writer: LogWriter,
+        clock: Clock,
+        notified: Notified,
+    ) -> None:
+        self.core = core
+        self.writer = writer
+        self.replies = Replies()
+        self.peers: Peers
+        self._clock = clock
+        self._notified = notified
+        self._queue: deque[events.Event] = deque()
+        self._is_draining = False
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """Leader and epoch as the core sees them."""
+        return self.core.leader
+
+    def enqueue(self, event: events.Event) -> None:
+        """Something happened; it is taken up by the running or next `drain`."""
+        self._queue.append(event)
+
+    def drain(self) -> None:
+        """Step the core until the queue is empty."""
+        assert not self._is_draining, "drain is not re-entrant: use enqueue"
+        self._is_draining = True
+        while self._queue:
+            event = self._queue.popleft()
+            self._perform(self.core.step(event, self._clock.now_ms))
+        self._is_draining = False
+
+    def flush_done(self, token: int) -> None:
+        """A flush plan has run."""
+        self.enqueue(self.writer.flush_done(token))
+
+    def tick(self) -> None:
+        """Timers of the core and of the stalled writer."""
+        for event in self.writer.retry(self.core):
+            self.enqueue(event)
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
+            self.enqueue(events.TimeAdvanced())
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        return earliest(self.core.next_deadline_ms(), self.writer.retry_ms)
+
+    # ---- requests of others ------------------------------------------------------------------
+
+    def serve(self, api_key: int, body: Any, answered: Callable[[Any], None]) -> None:
+        """A raft request of a peer; `answered` gets the response body."""
+        request: RaftRequest | None = raft_rpc.request_of(api_key, body)
+        if request is None:
+            answered(raft_rpc.invalid_request_body(api_key))
+            return
+        token = self.replies.expect(answered)
+        self.enqueue(
+            events.RequestReceived(reply_token=token, request=request, wall_ms=self._clock.wall_ms)
+        )
+
+    def describe_quorum(self) -> DescribeQuorumResponse:
+        """What DescribeQuorum answers now."""
+        return self.core.describe_quorum(self._clock.wall_ms)
+
+    # ---- effects -----------------------------------------------------------------------------
+
+    def _perform(self, effects: raft.Effects) -> None:
+        if effects.persist:
+            results = [self.writer.perform(effect, self.core) for effect in effects.persist]
+            self._queue.extendleft(event for event in reversed(results) if event is not None)
+        for send in effects.send:
+            self._send(send)
+        for notify in effects.notify:
+            self._notified(notify)
+
+    def _send(self, effect: raft.SendEffect) -> None:
+        match effect:
+            case raft.SendRequest():
+                self._send_request(effect)
+            case raft.SendResponse():
+                self._respond(effect.reply_token, effect.response)
+            case raft.ReadAndSendFetch():
+                self._send_fetched(effect)
+            case raft.ReadAndSendSnapshotChunk():
+                self._send_snapshot_chunk(effect)
+
+    def _respond(self, reply_token: int, response: RaftResponse) -> None:
+        self.replies.answer(reply_token, raft_rpc.body_of_response(response))
+
+    def _send_request(self, effect: raft.SendRequest) -> None:
+        destination_id, correlation_id = effect.destination_id, effect.correlation_id
+        api_key, body = raft_rpc.body_of_request(effect.request)
+        self.peers.send(
+            destination_id,
+            Channel.RAFT,
+            api_key,
+            body,
+            self.core.config.request_timeout_ms,
+            lambda answer: self._on_answer(destination_id, correlation_id, api_key, answer),
+        )
+
+    def _on_answer(
+        self, destination_id: NodeId, correlation_id: int, api_key: int, answer: Any
+    ) -> None:
+        if isinstance(answer, Failure):
+            self._failed(destination_id, correlation_id, ERROR_OF_FAILURE[answer])
+            return
+        response = raft_rpc.response_of(api_key, answer)
+        if response is None:
+            code = ErrorCode.network_exception.value
+            self._failed(destination_id, correlation_id, code)
+            return
+        self.enqueue(
+            events.ResponseReceived(
+                destination_id=destination_id, correlation_id=correlation_id, response=response
+            )
+        )
+
+    def _failed(self, destination_id: NodeId, correlation_id: int, error_code: int) -> None:
+        self.enqueue(
+            events.RequestFailed(
+                destination_id=destination_id,
+                correlation_id=correlation_id,
+                error_code=error_code,
+            )
+        )
+
+    def _send_fetched(self, effect: raft.ReadAndSendFetch) -> None:
+        response = effect.response
+        assert isinstance(response, FetchResponse)
+        request = effect.request
+        try:
+            records = self.writer.log.read(request.fetch_offset, max(request.max_bytes, 1))
+        except OffsetOutOfRangeError:
+            code = ErrorCode.offset_out_of_range.value
+            self._respond(effect.reply_token, replace(response, error_code=code))
+            return
+        self._respond(effect.reply_token, replace(response, records=records))
+
+    def _send_snapshot_chunk(self, effect: raft.ReadAndSendSnapshotChunk) -> None:
+        response = effect.response
+        assert isinstance(response, FetchSnapshotResponse)
+        snapshots, snapshot_id = self.writer.snapshots, effect.snapshot_id
+        if snapshot_id not in snapshots.list():
+            code = ErrorCode.snapshot_not_found.value
+            self._respond(effect.reply_token, replace(response, error_code=code))
+            return
+        size = snapshots.size(snapshot_id)
+        if not 0 <= effect.position_bytes < size:
+            code = ErrorCode.position_out_of_range.value
+            self._respond(effect.reply_token, replace(response, error_code=code))
+            return
+        chunk = snapshots.read_chunk(snapshot_id, effect.position_bytes, effect.max_bytes)
+        self._respond(
+            effect.reply_token,
+            replace(
+                response,
+                snapshot_id=snapshot_id,
+                size_bytes=size,
+                position_bytes=effect.position_bytes,
+                chunk=chunk,
+            ),
+        )
+
+    def propose(self, epoch: LeaderEpoch, values: tuple[bytes, ...]) -> None:
+        """Ask the core to append one batch; dropped when the leadership is lost by then."""
+        self.enqueue(events.Propose(epoch=epoch, values=values))
