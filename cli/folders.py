@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from cli.arguments import UsageError
-from cli.release_versions import FIRST_SCRAM_LEVEL, NAMES, features_at, level_of
+from cli.release_versions import features_at, level_of
 from kernel.config import NodeConfig
 from kernel.formatting import (
     FormatError,
@@ -19,6 +19,8 @@ from kernel.formatting import (
     format_directories,
     metadata_folder_first,
 )
+from metadata.features import metadata_version_name, unsupported
+from metadata.image import METADATA_VERSION
 from node.config import read_config
 from node.errors import ConfigError
 from node.properties import PropertiesError, parse_properties
@@ -58,22 +60,25 @@ def _new_uuid() -> bytes:
 
 def _format(options: Namespace) -> int:
     config = _static_config(options)
-    level = level_of(options.release_version)
-    if options.add_scram and level < FIRST_SCRAM_LEVEL:
-        raise UsageError("SCRAM is only supported in metadata.version 3.5-IV2 or later.")
+    level = level_of(options.release_version, with_scram=bool(options.add_scram))
     if options.add_scram:
         raise UsageError("--add-scram is not supported yet")
+    features = {**features_at(level), **_feature_levels(options.feature)}
+    refused = unsupported(features)
+    if refused:
+        raise UsageError(f"not supported by a node of this software: {'; '.join(refused)}")
+    level = features[METADATA_VERSION]
     now = datetime.now(UTC)
     request = FormatRequest(
         cluster_id=options.cluster_id,
-        features={**features_at(level), **_feature_levels(options.feature)},
+        features=features,
         ignore_formatted=options.ignore_formatted,
         now_ms=int(now.timestamp() * 1000),
         date=f"{now:%a %b %d %H:%M:%S UTC %Y}",
     )
     formatted = format_directories(OsVfs(), config, request, _new_uuid)
     if options.json:
-        answer = {"formatted": formatted, "metadata_version": NAMES[level - 1]}
+        answer = {"formatted": formatted, "metadata_version": metadata_version_name(level)}
         sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
     else:
         sys.stdout.writelines(_formatted_lines(formatted, config, request, level))
@@ -100,6 +105,8 @@ def _feature_levels(entries: Sequence[str]) -> dict[str, int]:
         name, _, level = entry.partition("=")
         if not name or not level.isdigit():
             raise UsageError(f"Can't parse feature=level string {entry}: equals sign not found.")
+        if name.strip() == "kraft.version":
+            raise UsageError("kraft.version is not supported yet: only static voters")
         found[name.strip()] = int(level)
     return found
 
@@ -122,7 +129,7 @@ def _formatted_lines(
         )
     for path in formatted:
         kind = "metadata" if path == config.metadata_log_dir else "data"
-        name = NAMES[level - 1]
+        name = metadata_version_name(level)
         lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.\n")
     return lines
 

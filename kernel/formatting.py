@@ -12,19 +12,19 @@ import msgspec
 
 from kernel.config import NodeConfig
 from metadata import record_codec
-from metadata.records import FeatureLevelRecord
+from metadata.bootstrap import bootstrap_records
+from metadata.image import METADATA_VERSION
+from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
 from storage.meta_properties import (
     META_PROPERTIES_NAME,
     MetaProperties,
     read_meta_properties,
     write_meta_properties,
 )
-from storage.vfs import Vfs, join, write_file_atomically
+from storage.vfs import Vfs, join
 from wire.batch import encode_batch, encode_control_batch
 from wire.types import DirectoryId
 
-METADATA_VERSION_FEATURE: Final = "metadata.version"
-BOOTSTRAP_CHECKPOINT_NAME: Final = "bootstrap.checkpoint"
 _SNAPSHOT_HEADER: Final = 3
 _SNAPSHOT_FOOTER: Final = 4
 _HEADER_VALUE: Final = bytes(11)  # version 0, last contained log timestamp 0, no tagged fields
@@ -57,7 +57,7 @@ def format_directories(
     Raises:
         FormatError: a folder is formatted (and that is not to be ignored), or for another node.
     """
-    assert METADATA_VERSION_FEATURE in request.features
+    assert METADATA_VERSION in request.features
     directories = metadata_folder_first(config)
     unformatted = [path for path in directories if not _is_formatted(vfs, path, config, request)]
     formatted = [path for path in directories if path not in unformatted]
@@ -70,7 +70,7 @@ def format_directories(
         vfs.make_directory(path)
         if path == config.metadata_log_dir:
             content = bootstrap_checkpoint(request.features, request.now_ms)
-            write_file_atomically(vfs, join(path, BOOTSTRAP_CHECKPOINT_NAME), content)
+            write_bootstrap_checkpoint(vfs, path, content)
         properties = MetaProperties(
             cluster_id=request.cluster_id,
             node_id=config.node_id,
@@ -89,8 +89,8 @@ def metadata_folder_first(config: NodeConfig) -> list[str]:
 def bootstrap_checkpoint(features: Mapping[str, int], now_ms: int) -> bytes:
     """Bytes of the snapshot 0-0 that the first leader copies into the log."""
     values = [
-        record_codec.encode(FeatureLevelRecord(name=name, feature_level=level), 0)
-        for name, level in features.items()
+        record_codec.encode(record, 0)
+        for record in bootstrap_records(features[METADATA_VERSION], features)
     ]
     assert values
     return b"".join(

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cli.folders import _formatted_lines
 from cli.main import main
 from cli.storage import random_uuid
+from kernel.formatting import FormatRequest
+from node.config import read_config
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli" / "tools"
 CLUSTER = "Z29sZGVuLXNoYXJlZC0wMQ"
@@ -49,8 +52,6 @@ def do_format(
     [
         ("3.9-IV0", "static-3.9.1/storage-format-n1"),
         ("3.9", "static-3.9.1/storage-format-n1"),
-        ("4.3-IV0", "kraft-upgrade-4.3.1/storage-format-n1"),
-        ("3.3-IV0", "old-metadata-versions-3.9.1/storage-format-n1"),
     ],
 )
 def test_format_prints_kafkas_lines(
@@ -58,6 +59,40 @@ def test_format_prints_kafkas_lines(
 ) -> None:
     expected = golden(name)
     assert do_format(capsys, "-r", release) == (0, expected["stdout"], "")
+
+
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        (
+            "kraft-upgrade-4.3.1/storage-format-n1",
+            {
+                "metadata.version": 30,
+                "eligible.leader.replicas.version": 1,
+                "group.version": 1,
+                "share.version": 1,
+                "streams.version": 1,
+                "transaction.version": 2,
+            },
+        ),
+        ("old-metadata-versions-3.9.1/storage-format-n1", {"metadata.version": 4}),
+    ],
+)
+def test_lines_for_levels_that_our_nodes_do_not_run(name: str, features: dict[str, int]) -> None:
+    config = read_config(Path("n1/server.properties"))
+    request = FormatRequest(cluster_id=CLUSTER, features=features, now_ms=0)
+    lines = _formatted_lines(["n1/log"], config, request, features["metadata.version"])
+    assert "".join(lines) == golden(name)["stdout"]
+
+
+@pytest.mark.parametrize("flags", [("-r", "4.3-IV0"), ("-r", "3.3-IV0"), ("-f", "group.version=1")])
+def test_format_refuses_what_a_node_could_not_start_with(
+    flags: tuple[str, str], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    exit_code, _, err = do_format(capsys, *flags)
+    assert exit_code == 1
+    assert "not supported" in err
+    assert not (folder / "n1" / "log").exists()
 
 
 def test_bootstrap_checkpoint_is_kafkas_for_the_default_level(
