@@ -6,7 +6,9 @@ it is bounded, and above OUTPUT_BYTES_MAX its connection is closed.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, override
+from typing import Final, cast
+
+from typing_extensions import override
 
 from kernel.events import (
     BytesReceived,
@@ -35,9 +37,8 @@ class _Socket(asyncio.Protocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=OUTPUT_BYTES_HIGH)
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
+        self.transport.set_write_buffer_limits(high=OUTPUT_BYTES_HIGH)
 
     @override
     def pause_writing(self) -> None:

@@ -68,6 +68,11 @@ class Driver:
             Exit: self._exit,
         }
 
+    def start(self) -> None:
+        """The kernel's first step; the listeners are bound."""
+        self.perform(self._kernel.start(now()))
+        self._set_timer()
+
     # ---- events in -------------------------------------------------------------------------
 
     def post(self, event: Event) -> None:

@@ -8,3 +8,7 @@ class ConfigError(Exception):
     def invalid(cls, value: str, key: str, reason: str) -> "ConfigError":
         """Kafka's form of the message (org.apache.kafka.common.config.ConfigException)."""
         return cls(f"Invalid value {value} for configuration {key}: {reason}")
+
+
+class StartError(Exception):
+    """The node cannot start; the text is one line that names what is wrong."""

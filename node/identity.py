@@ -1,0 +1,106 @@
+"""Who this node is: its folders locked and checked before anything is opened."""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from kernel.config import NodeConfig
+from kernel.formatting import (
+    FormatRequest,
+    format_directories,
+    metadata_folder_first,
+)
+from metadata.features import METADATA_VERSION, METADATA_VERSION_DEFAULT
+from metadata.image import METADATA_VERSION
+from node.errors import StartError
+from storage.directory_lock import lock_directory
+from storage.meta_properties import META_PROPERTIES_NAME, read_meta_properties
+from storage.vfs import Lock, Vfs, join
+from wire.types import DirectoryId
+
+_UUID_VERSION_4: Final = 0x40
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What the folders say; `locks` are held as long as the value lives."""
+
+    cluster_id: str
+    directory_ids: dict[str, DirectoryId]
+    """By path, every folder of the node."""
+    locks: tuple[Lock, ...]
+
+
+def uuid_source(rng: random.Random) -> Callable[[], bytes]:
+    """Random 16-byte ids of version 4, never reserved ones, that print without a leading dash."""
+
+    def new_uuid() -> bytes:
+        content = bytearray(rng.randbytes(16))
+        content[6] = content[6] & 0x0F | _UUID_VERSION_4
+        content[8] = content[8] & 0x3F | 0x80
+        if content[0] >> 2 == 62:  # base64url would begin with "-"
+            content[0] ^= 0x80
+        return bytes(content)
+
+    return new_uuid
+
+
+def prepare(
+    vfs: Vfs,
+    config: NodeConfig,
+    format_cluster_id: str | None,
+    new_uuid: Callable[[], bytes],
+    wall_ms: int,
+) -> Identity:
+    """Lock every folder, format what is not formatted when asked to, and check the rest.
+
+    Raises:
+        StartError, LockedDirectoryError, FormatError, CorruptFileError: one line for the person.
+    """
+    folders = metadata_folder_first(config)
+    if format_cluster_id is None:
+        for path in folders:
+            if not vfs.exists(path):
+                raise StartError(f"No readable {META_PROPERTIES_NAME} files found in {path}: "
+                                 "format it with `kraftline storage format`")  # fmt: skip
+    for path in folders:
+        vfs.make_directory(path)
+    locks = tuple(lock_directory(vfs, path) for path in folders)
+    if format_cluster_id is not None:
+        request = FormatRequest(
+            cluster_id=format_cluster_id,
+            features={METADATA_VERSION: METADATA_VERSION_DEFAULT},
+            ignore_formatted=True,
+            now_ms=wall_ms,
+        )
+        format_directories(vfs, config, request, new_uuid)
+    return _read(vfs, config, folders, locks)
+
+
+def _read(vfs: Vfs, config: NodeConfig, folders: list[str], locks: tuple[Lock, ...]) -> Identity:
+    cluster_ids: dict[str, str] = {}
+    directory_ids: dict[str, DirectoryId] = {}
+    for path in folders:
+        found = read_meta_properties(vfs, path)
+        if found is None:
+            raise StartError(
+                f"No readable {META_PROPERTIES_NAME} files found in {path}: "
+                "format it with `kraftline storage format`"
+            )
+        where = join(path, META_PROPERTIES_NAME)
+        if found.node_id != config.node_id:
+            raise StartError(
+                f"Stored node id {found.node_id} doesn't match previous node id {config.node_id} "
+                f"in {where}"
+            )
+        if found.directory_id is None:
+            raise StartError(f"{where} has no directory.id: format the folder again")
+        if found.directory_id in directory_ids.values():
+            raise StartError(f"{where} has the directory.id of another folder of this node")
+        cluster_ids[found.cluster_id] = path
+        directory_ids[path] = found.directory_id
+    if len(cluster_ids) != 1:
+        raise StartError(f"the folders belong to different clusters: {sorted(cluster_ids)}")
+    (cluster_id,) = cluster_ids
+    return Identity(cluster_id=cluster_id, directory_ids=directory_ids, locks=locks)

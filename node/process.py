@@ -1,0 +1,132 @@
+"""The composition root: configuration, folders, kernel, listeners, signals, one event loop."""
+
+import asyncio
+import errno
+import gc
+import random
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from kernel.config import NodeConfig
+from kernel.effects import Exit, Log, LogLevel
+from kernel.events import ShutdownRequested
+from kernel.formatting import FormatError
+from kernel.kernel import Kernel, UnsupportedFeatureError
+from node.config import read_config
+from node.driver import LISTEN_BACKLOG, Driver, now
+from node.errors import ConfigError, StartError
+from node.identity import Identity, prepare, uuid_source
+from node.logs import write_log
+from storage.errors import (
+    CorruptFileError,
+    CorruptLogError,
+    FsyncError,
+    LockedDirectoryError,
+    OutOfSpaceError,
+)
+from storage.os_vfs import OsVfs
+from wire.types import Endpoint
+
+REFUSALS = (
+    ConfigError,
+    StartError,
+    FormatError,
+    LockedDirectoryError,
+    CorruptFileError,
+    CorruptLogError,
+    OutOfSpaceError,
+    FsyncError,
+    UnsupportedFeatureError,
+)
+"""What stops a start with one line for the person, no stack."""
+
+
+def run_node(properties: Path, overrides: Sequence[str], format_cluster_id: str | None) -> int:
+    """Run one node in this process; returns its exit code."""
+    try:
+        config = read_config(properties, overrides)
+        identity, kernel = _open(config, format_cluster_id)
+    except REFUSALS as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        return 1
+    for key in config.unknown_keys:
+        write_log(Log(LogLevel.WARN, "unknown_configuration", {"key": key}))
+    _raise_file_limit()
+    # What was loaded stays: keep it out of every later collection (style 3.2).
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
+    assert identity.locks, "the folders stay locked while the node runs"
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(config, kernel))
+
+
+def _open(config: NodeConfig, format_cluster_id: str | None) -> tuple[Identity, Kernel]:
+    vfs = OsVfs()
+    rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secrets here
+    at = now()
+    identity = prepare(vfs, config, format_cluster_id, uuid_source(rng), at.wall_ms)
+    kernel = Kernel(
+        config,
+        vfs,
+        rng,
+        cluster_id=identity.cluster_id,
+        directory_ids=identity.directory_ids,
+        now=at,
+    )
+    return identity, kernel
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop]:
+    try:
+        import uvloop  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return asyncio.SelectorEventLoop
+    return uvloop.Loop
+
+
+async def _serve(config: NodeConfig, kernel: Kernel) -> int:
+    loop = asyncio.get_running_loop()
+    driver = Driver(kernel, loop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: driver.post(ShutdownRequested()))
+    try:
+        servers = [await _listen(driver, listener) for listener in config.listeners]
+    except StartError as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        driver.close()
+        return 1
+    driver.start()
+    ended: Exit = await driver.exit
+    for server in servers:
+        server.close()
+    driver.close()
+    if ended.code == 0:
+        kernel.close()
+    write_log(Log(LogLevel.INFO, "stopped", {"exit_code": ended.code, "reason": ended.reason}))
+    return ended.code
+
+
+async def _listen(driver: Driver, listener: Endpoint) -> asyncio.Server:
+    try:
+        return await asyncio.get_running_loop().create_server(
+            partial(driver.accept, listener.listener),
+            listener.host or None,
+            listener.port,
+            backlog=LISTEN_BACKLOG,
+        )
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        reason = "is taken by another process" if taken else f"cannot be opened: {error.strerror}"
+        where = f"{listener.host or '*'}:{listener.port}"
+        raise StartError(f"listener {listener.listener}: {where} {reason}") from error
+
+
+def _raise_file_limit() -> None:
+    """Partitions and clients need descriptors: take all that we may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
