@@ -1,6 +1,7 @@
 """`kraftline server start PROPERTIES`: runs a node in this process until it is told to stop."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from cli.arguments import Parser
 
@@ -19,4 +20,4 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from node.main import start  # noqa: PLC0415  # a usage error must not wait for it
 
-    return start(options.properties, options.override, options.format)
+    return start(Path(options.properties), options.override, options.format)

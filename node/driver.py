@@ -87,16 +87,12 @@ class Driver:
         if self.exit.done():
             return
         try:
-            # Only what waits now: what the effects bring is the next turn's.
-            for _ in range(len(self._events)):
-                self._step(self._events.popleft())
+            # What came together is stepped together, so that it is flushed together.
+            events, self._events = self._events, deque()
+            self.perform(self._kernel.steps(events, now()))
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - top of the driver: anything here ends the node
             self._fail(error)
-
-    def _step(self, event: Event) -> None:
-        if not self.exit.done():
-            self.perform(self._kernel.step(event, now()))
 
     def perform(self, effects: list[Effect]) -> None:
         """Do what a step asked for, in its order."""
