@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from pathlib import Path
 
 from cli.arguments import Parser
 
