@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from pathlib import Path
 
 from cli.arguments import Parser
 
