@@ -32,6 +32,7 @@ from wire.types import NodeId, Rng
 NO_TIME: Final = timedelta(0)
 METADATA: Final = 3
 API_VERSIONS: Final = 18
+DESCRIBE_ACLS: Final = 29
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
 DESCRIBE_QUORUM: Final = 55
@@ -60,7 +61,7 @@ SUBMITTED: Final = frozenset(
 """What the controller judges."""
 SERVED: Final = {
     ListenerKind.BROKER: FORWARDED
-    | {METADATA, API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
+    | {METADATA, API_VERSIONS, DESCRIBE_ACLS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
     ListenerKind.CONTROLLER: RAFT
     | SUBMITTED
     | {API_VERSIONS, ENVELOPE, DESCRIBE_CLUSTER, UPDATE_RAFT_VOTER},
@@ -107,6 +108,8 @@ class Dispatch:
             case 3:
                 context = self._context(client.listener)
                 answered(metadata_response(image, request.body, context, request.api_version))
+            case 29:
+                answered(describe_acls_without_authorizer())
             case 60:
                 context = self._context(client.listener)
                 version = request.api_version
@@ -171,7 +174,11 @@ class Dispatch:
         if inner.api_key not in FORWARDED:
             answered(envelope_body(ErrorCode.invalid_request))
             return
-        self._state.submit(inner.api_key, inner.body, envelope_answer(inner, answered), None)
+        answer = envelope_answer(inner, answered)
+        if inner.api_key in RAFT:
+            self._replica.serve(inner.api_key, inner.body, answer)
+        else:
+            self._state.submit(inner.api_key, inner.body, answer, None)
 
     # ---- small ones --------------------------------------------------------------------------
 
@@ -201,6 +208,20 @@ class Dispatch:
                 port=0 if voter is None else voter.port,
             ),
         )
+
+
+def describe_acls_without_authorizer() -> Any:
+    """Kafka's answer where no authorizer is configured (and none is here).
+
+    kafka-python takes the broker for version 1.0 unless an API like this one is listed.
+    """
+    new = codec.newest(DESCRIBE_ACLS, "response")
+    return new.DescribeAclsResponse(
+        throttle_time=NO_TIME,
+        error_code=ErrorCode.security_disabled,
+        error_message="No Authorizer is configured.",
+        resources=(),
+    )
 
 
 def envelope_body(error: ErrorCode, response: bytes | None = None) -> Any:
