@@ -24,6 +24,8 @@ RECONNECT_MS_MIN: Final = 50
 RECONNECT_MS_MAX: Final = 500
 QUEUED_REQUESTS_MAX: Final = 10_000
 """Requests of one link that wait for the connection; one more fails at once."""
+PROBES_MAX: Final = 3
+"""Reconnects after the leader's connection closed, while they fail without being refused."""
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
 
 
@@ -79,6 +81,7 @@ class Link:
         self.failure_count = 0
         self.reconnect_ms = 0
         self.lost_leader: LeaderAndEpoch | None = None
+        self.probes_left = 0
 
 
 class Peers:
@@ -216,15 +219,25 @@ class Peers:
         lost_leader = link.lost_leader
         if link.state is _State.CONNECTING:
             self._closed(link, Failure.UNREACHABLE)
-            if refused and lost_leader is not None:
-                self._on_evidence(lost_leader)
+            if lost_leader is not None:
+                self._probe_failed(link, lost_leader, refused=refused)
             return
         followed = self._followed()
         self._closed(link, Failure.DISCONNECTED)
         if link.channel is Channel.RAFT and followed.leader_id == link.node_id:
             link.lost_leader = followed
+            link.probes_left = PROBES_MAX
             if link.state is _State.CLOSED:
                 self._connect(link)
+
+    def _probe_failed(self, link: Link, lost_leader: LeaderAndEpoch, *, refused: bool) -> None:
+        """A dying process resets a connection before its listener is gone: ask once more."""
+        if refused:
+            self._on_evidence(lost_leader)
+        elif link.probes_left > 0 and link.state is _State.CLOSED:
+            link.probes_left -= 1
+            link.lost_leader = lost_leader
+            self._connect(link)
 
     def _connect(self, link: Link) -> None:
         assert link.state is _State.CLOSED, f"{link.state=}"
