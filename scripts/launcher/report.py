@@ -23,10 +23,17 @@ def cluster_status(cluster: Cluster) -> dict[str, Any]:
 
 
 def find_quorum(nodes: list[NodePlan]) -> QuorumView | None:
-    """The newest view of a leader that any of the nodes gives."""
-    addresses = [node.controller for node in nodes if node.controller]
-    views = [view for address in addresses if (view := ask_quorum(address, ASK_TIMEOUT_SECONDS))]
-    return max(views, key=lambda view: view.leader_epoch, default=None)
+    """The newest view of a leader that any of the nodes gives.
+
+    Only a leader answers; when none of these nodes leads (a voter of another kind may), a broker
+    among them asks for us.
+    """
+    for addresses in ([n.controller for n in nodes], [n.kafka for n in nodes]):
+        asked = [ask_quorum(address, ASK_TIMEOUT_SECONDS) for address in addresses if address]
+        views = [view for view in asked if view is not None]
+        if views:
+            return max(views, key=lambda view: view.leader_epoch)
+    return None
 
 
 def find_brokers(nodes: list[NodePlan]) -> ClusterView | None:
