@@ -203,7 +203,7 @@ def _describe_quorum_body(response: raft.DescribeQuorumResponse) -> Any:
 # ---- responses that arrive ---------------------------------------------------------------------
 
 
-def response_of(api_key: int, body: Any) -> raft.RaftResponse | None:
+def response_of(api_key: int, body: Any) -> raft.RaftResponse | None:  # noqa: PLR0911
     """The raft message of a response body; None when it is not about the metadata partition."""
     topics = body.responses if api_key == 1 else body.topics
     top = int(body.error_code)

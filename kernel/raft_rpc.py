@@ -39,7 +39,7 @@ _TOPIC_UUID: Final = UUID(bytes=METADATA_TOPIC_ID)
 # ---- requests that arrive ----------------------------------------------------------------------
 
 
-def request_of(api_key: int, body: Any) -> raft.RaftRequest | None:
+def request_of(api_key: int, body: Any) -> raft.RaftRequest | None:  # noqa: PLR0911
     """The raft message of a request body; None unless it is about the metadata partition."""
     partition = _metadata_partition(api_key, body.topics)
     if partition is None:

@@ -179,7 +179,7 @@ class World:
         for effect in effects:
             self._perform_one(node_id, life, effect)
 
-    def _perform_one(self, node_id: int, life: int, effect: out.Effect) -> None:
+    def _perform_one(self, node_id: int, life: int, effect: out.Effect) -> None:  # noqa: C901
         node = self.nodes[node_id]
         match effect:
             case out.SendBytes():
