@@ -101,14 +101,16 @@ class KafkaCluster:
     def format(self) -> None:
         """Write the properties of each node and format its folder."""
         voters = ",".join(f"{i + 1}@{a}" for i, a in enumerate(self.controllers))
-        for index in range(3):
+        for index, (broker, controller) in enumerate(
+            zip(self.brokers, self.controllers, strict=True)
+        ):
             home = self.folder / f"node{index + 1}"
             home.mkdir(parents=True)
             lines = {
                 "process.roles": "broker,controller",
                 "node.id": str(index + 1),
                 "controller.quorum.voters": voters,
-                "listeners": f"PLAINTEXT://{self.brokers[index]},CONTROLLER://{self.controllers[index]}",
+                "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
                 "controller.listener.names": "CONTROLLER",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "log.dirs": str(home / "data"),

@@ -53,6 +53,7 @@ class BrokerLifecycle:
         self,
         config: NodeConfig,
         cluster_id: str,
+        *,
         log_dirs: tuple[DirectoryId, ...],
         incarnation_id: UUID,
         controller: ControllerLink,

@@ -79,6 +79,7 @@ class Dispatch:
         self,
         config: NodeConfig,
         cluster_id: str,
+        *,
         cache: MetadataCache,
         state: MetadataState,
         replica: Replica,

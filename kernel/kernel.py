@@ -115,16 +115,7 @@ class Kernel:
         )
         self.cache = MetadataCache()
         self.forwarding = Forwarding(link, self._clock)
-        dispatch = Dispatch(
-            config, cluster_id, self.cache, self.state, self.replica, self.forwarding, rng
-        )
-        self.connections = Connections(
-            APIS,
-            config.controller_listener_names,
-            config.request_bytes_max,
-            self._effects,
-            dispatch.serve,
-        )
+        self.connections = self._serving(rng)
         self.snapshots = Snapshots(config, self.state, opened.writer, self._clock, self._effects)
         self.registration: ControllerRegistration | None = None
         self.lifecycle: BrokerLifecycle | None = None
@@ -139,6 +130,25 @@ class Kernel:
         self._check_features(opened)
         opened.writer.on_snapshot_installed = self.snapshots.load
 
+    def _serving(self, rng: Rng) -> Connections:
+        """Who answers what arrives on the listeners."""
+        dispatch = Dispatch(
+            self.config,
+            self.cluster_id,
+            cache=self.cache,
+            state=self.state,
+            replica=self.replica,
+            forwarding=self.forwarding,
+            rng=rng,
+        )
+        return Connections(
+            APIS,
+            self.config.controller_listener_names,
+            self.config.request_bytes_max,
+            self._effects,
+            dispatch.serve,
+        )
+
     def _broker_parts(
         self,
         vfs: Vfs,
@@ -152,12 +162,12 @@ class Kernel:
         self.lifecycle = BrokerLifecycle(
             self.config,
             self.cluster_id,
-            tuple(directory_ids.values()),
-            incarnation_id,
-            link,
-            self._clock,
-            self._effects,
-            self._on_broker_shut_down,
+            log_dirs=tuple(directory_ids.values()),
+            incarnation_id=incarnation_id,
+            controller=link,
+            clock=self._clock,
+            effects=self._effects,
+            on_shut_down=self._on_broker_shut_down,
         )
         return [self.folders, self.lifecycle]
 

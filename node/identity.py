@@ -12,7 +12,7 @@ from kernel.formatting import (
     format_directories,
     metadata_folder_first,
 )
-from metadata.features import METADATA_VERSION, METADATA_VERSION_DEFAULT
+from metadata.features import METADATA_VERSION_DEFAULT
 from metadata.image import METADATA_VERSION
 from node.errors import StartError
 from storage.directory_lock import lock_directory

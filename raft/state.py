@@ -251,9 +251,10 @@ class RaftState:
         deadline: int | None = None
         if self.is_voter:
             deadline = self.now_ms + self.random_election_ms()
-            keeps = isinstance(old, Unattached | Candidate | Prospective | Resigned)
-            if keeps and old.election_deadline_ms is not None and epoch > old.epoch:  # type: ignore[union-attr]
-                deadline = max(self.now_ms, old.election_deadline_ms)  # type: ignore[union-attr]
+            if isinstance(old, Unattached | Candidate | Prospective | Resigned):
+                old_deadline_ms = old.election_deadline_ms
+                if old_deadline_ms is not None and epoch > old.epoch:
+                    deadline = max(self.now_ms, old_deadline_ms)
         same = epoch == old.epoch
         known = old.leader_id if same else leader_id
         self.become(

@@ -75,8 +75,8 @@ REFUSALS = {
         {"name": "wide", "replicas": 7},
         38,
         (
-            "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot "
-            "be reached because only 3 broker(s) are registered"
+            "Unable to replicate the partition 7 time(s): The target replication factor of 7 "
+            "cannot be reached because only 3 broker(s) are registered"
         ),
     ),
     "partitions": (

@@ -110,8 +110,8 @@ REFUSED = [
         manual("t", (4,)),
         "invalid_replica_assignment",
         (
-            "All brokers specified in the manual partition assignment for partition 0 are fenced or "
-            "in controlled shutdown."
+            "All brokers specified in the manual partition assignment for partition 0 are fenced "
+            "or in controlled shutdown."
         ),
     ),
     (
@@ -128,9 +128,9 @@ REFUSED = [
         topic("t", 1, 7),
         "invalid_replication_factor",
         (
-            "Unable to replicate the partition 7 time(s): The target replication factor of 7 cannot "
-            "be reached because only 4 broker(s) are registered or some brokers have all their log "
-            "directories cordoned."
+            "Unable to replicate the partition 7 time(s): The target replication factor of 7 "
+            "cannot be reached because only 4 broker(s) are registered or some brokers have all "
+            "their log directories cordoned."
         ),
     ),
     (
