@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
+from wire import create_topics_response
 from wire.api_table import API_VERSIONS, SCHEMAS, api_name
 from wire.body_walk import checked_body
 from wire.conversion import converter, default_entity, is_readable_as
@@ -33,6 +34,7 @@ Kind = Literal["request", "response"]
 Body = Any  # an instance of kio's newest class of the API
 
 _METADATA: Final = 3
+_CREATE_TOPICS: Final = 19
 _VOTE: Final = 52
 _PRE_VOTE_VERSION: Final = 2
 _FEATURES_FROM_ZERO_VERSION: Final = 4
@@ -111,6 +113,8 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     header = encode_response_header(
         correlation_id, is_flexible=has_flexible_response_header(api_key, version)
     )
+    if api_key == _CREATE_TOPICS and version >= create_topics_response.FIRST_VERSION:
+        return header + create_topics_response.encode_create_topics_response(version, body)
     return _encode(header, entity_class(api_key, version, "response"), body)
 
 
