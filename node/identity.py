@@ -101,6 +101,7 @@ def _read(vfs: Vfs, config: NodeConfig, folders: list[str], locks: tuple[Lock, .
         cluster_ids[found.cluster_id] = path
         directory_ids[path] = found.directory_id
     if len(cluster_ids) != 1:
-        raise StartError(f"the folders belong to different clusters: {sorted(cluster_ids)}")
+        owners = ", ".join(f"{path} to {found}" for found, path in sorted(cluster_ids.items()))
+        raise StartError(f"the folders belong to different clusters: {owners}")
     (cluster_id,) = cluster_ids
     return Identity(cluster_id=cluster_id, directory_ids=directory_ids, locks=locks)
