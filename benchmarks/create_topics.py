@@ -91,7 +91,8 @@ def measure(
     controllers: list[str], broker: str | None, count: int, seconds: float
 ) -> dict[str, Any]:
     """All figures of one running cluster."""
-    where = broker or protocol.wait_for_leader(controllers)
+    where = protocol.wait_until_writable(controllers)
+    where = broker or where
     tag = f"bench-{int(time.monotonic() * 1000)}"
     figures: dict[str, Any] = sequential(where, f"{tag}-one-", count)
     figures["in_flight_1_per_s"] = in_flight(where, f"{tag}-f1-", 1, seconds)

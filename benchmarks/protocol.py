@@ -153,3 +153,22 @@ def wait_for_leader(controllers: list[str], seconds: float = 30.0) -> str:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+def wait_until_writable(controllers: list[str], seconds: float = 60.0) -> str:
+    """Poll until a topic can be created: brokers are registered and leadership has settled."""
+    deadline = time.monotonic() + seconds
+    for number in itertools.count():
+        try:
+            address = find_leader(controllers)
+            connection = Connection(address)
+            body = create_topics_frame([f"probe-{number}-{time.monotonic_ns()}"])
+            check_created(connection.call(CREATE_TOPICS, 7, body))
+            connection.close()
+        except (OSError, ProtocolError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return address
+    raise AssertionError("unreachable: the loop ends by return or raise")
