@@ -23,6 +23,8 @@ from kernel.forwarding import Encoded, Forwarding, says_not_controller
 from kernel.metadata_state import MetadataState
 from kernel.replica import Replica
 from metadata.features import SUPPORTED_FEATURES
+from quorum_controller.handlers import HANDLERS
+from quorum_controller.queries import QUERIES, OnBroker, QueryContext
 from wire import codec
 from wire.api_table import Api, ListenerKind, api_versions_body, apis
 from wire.connection import Request, parse_request
@@ -33,37 +35,35 @@ NO_TIME: Final = timedelta(0)
 METADATA: Final = 3
 API_VERSIONS: Final = 18
 DESCRIBE_ACLS: Final = 29
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
 DESCRIBE_QUORUM: Final = 55
 ENVELOPE: Final = 58
 DESCRIBE_CLUSTER: Final = 60
-BROKER_REGISTRATION: Final = 62
-BROKER_HEARTBEAT: Final = 63
-UNREGISTER_BROKER: Final = 64
-CONTROLLER_REGISTRATION: Final = 70
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 UPDATE_RAFT_VOTER: Final = 82
 
-FORWARDED: Final = frozenset({CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, UNREGISTER_BROKER})
+FORWARDED: Final = (
+    frozenset(key for key, handler in HANDLERS.items() if handler.is_forwarded)
+    | frozenset(key for key, query in QUERIES.items() if query.on_broker is OnBroker.FORWARDED)
+    | {DESCRIBE_QUORUM}
+)
 """What a broker sends on, and what an Envelope may carry."""
 RAFT: Final = frozenset({1, 52, 53, 54, DESCRIBE_QUORUM, 59})
-SUBMITTED: Final = frozenset(
-    {
-        CREATE_TOPICS,
-        DELETE_TOPICS,
-        BROKER_REGISTRATION,
-        BROKER_HEARTBEAT,
-        UNREGISTER_BROKER,
-        CONTROLLER_REGISTRATION,
-    }
-)
+SUBMITTED: Final = frozenset(HANDLERS)
 """What the controller judges."""
+QUERIED_ON_BROKER: Final = frozenset(
+    key for key, query in QUERIES.items() if query.on_broker is OnBroker.LOCAL
+)
+QUERIED_ON_CONTROLLER: Final = frozenset(
+    key for key, query in QUERIES.items() if query.on_controller
+)
+"""What is answered from the image of the node that was asked."""
 SERVED: Final = {
     ListenerKind.BROKER: FORWARDED
+    | QUERIED_ON_BROKER
     | {METADATA, API_VERSIONS, DESCRIBE_ACLS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
     ListenerKind.CONTROLLER: RAFT
     | SUBMITTED
+    | QUERIED_ON_CONTROLLER
     | {API_VERSIONS, ENVELOPE, DESCRIBE_CLUSTER, UPDATE_RAFT_VOTER},
 }
 
@@ -93,6 +93,7 @@ class Dispatch:
         self._replica = replica
         self._forwarding = forwarding
         self._rng = rng
+        self._properties = dict(config.properties)
 
     def serve(self, client: Client, request: Request, answered: Answered) -> None:
         """Answer a request now or later, once."""
@@ -119,9 +120,22 @@ class Dispatch:
                 limit = self._config.broker.response_partitions_max
                 listener = client.listener
                 answered(describe_topic_partitions(image, request.body, listener, limit))
+            case key if key in QUERIED_ON_BROKER:
+                answered(self._query(key, request, is_broker=True))
             case key:
                 assert key in FORWARDED, f"{key=} is served by nobody"
                 self._forwarding.forward(request, client.address, answered)
+
+    def _query(self, key: int, request: Request, *, is_broker: bool) -> Any:
+        """Answer what only reads from this node's image."""
+        context = QueryContext(
+            node_id=self._config.node_id,
+            is_broker=is_broker,
+            api_version=request.api_version,
+            properties=self._properties,
+            wall_ms=self._state.wall_ms,
+        )
+        return QUERIES[key].answer(self._cache.image, request.body, context)
 
     def _context(self, listener: str) -> ResponseContext:
         leader_id = self._replica.leader.leader_id
@@ -138,6 +152,8 @@ class Dispatch:
             self._replica.serve(key, request.body, answered)
         elif key in SUBMITTED:
             self._state.submit(key, request.body, answered, None)
+        elif key in QUERIED_ON_CONTROLLER:
+            answered(self._query(key, request, is_broker=False))
         elif key == ENVELOPE:
             self._envelope(request.body, answered)
         elif key == DESCRIBE_CLUSTER:
@@ -178,6 +194,8 @@ class Dispatch:
         answer = envelope_answer(inner, answered)
         if inner.api_key in RAFT:
             self._replica.serve(inner.api_key, inner.body, answer)
+        elif inner.api_key in QUERIES:
+            answer(self._query(inner.api_key, inner, is_broker=False))
         else:
             self._state.submit(inner.api_key, inner.body, answer, None)
 

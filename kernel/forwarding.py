@@ -16,16 +16,15 @@ import msgspec
 from kernel.clock import Clock, earliest
 from kernel.controller_link import ControllerLink
 from kernel.peers import Channel, Failure
+from quorum_controller.handlers import HANDLERS
 from wire import codec
 from wire.api_table import SCHEMAS
 from wire.connection import Request
 from wire.conversion import default_entity
-from wire.errors import ErrorCode
+from wire.errors import ApiError, ErrorCode
 from wire.types import milliseconds
 
 ENVELOPE: Final = 58
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 """`request.timeout.ms`: no client waits longer, whatever its request says."""
@@ -164,14 +163,19 @@ def timeout_ms_of(body: Any) -> int:
     return max(0, min(milliseconds(timeout), REQUEST_TIMEOUT_MS))
 
 
+ROWS: Final = ("topics", "responses", "results", "entries", "replica_election_results")
+"""Where responses have one row per thing that was asked."""
+
+
 def says_not_controller(body: Any) -> bool:
     """Whether a response says NOT_CONTROLLER, at its top or in its first row."""
     if getattr(body, "error_code", None) is ErrorCode.not_controller:
         return True
-    rows = getattr(body, "topics", None) or getattr(body, "responses", None)
-    if not rows:
-        return False
-    return getattr(rows[0], "error_code", None) is ErrorCode.not_controller
+    for name in ROWS:
+        rows = getattr(body, name, None)
+        if rows:
+            return getattr(rows[0], "error_code", None) is ErrorCode.not_controller
+    return False
 
 
 def refusal(request: Request, error: ErrorCode) -> Any:
@@ -180,44 +184,8 @@ def refusal(request: Request, error: ErrorCode) -> Any:
 
 
 def refusal_body(api_key: int, body: Any, error: ErrorCode) -> Any:
-    """A response body of one error; per topic where the API has no other place for it."""
-    new = codec.newest(api_key, "response")
-    if api_key == CREATE_TOPICS:
-        return new.CreateTopicsResponse(
-            throttle_time=timedelta(0),
-            topics=tuple(
-                new.CreatableTopicResult(
-                    name=topic.name,
-                    topic_id=None,
-                    error_code=error,
-                    error_message=None,
-                    topic_config_error_code=ErrorCode.none,
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    configs=None,
-                )
-                for topic in body.topics
-            ),
-        )
-    if api_key == DELETE_TOPICS:
-        names: list[tuple[str | None, Any]] = [(name, None) for name in body.topic_names]
-        names += [(topic.name, topic.topic_id) for topic in body.topics]
-        return new.DeleteTopicsResponse(
-            throttle_time=timedelta(0),
-            responses=tuple(
-                new.DeletableTopicResult(
-                    name=name, topic_id=topic_id, error_code=error, error_message=None
-                )
-                for name, topic_id in names
-            ),
-        )
-    entity = codec.entity_class(api_key, _newest_version(api_key), "response")
-    return replace(_default_response(entity), error_code=error)
-
-
-def _newest_version(api_key: int) -> int:
-    return SCHEMAS[api_key].newest_version
-
-
-def _default_response(entity: Any) -> Any:
-    return default_entity(entity)
+    """A response body of one error, where this API has its place for it."""
+    if api_key in HANDLERS:
+        return HANDLERS[api_key].refuse(body, ApiError(error))
+    entity = codec.entity_class(api_key, SCHEMAS[api_key].newest_version, "response")
+    return replace(default_entity(entity), error_code=error)

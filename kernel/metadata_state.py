@@ -21,8 +21,10 @@ from metadata.image import EMPTY, Image, Provenance
 from metadata.loader import Loader, committed_batches
 from metadata.records import Record
 from quorum_controller.controller import Controller
+from quorum_controller.queries import QUERIES, QueryContext
 from quorum_controller.result import ControllerRequest, Output, Pending, Proposal, RequestContext
 from raft import effects as raft
+from wire.api_table import SCHEMAS
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -55,6 +57,11 @@ class MetadataState:
         """Whether this node is the active controller."""
         return self.controller is not None and self.controller.is_active
 
+    @property
+    def wall_ms(self) -> int:
+        """The wall clock: ms since 1970."""
+        return self._clock.wall_ms
+
     def submit(
         self, api_key: int, body: Any, answered: Callable[[Any], None], deadline_ms: int | None
     ) -> None:
@@ -63,6 +70,10 @@ class MetadataState:
             self.replica.serve(api_key, body, answered)
             return
         assert self.controller is not None, "this node is no controller"
+        if api_key in QUERIES:
+            image = self.loader.image
+            answered(QUERIES[api_key].answer(image, body, self._query_context(api_key)))
+            return
         token = self._replies.expect(answered)
         request = ControllerRequest(
             api_key=api_key,
@@ -70,7 +81,20 @@ class MetadataState:
             reply_token=token,
             context=RequestContext(deadline_ms=deadline_ms),
         )
+        self.controller.append_timestamp_ms = self._clock.wall_ms
         self._take(self.controller.submit(request, self._clock.now_ms))
+
+    def _query_context(self, api_key: int) -> QueryContext:
+        """Of a query that this node's broker would have forwarded to another node."""
+        assert self.controller is not None
+        config = self.controller.config
+        return QueryContext(
+            node_id=config.node_id,
+            is_broker=False,
+            api_version=SCHEMAS[api_key].newest_version,
+            properties=config.properties,
+            wall_ms=self._clock.wall_ms,
+        )
 
     def tick(self) -> None:
         """Timers of the controller."""
@@ -79,6 +103,7 @@ class MetadataState:
             return
         deadline_ms = controller.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
+            controller.append_timestamp_ms = self._clock.wall_ms
             self._take(controller.tick(self._clock.now_ms))
 
     def next_deadline_ms(self) -> int | None:
@@ -130,6 +155,7 @@ class MetadataState:
         has_open_transaction = self.loader.transaction_start is not None
         fields = {"epoch": effect.epoch, "log_end_offset": effect.end_offset}
         self._effects.append(Log(LogLevel.INFO, "controller_activated", fields))
+        controller.append_timestamp_ms = self._clock.wall_ms
         output = controller.activate(
             effect.epoch,
             effect.end_offset,

@@ -24,27 +24,12 @@ from msgspec.structs import replace
 from metadata.image import EMPTY, Image, Provenance
 from metadata.records import NoOpRecord
 from quorum_controller.activation import write_activation_records
-from quorum_controller.bodies import (
-    BROKER_HEARTBEAT,
-    BROKER_REGISTRATION,
-    CONTROLLER_REGISTRATION,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    UNREGISTER_BROKER,
-)
-from quorum_controller.brokers import (
-    BrokerResult,
-    broker_heartbeat,
-    register_broker,
-    unregister_broker,
-)
+from quorum_controller.brokers import BrokerResult
 from quorum_controller.config import ControllerConfig
 from quorum_controller.configs import TopicConfigDefaults, unclean_election_default
-from quorum_controller.controllers import register_controller
-from quorum_controller.dispatch import TIMED_OUT, not_controller, refusal, timeout_ms
+from quorum_controller.handlers import HANDLERS, TIMED_OUT, not_controller, refusal, timeout_ms
 from quorum_controller.liveness import Liveness
 from quorum_controller.periodic import NoOpTimer
-from quorum_controller.placement import UsableBroker
 from quorum_controller.result import (
     RECORDS_PER_BATCH_MAX,
     Answer,
@@ -54,8 +39,8 @@ from quorum_controller.result import (
     Pending,
     Proposal,
 )
+from quorum_controller.services import Services
 from quorum_controller.sweeps import Sweep, SweepKind, sweep_slice
-from quorum_controller.topics import TopicServices, create_topics, delete_topics
 from wire.errors import ApiError
 from wire.types import LeaderEpoch, NodeId, Offset, Rng
 
@@ -122,6 +107,11 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this controller may propose."""
         return self._epoch is not None
+
+    @property
+    def config(self) -> ControllerConfig:
+        """The settings."""
+        return self._config
 
     @property
     def epoch(self) -> LeaderEpoch | None:
@@ -291,34 +281,19 @@ class Controller:
     # --- inside ---------------------------------------------------------------------------------
 
     def _handle(self, request: ControllerRequest, draft: Draft, now_ms: int) -> BrokerResult:
-        body = request.body
-        unclean_default = self._unclean_default()
-        match request.api_key:
-            case key if key == CREATE_TOPICS:
-                describe = request.context.may_describe_configs
-                services = self._topic_services(draft.image)
-                response = create_topics(draft, body, services, may_describe_configs=describe)
-            case key if key == DELETE_TOPICS:
-                response = delete_topics(draft, body, self._config)
-            case key if key == BROKER_HEARTBEAT:
-                return broker_heartbeat(
-                    draft, body, self._liveness, now_ms, unclean_default=unclean_default
-                )
-            case key if key == BROKER_REGISTRATION:
-                return register_broker(
-                    draft,
-                    body,
-                    self._liveness,
-                    self._config.cluster_id,
-                    now_ms,
-                    unclean_default=unclean_default,
-                )
-            case key if key == UNREGISTER_BROKER:
-                return unregister_broker(draft, body, unclean_default=unclean_default)
-            case key:
-                assert key == CONTROLLER_REGISTRATION, f"no handler for {key=}"
-                response = register_controller(draft, body)
-        return BrokerResult(response)
+        services = Services(
+            config=self._config,
+            context=request.context,
+            defaults=self._defaults,
+            rng=self._rng,
+            new_uuid=self._new_uuid,
+            liveness=self._liveness,
+            now_ms=now_ms,
+            wall_ms=self.append_timestamp_ms,
+            unclean_default=self._unclean_default(),
+        )
+        result = HANDLERS[request.api_key].handle(draft, request.body, services)
+        return result if isinstance(result, BrokerResult) else BrokerResult(result)
 
     def _refused_at_the_door(self, request: ControllerRequest, now_ms: int) -> ApiError | None:
         if not self.is_active:
@@ -397,18 +372,3 @@ class Controller:
     def _unclean_default(self) -> bool:
         config = self._config
         return unclean_election_default(self.latest, config.node_id, config.properties)
-
-    def _topic_services(self, image: Image) -> TopicServices:
-        usable = [
-            UsableBroker(broker.id, broker.rack, broker.fenced)
-            for broker in image.brokers.values()
-            if not broker.in_controlled_shutdown and self._liveness.shutdown_offset(broker) is None
-        ]
-        usable.sort(key=lambda broker: broker.id)
-        return TopicServices(
-            config=self._config,
-            defaults=self._defaults,
-            rng=self._rng,
-            new_uuid=self._new_uuid,
-            usable_brokers=usable,
-        )

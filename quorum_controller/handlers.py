@@ -1,0 +1,135 @@
+"""The table of the active controller: one row per API that it answers, and how it says no.
+
+To add an API: write `handle` and `refuse` in the manager of its noun, add one row. The kernel takes
+from here what is served on which listener and what an Envelope may carry; requests that only read
+are in `queries.py`.
+Source: apache/kafka: core/.../server/ControllerApis.scala.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from quorum_controller.bodies import (
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+    CONTROLLER_REGISTRATION,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    UNREGISTER_BROKER,
+)
+from quorum_controller.brokers import (
+    broker_heartbeat,
+    broker_heartbeat_error,
+    broker_registration_error,
+    register_broker,
+    unregister_broker,
+    unregister_broker_error,
+)
+from quorum_controller.controllers import controller_registration_error, register_controller
+from quorum_controller.result import Draft
+from quorum_controller.services import Services
+from quorum_controller.topics import (
+    create_topics,
+    create_topics_error,
+    delete_topics,
+    delete_topics_error,
+)
+from wire.errors import ApiError, ErrorCode
+from wire.types import NodeId, milliseconds
+
+Handle = Callable[[Draft, Any, Services], Any]
+"""(draft, request body, services) -> response body, or an ApiError for the whole request, or
+`BrokerResult` when work on partitions must end before the answer leaves. Records go to the draft;
+after an ApiError the draft is dropped."""
+
+Refuse = Callable[[Any, ApiError], Any]
+"""(request body, error) -> the response that says the error in its natural place."""
+
+TIMED_OUT: Final = ApiError(ErrorCode.request_timed_out, "The request timed out.")
+
+
+class Handler(msgspec.Struct, frozen=True):
+    """How the active controller answers one API, and who may send it."""
+
+    handle: Handle
+    refuse: Refuse
+    is_forwarded: bool = False
+    """Clients send it to brokers, which pass it on inside an Envelope."""
+    has_timeout: bool = False
+    """The request's `timeout` says how long its answer may take."""
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    CREATE_TOPICS: Handler(
+        lambda draft, body, services: create_topics(
+            draft,
+            body,
+            services.for_topics(draft.image),
+            may_describe_configs=services.context.may_describe_configs,
+        ),
+        create_topics_error,
+        is_forwarded=True,
+        has_timeout=True,
+    ),
+    DELETE_TOPICS: Handler(
+        lambda draft, body, services: delete_topics(draft, body, services.config),
+        delete_topics_error,
+        is_forwarded=True,
+        has_timeout=True,
+    ),
+    BROKER_REGISTRATION: Handler(
+        lambda draft, body, services: register_broker(
+            draft,
+            body,
+            services.liveness,
+            services.config.cluster_id,
+            services.now_ms,
+            unclean_default=services.unclean_default,
+        ),
+        lambda _, error: broker_registration_error(error),
+    ),
+    BROKER_HEARTBEAT: Handler(
+        lambda draft, body, services: broker_heartbeat(
+            draft,
+            body,
+            services.liveness,
+            services.now_ms,
+            unclean_default=services.unclean_default,
+        ),
+        lambda _, error: broker_heartbeat_error(error),
+    ),
+    UNREGISTER_BROKER: Handler(
+        lambda draft, body, services: unregister_broker(
+            draft, body, unclean_default=services.unclean_default
+        ),
+        lambda _, error: unregister_broker_error(error),
+        is_forwarded=True,
+    ),
+    CONTROLLER_REGISTRATION: Handler(
+        lambda draft, body, _: register_controller(draft, body),
+        lambda _, error: controller_registration_error(error),
+    ),
+}
+"""By API key; `Controller.submit` takes these."""
+
+
+def refusal(api_key: int, body: Any, error: ApiError) -> Any:
+    """The response body of this API that refuses the request."""
+    return HANDLERS[api_key].refuse(body, error)
+
+
+def timeout_ms(api_key: int, body: Any) -> int | None:
+    """How long the request may take by its own words, None if it does not say."""
+    return milliseconds(body.timeout) if HANDLERS[api_key].has_timeout else None
+
+
+def not_controller(leader_id: NodeId | None) -> ApiError:
+    """NOT_CONTROLLER with Kafka's text; None when no leader is known."""
+    text = (
+        "No controller appears to be active."
+        if leader_id is None
+        else f"The active controller appears to be node {leader_id}."
+    )
+    return ApiError(ErrorCode.not_controller, text)

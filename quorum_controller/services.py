@@ -1,0 +1,53 @@
+"""What a handler may use besides the image and the request: settings, chance, time, soft state."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from metadata.image import Image
+from quorum_controller.config import ControllerConfig
+from quorum_controller.configs import TopicConfigDefaults
+from quorum_controller.liveness import Liveness
+from quorum_controller.placement import UsableBroker
+from quorum_controller.result import RequestContext
+from quorum_controller.topics import TopicServices
+from wire.types import Rng
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One request's view of the controller; made anew for each, so times are plain values."""
+
+    config: ControllerConfig
+    context: RequestContext
+    """Of the caller."""
+    defaults: TopicConfigDefaults
+    rng: Rng
+    new_uuid: Callable[[], bytes]
+    """16 bytes, never a reserved id."""
+    liveness: Liveness
+    now_ms: int
+    """Monotonic: sessions and deadlines."""
+    wall_ms: int
+    """Since 1970, for what is stored as a date; the batch gets the same timestamp."""
+    unclean_default: bool
+    """Whether topics that do not say so may elect a leader outside the ISR."""
+
+    def usable_brokers(self, image: Image) -> list[UsableBroker]:
+        """Brokers that may get replicas, fenced ones too, sorted by id."""
+        usable = [
+            UsableBroker(broker.id, broker.rack, broker.fenced)
+            for broker in image.brokers.values()
+            if not broker.in_controlled_shutdown and self.liveness.shutdown_offset(broker) is None
+        ]
+        usable.sort(key=lambda broker: broker.id)
+        return usable
+
+    def for_topics(self, image: Image) -> TopicServices:
+        """What creation of topics and partitions needs."""
+        return TopicServices(
+            config=self.config,
+            defaults=self.defaults,
+            rng=self.rng,
+            new_uuid=self.new_uuid,
+            usable_brokers=self.usable_brokers(image),
+        )
