@@ -30,7 +30,9 @@ CRC_START: Final = 21  # first byte the checksum covers
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_FORMAT: Final = ">qiibIhiqqqhii"  # the fields of BatchHeader in order
+
+_HEADER: Final = struct.Struct(HEADER_FORMAT)
 _CHECKED_HEADER: Final = struct.Struct(">hiqqqhii")
 _UNCHECKED_HEADER: Final = struct.Struct(">qiibI")
 _SIZE: Final = struct.Struct(">qi")
