@@ -1,6 +1,6 @@
 """Power loss at every single operation: what was acknowledged as flushed is there afterwards."""
 
-from collections.abc import Callable
+import random
 
 import pytest
 
@@ -67,6 +67,11 @@ class Life:
         self.log.truncate_to(end_offset)
 
 
+def after_crash(vfs: MemoryVfs, seed: int | None, crash_at: int) -> MemoryVfs:
+    """Without a seed nothing unsynced is kept; the run is the same for the same numbers."""
+    return vfs.crash(None if seed is None else random.Random(seed * 1_000_003 + crash_at))
+
+
 def operations_of_a_life() -> int:
     vfs = MemoryVfs()
     vfs.make_directory("/d")
@@ -74,10 +79,8 @@ def operations_of_a_life() -> int:
     return vfs.operations
 
 
-@pytest.mark.parametrize("kept", [None, lambda path, n: n // 2, lambda path, n: n])
-def test_acknowledged_data_survives_a_crash_at_every_operation(
-    kept: Callable[[str, int], int] | None,
-) -> None:
+@pytest.mark.parametrize("seed", [None, 1, 2, 3, 4])
+def test_acknowledged_data_survives_a_crash_at_every_operation(seed: int | None) -> None:
     total = operations_of_a_life()
     assert total > 150
     for crash_at in range(1, total):
@@ -88,7 +91,7 @@ def test_acknowledged_data_survives_a_crash_at_every_operation(
         life = Life(vfs)
         with pytest.raises(SimulatedCrashError):
             life.run()
-        log = open_metadata_log(vfs.crash(kept), "/d", CONFIG)
+        log = open_metadata_log(after_crash(vfs, seed, crash_at), "/d", CONFIG)
         assert {type(event) for event in log.recovery_report} <= {TailCut, SegmentsDropped}
         for offset, data in life.acknowledged.items():
             if offset >= log.log_start_offset:

@@ -1,0 +1,214 @@
+"""What a disk keeps when the power fails: files and directories with their unsynced changes.
+
+A file is its durable bytes and the ordered list of changes since its last sync; a directory is its
+durable entries and the changes of entries since its last sync. A crash decides, file by file and
+directory by directory and from one rng, which of these changes are on the disk:
+
+- none, all, a prefix, or any subset (a disk may reorder what no sync ordered);
+- the last write that is kept may be torn: any subset of its 512-byte sectors, a whole sector being
+  atomic;
+- of a write that is not kept the length may be: zeros without the data (delayed allocation);
+- a rename is one change of its directory: it happened or it did not, the file under both names or
+  none is not possible. Without `sync_directory` a new, renamed or removed name may be there or not.
+
+Everything synced is there, exactly. Stricter than most file systems: a sync of a file does not
+cover its name. Writing code that is right here is right on ext4, xfs and their kin.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from wire.types import Rng
+
+SECTOR_BYTES: Final = 512
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """Bytes that were written at a position and not synced."""
+
+    position: int
+    data: bytes
+
+
+class Resize(msgspec.Struct, frozen=True, gc=False):
+    """A change of length that was not synced."""
+
+    size: int
+
+
+FileChange = Write | Resize
+
+
+class FileNode:
+    """The content of a file as every call sees it, and what of it is durable."""
+
+    __slots__ = ("_clean_bytes", "content", "durable", "is_locked", "unsynced")
+
+    def __init__(self, content: bytes | bytearray = b"") -> None:
+        self.content = bytearray(content)
+        self.durable = bytearray(content)
+        self.unsynced: list[FileChange] = []
+        self.is_locked = False
+        self._clean_bytes = len(content)  # what is below is equal in `content` and `durable`
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write; a gap before it becomes zeros."""
+        if not data:
+            return
+        _put(self.content, position, data)
+        self.unsynced.append(Write(position, data))
+        self._clean_bytes = min(self._clean_bytes, position)
+
+    def resize(self, size: int) -> None:
+        """Set the length; growth is zeros."""
+        _set_length(self.content, size)
+        self.unsynced.append(Resize(size))
+        self._clean_bytes = min(self._clean_bytes, size)
+
+    def sync(self) -> None:
+        """Make all of it durable."""
+        self.durable[self._clean_bytes :] = self.content[self._clean_bytes :]
+        self._clean_bytes = len(self.content)
+        self.unsynced.clear()
+
+    def sync_failed(self) -> None:
+        """The operating system forgets the changes: no later sync brings them to the disk."""
+        _set_length(self.durable, len(self.content))
+        self._clean_bytes = len(self.content)
+        self.unsynced.clear()
+
+    def after_crash(self, rng: Rng | None) -> bytearray:
+        """The content that the disk may have; without an rng what was durable."""
+        content = bytearray(self.durable)
+        kept = _choose(len(self.unsynced), rng)
+        last_kept = max((n for n, is_kept in enumerate(kept) if is_kept), default=-1)
+        for number, change in enumerate(self.unsynced):
+            if isinstance(change, Resize):
+                if kept[number]:
+                    _set_length(content, change.size)
+            elif not kept[number]:
+                end = change.position + len(change.data)
+                if rng is not None and end > len(content) and rng.randrange(4) == 0:
+                    _set_length(content, end)
+            elif rng is not None and number == last_kept and rng.randrange(2) == 0:
+                _tear(content, change, rng)
+            else:
+                _put(content, change.position, change.data)
+        return content
+
+
+class EntryChange(msgspec.Struct, frozen=True, gc=False):
+    """A change of a directory that was not synced; a rename removes a name and sets another."""
+
+    removed: str | None
+    added: str | None
+    node: "Node | None"
+
+
+class DirectoryNode:
+    """The names in a directory as every call sees them, and which of them are durable."""
+
+    __slots__ = ("_durable", "_unsynced", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Node] = {}
+        self._durable: dict[str, Node] = {}
+        self._unsynced: list[EntryChange] = []
+
+    def link(self, name: str, node: "Node") -> None:
+        """A new name."""
+        self._change(EntryChange(None, name, node))
+
+    def unlink(self, name: str) -> None:
+        """A name goes."""
+        self._change(EntryChange(name, None, None))
+
+    def rename(self, source: str, target: str) -> None:
+        """A file or directory gets another name, atomically."""
+        self._change(EntryChange(source, target, self.entries[source]))
+
+    def sync(self) -> None:
+        """Make all names durable."""
+        self._durable = dict(self.entries)
+        self._unsynced.clear()
+
+    def after_crash(self, rng: Rng | None) -> "DirectoryNode":
+        """A copy of the tree as the disk may have it; all of the copy is durable."""
+        found = dict(self._durable)
+        kept = _choose(len(self._unsynced), rng)
+        for change, is_kept in zip(self._unsynced, kept, strict=True):
+            if is_kept:
+                _apply(found, change)
+        after = DirectoryNode()
+        for name, node in found.items():
+            if isinstance(node, FileNode):
+                after.entries[name] = FileNode(node.after_crash(rng))
+            else:
+                after.entries[name] = node.after_crash(rng)
+        after.sync()
+        return after
+
+    def files(self) -> Iterator[FileNode]:
+        """All files below, as every call sees them."""
+        for node in self.entries.values():
+            if isinstance(node, FileNode):
+                yield node
+            else:
+                yield from node.files()
+
+    def _change(self, change: EntryChange) -> None:
+        _apply(self.entries, change)
+        self._unsynced.append(change)
+
+
+Node = FileNode | DirectoryNode
+
+
+def _apply(entries: dict[str, Node], change: EntryChange) -> None:
+    if change.removed is not None:
+        entries.pop(change.removed, None)
+    if change.added is not None:
+        assert change.node is not None
+        entries[change.added] = change.node
+
+
+def _choose(count: int, rng: Rng | None) -> list[bool]:
+    """Which of `count` unsynced changes are on the disk."""
+    if rng is None or count == 0:
+        return [False] * count
+    match rng.randrange(4):
+        case 0:
+            return [False] * count
+        case 1:
+            return [True] * count
+        case 2:
+            prefix = rng.randrange(count + 1)
+            return [number < prefix for number in range(count)]
+        case _:
+            return [rng.randrange(2) == 0 for _ in range(count)]
+
+
+def _tear(content: bytearray, write: Write, rng: Rng) -> None:
+    """Keep any subset of the sectors of a write."""
+    position, end = write.position, write.position + len(write.data)
+    while position < end:
+        sector_end = min(end, (position // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        if rng.randrange(2) == 0:
+            start = position - write.position
+            _put(content, position, write.data[start : sector_end - write.position])
+        position = sector_end
+
+
+def _put(content: bytearray, position: int, data: bytes) -> None:
+    if len(content) < position:
+        _set_length(content, position)
+    content[position : position + len(data)] = data
+
+
+def _set_length(content: bytearray, size: int) -> None:
+    if size < len(content):
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))

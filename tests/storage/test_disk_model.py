@@ -1,0 +1,179 @@
+"""The disk model keeps what was synced, may lose or tear the rest, and repeats itself by seed."""
+
+import errno
+import random
+
+import pytest
+
+from storage.disk_faults import DiskFaultRates, DiskFaults
+from storage.disk_model import SECTOR_BYTES, FileNode
+from storage.errors import FsyncError, OutOfSpaceError
+from storage.memory_vfs import MemoryVfs
+from storage.vfs import write_file_atomically
+
+SEEDS = range(200)
+
+
+def disk() -> MemoryVfs:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    vfs.sync_directory("/")
+    return vfs
+
+
+def contents_after_crash(vfs: MemoryVfs, path: str) -> set[bytes | None]:
+    found: set[bytes | None] = set()
+    for seed in SEEDS:
+        after = vfs.crash(random.Random(seed))
+        found.add(after.read(path) if after.exists(path) else None)
+    return found
+
+
+def test_a_synced_file_without_a_synced_name_may_be_gone() -> None:
+    vfs = disk()
+    file = vfs.open("/d/a", create=True)
+    file.pwrite(b"abc", 0)
+    file.sync()
+    assert contents_after_crash(vfs, "/d/a") == {None, b"abc"}
+    assert not vfs.crash().exists("/d/a")
+    vfs.sync_directory("/d")
+    assert contents_after_crash(vfs, "/d/a") == {b"abc"}
+
+
+def test_unsynced_writes_are_lost_kept_torn_or_only_a_length() -> None:
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"x" * 100)
+    file = vfs.open("/d/a")
+    new = b"1" * SECTOR_BYTES + b"2" * SECTOR_BYTES
+    file.pwrite(new, 0)
+    found = contents_after_crash(vfs, "/d/a")
+    assert {b"x" * 100, new} <= found
+    assert b"x" * 100 + bytes(SECTOR_BYTES - 100) + b"2" * SECTOR_BYTES in found  # torn
+    assert b"x" * 100 + bytes(2 * SECTOR_BYTES - 100) in found  # a length without data
+    assert vfs.crash().read("/d/a") == b"x" * 100
+    for content in found:  # a sector is atomic
+        assert content is not None
+        assert content[:SECTOR_BYTES].strip(b"\0") in (b"x" * 100, b"1" * SECTOR_BYTES)
+
+
+def test_writes_may_reach_the_disk_in_any_order() -> None:
+    node = FileNode(b"....")
+    node.write(0, b"a")
+    node.write(1, b"b")
+    found = {bytes(node.after_crash(random.Random(seed))) for seed in SEEDS}
+    assert {b"....", b"a...", b".b..", b"ab.."} <= found
+
+
+def test_an_atomic_replacement_is_old_or_new() -> None:
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"old")
+    write_file_atomically(vfs, "/d/a", b"new")
+    assert contents_after_crash(vfs, "/d/a") == {b"new"}
+    vfs.rename("/d/a", "/d/b")
+    for seed in SEEDS:
+        after = vfs.crash(random.Random(seed))
+        assert after.list("/d") in (["a"], ["b"])
+        assert after.read(f"/d/{after.list('/d')[0]}") == b"new"
+
+
+def test_a_renamed_directory_brings_what_was_durable_in_it() -> None:
+    vfs = disk()
+    vfs.make_directory("/d/p")
+    write_file_atomically(vfs, "/d/p/f", b"1")
+    vfs.sync_directory("/d")
+    vfs.open("/d/p/g", create=True)
+    vfs.rename("/d/p", "/d/q")
+    vfs.sync_directory("/d")
+    assert vfs.crash().list("/d/q") == ["f"]
+    assert vfs.crash().list("/d") == ["q"]
+
+
+def test_a_removed_file_may_come_back() -> None:
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"1")
+    vfs.unlink("/d/a")
+    assert contents_after_crash(vfs, "/d/a") == {None, b"1"}
+
+
+def test_a_failed_sync_loses_what_it_covered_even_if_a_later_one_succeeds() -> None:
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"old")
+    file = vfs.open("/d/a")
+    file.pwrite(b"new bytes", 0)
+    vfs.failing = lambda kind, _path: errno.EIO if kind == "sync" else None
+    with pytest.raises(FsyncError):
+        file.sync()
+    vfs.failing = None
+    file.sync()
+    assert vfs.crash().read("/d/a") == b"old" + bytes(6)
+    assert vfs.read("/d/a") == b"new bytes"
+
+
+def test_a_lying_sync_and_damage() -> None:
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"old")
+    vfs.damage("/d/a", 1, b"X")
+    assert vfs.read("/d/a") == vfs.crash().read("/d/a") == b"oXd"
+    vfs.sync_lies = True
+    write_file_atomically(vfs, "/d/a", b"new")
+    assert vfs.crash().read("/d/a") == b""
+
+
+def test_a_full_disk_takes_a_part() -> None:
+    vfs = disk()
+    file = vfs.open("/d/a", create=True)
+    vfs.bytes_max = 5
+    with pytest.raises(OutOfSpaceError, match="/d/a"):
+        file.pwrite(b"12345678", 0)
+    assert vfs.read("/d/a") == b"12345"
+
+
+def test_locks_end_with_the_process() -> None:
+    vfs = disk()
+    assert vfs.lock("/d/.lock") is not None
+    assert vfs.lock("/d/.lock") is None
+    vfs.kill()
+    assert vfs.lock("/d/.lock") is not None
+
+
+def test_drawn_faults_repeat_by_seed_and_are_counted() -> None:
+    rates = DiskFaultRates(
+        read_error=100_000,
+        write_error=100_000,
+        no_space=100_000,
+        sync_error=100_000,
+        slow_flush=100_000,
+        flush_ms_max=50,
+    )
+
+    def run(seed: int) -> tuple[list[int | None], list[int], dict[str, int]]:
+        faults = DiskFaults(random.Random(seed), rates, paths=("log",))
+        kinds = ["write", "sync", "read", "create", "rename"]
+        drawn = [faults(kinds[n % 5], "/d/log") for n in range(1000)]
+        assert faults("write", "/other") is None
+        return drawn, [faults.flush_delay_ms() for _ in range(200)], faults.fired
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+    drawn, delays, fired = run(1)
+    assert set(fired) == {"read_error", "write_error", "no_space", "sync_error", "slow_flush"}
+    assert set(drawn) == {None, errno.EIO, errno.ENOSPC}
+    assert drawn[4::5] == [None] * 200  # a rename does not fail
+    assert 0 < max(delays) <= 50
+
+
+def test_the_same_seed_gives_the_same_disk() -> None:
+    vfs = disk()
+    for number in range(20):
+        file = vfs.open(f"/d/{number}", create=True)
+        file.pwrite(bytes([number]) * 2000, 0)
+        if number % 3 == 0:
+            file.sync()
+    vfs.sync_directory("/d")
+
+    def image(seed: int) -> list[bytes]:
+        after = vfs.crash(random.Random(seed))
+        return [after.read(f"/d/{name}") for name in after.list("/d")]
+
+    assert image(5) == image(5)
+    assert image(5) != image(6)
