@@ -11,8 +11,8 @@ from uuid import UUID
 from raft import messages as raft
 from wire import codec
 from wire.errors import ErrorCode
+from wire.metadata_fetch import MetadataFetched
 from wire.types import (
-    METADATA_TOPIC_ID,
     METADATA_TOPIC_NAME,
     Endpoint,
     LeaderEpoch,
@@ -21,7 +21,6 @@ from wire.types import (
     OffsetAndEpoch,
 )
 
-_TOPIC_UUID: Final = UUID(bytes=METADATA_TOPIC_ID)
 _ZERO: Final = timedelta(0)
 
 
@@ -102,37 +101,25 @@ def _voter_body(api_key: int, name: str, response: Any, **more: bool) -> Any:
 
 
 def _fetch_body(response: raft.FetchResponse) -> Any:
-    new = codec.newest(1, "response")
     if response.top_error_code:
-        return new.FetchResponse(
+        return codec.newest(1, "response").FetchResponse(
             throttle_time=_ZERO, error_code=ErrorCode(response.top_error_code), responses=()
         )
-    more: dict[str, Any] = {}
-    if response.diverging_epoch is not None:
-        diverging = response.diverging_epoch
-        more["diverging_epoch"] = new.EpochEndOffset(
-            epoch=diverging.epoch, end_offset=diverging.offset
-        )
-    if response.snapshot_id is not None:
-        snapshot_id = response.snapshot_id
-        more["snapshot_id"] = new.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
-    partition = new.PartitionData(
-        partition_index=0,
-        error_code=ErrorCode(response.error_code),
+    endpoint, leader_id = response.leader_endpoint, _wire_id(response.leader_id)
+    return MetadataFetched(
+        error_code=response.error_code,
+        leader_id=leader_id,
+        leader_epoch=response.leader_epoch,
+        endpoints=(
+            ()
+            if endpoint is None or leader_id < 0
+            else ((leader_id, endpoint.host, endpoint.port),)
+        ),
         high_watermark=response.high_watermark,
         log_start_offset=response.log_start_offset,
-        current_leader=new.LeaderIdAndEpoch(
-            leader_id=_wire_id(response.leader_id), leader_epoch=response.leader_epoch
-        ),
-        aborted_transactions=None,
+        diverging_epoch=response.diverging_epoch,
+        snapshot_id=response.snapshot_id,
         records=response.records,
-        **more,
-    )
-    return new.FetchResponse(
-        throttle_time=_ZERO,
-        error_code=ErrorCode.none,
-        responses=(new.FetchableTopicResponse(topic_id=_TOPIC_UUID, partitions=(partition,)),),
-        node_endpoints=_endpoints(new, response),
     )
 
 
@@ -205,16 +192,16 @@ def _describe_quorum_body(response: raft.DescribeQuorumResponse) -> Any:
 
 def response_of(api_key: int, body: Any) -> raft.RaftResponse | None:  # noqa: PLR0911
     """The raft message of a response body; None when it is not about the metadata partition."""
-    topics = body.responses if api_key == 1 else body.topics
+    if isinstance(body, MetadataFetched):
+        return _fetch_response(body)
     top = int(body.error_code)
     if top:
         return _with_top_error(api_key, top)
+    topics: tuple[Any, ...] = () if api_key == 1 else body.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     partition = topics[0].partitions[0]
     match api_key:
-        case 1:
-            return _fetch_response(body, partition)
         case 52:
             return raft.VoteResponse(
                 vote_granted=partition.vote_granted, **_common(body, partition, partition)
@@ -275,12 +262,19 @@ def _offset_and_epoch(snapshot_id: Any) -> OffsetAndEpoch | None:
     return OffsetAndEpoch(Offset(snapshot_id.end_offset), LeaderEpoch(snapshot_id.epoch))
 
 
-def _fetch_response(body: Any, partition: Any) -> raft.FetchResponse:
+def _fetch_response(fetched: MetadataFetched) -> raft.FetchResponse:
+    leader_id = None if fetched.leader_id < 0 else NodeId(fetched.leader_id)
     return raft.FetchResponse(
-        high_watermark=partition.high_watermark,
-        log_start_offset=partition.log_start_offset,
-        diverging_epoch=_offset_and_epoch(partition.diverging_epoch),
-        snapshot_id=_offset_and_epoch(partition.snapshot_id),
-        records=bytes(partition.records or b""),
-        **_common(body, partition, partition.current_leader),
+        error_code=fetched.error_code,
+        leader_id=leader_id,
+        leader_epoch=LeaderEpoch(fetched.leader_epoch),
+        leader_endpoint=next(
+            (Endpoint("", host, port) for id_, host, port in fetched.endpoints if id_ == leader_id),
+            None,
+        ),
+        high_watermark=fetched.high_watermark,
+        log_start_offset=fetched.log_start_offset,
+        diverging_epoch=fetched.diverging_epoch,
+        snapshot_id=fetched.snapshot_id,
+        records=fetched.records,
     )

@@ -4,15 +4,14 @@ A request that is not about exactly partition 0 of `__cluster_metadata` never re
 `request_of` gives None and `invalid_request_body` is the answer (KIP-595, "prologue").
 """
 
-from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from kernel import raft_answers
 from raft import messages as raft
 from wire import codec
+from wire.metadata_fetch import MetadataFetch
 from wire.types import (
-    METADATA_TOPIC_ID,
     METADATA_TOPIC_NAME,
     DirectoryId,
     Endpoint,
@@ -20,7 +19,6 @@ from wire.types import (
     NodeId,
     Offset,
     OffsetAndEpoch,
-    milliseconds,
 )
 
 FETCH: Final = 1
@@ -33,20 +31,20 @@ RAFT_API_KEYS: Final = frozenset(
     {FETCH, VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, FETCH_SNAPSHOT}
 )
 
-_TOPIC_UUID: Final = UUID(bytes=METADATA_TOPIC_ID)
-
 
 # ---- requests that arrive ----------------------------------------------------------------------
 
 
 def request_of(api_key: int, body: Any) -> raft.RaftRequest | None:  # noqa: PLR0911
     """The raft message of a request body; None unless it is about the metadata partition."""
+    if isinstance(body, MetadataFetch):
+        return _fetch_request(body)
+    if api_key == FETCH:
+        return None
     partition = _metadata_partition(api_key, body.topics)
     if partition is None:
         return None
     match api_key:
-        case 1:
-            return _fetch_request(body, partition)
         case 52:
             return _vote_request(body, partition)
         case 53:
@@ -73,8 +71,6 @@ def _metadata_partition(api_key: int, topics: Any) -> Any | None:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
     match api_key:
-        case 1:
-            ours = topic.topic_id == _TOPIC_UUID and partition.partition == 0
         case 59:
             ours = topic.name == METADATA_TOPIC_NAME and partition.partition == 0
         case _:
@@ -82,17 +78,18 @@ def _metadata_partition(api_key: int, topics: Any) -> Any | None:
     return partition if ours else None
 
 
-def _fetch_request(body: Any, partition: Any) -> raft.FetchRequest:
+def _fetch_request(fetch: MetadataFetch) -> raft.FetchRequest:
+    directory_id = fetch.replica_directory_id
     return raft.FetchRequest(
-        cluster_id=body.cluster_id,
-        replica_id=_node_id(body.replica_state.replica_id),
-        replica_directory_id=_directory_id(partition.replica_directory_id),
-        current_leader_epoch=LeaderEpoch(partition.current_leader_epoch),
-        fetch_offset=Offset(partition.fetch_offset),
-        last_fetched_epoch=LeaderEpoch(partition.last_fetched_epoch),
-        max_wait_ms=milliseconds(body.max_wait),
-        max_bytes=body.max_bytes,
-        high_watermark=partition.high_watermark,
+        cluster_id=fetch.cluster_id,
+        replica_id=_node_id(fetch.replica_id),
+        replica_directory_id=None if directory_id is None else DirectoryId(directory_id),
+        current_leader_epoch=LeaderEpoch(fetch.current_leader_epoch),
+        fetch_offset=Offset(fetch.fetch_offset),
+        last_fetched_epoch=LeaderEpoch(fetch.last_fetched_epoch),
+        max_wait_ms=fetch.max_wait_ms,
+        max_bytes=fetch.max_bytes,
+        high_watermark=fetch.high_watermark,
     )
 
 
@@ -158,26 +155,17 @@ def body_of_request(message: raft.RaftRequest) -> tuple[int, Any]:
             raise AssertionError("the core does not send DescribeQuorum")
 
 
-def _fetch_body(message: raft.FetchRequest) -> Any:
-    new = codec.newest(FETCH, "request")
-    partition = new.FetchPartition(
-        partition=0,
+def _fetch_body(message: raft.FetchRequest) -> MetadataFetch:
+    return MetadataFetch(
+        cluster_id=message.cluster_id,
+        replica_id=-1 if message.replica_id is None else message.replica_id,
+        replica_directory_id=message.replica_directory_id,
         current_leader_epoch=message.current_leader_epoch,
         fetch_offset=message.fetch_offset,
         last_fetched_epoch=message.last_fetched_epoch,
-        partition_max_bytes=0,
-        replica_directory_id=_uuid(message.replica_directory_id),
-        high_watermark=message.high_watermark,
-    )
-    replica_id = -1 if message.replica_id is None else message.replica_id
-    return new.FetchRequest(
-        cluster_id=message.cluster_id,
-        replica_state=new.ReplicaState(replica_id=replica_id),
-        max_wait=timedelta(milliseconds=message.max_wait_ms),
-        min_bytes=0,
+        max_wait_ms=message.max_wait_ms,
         max_bytes=message.max_bytes,
-        topics=(new.FetchTopic(topic_id=_TOPIC_UUID, partitions=(partition,)),),
-        forgotten_topics_data=(),
+        high_watermark=message.high_watermark,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from wire.api_table import API_VERSIONS, SCHEMAS, api_name
-from wire.codec import Body, decode_response, encode_request, entity_class
+from wire.codec import Body, decode_response, encode_request, entity_class, read_response
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from wire.framing import FrameReader, frame
 from wire.headers import parse_correlation_id
@@ -63,6 +63,7 @@ class ClientConnection:
         self._waiting: list[tuple[int, CorrelationId, Body]] = []
         self._outgoing: list[bytes] = []
         self._server_versions: dict[int, tuple[int, int]] | None = None
+        self._versions: dict[int, int | None] = {}  # what `negotiated_version` said, by API
 
     @property
     def is_negotiated(self) -> bool:
@@ -128,7 +129,7 @@ class ClientConnection:
             if self._server_versions is None:
                 self._on_api_versions(pending, content)
                 continue
-            _, body = decode_response(pending.api_key, pending.api_version, content)
+            _, body = read_response(pending.api_key, pending.api_version, content)
             responses.append(Response(pending.api_key, pending.correlation_id, body))
         return responses
 
@@ -168,7 +169,9 @@ class ClientConnection:
             self._outgoing.append(self._encode(api_key, correlation_id, request_body))
 
     def _encode(self, api_key: int, correlation_id: CorrelationId, body: Body) -> bytes:
-        version = self.negotiated_version(api_key)
+        if api_key not in self._versions:
+            self._versions[api_key] = self.negotiated_version(api_key)
+        version = self._versions[api_key]
         if version is None:
             raise LocalProtocolError(f"the server has no usable version of {api_name(api_key)}")
         encoded = encode_request(api_key, version, correlation_id, self._client_id, body)

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from wire import create_topics_response
+from wire import create_topics_response, metadata_fetch
 from wire.api_table import API_VERSIONS, SCHEMAS, api_name
 from wire.body_walk import checked_body
 from wire.conversion import converter, default_entity, is_readable_as
@@ -31,8 +31,9 @@ from wire.headers import (
 from wire.primitives import Buffer, skip_tagged_fields
 
 Kind = Literal["request", "response"]
-Body = Any  # an instance of kio's newest class of the API
+Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire.metadata_fetch
 
+_FETCH: Final = 1
 _METADATA: Final = 3
 _CREATE_TOPICS: Final = 19
 _VOTE: Final = 52
@@ -101,8 +102,45 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Body:
     return lifted
 
 
+def read_request(api_key: int, version: int, body: Buffer) -> Body:
+    """As `decode_request`, but a Fetch of the metadata partition as a `MetadataFetch`."""
+    if api_key != _FETCH:
+        return decode_request(api_key, version, body)
+    if version >= metadata_fetch.FIRST_VERSION:
+        fetch = metadata_fetch.decode_request(body)
+        if fetch is not None:
+            return fetch
+    decoded = decode_request(api_key, version, body)
+    return metadata_fetch.request_from_kio(decoded) or decoded
+
+
+def decode_as_sent(frame: bytes) -> Any:
+    """A request frame's body in the class of its own version, which says what later ones do not.
+
+    Raises:
+        RemoteProtocolError: the bytes are not a request of a version that is known here.
+    """
+    header, position = split_request(frame)
+    entity = entity_class(header.api_key, header.api_version, "request")
+    return _decode(entity, frame[position:], api_name(header.api_key))
+
+
+def response_module(api_key: int, version: int) -> types.ModuleType:
+    """The schema module of a response in one version.
+
+    Raises:
+        LookupError: there is no such version.
+    """
+    return _module(api_key, version, "response")
+
+
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """A response frame with its header, lowered to the version; without the 4-byte length."""
+    if isinstance(body, metadata_fetch.MetadataFetched):
+        if version >= metadata_fetch.FIRST_VERSION:
+            start = encode_response_header(correlation_id, is_flexible=True)
+            return start + metadata_fetch.encode_response(body)
+        body = metadata_fetch.response_to_kio(newest(_FETCH, "response"), body)
     if api_key == API_VERSIONS and version < _FEATURES_FROM_ZERO_VERSION:
         body = replace(
             body,
@@ -126,6 +164,12 @@ def encode_request(
     Raises:
         LocalProtocolError: the version cannot say what the body says.
     """
+    if isinstance(body, metadata_fetch.MetadataFetch):
+        if version >= metadata_fetch.FIRST_VERSION:
+            head = RequestHeader(api_key, version, correlation_id, client_id)
+            content = metadata_fetch.encode_request(version, body)
+            return encode_request_header(head, is_flexible=True) + content
+        body = metadata_fetch.request_to_kio(newest(_FETCH, "request"), body)
     if api_key == _VOTE and version < _PRE_VOTE_VERSION:
         _check_no_pre_vote(body, version)
     header = encode_request_header(
@@ -147,6 +191,19 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body
     entity = entity_class(api_key, version, "response")
     name = f"{api_name(api_key)} response"
     return correlation_id, _lift(api_key, _decode(entity, frame[position:], name), "response")
+
+
+def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
+    """As `decode_response`, but one of the metadata partition's Fetch as a `MetadataFetched`."""
+    if api_key != _FETCH:
+        return decode_response(api_key, version, frame)
+    if version >= metadata_fetch.FIRST_VERSION:
+        correlation_id, position = parse_response_header(frame, is_flexible=True)
+        fetched = metadata_fetch.decode_response(frame[position:])
+        if fetched is not None:
+            return correlation_id, fetched
+    correlation_id, decoded = decode_response(api_key, version, frame)
+    return correlation_id, metadata_fetch.response_from_kio(decoded) or decoded
 
 
 def _decode(entity: Any, body: Buffer, name: str) -> Any:
@@ -197,6 +254,7 @@ def _module(api_key: int, version: int, kind: Kind) -> types.ModuleType:
 
 __all__ = [
     "Body",
+    "decode_as_sent",
     "decode_request",
     "decode_response",
     "default_request",
@@ -204,5 +262,8 @@ __all__ = [
     "encode_response",
     "entity_class",
     "newest",
+    "read_request",
+    "read_response",
+    "response_module",
     "split_request",
 ]

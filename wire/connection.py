@@ -3,6 +3,9 @@
 Kafka promises the responses of a connection in the order of its requests. So every request gets a
 reply slot, and a response that is ready before an earlier one waits here. Only so many requests may
 be unanswered; beyond that frames stay unread and `wants_bytes` tells the driver to stop reading.
+
+What is no request ends the connection, but what was asked before it is answered first (Kafka reads
+the next request of a connection only after its answer, so there it is the same).
 """
 
 from collections.abc import Mapping
@@ -13,14 +16,15 @@ import msgspec
 from wire.api_table import API_VERSIONS, Api, api_name
 from wire.codec import (
     Body,
-    decode_request,
     default_request,
     encode_response,
-    split_request,
+    is_flexible,
+    read_request,
 )
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.framing import FrameReader, frame
 from wire.headers import RequestHeader, parse_request_header
+from wire.primitives import skip_tagged_fields
 
 IN_FLIGHT_MAX: Final = 1024
 
@@ -49,7 +53,7 @@ def parse_request(apis: Mapping[int, Api], received: bytes, reply_slot: int = 0)
     Raises:
         RemoteProtocolError: the API or version is not served, or the bytes are not such a request.
     """
-    header, _ = parse_request_header(received)
+    header, position = parse_request_header(received)
     api = apis.get(header.api_key)
     if api is None:
         raise RemoteProtocolError(
@@ -62,8 +66,15 @@ def parse_request(apis: Mapping[int, Api], received: bytes, reply_slot: int = 0)
             f"version {header.api_version} of {api.name} is not served,"
             f" only {api.min_version} to {api.max_version}"
         )
-    header, body_position = split_request(received)
-    body = decode_request(header.api_key, header.api_version, received[body_position:])
+    try:
+        if is_flexible(header.api_key, header.api_version):
+            position = skip_tagged_fields(received, position)
+    except LookupError:
+        raise RemoteProtocolError(
+            f"version {header.api_version} of {api.name} is offered for the sake of clients"
+            " that look for it, and not served"
+        ) from None
+    body = read_request(header.api_key, header.api_version, received[position:])
     return Request(
         header.api_key,
         header.api_version,
@@ -100,6 +111,7 @@ class ServerConnection:
         # Per slot in flight: api key, version and correlation id that its response is encoded for.
         self._awaited: dict[int, tuple[int, int, int]] = {}
         self._ready: dict[int, bytes] = {}
+        self._failure: str | None = None
 
     @property
     def in_flight_count(self) -> int:
@@ -108,24 +120,40 @@ class ServerConnection:
 
     @property
     def wants_bytes(self) -> bool:
-        """Whether reading makes sense; false while too many requests are unanswered."""
-        return self.in_flight_count < self._in_flight_max
+        """Whether reading makes sense; false while too many are unanswered, and after nonsense."""
+        return self.in_flight_count < self._in_flight_max and self._failure is None
+
+    @property
+    def failure(self) -> str | None:
+        """Why the connection must be closed once nothing is in flight; None while all is well."""
+        return self._failure
 
     def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
         """Requests that these bytes complete.
 
         After responses made room (`wants_bytes`), call it with no bytes: whole frames may wait.
 
+        Nonsense behind requests that are not answered yet is kept as `failure`, and what arrives
+        after it is dropped.
+
         Raises:
-            RemoteProtocolError: the connection must be closed; the text says why.
+            RemoteProtocolError: the connection must be closed now; the text says why.
         """
+        if self._failure is not None:
+            return []
         self._frames.feed(received)
-        requests = []
+        requests: list[Request] = []
         while self.wants_bytes:
-            content = self._frames.next_frame()
-            if content is None:
+            try:
+                content = self._frames.next_frame()
+                if content is None:
+                    break
+                request = parse_request(self._apis, content, self._next_slot)
+            except RemoteProtocolError as error:
+                if self.in_flight_count == 0:
+                    raise
+                self._failure = str(error)
                 break
-            request = parse_request(self._apis, content, self._next_slot)
             self._awaited[self._next_slot] = (
                 request.api_key,
                 request.api_version,
