@@ -33,13 +33,9 @@ from quorum_controller.bodies import (
 )
 from quorum_controller.features import supported_features, unsupported_feature
 from quorum_controller.liveness import Liveness
-from quorum_controller.partitions import (
-    DIRECTORIES_LEVEL,
-    ElectionPolicy,
-    change_record,
-    leads_any,
-    partitions_where,
-)
+from quorum_controller.partition_change import Target, change_record
+from quorum_controller.partition_index import Electorate, PartitionIndex
+from quorum_controller.partitions import DIRECTORIES_LEVEL
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
 from quorum_controller.sweeps import (
     REGISTRATION_CHANGE_LEVEL,
@@ -82,13 +78,14 @@ def register_broker(
     liveness: Liveness,
     cluster_id: str,
     now_ms: int,
-    *,
-    unclean_default: bool,
+    electorate: Electorate,
 ) -> BrokerResult:
     """Register a new incarnation or amend the registration of the same one.
 
-    A new incarnation leaves every ISR first: its log may lack what the old one had. When that takes
-    more records than one slice the old one is fenced piecemeal and the broker asked to try again.
+    A new incarnation leaves every ISR first: its log may lack what the old one had. With ELR on it
+    leaves every ELR too, unless it proves that the old one shut down cleanly: it knows its epoch.
+    When that takes more records than one slice the old one is fenced piecemeal and the broker asked
+    to try again.
 
     Returns:
         Error codes: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION (the other incarnation
@@ -103,10 +100,12 @@ def register_broker(
         return BrokerResult(broker_registration_error(error))
     is_amended = existing is not None and existing.incarnation_id == incarnation_id
     if existing is not None and not is_amended:
-        removals = removal_records(draft.image, broker_id, unclean_default=unclean_default)
+        is_clean = BrokerEpoch(request.previous_broker_epoch) == existing.epoch
+        kind = SweepKind.FENCE if is_clean else SweepKind.UNCLEAN_SHUTDOWN
+        sweep = Sweep(kind, existing)
+        removals = removal_records(draft.image, sweep, electorate)
         if len(removals) >= RECORDS_PER_SLICE_MAX:
             retry = ApiError(ErrorCode.request_timed_out)
-            sweep = Sweep(SweepKind.FENCE, existing)
             return BrokerResult(broker_registration_error(retry), sweep)
         for removal in removals:
             draft.emit(removal)
@@ -235,18 +234,17 @@ def broker_heartbeat(
     request: BrokerHeartbeatRequest,
     liveness: Liveness,
     now_ms: int,
-    *,
-    unclean_default: bool,
+    electorate: Electorate,
 ) -> BrokerResult:
     """Take a broker to its next state; STALE_BROKER_EPOCH unless it is the registered one."""
     broker = draft.image.brokers.get(NodeId(request.broker_id))
     if broker is None or broker.epoch != BrokerEpoch(request.broker_epoch):
         return BrokerResult(broker_heartbeat_error(ApiError(ErrorCode.stale_broker_epoch)))
     current = current_state(broker, liveness)
-    following = next_state(draft.image, broker, current, request, liveness)
+    following = next_state(draft.image, broker, current, request, liveness, electorate.index)
     sweep = None
     if current is not following:
-        sweep = _enter(draft, broker, following, unclean_default)
+        sweep = _enter(draft, broker, following, electorate)
     after = draft.image.brokers[broker.id]
     liveness.touch(after, request.current_metadata_offset, now_ms)
     if following is BrokerState.CONTROLLED_SHUTDOWN:
@@ -254,7 +252,7 @@ def broker_heartbeat(
         liveness.enter_controlled_shutdown(after, last_offset, now_ms)
     offline = [DirectoryId(to_bytes(directory)) for directory in request.offline_log_dirs]
     if offline and sweep is None:
-        _take_directories_offline(draft, after, offline, unclean_default)
+        _take_directories_offline(draft, after, offline, electorate)
     is_stopping = following is BrokerState.SHUTDOWN_NOW
     response = BrokerHeartbeatResponse(
         throttle_time=NO_TIME,
@@ -286,10 +284,11 @@ def next_state(  # noqa: PLR0911 - one return per row of the table
     current: BrokerState,
     request: BrokerHeartbeatRequest,
     liveness: Liveness,
+    index: PartitionIndex,
 ) -> BrokerState:
     """The table of the heartbeat state machine."""
     if current is BrokerState.CONTROLLED_SHUTDOWN:
-        if leads_any(image, broker.id):
+        if index.leads_any(image, broker.id):
             return current
         shutdown_offset = liveness.shutdown_offset(broker)
         lowest = liveness.lowest_active_offset(image)
@@ -304,7 +303,7 @@ def next_state(  # noqa: PLR0911 - one return per row of the table
     if request.want_fence:
         return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
     if request.want_shut_down:
-        if leads_any(image, broker.id):
+        if index.leads_any(image, broker.id):
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.SHUTDOWN_NOW
     return current
@@ -314,7 +313,7 @@ def _enter(
     draft: Draft,
     broker: Broker,
     state: BrokerState,
-    unclean_default: bool,  # noqa: FBT001
+    electorate: Electorate,
 ) -> Sweep | None:
     """Emit the records of a transition; the sweep if one slice was not enough."""
     if state is BrokerState.UNFENCED:
@@ -334,7 +333,7 @@ def _enter(
     else:
         kind = SweepKind.FENCE
     sweep = Sweep(kind, broker)
-    is_done = sweep_slice(draft, sweep, unclean_default=unclean_default)
+    is_done = sweep_slice(draft, sweep, electorate)
     return None if is_done else sweep
 
 
@@ -353,7 +352,7 @@ def _take_directories_offline(
     draft: Draft,
     broker: Broker,
     offline: Iterable[DirectoryId],
-    unclean_default: bool,  # noqa: FBT001
+    electorate: Electorate,
 ) -> None:
     """Partitions in lost directories leave this broker; the registration changes last.
 
@@ -363,9 +362,9 @@ def _take_directories_offline(
     lost = set(offline) & set(broker.log_dirs)
     if not lost or draft.image.metadata_version < DIRECTORIES_LEVEL:
         return
-    policy = ElectionPolicy(never=broker.id, unclean_default=unclean_default)
-    candidates = partitions_where(
-        draft.image, lambda p: broker.id in p.isr and p.directory(broker.id) in lost
+    policy = electorate.policy(never=broker.id)
+    candidates = electorate.index.partitions_of(
+        draft.image, broker.id, lambda p: broker.id in p.isr and p.directory(broker.id) in lost
     )
     for candidate in candidates:
         if len(draft.records) >= RECORDS_PER_SLICE_MAX - 1:
@@ -373,7 +372,7 @@ def _take_directories_offline(
         partition = draft.image.partition(*candidate)
         assert partition is not None, "just scanned"
         isr = tuple(replica for replica in partition.isr if replica != broker.id)
-        record = change_record(draft.image, candidate, isr, policy)
+        record = change_record(draft.image, candidate, Target(isr=isr), policy)
         if record is not None:
             draft.emit(record)
     remaining = tuple(directory for directory in broker.log_dirs if directory not in lost)
@@ -389,7 +388,7 @@ def _take_directories_offline(
 
 
 def unregister_broker(
-    draft: Draft, request: UnregisterBrokerRequest, *, unclean_default: bool
+    draft: Draft, request: UnregisterBrokerRequest, electorate: Electorate
 ) -> BrokerResult:
     """Remove a broker; replica lists keep naming it. BROKER_ID_NOT_REGISTERED when unknown."""
     broker = draft.image.brokers.get(NodeId(request.broker_id))
@@ -398,8 +397,8 @@ def unregister_broker(
         error = ApiError(ErrorCode.broker_id_not_registered, text)
         return BrokerResult(unregister_broker_error(error))
     sweep = Sweep(SweepKind.UNREGISTER, broker)
-    is_done = sweep_slice(draft, sweep, unclean_default=unclean_default)
-    response = unregister_broker_error(ApiError(ErrorCode.none))
+    is_done = sweep_slice(draft, sweep, electorate)
+    response = unregister_broker_error(ApiError(ErrorCode.none, ""))
     return BrokerResult(response, None if is_done else sweep)
 
 

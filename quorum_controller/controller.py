@@ -27,8 +27,11 @@ from quorum_controller.activation import write_activation_records
 from quorum_controller.brokers import BrokerResult
 from quorum_controller.config import ControllerConfig
 from quorum_controller.configs import TopicConfigDefaults, unclean_election_default
+from quorum_controller.elr import min_isr_default
 from quorum_controller.handlers import HANDLERS, TIMED_OUT, not_controller, refusal, timeout_ms
 from quorum_controller.liveness import Liveness
+from quorum_controller.partition_index import Electorate, PartitionIndex
+from quorum_controller.partitions import PartitionDefaults
 from quorum_controller.periodic import NoOpTimer
 from quorum_controller.result import (
     RECORDS_PER_BATCH_MAX,
@@ -100,6 +103,7 @@ class Controller:
         self._sweeps: deque[tuple[Sweep, _Parked | None]] = deque()
         self._liveness = Liveness(self._config.session_timeout_ms, self._now_ms)
         self._no_op = NoOpTimer(self._config.max_idle_interval_ms, self._now_ms)
+        self._index = PartitionIndex(EMPTY)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -165,6 +169,7 @@ class Controller:
         assert not self.is_active, f"already active in {self._epoch=}"
         self._now_ms = now_ms
         self._reset(image)
+        self._index = PartitionIndex(image)
         self._epoch = epoch
         self._next_offset = next_offset
         output = Output()
@@ -290,7 +295,7 @@ class Controller:
             liveness=self._liveness,
             now_ms=now_ms,
             wall_ms=self.append_timestamp_ms,
-            unclean_default=self._unclean_default(),
+            electorate=self._electorate(),
         )
         result = HANDLERS[request.api_key].handle(draft, request.body, services)
         return result if isinstance(result, BrokerResult) else BrokerResult(result)
@@ -340,6 +345,7 @@ class Controller:
         self._next_offset = draft.end_offset
         provenance = Provenance(draft.end_offset, self._epoch, self.append_timestamp_ms)
         image = replace(draft.image, provenance=provenance)
+        self._index.advance(self.latest, image, draft.delta)
         pending = Pending(draft.end_offset, image, draft.delta)
         self._batches.append(_Batch(pending))
         output.proposals.append(Proposal(self._epoch, draft.base_offset, tuple(draft.records)))
@@ -348,7 +354,7 @@ class Controller:
         """The next slice of the oldest sweep."""
         sweep, parked = self._sweeps[0]
         draft = self._draft()
-        is_done = sweep_slice(draft, sweep, unclean_default=self._unclean_default())
+        is_done = sweep_slice(draft, sweep, self._electorate())
         self._propose(draft, output)
         if sweep.kind is SweepKind.CONTROLLED_SHUTDOWN:
             broker = self.latest.brokers.get(sweep.broker_id)
@@ -369,6 +375,10 @@ class Controller:
             for sweep, _ in self._sweeps
         )
 
-    def _unclean_default(self) -> bool:
-        config = self._config
-        return unclean_election_default(self.latest, config.node_id, config.properties)
+    def _electorate(self) -> Electorate:
+        config, image = self._config, self.latest
+        defaults = PartitionDefaults(
+            unclean_election_default(image, config.node_id, config.properties),
+            min_isr_default(image, config.node_id, config.properties),
+        )
+        return Electorate(self._index, defaults)

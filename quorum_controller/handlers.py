@@ -86,7 +86,7 @@ HANDLERS: Final[dict[int, Handler]] = {
             services.liveness,
             services.config.cluster_id,
             services.now_ms,
-            unclean_default=services.unclean_default,
+            services.electorate,
         ),
         lambda _, error: broker_registration_error(error),
     ),
@@ -96,14 +96,12 @@ HANDLERS: Final[dict[int, Handler]] = {
             body,
             services.liveness,
             services.now_ms,
-            unclean_default=services.unclean_default,
+            services.electorate,
         ),
         lambda _, error: broker_heartbeat_error(error),
     ),
     UNREGISTER_BROKER: Handler(
-        lambda draft, body, services: unregister_broker(
-            draft, body, unclean_default=services.unclean_default
-        ),
+        lambda draft, body, services: unregister_broker(draft, body, services.electorate),
         lambda _, error: unregister_broker_error(error),
         is_forwarded=True,
     ),

@@ -8,6 +8,7 @@ from metadata.image import Image
 from quorum_controller.config import ControllerConfig
 from quorum_controller.configs import TopicConfigDefaults
 from quorum_controller.liveness import Liveness
+from quorum_controller.partition_index import Electorate
 from quorum_controller.placement import UsableBroker
 from quorum_controller.result import RequestContext
 from quorum_controller.topics import TopicServices
@@ -29,8 +30,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Monotonic: sessions and deadlines."""
     wall_ms: int
     """Since 1970, for what is stored as a date; the batch gets the same timestamp."""
-    unclean_default: bool
-    """Whether topics that do not say so may elect a leader outside the ISR."""
+    electorate: Electorate
+    """For whatever may move leaders."""
 
     def usable_brokers(self, image: Image) -> list[UsableBroker]:
         """Brokers that may get replicas, fenced ones too, sorted by id."""

@@ -11,7 +11,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import Final
 
-from metadata.image import Broker, Image, Partition
+from metadata.image import Broker, Image
 from metadata.records import (
     REGISTRATION_FENCE,
     BrokerRegistrationChangeRecord,
@@ -19,12 +19,9 @@ from metadata.records import (
     PartitionChangeRecord,
     UnregisterBrokerRecord,
 )
-from quorum_controller.partitions import (
-    ElectionPolicy,
-    TopicPartition,
-    change_record,
-    partitions_where,
-)
+from quorum_controller.partition_change import Target, change_record
+from quorum_controller.partition_index import Electorate
+from quorum_controller.partitions import TopicPartition
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
 from wire.types import BrokerEpoch, NodeId
 
@@ -39,6 +36,11 @@ class SweepKind(Enum):
     UNFENCE = auto()
     CONTROLLED_SHUTDOWN = auto()
     UNREGISTER = auto()
+    UNCLEAN_SHUTDOWN = auto()
+    """It is fenced, and what it had may be lost: it leaves every ELR too (KIP-966)."""
+
+
+_LEAVES_ELR: Final = (SweepKind.UNREGISTER, SweepKind.UNCLEAN_SHUTDOWN)
 
 
 class Sweep:
@@ -54,17 +56,17 @@ class Sweep:
         self.slice_count = 0
 
 
-def sweep_slice(draft: Draft, sweep: Sweep, *, unclean_default: bool) -> bool:
+def sweep_slice(draft: Draft, sweep: Sweep, electorate: Electorate) -> bool:
     """Emit the next slice; True when the sweep is done."""
     broker = draft.image.brokers.get(sweep.broker_id)
     if broker is None or broker.epoch != sweep.broker_epoch:
         return True
     sweep.slice_count += 1
     if sweep.remaining is None:
-        sweep.remaining = deque(_candidates(draft.image, sweep))
+        sweep.remaining = deque(_candidates(draft.image, sweep, electorate))
     remaining = sweep.remaining
     while remaining and len(draft.records) < RECORDS_PER_SLICE_MAX - 1:
-        record = _change(draft.image, remaining.popleft(), sweep, unclean_default)
+        record = _change(draft.image, remaining.popleft(), sweep, electorate)
         if record is not None:
             draft.emit(record)
     if remaining:
@@ -74,8 +76,8 @@ def sweep_slice(draft: Draft, sweep: Sweep, *, unclean_default: bool) -> bool:
         image = draft.image
         missed = [
             candidate
-            for candidate in _candidates(image, sweep)
-            if _change(image, candidate, sweep, unclean_default) is not None
+            for candidate in _candidates(image, sweep, electorate)
+            if _change(image, candidate, sweep, electorate) is not None
         ]
         if missed:
             sweep.remaining = deque(missed)
@@ -86,55 +88,48 @@ def sweep_slice(draft: Draft, sweep: Sweep, *, unclean_default: bool) -> bool:
 
 
 def removal_records(
-    image: Image, broker_id: NodeId, *, unclean_default: bool
+    image: Image, sweep: Sweep, electorate: Electorate
 ) -> list[PartitionChangeRecord]:
-    """The records that take a broker out of every ISR it is in, in partition order."""
-    policy = ElectionPolicy(never=broker_id, unclean_default=unclean_default)
+    """All partition changes of a sweep at once, in partition order, without its last record."""
     records = []
-    for candidate in partitions_where(image, lambda partition: broker_id in partition.isr):
-        record = change_record(image, candidate, _isr_without(image, candidate, broker_id), policy)
+    for candidate in _candidates(image, sweep, electorate):
+        record = _change(image, candidate, sweep, electorate)
         if record is not None:
             records.append(record)
     return records
 
 
-def _candidates(image: Image, sweep: Sweep) -> list[TopicPartition]:
+def _candidates(image: Image, sweep: Sweep, electorate: Electorate) -> list[TopicPartition]:
+    index, broker_id = electorate.index, sweep.broker_id
     if sweep.kind is SweepKind.UNFENCE:
-        return partitions_where(image, _is_leaderless)
-    broker_id = sweep.broker_id
-    return partitions_where(image, lambda partition: broker_id in partition.isr)
-
-
-def _is_leaderless(partition: Partition) -> bool:
-    return not partition.has_leader
+        return sorted(index.leaderless)
+    if sweep.kind in _LEAVES_ELR:
+        return index.partitions_of(
+            image, broker_id, lambda p: broker_id in p.isr or broker_id in p.elr
+        )
+    return index.partitions_of(image, broker_id, lambda partition: broker_id in partition.isr)
 
 
 def _change(
-    image: Image,
-    candidate: TopicPartition,
-    sweep: Sweep,
-    unclean_default: bool,  # noqa: FBT001
+    image: Image, candidate: TopicPartition, sweep: Sweep, electorate: Electorate
 ) -> PartitionChangeRecord | None:
     partition = image.partition(*candidate)
     if partition is None:
         return None
+    broker_id = sweep.broker_id
     if sweep.kind is SweepKind.UNFENCE:
-        policy = ElectionPolicy(always=sweep.broker_id, unclean_default=unclean_default)
-        return change_record(image, candidate, partition.isr, policy)
-    policy = ElectionPolicy(never=sweep.broker_id, unclean_default=unclean_default)
-    return change_record(image, candidate, _isr_without(image, candidate, sweep.broker_id), policy)
-
-
-def _isr_without(image: Image, candidate: TopicPartition, broker_id: NodeId) -> tuple[NodeId, ...]:
-    partition = image.partition(*candidate)
-    assert partition is not None, f"{candidate=}"
-    return tuple(replica for replica in partition.isr if replica != broker_id)
+        return change_record(image, candidate, Target(), electorate.policy(always=broker_id))
+    target = Target(
+        isr=tuple(replica for replica in partition.isr if replica != broker_id),
+        unclean_shutdown=broker_id if sweep.kind in _LEAVES_ELR else None,
+    )
+    return change_record(image, candidate, target, electorate.policy(never=broker_id))
 
 
 def _emit_last_record(draft: Draft, sweep: Sweep, broker: Broker) -> None:
     if sweep.kind is SweepKind.UNREGISTER:
         draft.emit(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
-    elif sweep.kind is SweepKind.FENCE and not broker.fenced:
+    elif sweep.kind in (SweepKind.FENCE, SweepKind.UNCLEAN_SHUTDOWN) and not broker.fenced:
         if draft.image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
             draft.emit(
                 BrokerRegistrationChangeRecord(

@@ -214,7 +214,7 @@ def test_unregistering_removes_a_broker_from_every_isr():
     cluster = Harness().start(1, 2)
     cluster.create(manual("t", (1, 2)))
     gone = cluster.call(bodies.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=1))
-    assert (gone.error_code, gone.error_message) == (ErrorCode.none, None)
+    assert (gone.error_code, gone.error_message) == (ErrorCode.none, "")
     assert names(cluster.batches[-1].records) == ["PartitionChange", "UnregisterBroker"]
     assert cluster.partition("t").replicas == (1, 2)
     missing = cluster.call(bodies.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=999))
