@@ -1,13 +1,17 @@
 """Kafka's text checkpoints: version 0, the number of entries, one entry per line.
 
-`recovery-point-offset-checkpoint` is our recorded flushed end: damage below it stops the node. It
-is written when a segment rolled, after each `LogConfig.recovery_point_bytes` of flushed log, at a
-truncation and at a clean close; so it lags behind what was flushed by at most that many bytes.
+`recovery-point-offset-checkpoint` is the recorded flushed end of every partition: damage below it
+stops the node. It is written when a segment rolled, after each `LogConfig.recovery_point_bytes` of
+flushed log, at a truncation and at a clean close; so it lags behind what was flushed by at most
+that many bytes. The metadata log has a `FlushedEndFile` beside it, which does not lag.
 """
 
+import contextlib
 from typing import Final
 
-from storage.errors import CorruptFileError
+from storage.errors import CorruptFileError, OutOfSpaceError
+from storage.flushed_end_file import FlushedEndFile
+from storage.recovery import FileRebuilt
 from storage.vfs import Vfs, join, write_file_atomically
 
 RECOVERY_POINT_NAME: Final = "recovery-point-offset-checkpoint"
@@ -104,18 +108,45 @@ class OffsetCheckpoint:
 
 
 class RecoveryPoint:
-    """The recorded flushed end of one partition."""
+    """The recorded flushed end of one partition: the higher of what its two records say."""
 
-    def __init__(self, checkpoint: OffsetCheckpoint, topic: str, partition: int) -> None:
+    def __init__(
+        self,
+        checkpoint: OffsetCheckpoint,
+        topic: str,
+        partition: int,
+        flushed_end: FlushedEndFile | None = None,
+    ) -> None:
         self._checkpoint = checkpoint
         self._topic = topic
         self._partition = partition
+        self._flushed_end = flushed_end
 
     @property
     def end_offset(self) -> int:
         """What was recorded as flushed, exclusive."""
-        return self._checkpoint.get(self._topic, self._partition)
+        recorded = self._checkpoint.get(self._topic, self._partition)
+        flushed_end = self._flushed_end
+        return recorded if flushed_end is None else max(recorded, flushed_end.end_offset)
+
+    @property
+    def damage(self) -> FileRebuilt | None:
+        """The record beside the log can not be read; the other one holds."""
+        return None if self._flushed_end is None else self._flushed_end.damage
+
+    def note(self, end_offset: int) -> None:
+        """After each flush: survives a SIGKILL; after a power failure an earlier one may hold."""
+        if self._flushed_end is not None:
+            with contextlib.suppress(OutOfSpaceError):  # the first record of a directory only
+                self._flushed_end.write(end_offset)
 
     def record(self, end_offset: int) -> None:
-        """Make it durable."""
+        """Make it durable, also when it is lower than before."""
+        if self._flushed_end is not None and self._flushed_end.end_offset > end_offset:
+            self._flushed_end.record(end_offset)
         self._checkpoint.record(self._topic, self._partition, end_offset)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._flushed_end is not None:
+            self._flushed_end.close()

@@ -58,7 +58,9 @@ class Log:
         self.directory = directory
         self.end_offset = loaded.end_offset
         self.last_epoch = loaded.last_epoch
-        self.recovery_report: tuple[RecoveryEvent, ...] = tuple(loaded.report)
+        damage = None if recovery_point is None else recovery_point.damage
+        report = loaded.report if damage is None else [damage, *loaded.report]
+        self.recovery_report: tuple[RecoveryEvent, ...] = tuple(report)
         self.generation = 0
         self.log_start_offset = loaded.end_offset
         if self._segments:
@@ -93,6 +95,8 @@ class Log:
         log = cls(vfs, directory, config, recovery_point, loaded)
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
         log.flush()
+        if recovery_point is not None:
+            recovery_point.note(log.flushed_end_offset)
         return log
 
     @property
@@ -365,6 +369,8 @@ class Log:
         if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
             return
         self.flushed_end_offset = plan.end_offset
+        if self._recovery_point is not None:
+            self._recovery_point.note(plan.end_offset)
         if self._rolled or self._unrecorded_bytes >= self._config.recovery_point_bytes:
             self._record_flushed_end()
 
@@ -382,6 +388,8 @@ class Log:
         self._record_flushed_end()
         for segment in self._segments:
             segment.close()
+        if self._recovery_point is not None:
+            self._recovery_point.close()
 
     def _record_flushed_end(self) -> None:
         self._rolled = False

@@ -8,6 +8,7 @@ import msgspec
 
 from storage.checkpoint_files import OffsetCheckpoint, RecoveryPoint
 from storage.errors import CorruptFileError
+from storage.flushed_end_file import FlushedEndFile
 from storage.log import Log, LogConfig
 from storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from storage.vfs import Vfs, base_name, join, parent
@@ -123,8 +124,9 @@ def open_metadata_log(vfs: Vfs, log_directory: str, config: LogConfig) -> Log:
         CorruptFileError: a checkpoint or partition.metadata is damaged.
     """
     path = create_partition_directory(vfs, log_directory, METADATA_TOPIC_NAME, 0, METADATA_TOPIC_ID)
-    checkpoint = OffsetCheckpoint(vfs, log_directory)
-    return Log.open(vfs, path, config, RecoveryPoint(checkpoint, METADATA_TOPIC_NAME, 0))
+    checkpoint, flushed_end = OffsetCheckpoint(vfs, log_directory), FlushedEndFile(vfs, path)
+    point = RecoveryPoint(checkpoint, METADATA_TOPIC_NAME, 0, flushed_end)
+    return Log.open(vfs, path, config, point)
 
 
 class PartitionLogs:

@@ -1,0 +1,90 @@
+"""`flushed-end-offset`: how far the metadata log was durable, exact to the last flush.
+
+Beside the segments, ours alone (Kafka ignores files of a partition that it does not know). Kafka's
+`recovery-point-offset-checkpoint` says the same, but a new file with two fsyncs for each flush is
+too slow, so it lags; this one is overwritten in place, one sector, without an fsync, after each
+flush. A SIGKILL leaves the last one written (page cache); a power failure some earlier one, all of
+which are true: the log was durable before the offset was written. docs/decisions/0005.
+
+One line: version, end offset (20 digits, exclusive), CRC-32C of what precedes it (8 hex digits).
+"""
+
+from typing import Final
+
+import crc32c
+
+from storage.recovery import FileRebuilt
+from storage.vfs import Vfs, VfsFile, join, write_file_atomically
+
+FLUSHED_END_NAME: Final = "flushed-end-offset"
+_CONTENT_BYTES: Final = 32  # "0 " + 20 digits + " " + 8 hex digits + newline
+
+
+def encode_flushed_end(end_offset: int) -> bytes:
+    """The content of the file."""
+    assert end_offset >= 0
+    text = f"0 {end_offset:020d} ".encode()
+    content = text + f"{crc32c.crc32c(text):08x}\n".encode()
+    assert len(content) == _CONTENT_BYTES
+    return content
+
+
+def decode_flushed_end(content: bytes) -> int | None:
+    """The end offset; None when the content is not what `encode_flushed_end` writes."""
+    fields = content.split()
+    if len(content) != _CONTENT_BYTES or len(fields) != 3 or not fields[1].isdigit():
+        return None
+    end_offset = int(fields[1])
+    return end_offset if content == encode_flushed_end(end_offset) else None
+
+
+class FlushedEndFile:
+    """The file of one log, held open. `end_offset` is what it says, 0 for nothing.
+
+    What can not be read counts as nothing and is reported in `damage`: the other record of the
+    flushed end, which is older, still holds.
+    """
+
+    def __init__(self, vfs: Vfs, partition_directory: str) -> None:
+        self._path = join(partition_directory, FLUSHED_END_NAME)
+        self._vfs = vfs
+        self._file: VfsFile | None = None
+        self.damage: FileRebuilt | None = None
+        self.end_offset = 0
+        self._exists = vfs.exists(self._path)
+        if self._exists:
+            end_offset = decode_flushed_end(vfs.read(self._path))
+            if end_offset is None:
+                self.damage = FileRebuilt(self._path, "not a record of a flushed end")
+            else:
+                self.end_offset = end_offset
+
+    def write(self, end_offset: int) -> None:
+        """Overwrite in place; not durable. All below the offset must be durable in the log.
+
+        The first record of a directory makes the file and is durable.
+
+        Raises:
+            OutOfSpaceError: the file could not be made; nothing depends on it yet.
+        """
+        if self.damage is not None or not self._exists:
+            self.record(end_offset)
+        elif end_offset != self.end_offset:
+            if self._file is None:
+                self._file = self._vfs.open(self._path)
+            self._file.pwrite(encode_flushed_end(end_offset), 0)
+            self.end_offset = end_offset
+
+    def record(self, end_offset: int) -> None:
+        """Make it durable; before a truncation, and for the first record."""
+        self.close()
+        write_file_atomically(self._vfs, self._path, encode_flushed_end(end_offset))
+        self.end_offset = end_offset
+        self._exists = True
+        self.damage = None
+
+    def close(self) -> None:
+        """Close the file; the next write opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
