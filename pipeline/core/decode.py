@@ -1,0 +1,471 @@
+"""Batches to Arrow: one row per record, or one per batch.
+
+The fast path reads the fields of all records of a group of batches at once (`sections.py`). When it
+meets anything that does not fit, the group is decoded again batch by batch with the slow and
+obvious reader, `decode_batch_py`, which alone decides whether a batch is sound and what it holds.
+So there is one meaning of a batch, `wire.batch`, and a damaged batch never spoils its neighbours.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pipeline.core import arrays
+from pipeline.core.batches import BATCH_BYTES_MAX, BatchTable, Fault
+from pipeline.core.codecs import CODEC_MASK, plain_section, plain_sections
+from pipeline.core.schema import CORRUPT_BATCH
+from pipeline.core.sections import RECORD_BYTES_MIN, Fields, read_fields, read_headers
+from pipeline.core.varints import Int64Array, SuspectError
+from wire.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    Batch,
+    RecordView,
+    encode_records,
+    parse_batch_header,
+)
+from wire.compression import Codec
+from wire.errors import CorruptBatchError
+
+LIMIT_BYTES: Final = 16 << 20
+LIMIT_ROWS: Final = 65_536
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+DELETE_HORIZON_BIT: Final = 0x40
+_INT32_MAX: Final = (1 << 31) - 1
+_RESERVED_BITS: Final = 0xFF80
+
+
+class RowContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What all rows of a file have in common; None where nobody knows."""
+
+    topic: str
+    partition: int
+    segment: str
+    node_id: int | None = None
+    topic_id: str | None = None
+
+
+class RowSelection(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records are wanted: offsets in [start, end), end None for all; no aborted ones.
+
+    `aborted` holds (producer id, first offset, last offset), both inclusive.
+    """
+
+    start: int = 0
+    end: int | None = None
+    include_control: bool = False
+    aborted: tuple[tuple[int, int, int], ...] = ()
+
+
+# key and value of some records -> further columns by name (decode=json)
+Describe = Callable[["Group", pa.Array, pa.Array], dict[str, pa.Array]]
+
+
+class Group:
+    """Some batches with the fields of their records."""
+
+    __slots__ = ("_headers", "content", "data", "fields", "is_control", "table", "topic")
+
+    def __init__(self, table: BatchTable, data: bytes, fields: Fields, topic: str) -> None:
+        self.table = table
+        self.data = data
+        self.content = np.frombuffer(data, np.uint8)
+        self.fields = fields
+        self.topic = topic
+        control = (table.headers["attributes"] & CONTROL_BIT) != 0
+        self.is_control: Any = control[fields.batch]
+        self._headers: pa.Array = None
+
+    def per_record(self, name: str) -> Int64Array:
+        """A header field, repeated for each record of its batch."""
+        return self.table.column(name)[self.fields.batch]
+
+    def offsets(self) -> Int64Array:
+        """The offset of each record."""
+        return self.per_record("base_offset") + self.fields.offset_delta
+
+    def timestamps_ms(self) -> Int64Array:
+        """The time of each record; -1 for none."""
+        appended = (self.per_record("attributes") & LOG_APPEND_TIME_BIT) != 0
+        created = self.per_record("base_timestamp_ms") + self.fields.timestamp_delta
+        return np.where(appended, self.per_record("max_timestamp_ms"), created)
+
+    def keys(self) -> pa.Array:
+        """The keys, null where there is none."""
+        fields = self.fields
+        return arrays.slices(self.data, fields.key_start, fields.key_length)
+
+    def values(self) -> pa.Array:
+        """The values, null where there is none."""
+        fields = self.fields
+        return arrays.slices(self.data, fields.value_start, fields.value_length)
+
+    def headers(self) -> pa.Array:
+        """The headers of the records.
+
+        Raises:
+            SuspectError: they do not fill their records exactly.
+            ArrowInvalid: a name is not UTF-8.
+        """
+        if self._headers is None:
+            found = read_headers(self.content, self.fields)
+            self._headers = arrays.headers(self.data, self.fields, found)
+        return self._headers
+
+
+def decode_batch_py(table: BatchTable, index: int) -> list[RecordView]:
+    """The records of one batch by the slow reader: the oracle of the fast one.
+
+    Raises:
+        CorruptBatchError: the batch is damaged; the text says how.
+    """
+    position = int(table.positions[index])
+    header = parse_batch_header(table.buffer, position)
+    end = position + header.size_bytes
+    section = table.buffer[position + HEADER_BYTES : end]
+    plain = plain_section(header.codec, section)
+    if header.records_count < 0 or header.records_count * RECORD_BYTES_MIN > len(plain):
+        raise CorruptBatchError(f"{header.records_count} records in {len(plain)} bytes")
+    plain_header = msgspec.structs.replace(header, attributes=header.attributes & ~CODEC_MASK)
+    view = memoryview(bytes(HEADER_BYTES) + plain)
+    return Batch(plain_header, view, 0).records()
+
+
+def decode_batches(
+    table: BatchTable,
+    schema: pa.Schema,
+    context: RowContext,
+    selection: RowSelection | None = None,
+    *,
+    validate: str = "crc",
+    describe: Describe | None = None,
+    limit_bytes: int = LIMIT_BYTES,
+    limit_rows: int = LIMIT_ROWS,
+) -> Iterator[pa.RecordBatch | Fault]:
+    """The records of the table's batches in order; damaged batches come as faults in between.
+
+    Args:
+        table: sound headers; the checksums are the caller's business.
+        schema: the columns wanted, names of `schema.columns_of`.
+        context: the constant columns.
+        selection: which records; None for all but control records.
+        validate: `full` also checks counts, offsets and times against the header.
+        describe: makes the columns of decode=json.
+        limit_bytes: of plain records, after which a record batch is yielded.
+        limit_rows: likewise.
+    """
+    wanted = selection or RowSelection()
+    table = _wanted_batches(table, wanted)
+    for group in _groups(table, limit_bytes, limit_rows):
+        yield from _decode_group(group, _Target(schema, context, wanted, validate, describe))
+
+
+def batch_rows(
+    table: BatchTable, schema: pa.Schema, context: RowContext, *, crc_checked: bool
+) -> pa.RecordBatch:
+    """One row per batch (decode=metadata, decode=raw)."""
+    attributes = table.column("attributes")
+    ends = table.positions + table.sizes
+    made: dict[str, Callable[[], pa.Array]] = {
+        "baseOffset": lambda: pa.array(table.column("base_offset")),
+        "lastOffset": lambda: pa.array(table.last_offsets),
+        "leaderEpoch": lambda: arrays.int32(table.column("leader_epoch")),
+        "magic": lambda: arrays.int32(table.column("magic")),
+        "crc": lambda: pa.array(table.column("crc")),
+        "crcOk": lambda: pa.repeat(
+            pa.scalar(True if crc_checked else None, pa.bool_()), len(table)
+        ),
+        "codec": lambda: arrays.codec_names(attributes),
+        "timestampType": lambda: arrays.int32((attributes & LOG_APPEND_TIME_BIT) >> 3),
+        "isTransactional": lambda: pa.array((attributes & TRANSACTIONAL_BIT) != 0),
+        "isControl": lambda: pa.array((attributes & CONTROL_BIT) != 0),
+        "hasDeleteHorizon": lambda: pa.array((attributes & DELETE_HORIZON_BIT) != 0),
+        "baseTimestamp": lambda: arrays.timestamps(table.column("base_timestamp_ms")),
+        "maxTimestamp": lambda: arrays.timestamps(table.column("max_timestamp_ms")),
+        "producerId": lambda: pa.array(table.column("producer_id")),
+        "producerEpoch": lambda: arrays.int16(table.column("producer_epoch")),
+        "baseSequence": lambda: arrays.int32(table.column("base_sequence")),
+        "count": lambda: arrays.int32(table.column("records_count")),
+        "position": lambda: pa.array(table.positions + table.origin),
+        "size": lambda: arrays.int32(table.sizes),
+        "bytes": lambda: arrays.slices(table.buffer, table.positions, ends - table.positions),
+    }
+    return _assemble(schema, made, context, len(table))
+
+
+def corrupt_row(
+    schema: pa.Schema, context: RowContext, fault: Fault, *, position_column: str
+) -> pa.RecordBatch:
+    """The one row that stands for a damaged batch in mode PERMISSIVE."""
+    known = {
+        "topic": context.topic,
+        "partition": context.partition,
+        "segment": context.segment,
+        position_column: fault.position,
+        CORRUPT_BATCH: {
+            "reason": fault.reason,
+            "position": fault.position,
+            "length": fault.length,
+            "detail": fault.detail,
+        },
+    }
+    columns = [pa.array([known.get(field.name)], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Target(msgspec.Struct, frozen=True):
+    schema: pa.Schema
+    context: RowContext
+    selection: RowSelection
+    validate: str
+    describe: Describe | None
+
+
+def _wanted_batches(table: BatchTable, selection: RowSelection) -> BatchTable:
+    if not len(table):
+        return table
+    mask = table.last_offsets >= selection.start
+    if selection.end is not None:
+        mask &= table.column("base_offset") < selection.end
+    if not selection.include_control:
+        mask &= (table.headers["attributes"] & CONTROL_BIT) == 0
+    if selection.aborted:
+        mask &= ~_is_aborted(table, selection.aborted)
+    return table if bool(mask.all()) else table.select(mask)
+
+
+def _is_aborted(table: BatchTable, aborted: Sequence[tuple[int, int, int]]) -> Any:
+    """Whether each batch belongs to an aborted transaction of its producer."""
+    found = np.zeros(len(table), np.bool_)
+    attributes = table.column("attributes")
+    candidates = (attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)) == TRANSACTIONAL_BIT
+    producers, bases = table.column("producer_id"), table.column("base_offset")
+    low, high = int(bases.min()), int(bases.max())
+    for producer_id, first, last in aborted:
+        if first <= high and last >= low:
+            found |= candidates & (producers == producer_id) & (bases >= first) & (bases <= last)
+    return found
+
+
+def _groups(table: BatchTable, limit_bytes: int, limit_rows: int) -> Iterator[BatchTable]:
+    """Parts of the table below the limits, compressed batches counted at their compressed size."""
+    counts = np.clip(table.column("records_count"), 0, table.sizes)
+    rows, size = np.cumsum(counts), np.cumsum(table.sizes)
+    done = 0
+    while done < len(table):
+        rows_before = int(rows[done - 1]) if done else 0
+        size_before = int(size[done - 1]) if done else 0
+        by_rows = int(np.searchsorted(rows, rows_before + limit_rows, "right"))
+        by_size = int(np.searchsorted(size, size_before + limit_bytes, "right"))
+        stop = max(min(by_rows, by_size), done + 1)
+        whole = done == 0 and stop == len(table)
+        mask = slice(done, stop)
+        yield (
+            table
+            if whole
+            else BatchTable(table.buffer, table.origin, table.positions[mask], table.headers[mask])
+        )
+        done = stop
+
+
+def _decode_group(table: BatchTable, target: _Target) -> Iterator[pa.RecordBatch | Fault]:
+    rows = _fast_rows(table, target)
+    if rows is None:
+        yield from _decode_one_by_one(table, target)
+    elif rows.num_rows:
+        yield rows
+
+
+def _fast_rows(table: BatchTable, target: _Target) -> pa.RecordBatch | None:
+    """The rows of all batches, None when some batch needs the slow reader's judgement."""
+    try:
+        if bool((table.column("attributes") & _RESERVED_BITS).any()):
+            return None
+        data, starts, ends = plain_sections(table, BATCH_BYTES_MAX)
+        content = np.frombuffer(data, np.uint8)
+        fields = read_fields(content, data, starts, ends, table.column("records_count"))
+        group = Group(table, data, fields, target.context.topic)
+        if bool(fields.headers_count.any()):
+            group.headers()  # their names must be sound, wanted or not
+        if target.validate == "full":
+            _check_against_header(group)
+    except (SuspectError, CorruptBatchError, pa.ArrowInvalid):
+        return None
+    return _record_rows(group, target)
+
+
+def _decode_one_by_one(table: BatchTable, target: _Target) -> Iterator[pa.RecordBatch | Fault]:
+    for index in range(len(table)):
+        one = table.select(np.arange(len(table)) == index)
+        try:
+            records = decode_batch_py(one, 0)
+        except CorruptBatchError as error:
+            yield _fault(one, _reason(one), str(error))
+            continue
+        fault = _full_fault(one, records) if target.validate == "full" else None
+        if fault is None:
+            fault = _header_fault(one, records)
+        if fault is not None:
+            yield fault
+            continue
+        rows = _fast_rows(one, target)
+        if rows is None:
+            rows = _record_rows(_canonical_group(one, records, target.context.topic), target)
+        if rows.num_rows:
+            yield rows
+
+
+def _header_fault(one: BatchTable, records: list[RecordView]) -> Fault | None:
+    attributes, base = int(one.column("attributes")[0]), int(one.column("base_offset")[0])
+    if attributes & _RESERVED_BITS:
+        return _fault(one, "reserved_attr_bits", f"attributes {attributes & 0xFFFF:#x}")
+    if any(record.offset < base for record in records):
+        return _fault(one, "offset_not_monotone", f"an offset below {base}")
+    return None
+
+
+def _canonical_group(one: BatchTable, records: list[RecordView], topic: str) -> Group:
+    """The records of one batch, written anew in the form that the fast reader takes."""
+    header = parse_batch_header(one.buffer, int(one.positions[0]))
+    plain = msgspec.structs.replace(header, attributes=header.attributes & ~CODEC_MASK)
+    section = encode_records(plain, records)[HEADER_BYTES:]
+    bounds = np.array([0], np.int64), np.array([len(section)], np.int64)
+    content = np.frombuffer(section, np.uint8)
+    fields = read_fields(content, section, *bounds, np.array([len(records)], np.int64))
+    return Group(one, section, fields, topic)
+
+
+def _reason(one: BatchTable) -> str:
+    codec = int(one.column("attributes")[0]) & CODEC_MASK
+    return "unknown_codec" if codec > Codec.ZSTD else "bad_records"
+
+
+def _fault(one: BatchTable, reason: str, detail: str) -> Fault:
+    return Fault(
+        reason=reason,
+        position=int(one.positions[0]) + one.origin,
+        length=int(one.sizes[0]),
+        base_offset=int(one.column("base_offset")[0]),
+        detail=detail,
+    )
+
+
+def _check_against_header(group: Group) -> None:
+    """The checks of validate=full, over all batches at once."""
+    table, delta = group.table, group.fields.offset_delta
+    if not len(delta):
+        return
+    first = np.diff(group.fields.batch, prepend=-1) != 0
+    if bool((np.diff(delta, prepend=-1)[~first] <= 0).any()):
+        raise SuspectError("offsets do not grow")
+    if int(delta.min()) < 0 or bool((delta > group.per_record("last_offset_delta")).any()):
+        raise SuspectError("an offset outside its batch")
+    last_deltas = table.column("last_offset_delta")
+    if bool((table.column("records_count") > last_deltas + 1).any()):
+        raise SuspectError("more records than offsets")
+    if bool((group.timestamps_ms() > group.per_record("max_timestamp_ms")).any()):
+        raise SuspectError("a time above the maximum")
+
+
+def _full_fault(one: BatchTable, records: list[RecordView]) -> Fault | None:
+    """What the header of a readable batch says wrongly, None for nothing."""
+    base, last = int(one.column("base_offset")[0]), int(one.last_offsets[0])
+    if len(records) > last - base + 1:
+        detail = f"{len(records)} records for {last - base + 1} offsets"
+        return _fault(one, "record_count_mismatch", detail)
+    before = base - 1
+    for record in records:
+        if not before < record.offset <= last:
+            detail = f"offset {record.offset} after {before} in [{base}, {last}]"
+            return _fault(one, "offset_not_monotone", detail)
+        before = record.offset
+    maximum = int(one.column("max_timestamp_ms")[0])
+    newest = max((record.timestamp_ms for record in records), default=maximum)
+    if newest > maximum:
+        return _fault(one, "ts_gt_max", f"{newest} is above the batch's maximum {maximum}")
+    return None
+
+
+def _record_rows(group: Group, target: _Target) -> pa.RecordBatch:
+    fields = group.fields
+    made = _record_columns(group)
+    extra: dict[str, pa.Array] = {}
+    if target.describe is not None:
+        extra = target.describe(group, group.keys(), group.values())
+    rows = _assemble(target.schema, made, target.context, len(fields.batch), extra)
+    selection = target.selection
+    if not len(fields.batch):
+        return rows
+    offsets = group.offsets()
+    end = selection.end
+    if int(offsets.min()) >= selection.start and (end is None or int(offsets.max()) < end):
+        return rows
+    mask = offsets >= selection.start
+    if end is not None:
+        mask &= offsets < end
+    return rows.filter(pa.array(mask))
+
+
+def _record_columns(group: Group) -> dict[str, Callable[[], pa.Array]]:
+    fields, table = group.fields, group.table
+
+    def attribute(bit: int) -> Any:
+        return ((table.column("attributes") & bit) != 0)[fields.batch]
+
+    return {
+        "key": group.keys,
+        "value": group.values,
+        "keySize": lambda: arrays.int32(fields.key_length),
+        "valueSize": lambda: arrays.int32(fields.value_length),
+        "offset": lambda: pa.array(group.offsets()),
+        "timestamp": lambda: arrays.timestamps(group.timestamps_ms()),
+        "timestampType": lambda: arrays.int32(attribute(LOG_APPEND_TIME_BIT).astype(np.int32)),
+        "headers": group.headers,
+        "leaderEpoch": lambda: arrays.int32(group.per_record("leader_epoch")),
+        "producerId": lambda: pa.array(group.per_record("producer_id")),
+        "producerEpoch": lambda: arrays.int16(group.per_record("producer_epoch")),
+        "sequence": lambda: arrays.int32(_sequences(group)),
+        "isTransactional": lambda: pa.array(attribute(TRANSACTIONAL_BIT)),
+        "isControl": lambda: pa.array(attribute(CONTROL_BIT)),
+        "codec": lambda: arrays.codec_names(group.per_record("attributes")),
+        "batchBaseOffset": lambda: pa.array(group.per_record("base_offset")),
+        "batchPosition": lambda: pa.array((table.positions + table.origin)[fields.batch]),
+        "batchSize": lambda: arrays.int32(table.sizes[fields.batch]),
+    }
+
+
+def _sequences(group: Group) -> Int64Array:
+    base = group.per_record("base_sequence")
+    # wraps from 2^31-1 to 0
+    return np.where(base < 0, -1, (base + group.fields.offset_delta) & _INT32_MAX)
+
+
+def _assemble(
+    schema: pa.Schema,
+    made: dict[str, Callable[[], pa.Array]],
+    context: RowContext,
+    rows: int,
+    ready: dict[str, pa.Array] | None = None,
+) -> pa.RecordBatch:
+    constants = {
+        "topic": context.topic,
+        "partition": context.partition,
+        "segment": context.segment,
+        "nodeId": context.node_id,
+        "topicId": context.topic_id,
+    }
+    columns = []
+    for field in schema:
+        if ready is not None and field.name in ready:
+            columns.append(ready[field.name])
+        elif field.name in made:
+            columns.append(made[field.name]())
+        elif field.name in constants:
+            columns.append(pa.repeat(pa.scalar(constants[field.name], field.type), rows))
+        else:
+            columns.append(pa.nulls(rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
