@@ -47,7 +47,11 @@ class BrokerState(Enum):
 
 
 class BrokerLifecycle:
-    """A publisher (it follows the image) and a timer."""
+    """A publisher (it follows the image) and a timer.
+
+    `on_caught_up` is called when the controller has seen that this broker follows the metadata (and
+    again after another registration), `on_shut_down` when the broker has left.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class BrokerLifecycle:
         self._controller = controller
         self._clock = clock
         self._effects = effects
+        self.on_caught_up: Callable[[], None] = lambda: None
         self._on_shut_down = on_shut_down
         self.state = BrokerState.NOT_RUNNING
         self.epoch: int | None = None
@@ -265,6 +270,7 @@ class BrokerLifecycle:
             return SHUTDOWN_POLL_MS
         if self.state is BrokerState.STARTING and answer.is_caught_up:
             self.state = BrokerState.RECOVERY
+            self.on_caught_up()
         if self.state is BrokerState.RECOVERY and not answer.is_fenced:
             self.state = BrokerState.RUNNING
         if self.state is BrokerState.RUNNING:

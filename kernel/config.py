@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kernel.connection_limits import ConnectionLimits
 from wire.types import Endpoint, NodeId
 
 RECORD_BYTES_BETWEEN_SNAPSHOTS: Final = 20 * 1024 * 1024
@@ -100,12 +101,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     metadata_log: MetadataLogConfig = MetadataLogConfig()
     broker: BrokerConfig = BrokerConfig()
     topic_defaults: TopicDefaults = TopicDefaults()
-    request_bytes_max: int = 100 * 1024 * 1024
-    """`socket.request.max.bytes`"""
-    connections_max: int = 2**31 - 1
-    """`max.connections`"""
-    connection_idle_ms_max: int = 10 * 60 * 1000
-    """`connections.max.idle.ms`; -1 in Kafka's file switches it off and is 0 here."""
+    connection_limits: ConnectionLimits = ConnectionLimits()
     properties: tuple[tuple[str, str], ...] = ()
     """Every key and value as given, sorted by key: for logs and DescribeConfigs."""
     unknown_keys: tuple[str, ...] = ()

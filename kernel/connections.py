@@ -1,33 +1,63 @@
-"""Connections that others opened to this node: bytes to requests, answers to bytes, in order."""
+"""Connections that others opened to this node: bytes to requests, answers to bytes, in order.
 
+Three bounds: so many unanswered requests, then the connection is not read (`SetReading`); so many
+connections and so long idle (`connection_limits`); the driver bounds the bytes that a client does
+not read. A broker answers nobody before it has caught up with the metadata, as Kafka: a client told
+of no broker or no controller would wait for its own time-out instead of asking another node.
+"""
+
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernel.effects import CloseConnection, Effect, Log, LogLevel, SendBytes
+from kernel.clock import Clock
+from kernel.connection_limits import ConnectionCounts, ConnectionLimits, RefusalLog
+from kernel.effects import CloseConnection, Effect, Log, LogLevel, SendBytes, SetReading
 from kernel.forwarding import Encoded
+from kernel.record_requests import NoResponse
 from wire.api_table import Api, ListenerKind
 from wire.connection import Request, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 
 class Client:
-    """One connection."""
+    """One connection.
 
-    __slots__ = ("address", "connection", "connection_id", "kind", "listener")
+    `used_ms` is when bytes last went in or out; `held` what arrived before the node serves.
+    """
+
+    __slots__ = (
+        "address",
+        "connection",
+        "connection_id",
+        "held",
+        "host",
+        "is_read",
+        "is_taking",
+        "kind",
+        "listener",
+        "used_ms",
+    )
 
     def __init__(
         self,
         connection_id: int,
         listener: str,
         kind: ListenerKind,
-        address: bytes,
+        host: str,
         connection: ServerConnection,
+        now_ms: int,
     ) -> None:
         self.connection_id = connection_id
         self.listener = listener
         self.kind = kind
-        self.address = address
+        self.host = host
+        self.address = address_bytes(host)
         self.connection = connection
+        self.held = b""
+        self.is_read = True
+        self.is_taking = False
+        self.used_ms = now_ms
 
 
 Answered = Callable[[Any], None]
@@ -40,6 +70,7 @@ class Connections:
     Args:
         apis: what each kind of listener serves.
         controller_listeners: names of the listeners of controllers.
+        limits: counts, sizes, times.
         serve: takes each request, with the function to answer it.
     """
 
@@ -47,16 +78,22 @@ class Connections:
         self,
         apis: Mapping[ListenerKind, Mapping[int, Api]],
         controller_listeners: tuple[str, ...],
-        request_bytes_max: int,
+        limits: ConnectionLimits,
+        clock: Clock,
         effects: list[Effect],
         serve: Serve,
     ) -> None:
         self._apis = apis
         self._controller_listeners = controller_listeners
-        self._request_bytes_max = request_bytes_max
+        self._limits = limits
+        self._clock = clock
         self._effects = effects
         self._serve = serve
-        self._clients: dict[int, Client] = {}
+        self._counts = ConnectionCounts(limits)
+        self._refusals = RefusalLog()
+        # Least recently used first.
+        self._clients: OrderedDict[int, Client] = OrderedDict()
+        self._serves_clients = False
 
     def __len__(self) -> int:
         """How many are open."""
@@ -67,53 +104,163 @@ class Connections:
         assert connection_id not in self._clients, f"{connection_id=} is open"
         is_controller = listener in self._controller_listeners
         kind = ListenerKind.CONTROLLER if is_controller else ListenerKind.BROKER
-        connection = ServerConnection(self._apis[kind], self._request_bytes_max)
-        address = address_bytes(client_host)
-        self._clients[connection_id] = Client(connection_id, listener, kind, address, connection)
+        refusal = self._refusal(kind, listener, client_host)
+        if refusal is not None:
+            self._refuse(connection_id, listener, refusal)
+            return
+        connection = ServerConnection(self._apis[kind], self._limits.request_bytes_max)
+        now_ms = self._clock.now_ms
+        client = Client(connection_id, listener, kind, client_host, connection, now_ms)
+        self._clients[connection_id] = client
+        self._counts.add(kind, client_host)
+        if self._is_held(client):
+            self._set_reading(client, is_wanted=False)
+
+    def _refusal(self, kind: ListenerKind, listener: str, host: str) -> str | None:
+        reason = self._counts.refusal_of_address(kind, host)
+        if reason is not None or not self._counts.is_full(kind):
+            return reason
+        if listener != self._limits.protected_listener:
+            return f"the configured maximum of {self._limits.connections_max} is reached"
+        unprotected = (
+            c for c in self._clients.values() if c.kind is kind and c.listener != listener
+        )
+        oldest = next(unprotected, None)
+        if oldest is not None:
+            self._close(oldest, "makes room for the inter-broker listener")
+        return None
+
+    def _refuse(self, connection_id: int, listener: str, reason: str) -> None:
+        self._effects.append(CloseConnection(connection_id, reason))
+        count = self._refusals.count_to_log(self._clock.now_ms)
+        if count is not None:
+            fields = {"listener": listener, "reason": reason, "count": count}
+            self._effects.append(Log(LogLevel.WARN, "connections_refused", fields))
 
     def closed(self, connection_id: int) -> None:
         """It is gone; answers that are still to come are dropped."""
-        self._clients.pop(connection_id, None)
+        client = self._clients.pop(connection_id, None)
+        if client is not None:
+            self._counts.remove(client.kind, client.host)
 
     def received(self, connection_id: int, content: bytes) -> None:
         """Bytes; nonsense closes the connection, and only it."""
         client = self._clients.get(connection_id)
         if client is None:
             return
-        try:
-            requests = client.connection.receive(content)
-        except RemoteProtocolError as error:
-            self._close(client, str(error))
-            return
-        for request in requests:
-            self._serve(client, request, self._answer_function(client, request))
+        self._used(client)
+        if self._is_held(client):
+            client.held += content
+        else:
+            self._take(client, content)
+
+    def serve_clients(self) -> None:
+        """The broker has caught up: answer those who wait, and everybody from now on."""
+        self._serves_clients = True
+        for client in [c for c in self._clients.values() if c.kind is ListenerKind.BROKER]:
+            held, client.held = client.held, b""
+            self._take(client, held)
+
+    def _is_held(self, client: Client) -> bool:
+        return client.kind is ListenerKind.BROKER and not self._serves_clients
+
+    def _take(self, client: Client, content: bytes) -> None:
+        """Serve what these bytes complete, and what waited for answers to make room."""
+        connection = client.connection
+        client.is_taking = True
+        while True:
+            try:
+                requests = connection.receive(content)
+            except RemoteProtocolError as error:
+                self._close(client, str(error))
+                return
+            was_full = not connection.wants_bytes
+            for request in requests:
+                if self._is_open(client):
+                    self._serve(client, request, self._answer_function(client, request))
+            if not self._is_open(client):
+                return
+            if not requests or not was_full or not connection.wants_bytes:
+                break
+            content = b""
+        client.is_taking = False
+        self._settle(client)
+
+    def _settle(self, client: Client) -> None:
+        """Close after the last answer before nonsense; read only while there is room."""
+        connection = client.connection
+        if connection.failure is not None and connection.in_flight_count == 0:
+            self._close(client, connection.failure)
+        elif client.is_read != connection.wants_bytes:
+            self._set_reading(client, is_wanted=connection.wants_bytes)
+
+    def _set_reading(self, client: Client, *, is_wanted: bool) -> None:
+        client.is_read = is_wanted
+        self._effects.append(SetReading(client.connection_id, is_wanted))
+
+    def _is_open(self, client: Client) -> bool:
+        return self._clients.get(client.connection_id) is client
+
+    def _used(self, client: Client) -> None:
+        client.used_ms = self._clock.now_ms
+        self._clients.move_to_end(client.connection_id)
+
+    # ---- answers -----------------------------------------------------------------------------
 
     def _answer_function(self, client: Client, request: Request) -> Answered:
         return lambda answer: self._answer(client, request, answer)
 
     def _answer(self, client: Client, request: Request, answer: Any) -> None:
-        if self._clients.get(client.connection_id) is not client:
+        if not self._is_open(client):
             return
         connection = client.connection
-        had_room = connection.wants_bytes
+        was_full = not connection.wants_bytes
         try:
             if isinstance(answer, Encoded):
                 content = connection.respond_encoded(request.reply_slot, answer.frame)
+            elif isinstance(answer, NoResponse):
+                content = connection.respond_nothing(request.reply_slot)
+                connection.end(answer.reason)
             else:
                 content = connection.respond(request.reply_slot, answer)
         except LocalProtocolError as error:
             self._close(client, f"the answer cannot be said in this version: {error}")
             return
         if content:
+            self._used(client)
             self._effects.append(SendBytes(client.connection_id, content))
-        if not had_room and connection.wants_bytes:
-            self.received(client.connection_id, b"")
+        if client.is_taking:
+            return
+        if was_full and connection.wants_bytes:
+            self._take(client, b"")
+        else:
+            self._settle(client)
 
-    def _close(self, client: Client, reason: str) -> None:
-        del self._clients[client.connection_id]
-        fields = {"listener": client.listener, "reason": reason}
-        self._effects.append(Log(LogLevel.WARN, "connection_refused", fields))
+    def _close(self, client: Client, reason: str, level: LogLevel = LogLevel.WARN) -> None:
+        self.closed(client.connection_id)
+        fields = {"listener": client.listener, "client": client.host, "reason": reason}
+        self._effects.append(Log(level, "connection_closed", fields))
         self._effects.append(CloseConnection(client.connection_id, reason))
+
+    # ---- time --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Close what has been idle for too long; who waits for an answer is not idle."""
+        idle_ms_max = self._limits.idle_ms_max
+        while idle_ms_max and self._clients:
+            client = next(iter(self._clients.values()))
+            if client.used_ms + idle_ms_max > self._clock.now_ms:
+                return
+            if client.connection.in_flight_count or client.held:
+                self._used(client)
+            else:
+                self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        if not self._limits.idle_ms_max or not self._clients:
+            return None
+        return next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max
 
 
 def address_bytes(host: str) -> bytes:

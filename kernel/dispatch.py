@@ -21,6 +21,7 @@ from kernel.config import NodeConfig
 from kernel.connections import Answered, Client
 from kernel.forwarding import Encoded, Forwarding, says_not_controller
 from kernel.metadata_state import MetadataState
+from kernel.record_requests import RECORD_REQUESTS, refuse
 from kernel.replica import Replica
 from metadata.features import SUPPORTED_FEATURES
 from quorum_controller.handlers import HANDLERS
@@ -59,6 +60,7 @@ QUERIED_ON_CONTROLLER: Final = frozenset(
 """What is answered from the image of the node that was asked."""
 SERVED: Final = {
     ListenerKind.BROKER: FORWARDED
+    | RECORD_REQUESTS
     | QUERIED_ON_BROKER
     | {METADATA, API_VERSIONS, DESCRIBE_ACLS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
     ListenerKind.CONTROLLER: RAFT
@@ -122,6 +124,8 @@ class Dispatch:
                 answered(describe_topic_partitions(image, request.body, listener, limit))
             case key if key in QUERIED_ON_BROKER:
                 answered(self._query(key, request, is_broker=True))
+            case key if key in RECORD_REQUESTS:
+                answered(refuse(request, image))
             case key:
                 assert key in FORWARDED, f"{key=} is served by nobody"
                 self._forwarding.forward(request, client.address, answered)

@@ -38,6 +38,13 @@ class CloseConnection(msgspec.Struct, frozen=True):
     reason: str
 
 
+class SetReading(msgspec.Struct, frozen=True):
+    """Read from a connection that somebody opened to us, or leave its bytes in the kernel."""
+
+    connection_id: int
+    is_wanted: bool
+
+
 class ConnectPeer(msgspec.Struct, frozen=True):
     """Open a connection; answered by PeerConnected or PeerDisconnected. Ids are never reused."""
 
@@ -91,6 +98,7 @@ class Exit(msgspec.Struct, frozen=True):
 Effect = (
     SendBytes
     | CloseConnection
+    | SetReading
     | ConnectPeer
     | SendPeerBytes
     | ClosePeer

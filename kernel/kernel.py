@@ -85,6 +85,7 @@ class Kernel:
         self._effects: list[out.Effect] = []
         self._clock = Clock(now)
         self._is_started = False
+        self._deadline_ms: int | None = now.monotonic_ms
         incarnation_id = UUID(bytes=self._new_uuid())
         opened = open_storage(
             config, vfs, directory_ids.get(config.metadata_log_dir), self._clock, self._effects
@@ -144,7 +145,8 @@ class Kernel:
         return Connections(
             APIS,
             self.config.controller_listener_names,
-            self.config.request_bytes_max,
+            self.config.connection_limits,
+            self._clock,
             self._effects,
             dispatch.serve,
         )
@@ -169,6 +171,7 @@ class Kernel:
             effects=self._effects,
             on_shut_down=self._on_broker_shut_down,
         )
+        self.lifecycle.on_caught_up = self.connections.serve_clients
         return [self.folders, self.lifecycle]
 
     # ---- the driver's side -------------------------------------------------------------------
@@ -195,12 +198,16 @@ class Kernel:
 
     def next_deadline_ms(self) -> int | None:
         """When to step TimeAdvanced at the latest; None = only events can change anything."""
+        return self._deadline_ms
+
+    def _earliest_deadline_ms(self) -> int | None:
         lifecycle, registration = self.lifecycle, self.registration
         return earliest(
             self.replica.next_deadline_ms(),
             self.state.next_deadline_ms(),
             self.peers.next_deadline_ms(),
             self.forwarding.next_deadline_ms(),
+            self.connections.next_deadline_ms(),
             None if lifecycle is None else lifecycle.next_deadline_ms(),
             None if registration is None else registration.next_deadline_ms(),
             self.snapshots.next_deadline_ms(),
@@ -256,20 +263,22 @@ class Kernel:
     def _tick(self) -> None:
         """What became due by the events of this step; everything else waits for its deadline."""
         now_ms = self._clock.now_ms
-        deadline_ms = self.next_deadline_ms()
-        if deadline_ms is None or deadline_ms > now_ms:
+        self._deadline_ms = self._earliest_deadline_ms()
+        if self._deadline_ms is None or self._deadline_ms > now_ms:
             return
         self.peers.tick()
         self.replica.tick()
         self.replica.drain()
         self.state.tick()
         self.forwarding.tick()
+        self.connections.tick()
         if self.lifecycle is not None:
             self.lifecycle.tick()
         if self.registration is not None:
             self.registration.tick()
         self.snapshots.tick()
         self.replica.drain()
+        self._deadline_ms = self._earliest_deadline_ms()
 
     def _start(self) -> None:
         assert not self._is_started, "a node starts once"

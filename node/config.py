@@ -14,18 +14,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kernel.config import BrokerConfig, MetadataLogConfig, NodeConfig, QuorumConfig, TopicDefaults
+from kernel.connection_limits import ConnectionLimits
 from node.errors import ConfigError
 from node.listeners import (
+    ADDRESS_LIMITS_KEY,
     advertised_listeners,
     bound_listeners,
     check_protocols,
     check_roles_of_listeners,
     inter_broker_listener,
+    parse_address_limits,
     parse_voters,
     split_list,
 )
 from node.properties import PropertiesError, parse_properties
-from wire.types import NodeId
+from wire.types import Endpoint, NodeId
 
 __all__ = ["ConfigError", "node_config", "parse_overrides", "read_config"]
 
@@ -90,9 +93,10 @@ NUMBERS: Final = (
     Whole("num.partitions", "topics", "partition_count", 1),
     Whole("default.replication.factor", "topics", "replication_factor", 1, 2**15 - 1),
     Whole("min.insync.replicas", "topics", "min_insync_replicas", 1),
-    Whole("socket.request.max.bytes", "node", "request_bytes_max", 1),
-    Whole("max.connections", "node", "connections_max", 0),
-    Whole("connections.max.idle.ms", "node", "connection_idle_ms_max", -1, LONG_MAX),
+    Whole("socket.request.max.bytes", "connections", "request_bytes_max", 1),
+    Whole("max.connections", "connections", "connections_max", 0),
+    Whole("max.connections.per.ip", "connections", "per_address_max", 0),
+    Whole("connections.max.idle.ms", "connections", "idle_ms_max", -LONG_MAX - 1, LONG_MAX),
 )
 FLAGS: Final = (
     Flag("controlled.shutdown.enable", "broker", "controlled_shutdown_enable"),
@@ -112,6 +116,7 @@ READ_BY_HAND: Final = frozenset(
         "inter.broker.listener.name",
         "listener.security.protocol.map",
         "listeners",
+        ADDRESS_LIMITS_KEY,
         "log.dir",
         "log.dirs",
         "metadata.log.dir",
@@ -179,6 +184,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
     bound = bound_listeners(given, controller_names, protocols, roles)
     advertised = advertised_listeners(given, bound, controller_names, host_name)
     check_roles_of_listeners(bound, advertised, controller_names, roles)
+    inter_broker_name = inter_broker_listener(given, advertised, controller_names, roles)
     groups = _groups(given)
     log_dirs = _log_dirs(given)
     return NodeConfig(
@@ -189,9 +195,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         controller_listener_names=controller_names,
         listeners=bound,
         advertised_listeners=advertised,
-        inter_broker_listener_name=inter_broker_listener(
-            given, advertised, controller_names, roles
-        ),
+        inter_broker_listener_name=inter_broker_name,
         log_dirs=log_dirs,
         metadata_log_dir=given.get("metadata.log.dir") or log_dirs[0],
         quorum=QuorumConfig(**groups["quorum"]),
@@ -200,7 +204,9 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         topic_defaults=TopicDefaults(**groups["topics"]),
         properties=tuple(sorted(given.items())),
         unknown_keys=tuple(sorted(set(given) - KNOWN_KEYS)),
-        **groups["node"],
+        connection_limits=_connection_limits(
+            given, groups["connections"], bound, controller_names, inter_broker_name
+        ),
     )
 
 
@@ -308,9 +314,27 @@ def _groups(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     for flag in FLAGS:
         if flag.key in given:
             groups[flag.group][flag.field] = _flag(given[flag.key], flag.key)
-    if groups["node"].get("connection_idle_ms_max") == -1:
-        groups["node"]["connection_idle_ms_max"] = 0
     return groups
+
+
+def _connection_limits(
+    given: Mapping[str, str],
+    fields: dict[str, Any],
+    bound: Sequence[Endpoint],
+    controller_names: tuple[str, ...],
+    inter_broker_name: str | None,
+) -> ConnectionLimits:
+    """Kafka takes 0 as "closed at once when idle" and a negative time as "never"."""
+    overrides = parse_address_limits(given.get(ADDRESS_LIMITS_KEY, ""))
+    if fields.get("per_address_max") == 0 and not overrides:
+        reason = f"can be set to zero only if {ADDRESS_LIMITS_KEY} property is set."
+        raise ConfigError.invalid("0", "max.connections.per.ip", reason)
+    if "idle_ms_max" in fields:
+        idle_ms_max = fields["idle_ms_max"]
+        fields = {**fields, "idle_ms_max": 0 if idle_ms_max < 0 else max(1, idle_ms_max)}
+    broker_listeners = [e for e in bound if e.listener not in controller_names]
+    protected = inter_broker_name if len(broker_listeners) > 1 else None
+    return ConnectionLimits(per_address_overrides=overrides, protected_listener=protected, **fields)
 
 
 def _broker(given: Mapping[str, str], fields: dict[str, Any]) -> BrokerConfig:

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from typing_extensions import override
 
+from kernel.effects import Log, LogLevel
 from kernel.events import (
     BytesReceived,
     ConnectionClosed,
@@ -19,9 +20,12 @@ from kernel.events import (
     PeerConnected,
     PeerDisconnected,
 )
+from node.logs import write_log
 
 OUTPUT_BYTES_MAX: Final = 128 * 1024 * 1024
 """Unsent bytes of one connection; above it the peer is taken for dead and cut off."""
+CLOSE_SECONDS_MAX: Final = 5.0
+"""How long a closed connection may take for what was written before; then it is cut off."""
 OUTPUT_BYTES_HIGH: Final = 1024 * 1024
 """Unsent bytes above which we stop reading from that connection."""
 INPUT_PIECE_BYTES: Final = 8 * 1024
@@ -35,6 +39,8 @@ class _Socket(asyncio.BaseProtocol):
 
     def __init__(self, post: Post) -> None:
         self._post = post
+        self._is_read = True
+        self._is_written = True
         self.transport: asyncio.Transport | None = None
 
     @override
@@ -44,13 +50,27 @@ class _Socket(asyncio.BaseProtocol):
 
     @override
     def pause_writing(self) -> None:
-        if self.transport is not None:
-            self.transport.pause_reading()
+        self._is_written = False
+        self._apply_reading()
 
     @override
     def resume_writing(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.resume_reading()
+        self._is_written = True
+        self._apply_reading()
+
+    def set_reading(self, *, is_wanted: bool) -> None:
+        """Read, as far as the peer reads what we wrote; or leave its bytes where they are."""
+        self._is_read = is_wanted
+        self._apply_reading()
+
+    def _apply_reading(self) -> None:
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_read and self._is_written:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
 
     def write(self, content: bytes) -> None:
         """Send, or cut off a peer that has not read for too long."""
@@ -58,13 +78,20 @@ class _Socket(asyncio.BaseProtocol):
         if transport is None or transport.is_closing():
             return
         transport.write(content)
-        if transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
+        unsent_bytes = transport.get_write_buffer_size()
+        if unsent_bytes > OUTPUT_BYTES_MAX:
+            fields = {"reason": "the peer does not read", "unsent_bytes": unsent_bytes}
+            write_log(Log(LogLevel.WARN, "connection_cut", fields))
             transport.abort()
 
     def close(self) -> None:
-        """Close after what was written before."""
-        if self.transport is not None:
-            self.transport.close()
+        """Close after what was written before, as far as the peer reads it soon."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        transport.close()
+        if transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(CLOSE_SECONDS_MAX, transport.abort)
 
 
 class InboundSocket(_Socket, asyncio.BufferedProtocol):

@@ -1,8 +1,8 @@
 """The asyncio driver of a kernel: events in, effects out, and no decision of its own.
 
 One callback owns the kernel: it takes all events that wait, steps them, performs their effects in
-order, and sets one timer for the kernel's next deadline. Only disk syncs and folder work leave the
-loop's thread, each kind on a thread of its own, one at a time.
+order, and sets one timer for the kernel's next deadline. Folder work leaves the loop's thread, and
+so do disk syncs unless they are quick (`node/flusher.py`); one of each kind at a time.
 """
 
 import asyncio
@@ -25,10 +25,12 @@ from kernel.effects import (
     RunLocalChanges,
     SendBytes,
     SendPeerBytes,
+    SetReading,
 )
 from kernel.events import Event, FlushDone, LocalChangesDone, Now, TimeAdvanced
 from kernel.kernel import Kernel
 from node.connections import InboundSocket, OutboundSocket, connect
+from node.flusher import Flusher
 from node.logs import write_log
 
 LISTEN_BACKLOG: Final = 1024
@@ -48,17 +50,18 @@ class Driver:
         self._events: deque[Event] = deque()
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms: int | None = None
+        self._timer_ms = 0
         self._inbound: dict[int, InboundSocket] = {}
         self._outbound: dict[int, OutboundSocket] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._next_connection_id = 1
-        self._flusher = ThreadPoolExecutor(1, "flush")
+        self._flusher = Flusher(loop, self._flush_done)
         self._folders = ThreadPoolExecutor(1, "folders")
         self.exit: asyncio.Future[Exit] = loop.create_future()
         self._perform: dict[type, Callable[[Any], None]] = {
             SendBytes: self._send,
             CloseConnection: self._close,
+            SetReading: self._set_reading,
             ConnectPeer: self._connect,
             SendPeerBytes: self._send_peer,
             ClosePeer: self._close_peer,
@@ -100,20 +103,25 @@ class Driver:
             self._perform[type(effect)](effect)
 
     def _set_timer(self) -> None:
+        """Be called by the deadline; one that moved back is looked at when the timer fires."""
         deadline_ms = self._kernel.next_deadline_ms()
-        if deadline_ms == self._timer_ms and self._timer is not None:
+        if deadline_ms is None:
             return
         if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
             self._timer.cancel()
-            self._timer = None
         self._timer_ms = deadline_ms
-        if deadline_ms is not None:
-            delay_ms = max(0, deadline_ms - now().monotonic_ms)
-            self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
+        delay_ms = max(0, deadline_ms - now().monotonic_ms)
+        self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.post(TimeAdvanced())
+        deadline_ms = self._kernel.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= now().monotonic_ms:
+            self.post(TimeAdvanced())
+        else:
+            self._set_timer()
 
     # ---- sockets ---------------------------------------------------------------------------
 
@@ -132,6 +140,11 @@ class Driver:
         socket = self._inbound.pop(effect.connection_id, None)
         if socket is not None:
             socket.close()
+
+    def _set_reading(self, effect: SetReading) -> None:
+        socket = self._inbound.get(effect.connection_id)
+        if socket is not None:
+            socket.set_reading(is_wanted=effect.is_wanted)
 
     def _connect(self, effect: ConnectPeer) -> None:
         peer_id = effect.peer_id
@@ -157,8 +170,17 @@ class Driver:
     # ---- threads ---------------------------------------------------------------------------
 
     def _run_flush(self, effect: RunFlush) -> None:
-        done = partial(self._flush_done, effect.token)
-        self._flusher.submit(self._in_thread, effect.plan.run, done)
+        if self._flusher.may_run_in_loop:
+            # Behind what this step sends: a loop that collects writes sends them before.
+            self._loop.call_soon(self._flush_quickly, effect)
+        else:
+            self._flusher.run_on_thread(effect.token, effect.plan)
+
+    def _flush_quickly(self, effect: RunFlush) -> None:
+        if self._events:  # there is other work meanwhile
+            self._flusher.run_on_thread(effect.token, effect.plan)
+        else:
+            self._flusher.run_here(effect.token, effect.plan)
 
     def _flush_done(self, token: int, error: BaseException | None) -> None:
         if error is not None:
@@ -203,5 +225,5 @@ class Driver:
             task.cancel()
         for socket in [*self._inbound.values(), *self._outbound.values()]:
             socket.close()
-        self._flusher.shutdown(wait=True)
+        self._flusher.close()
         self._folders.shutdown(wait=True)

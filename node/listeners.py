@@ -6,6 +6,7 @@ is served; a listener with another one is refused, and never served unprotected 
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Final
 
 from kernel.config import Voter
@@ -20,6 +21,7 @@ LISTENERS_KEY: Final = "listeners"
 ADVERTISED_KEY: Final = "advertised.listeners"
 PROTOCOL_MAP_KEY: Final = "listener.security.protocol.map"
 VOTERS_KEY: Final = "controller.quorum.voters"
+ADDRESS_LIMITS_KEY: Final = "max.connections.per.ip.overrides"
 # apache/kafka: clients/.../utils/Utils.java and server/.../EndPoint.scala uriParseExp
 LISTENER_PATTERN: Final = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 VOTER_PATTERN: Final = re.compile(r"(-?[0-9]+)@\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]+)")
@@ -54,6 +56,28 @@ def parse_voters(value: str) -> tuple[Voter, ...]:
     if len(set(known)) != len(known):
         raise ConfigError.invalid(value, VOTERS_KEY, "two voters have the same address")
     return tuple(sorted(voters, key=lambda voter: voter.id))
+
+
+def parse_address_limits(value: str) -> tuple[tuple[str, int], ...]:
+    """`address:count,...` of `max.connections.per.ip.overrides`; addresses as sockets give them.
+
+    Raises:
+        ConfigError: an entry of another form, a name instead of an address, an address twice.
+    """
+    limits: dict[str, int] = {}
+    for entry in split_list(value):
+        text, _, count = entry.rpartition(":")
+        try:
+            address = str(ip_address(text.strip().strip("[]")))
+        except ValueError:
+            address = ""
+        if not address or re.fullmatch(r"[0-9]{1,10}", count.strip()) is None:
+            reason = f"`{entry}` is not in the form ADDRESS:COUNT with an IP address"
+            raise ConfigError.invalid(value, ADDRESS_LIMITS_KEY, reason)
+        if address in limits:
+            raise ConfigError.invalid(value, ADDRESS_LIMITS_KEY, f"{address} is listed twice")
+        limits[address] = int(count)
+    return tuple(sorted(limits.items()))
 
 
 def check_protocols(

@@ -128,6 +128,11 @@ class ServerConnection:
         """Why the connection must be closed once nothing is in flight; None while all is well."""
         return self._failure
 
+    def end(self, reason: str) -> None:
+        """Take no further request, as after nonsense: `failure` is the reason from now on."""
+        if self._failure is None:
+            self._failure = reason
+
     def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
         """Requests that these bytes complete.
 

@@ -147,8 +147,8 @@ def test_an_api_that_is_not_served_closes_only_its_connection() -> None:
     world = ready_world()
     bad, good = world.client(1), world.client(1)
     world.run_for(20)
-    produce = b"\x00\x00\x00\x0a\x00\x00\x00\x03\x00\x00\x00\x01\xff\xff"
-    world.send(bad.pipe, produce)
+    join_group = b"\x00\x00\x00\x0a\x00\x0b\x00\x03\x00\x00\x00\x01\xff\xff"
+    world.send(bad.pipe, join_group)
     world.run_for(20)
     assert not world.is_open(bad.pipe)
     assert good.create_topic("a").error_code is ErrorCode.none

@@ -51,7 +51,10 @@ def test_defaults_are_kafkas_except_the_linger():
     assert config.quorum.append_linger_ms == 0
     assert config.broker.session_timeout_ms == 9000
     assert config.metadata_log.record_bytes_between_snapshots == 20971520
-    assert (config.topic_defaults.partition_count, config.request_bytes_max) == (1, 104857600)
+    assert (config.topic_defaults.partition_count, config.connection_limits.request_bytes_max) == (
+        1,
+        104857600,
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,8 +68,8 @@ def test_defaults_are_kafkas_except_the_linger():
         ("internal.metadata.log.segment.bytes", "16384", lambda c: c.metadata_log.segment_bytes),
         ("metadata.max.idle.interval.ms", "0", lambda c: c.metadata_log.idle_interval_ms_max),
         ("default.replication.factor", "3", lambda c: c.topic_defaults.replication_factor),
-        ("socket.request.max.bytes", "1000", lambda c: c.request_bytes_max),
-        ("connections.max.idle.ms", "7", lambda c: c.connection_idle_ms_max),
+        ("socket.request.max.bytes", "1000", lambda c: c.connection_limits.request_bytes_max),
+        ("connections.max.idle.ms", "7", lambda c: c.connection_limits.idle_ms_max),
     ],
 )
 def test_numbers(key, value, read):
@@ -89,7 +92,7 @@ def test_flags_rack_metadata_folder_and_unknown_keys():
     assert not config.broker.delete_topic_enable
     assert (config.broker.rack, config.metadata_log_dir) == ("r1", "/meta")
     assert config.unknown_keys == ("num.network.threads",)
-    assert config.connection_idle_ms_max == 0
+    assert config.connection_limits.idle_ms_max == 0
 
 
 def test_advertised_listeners_replace_those_of_brokers():

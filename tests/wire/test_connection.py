@@ -126,6 +126,26 @@ def test_nonsense_closes_the_connection(content, words):
         ServerConnection(TABLE, 1000).receive(frame(content))
 
 
+def test_requests_before_nonsense_are_answered_and_then_it_ends():
+    server = ServerConnection(TABLE, 1000)
+    good = frame(encode_request(3, 9, 1, None, default_request(3)))
+    bad = frame(struct.pack(">hhih", 999, 0, 2, -1))
+    first, second = server.receive(good + good + bad + good)
+    assert server.failure is not None
+    assert "API 999" in server.failure
+    assert not server.wants_bytes
+    assert server.receive(good) == []
+    assert server.respond(first.reply_slot, metadata_response())
+    assert server.respond(second.reply_slot, metadata_response())
+    assert server.in_flight_count == 0
+
+
+def test_versions_that_are_only_offered_close_the_connection():
+    table = apis(ListenerKind.BROKER, [0])
+    with pytest.raises(RemoteProtocolError, match="version 1 of Produce"):
+        ServerConnection(table, 1000).receive(frame(struct.pack(">hhih", 0, 1, 1, -1)))
+
+
 @pytest.mark.parametrize("length", [-1, 1001, 2**31 - 1])
 def test_impossible_length_closes_the_connection(length):
     with pytest.raises(RemoteProtocolError, match="length"):

@@ -1,0 +1,89 @@
+"""How many connections a node takes, and how long an idle one lives.
+
+As Kafka, the listeners of brokers and those of the controller are counted apart (each has a socket
+server of its own). Above `max.connections` Kafka stops accepting and lets clients wait; here the
+new connection is closed, so that its client goes on to another node. The inter-broker listener,
+where there are others beside it, is let in and the least recently used connection of another
+listener closed instead.
+
+Source: apache/kafka: core/.../network/SocketServer.scala, ConnectionQuotas; clients/.../Selector.
+"""
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from wire.api_table import ListenerKind
+
+COUNT_MAX: Final = 2**31 - 1
+LOG_INTERVAL_MS: Final = 10_000
+"""Refusals are logged at most once in this time, with their number."""
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings."""
+
+    request_bytes_max: int = 100 * 1024 * 1024
+    """`socket.request.max.bytes`"""
+    connections_max: int = COUNT_MAX
+    """`max.connections`"""
+    per_address_max: int = COUNT_MAX
+    """`max.connections.per.ip`"""
+    per_address_overrides: tuple[tuple[str, int], ...] = ()
+    """`max.connections.per.ip.overrides`: address and its own limit."""
+    idle_ms_max: int = 10 * 60 * 1000
+    """`connections.max.idle.ms`; 0 = never closed for being idle."""
+    protected_listener: str | None = None
+    """The inter-broker listener when brokers have others too."""
+
+
+class ConnectionCounts:
+    """The open connections by kind of listener and by address."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._per_address_max = dict(limits.per_address_overrides)
+        self._by_kind: Counter[ListenerKind] = Counter()
+        self._by_address: Counter[tuple[ListenerKind, str]] = Counter()
+
+    def add(self, kind: ListenerKind, host: str) -> None:
+        """A connection was taken."""
+        self._by_kind[kind] += 1
+        self._by_address[kind, host] += 1
+
+    def remove(self, kind: ListenerKind, host: str) -> None:
+        """A connection that was taken is gone."""
+        assert self._by_address[kind, host] > 0, f"{kind=} {host=}"
+        self._by_kind[kind] -= 1
+        self._by_address[kind, host] -= 1
+        if not self._by_address[kind, host]:
+            del self._by_address[kind, host]
+
+    def is_full(self, kind: ListenerKind) -> bool:
+        """Whether `max.connections` is reached."""
+        return self._by_kind[kind] >= self._limits.connections_max
+
+    def refusal_of_address(self, kind: ListenerKind, host: str) -> str | None:
+        """Why one more connection of this address is refused; None if it is not."""
+        limit = self._per_address_max.get(host, self._limits.per_address_max)
+        if self._by_address[kind, host] < limit:
+            return None
+        return f"address {host} already has the configured maximum of {limit} connections"
+
+
+class RefusalLog:
+    """Says when to write the next line about refusals."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._next_ms: int | None = None
+
+    def count_to_log(self, now_ms: int) -> int | None:
+        """One more refusal: how many to report now, None to stay silent."""
+        self._count += 1
+        if self._next_ms is not None and now_ms < self._next_ms:
+            return None
+        self._next_ms = now_ms + LOG_INTERVAL_MS
+        count, self._count = self._count, 0
+        return count
