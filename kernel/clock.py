@@ -21,4 +21,8 @@ class Clock:
 
 def earliest(*deadlines_ms: int | None) -> int | None:
     """The first of some deadlines; None when there is none."""
-    return min((deadline for deadline in deadlines_ms if deadline is not None), default=None)
+    first = None
+    for deadline_ms in deadlines_ms:
+        if deadline_ms is not None and (first is None or deadline_ms < first):
+            first = deadline_ms
+    return first

@@ -275,14 +275,15 @@ class Peers:
 
     def next_deadline_ms(self) -> int | None:
         """When the next request times out."""
-        return earliest(*(_deadline_ms(link) for link in self._links.values()))
+        return earliest(*[_deadline_ms(link) for link in self._links.values()])
 
 
 def _deadline_ms(link: Link) -> int | None:
     # Requests of a link have the same time-out, so the first of each kind is the oldest.
-    first = next(iter(link.in_flight.values()), None)
-    queued = link.queued[0] if link.queued else None
-    return earliest(
-        None if first is None else first.deadline_ms,
-        None if queued is None else queued.deadline_ms,
-    )
+    first_ms = None
+    for waiting in link.in_flight.values():
+        first_ms = waiting.deadline_ms
+        break
+    if link.queued and (first_ms is None or link.queued[0].deadline_ms < first_ms):
+        return link.queued[0].deadline_ms
+    return first_ms

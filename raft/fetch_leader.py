@@ -282,10 +282,11 @@ def on_fetch_snapshot_request(
 
 def begin_due_ms(state: RaftState, progress: Progress) -> int:
     """When a voter is told (again) who leads: at once, then F/2 after it was last heard or told."""
-    heard = progress.last_contact_ms
-    told = progress.last_begin_ms
-    times = [at_ms for at_ms in (heard, told) if at_ms is not None]
-    return max(times) + state.config.begin_epoch_ms if times else state.now_ms
+    heard_ms, told_ms = progress.last_contact_ms, progress.last_begin_ms
+    if heard_ms is None and told_ms is None:
+        return state.now_ms
+    newest_ms = max(-1 if heard_ms is None else heard_ms, -1 if told_ms is None else told_ms)
+    return newest_ms + state.config.begin_epoch_ms
 
 
 def send_begin_epoch(state: RaftState) -> None:
