@@ -1,0 +1,76 @@
+"""Values of configs against what Kafka 4.3.1's own ConfigDef says: one config per kind of limit.
+
+The golden file holds, by resource and config, the answers of ConfigDef to 50 values: the value as
+Kafka writes it back, or its error text.
+"""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from metadata.config_schema import (
+    ConfigType,
+    broker_configs,
+    broker_quota_configs,
+    client_metrics_configs,
+    definitions_of,
+    group_configs,
+    topic_configs,
+)
+from metadata.config_values import parse_value, value_text
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "metadata" / "config_values.json.gz"
+SAMPLES = json.loads(gzip.decompress(GOLDEN.read_bytes()))
+KINDS = {
+    "topic": topic_configs(),
+    "broker": broker_configs(),
+    "group": group_configs(),
+    "client_metrics": client_metrics_configs(),
+}
+CONFIGS = [(kind, name) for kind, configs in SAMPLES.items() for name in configs]
+
+
+@pytest.mark.parametrize(("kind", "name"), CONFIGS)
+def test_values_are_read_and_refused_as_kafka_does(kind, name):
+    definition = KINDS[kind][name]
+    found = {}
+    for text in SAMPLES[kind][name]:
+        value, error = parse_value(definition, text)
+        if definition.type is ConfigType.PASSWORD and error is None:
+            found[text] = {"value": "[hidden]"}
+        else:
+            found[text] = {"value": value_text(value)} if error is None else {"error": error}
+    assert found == SAMPLES[kind][name]
+
+
+def test_every_default_keeps_its_own_rule():
+    for definitions in KINDS.values():
+        for definition in definitions.values():
+            if definition.default is not None:
+                value, error = parse_value(definition, definition.default)
+                assert error is None, definition.name
+                assert value_text(value) == definition.default
+
+
+def test_how_many_configs_there_are():
+    assert {kind: len(definitions) for kind, definitions in KINDS.items()} == {
+        "topic": 34,
+        "broker": 360,
+        "group": 17,
+        "client_metrics": 3,
+    }
+    dynamic = [d for d in (broker_configs() | broker_quota_configs()).values() if d.update_mode]
+    assert len(dynamic) == 102
+
+
+def test_synonyms_are_broker_configs():
+    brokers = broker_configs()
+    for definitions in (topic_configs(), group_configs()):
+        for definition in definitions.values():
+            assert all(synonym.name in brokers for synonym in definition.synonyms)
+
+
+def test_every_resource_type_with_configs_has_definitions():
+    assert [t for t in range(64) if definitions_of(t)] == [2, 4, 16, 32]
