@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.dump_segment import java_optional
+from storage.transaction_index import decode_transaction_index
 from wire.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 
@@ -17,7 +18,6 @@ _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _PRODUCER_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _PRODUCER_HEADER: Final = struct.Struct(">hIi")
-_ABORTED_TRANSACTION: Final = struct.Struct(">hqqqq")
 
 
 class IndexDump:
@@ -155,10 +155,11 @@ def _producer_line(*entry: int) -> str:
 
 def transaction_index_lines(path: Path) -> Iterator[str]:
     """Lines of a `.txnindex` file: one per aborted transaction."""
-    for version, producer_id, first, last, stable in _entries(path, _ABORTED_TRANSACTION):
+    for entry in decode_transaction_index(path.read_bytes()):
         yield (
-            f"version: {version} producerId: {producer_id} firstOffset: {first} "
-            f"lastOffset: {last} lastStableOffset: {stable}"
+            f"version: {entry.version} producerId: {entry.producer_id} "
+            f"firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "
+            f"lastStableOffset: {entry.last_stable_offset}"
         )
 
 
