@@ -33,6 +33,9 @@ EVIDENCE_ROUNDS_MAX: Final = 10
 EVIDENCE_CANDIDATE_MS: Final = 150
 """A candidate after evidence waits this and up to as much again before it asks anew."""
 
+SNAPSHOT_RETRY_MS: Final = 1_000
+"""A fetched snapshot that could not be kept is fetched again after this pause, or F/2."""
+
 SHUTDOWN_MS_MAX: Final = 5_000
 """A resigned leader waits so long for its hand-over."""
 
@@ -53,6 +56,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_ms: int = 2_000
     retry_backoff_ms: int = 20
     fetch_max_bytes: int = 1024 * 1024
+    fetch_snapshot_max_bytes: int = 1024 * 1024
     can_vote: bool = True
     """False on broker-only nodes: an observer even when the voters list names its id."""
     evidence: bool = True
@@ -65,6 +69,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         assert self.request_timeout_ms > 0, f"{self.request_timeout_ms=}"
         assert self.retry_backoff_ms > 0, f"{self.retry_backoff_ms=}"
         assert self.fetch_max_bytes > 0, f"{self.fetch_max_bytes=}"
+        assert self.fetch_snapshot_max_bytes > 0, f"{self.fetch_snapshot_max_bytes=}"
 
     @property
     def self_key(self) -> ReplicaKey:

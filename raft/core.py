@@ -33,6 +33,7 @@ from raft.events import (
     ShutdownRequested,
     SnapshotAdded,
     SnapshotInstalled,
+    SnapshotRefused,
     TimeAdvanced,
 )
 from raft.fetch_follower import on_appended, on_flushed
@@ -50,7 +51,11 @@ from raft.poll import next_deadline_ms, poll
 from raft.quorum import VoteTally
 from raft.responses import on_request_failed, on_response
 from raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
-from raft.snapshot_fetch import on_snapshot_added, on_snapshot_installed
+from raft.snapshot_fetch import (
+    on_snapshot_added,
+    on_snapshot_installed,
+    on_snapshot_refused,
+)
 from raft.state import RaftState
 from raft.vote import on_vote_request, resign
 from raft.voters import voter_set
@@ -204,7 +209,8 @@ class RaftCore:
         if state.pending_append is not None:
             assert isinstance(event, Appended), f"INV-APPEND-1 {event=}"
         if state.is_installing_snapshot:
-            assert isinstance(event, SnapshotInstalled), f"INV-APPEND-1 {event=}"
+            is_answer = isinstance(event, SnapshotInstalled | SnapshotRefused)
+            assert is_answer, f"INV-APPEND-1 {event=}"
         state.now_ms = now_ms
         before = (state.epoch, state.high_watermark_highest)
         if not self._is_started:
@@ -244,6 +250,7 @@ class RaftCore:
         event: LeaderUnreachable
         | SnapshotAdded
         | SnapshotInstalled
+        | SnapshotRefused
         | ResignRequested
         | ShutdownRequested,
     ) -> None:
@@ -256,6 +263,8 @@ class RaftCore:
                 on_snapshot_added(state, event)
             case SnapshotInstalled():
                 on_snapshot_installed(state, event)
+            case SnapshotRefused():
+                on_snapshot_refused(state)
             case ResignRequested():
                 assert event.epoch <= state.epoch, f"{event=} {state.epoch=}"
                 if self.can_propose(event.epoch):

@@ -60,7 +60,8 @@ class TruncateLog(msgspec.Struct, frozen=True, kw_only=True):
 class WriteSnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
     """Write a chunk of a snapshot that is being fetched; `done` = freeze, rename, truncate log.
 
-    When done the driver answers SnapshotInstalled.
+    When done the driver answers SnapshotInstalled, and SnapshotRefused for any chunk that it could
+    not keep.
     """
 
     snapshot_id: OffsetAndEpoch

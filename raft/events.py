@@ -89,6 +89,15 @@ class SnapshotInstalled(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
 
 
+class SnapshotRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """A fetched chunk or snapshot could not be kept: damaged, or the disk is full.
+
+    Nothing of it stays, the log is as before; the node fetches again after a pause.
+    """
+
+    snapshot_id: OffsetAndEpoch
+
+
 class ResignRequested(msgspec.Struct, frozen=True, kw_only=True):
     """The controller wants to give up leadership of `epoch` (a fault in its own state)."""
 
@@ -110,6 +119,7 @@ Event = (
     | Flushed
     | SnapshotAdded
     | SnapshotInstalled
+    | SnapshotRefused
     | ResignRequested
     | ShutdownRequested
 )

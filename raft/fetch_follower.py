@@ -23,6 +23,12 @@ def send_fetch(state: RaftState) -> None:
     assert isinstance(role, Follower | Unattached), f"{role=}"
     if not (state.log.is_durable if state.is_voter else state.log.is_settled):
         return
+    paused_until_ms = state.fetch_paused_until_ms
+    if paused_until_ms is not None:
+        if paused_until_ms > state.now_ms:
+            state.wake_at(paused_until_ms)
+            return
+        state.fetch_paused_until_ms = None
     in_flight_until = state.connections.fetch_in_flight_until(state.now_ms)
     if in_flight_until is not None:
         state.wake_at(in_flight_until)
@@ -86,7 +92,7 @@ def _snapshot_request(state: RaftState, download: SnapshotDownload) -> FetchSnap
         current_leader_epoch=state.epoch,
         snapshot_id=download.snapshot_id,
         position_bytes=download.position_bytes,
-        max_bytes=state.config.fetch_max_bytes,
+        max_bytes=state.config.fetch_snapshot_max_bytes,
     )
 
 

@@ -5,6 +5,7 @@ watermark.
 """
 
 from raft import error_codes
+from raft.config import SNAPSHOT_RETRY_MS
 from raft.effects import WriteSnapshotChunk
 from raft.events import SnapshotAdded, SnapshotInstalled
 from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
@@ -71,6 +72,17 @@ def on_snapshot_installed(state: RaftState, event: SnapshotInstalled) -> None:
     state.is_installing_snapshot = False
     state.log.restart_at(event.snapshot_id)
     state.advance_high_watermark(event.snapshot_id.offset)
+
+
+def on_snapshot_refused(state: RaftState) -> None:
+    """The driver could not keep what was fetched: ask again from the start, after a pause."""
+    if state.is_installing_snapshot:
+        state.is_installing_snapshot = False
+        state.log.generation -= 1  # nothing was truncated: flushes under way still count
+    if isinstance(state.role, Follower):
+        state.role.download = None
+    pause_ms = min(SNAPSHOT_RETRY_MS, state.config.fetch_timeout_ms // 2)
+    state.fetch_paused_until_ms = state.now_ms + pause_ms
 
 
 def on_snapshot_added(state: RaftState, event: SnapshotAdded) -> None:

@@ -101,6 +101,8 @@ class RaftState:
         """Voters that said they know no leader; None once the first election is over."""
         self.pending_append: PendingAppend | None = None
         self.is_installing_snapshot = False
+        self.fetch_paused_until_ms: int | None = None
+        """A snapshot could not be kept: no fetch before this time."""
         self.shutdown_deadline_ms: int | None = None
         self.is_shut_down = False
         self.next_send_ms: int | None = None
