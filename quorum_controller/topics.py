@@ -30,7 +30,8 @@ from quorum_controller.bodies import (
     to_uuid,
 )
 from quorum_controller.config import ControllerConfig
-from quorum_controller.configs import TopicConfigDefaults, topic_config_error
+from quorum_controller.config_rules import topic_config_error
+from quorum_controller.configs import TopicConfigDefaults
 from quorum_controller.partitions import DIRECTORIES_LEVEL, default_directory, is_active
 from quorum_controller.placement import UsableBroker, place
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
@@ -73,7 +74,7 @@ class TopicServices(msgspec.Struct, frozen=True):
     """Sorted by id, without those that are shutting down."""
 
 
-class _Assignment(msgspec.Struct, frozen=True):
+class Assignment(msgspec.Struct, frozen=True):
     """Replicas and ISR of one new partition."""
 
     replicas: Replicas
@@ -224,7 +225,11 @@ def _create_topic(
         text = f"Null value not supported for topic configs: {','.join(null_configs)}"
         return ApiError(ErrorCode.invalid_config, text)
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
-    error = topic_config_error(configs) if configs else None
+    error = (
+        topic_config_error(configs, {}, services.defaults.node_configs(draft.image))
+        if configs
+        else None
+    )
     if error is not None:
         return error
     if topic.assignments:
@@ -245,17 +250,20 @@ def _create_topic(
                 value=configs[name],
             )
         )
-    _emit_partitions(draft, topic_id, assignments)
+    emit_partitions(draft, topic_id, assignments)
     return _Created(topic_id, len(assignments), len(assignments[0].replicas), configs)
 
 
-def _emit_partitions(draft: Draft, topic_id: TopicId, assignments: list[_Assignment]) -> None:
+def emit_partitions(
+    draft: Draft, topic_id: TopicId, assignments: list[Assignment], first_partition_id: int = 0
+) -> None:
+    """Emit a new partition per assignment, numbered from `first_partition_id`."""
     has_directories = draft.image.metadata_version >= DIRECTORIES_LEVEL
     directory_of: dict[NodeId, DirectoryId] = {}
     if has_directories:
         brokers = {replica for assignment in assignments for replica in assignment.replicas}
         directory_of = {broker: default_directory(draft.image, broker) for broker in brokers}
-    for partition_id, assignment in enumerate(assignments):
+    for partition_id, assignment in enumerate(assignments, first_partition_id):
         replicas = assignment.replicas
         draft.emit(
             PartitionRecord(
@@ -272,7 +280,7 @@ def _emit_partitions(draft: Draft, topic_id: TopicId, assignments: list[_Assignm
         )
 
 
-def _manual_assignments(image: Image, topic: CreatableTopic) -> list[_Assignment] | ApiError:
+def _manual_assignments(image: Image, topic: CreatableTopic) -> list[Assignment] | ApiError:
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != -1:
         text = f"{prefix} replication factor was not set to -1."
@@ -280,7 +288,7 @@ def _manual_assignments(image: Image, topic: CreatableTopic) -> list[_Assignment
     if topic.num_partitions != -1:
         text = f"{prefix} numPartitions was not set to -1."
         return ApiError(ErrorCode.invalid_request, text)
-    by_partition: dict[int, _Assignment] = {}
+    by_partition: dict[int, Assignment] = {}
     replication_factor: int | None = None
     for assignment in topic.assignments:
         partition_id = assignment.partition_index
@@ -300,7 +308,7 @@ def _manual_assignments(image: Image, topic: CreatableTopic) -> list[_Assignment
             )
         if text_or_none is not None:
             return ApiError(ErrorCode.invalid_replica_assignment, text_or_none)
-        by_partition[partition_id] = _Assignment(replicas, isr)
+        by_partition[partition_id] = Assignment(replicas, isr)
         replication_factor = len(replicas)
     if sorted(by_partition) != list(range(len(by_partition))):
         text = "partitions should be a consecutive 0-based integer sequence"
@@ -338,7 +346,7 @@ def manual_assignment_error(
 
 def _placed_assignments(
     image: Image, topic: CreatableTopic, services: TopicServices
-) -> list[_Assignment] | ApiError:
+) -> list[Assignment] | ApiError:
     replication_factor = int(topic.replication_factor)
     if replication_factor < -1 or replication_factor == 0:
         return ApiError(
@@ -367,7 +375,7 @@ def _placed_assignments(
         if not isr:
             text = f"{prefix}All brokers are currently fenced or in controlled shutdown."
             return ApiError(ErrorCode.invalid_replication_factor, text)
-        assignments.append(_Assignment(replicas, isr))
+        assignments.append(Assignment(replicas, isr))
     return assignments
 
 
