@@ -32,6 +32,10 @@ class Publishers:
         self.image: Image = EMPTY
         self.has_published = False
 
+    def add(self, publisher: Publisher) -> None:
+        """One more, behind the others; it sees what is published from now on."""
+        self._publishers = (*self._publishers, publisher)
+
     def publish(self, after: Image, delta: MetadataDelta) -> None:
         """Hand one new image to every publisher, in order.
 

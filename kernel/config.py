@@ -102,6 +102,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerConfig = BrokerConfig()
     topic_defaults: TopicDefaults = TopicDefaults()
     connection_limits: ConnectionLimits = ConnectionLimits()
+    inspection_listener: Endpoint | None = None
+    """Where the inspection API listens (`inspection.listener`); None: nowhere."""
     properties: tuple[tuple[str, str], ...] = ()
     """Every key and value as given, sorted by key: for logs and DescribeConfigs."""
     unknown_keys: tuple[str, ...] = ()

@@ -18,10 +18,12 @@ from kernel.connection_limits import ConnectionLimits
 from node.errors import ConfigError
 from node.listeners import (
     ADDRESS_LIMITS_KEY,
+    INSPECTION_KEY,
     advertised_listeners,
     bound_listeners,
     check_protocols,
     check_roles_of_listeners,
+    inspection_listener,
     inter_broker_listener,
     parse_address_limits,
     parse_voters,
@@ -113,6 +115,7 @@ READ_BY_HAND: Final = frozenset(
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
+        INSPECTION_KEY,
         "inter.broker.listener.name",
         "listener.security.protocol.map",
         "listeners",
@@ -202,6 +205,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         metadata_log=MetadataLogConfig(**groups["metadata_log"]),
         broker=_broker(given, groups["broker"]),
         topic_defaults=TopicDefaults(**groups["topics"]),
+        inspection_listener=inspection_listener(given.get(INSPECTION_KEY, "")),
         properties=tuple(sorted(given.items())),
         unknown_keys=tuple(sorted(set(given) - KNOWN_KEYS)),
         connection_limits=_connection_limits(

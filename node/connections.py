@@ -6,7 +6,7 @@ it is bounded, and above OUTPUT_BYTES_MAX its connection is closed.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from typing_extensions import override
 
@@ -94,6 +94,22 @@ class _Socket(asyncio.BaseProtocol):
             asyncio.get_running_loop().call_later(CLOSE_SECONDS_MAX, transport.abort)
 
 
+class InboundEnd(Protocol):
+    """The other end of a connection to this node: a socket, or a client in this process."""
+
+    def write(self, content: bytes) -> None:
+        """What the node answers."""
+        ...
+
+    def close(self) -> None:
+        """The node closes the connection."""
+        ...
+
+    def set_reading(self, *, is_wanted: bool) -> None:
+        """Whether the node wants more of its bytes now."""
+        ...
+
+
 class InboundSocket(_Socket, asyncio.BufferedProtocol):
     """A connection that somebody opened to one of our listeners.
 
@@ -102,7 +118,7 @@ class InboundSocket(_Socket, asyncio.BufferedProtocol):
     """
 
     def __init__(
-        self, post: Post, connections: "dict[int, InboundSocket]", listener: str, connection_id: int
+        self, post: Post, connections: "dict[int, InboundEnd]", listener: str, connection_id: int
     ) -> None:
         super().__init__(post)
         self._connections = connections

@@ -27,9 +27,9 @@ from kernel.effects import (
     SendPeerBytes,
     SetReading,
 )
-from kernel.events import Event, FlushDone, LocalChangesDone, Now, TimeAdvanced
+from kernel.events import ConnectionOpened, Event, FlushDone, LocalChangesDone, Now, TimeAdvanced
 from kernel.kernel import Kernel
-from node.connections import InboundSocket, OutboundSocket, connect
+from node.connections import InboundEnd, InboundSocket, OutboundSocket, connect
 from node.flusher import Flusher
 from node.logs import write_log
 
@@ -51,7 +51,7 @@ class Driver:
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._inbound: dict[int, InboundSocket] = {}
+        self._inbound: dict[int, InboundEnd] = {}
         self._outbound: dict[int, OutboundSocket] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._next_connection_id = 1
@@ -130,6 +130,14 @@ class Driver:
         connection_id = self._next_connection_id
         self._next_connection_id += 1
         return InboundSocket(self.post, self._inbound, listener, connection_id)
+
+    def attach(self, listener: str, end: InboundEnd) -> int:
+        """Open a connection to this node that has no socket; returns its id."""
+        connection_id = self._next_connection_id
+        self._next_connection_id += 1
+        self._inbound[connection_id] = end
+        self.post(ConnectionOpened(connection_id, listener))
+        return connection_id
 
     def _send(self, effect: SendBytes) -> None:
         socket = self._inbound.get(effect.connection_id)

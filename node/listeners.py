@@ -21,10 +21,28 @@ LISTENERS_KEY: Final = "listeners"
 ADVERTISED_KEY: Final = "advertised.listeners"
 PROTOCOL_MAP_KEY: Final = "listener.security.protocol.map"
 VOTERS_KEY: Final = "controller.quorum.voters"
+INSPECTION_KEY: Final = "inspection.listener"
 ADDRESS_LIMITS_KEY: Final = "max.connections.per.ip.overrides"
 # apache/kafka: clients/.../utils/Utils.java and server/.../EndPoint.scala uriParseExp
 LISTENER_PATTERN: Final = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 VOTER_PATTERN: Final = re.compile(r"(-?[0-9]+)@\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]+)")
+
+
+def inspection_listener(value: str) -> Endpoint | None:
+    """`HOST:PORT`, or `PORT` for loopback only; None when nothing is given.
+
+    Raises:
+        ConfigError: another form, or a port outside 1 to 65535.
+    """
+    if not value:
+        return None
+    host, _, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
+    if not is_number or not 1 <= int(port) <= PORT_MAX:
+        reason = f"expected HOST:PORT or PORT with a port from 1 to {PORT_MAX}"
+        raise ConfigError.invalid(value, INSPECTION_KEY, reason)
+    return Endpoint("HTTP", host, int(port))
 
 
 def split_list(value: str) -> tuple[str, ...]:

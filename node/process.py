@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from inspection.inspected import Inspected
 from kernel.config import NodeConfig
 from kernel.effects import Exit, Log, LogLevel
 from kernel.events import ShutdownRequested
@@ -19,7 +20,9 @@ from kernel.kernel import Kernel, UnsupportedFeatureError
 from node.config import read_config
 from node.driver import LISTEN_BACKLOG, Driver, now
 from node.errors import ConfigError, StartError
+from node.http import HttpListener
 from node.identity import Identity, prepare, uuid_source
+from node.local_client import LocalClient
 from node.logs import write_log
 from storage.errors import (
     CorruptFileError,
@@ -96,19 +99,33 @@ async def _serve(config: NodeConfig, kernel: Kernel) -> int:
         loop.add_signal_handler(number, lambda: driver.post(ShutdownRequested()))
     try:
         servers = [await _listen(driver, listener) for listener in config.listeners]
+        http = _http(config, kernel, driver)
     except StartError as refusal:
         sys.stderr.write(f"{refusal}\n")
         driver.close()
         return 1
+    if http is not None:
+        http.start()
     driver.start()
     ended: Exit = await driver.exit
     for server in servers:
         server.close()
+    if http is not None:
+        await http.close()
     driver.close()
     if ended.code == 0:
         kernel.close()
     write_log(Log(LogLevel.INFO, "stopped", {"exit_code": ended.code, "reason": ended.reason}))
     return ended.code
+
+
+def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | None:
+    """The inspection API, where one is configured."""
+    if config.inspection_listener is None:
+        return None
+    listeners = config.broker_listeners or config.controller_listeners
+    client = LocalClient(driver, listeners[0].listener)
+    return HttpListener(Inspected(kernel, now, client.ask), config.inspection_listener)
 
 
 async def _listen(driver: Driver, listener: Endpoint) -> asyncio.Server:

@@ -7,7 +7,8 @@
     DIR/nodeN/node.pid            pid and start time of its process
 
 Ports: the k-th node that serves clients listens at base port + k (k from 0), the controller with
-id n at base port + 1000 + n - 1. With dedicated brokers, controllers are 1..n and brokers 101...
+id n at base port + 1000 + n - 1, the inspection API of the k-th node at base port + 2000 + k. With
+dedicated brokers, controllers are 1..n and brokers 101...
 """
 
 import base64
@@ -24,6 +25,7 @@ from scripts.launcher.refusal import RefusalError
 HOST = "127.0.0.1"
 CLUSTER_FILE = "cluster.json"
 CONTROLLER_PORT_DISTANCE = 1000
+HTTP_PORT_DISTANCE = 2000
 FIRST_BROKER_ID = 101
 NODES_MAX = 100
 PORT_MAX = 65535
@@ -37,6 +39,7 @@ class NodePlan:
     roles: tuple[str, ...]
     kafka_port: int | None
     controller_port: int | None
+    http_port: int
 
     @property
     def kafka(self) -> str:
@@ -49,9 +52,15 @@ class NodePlan:
         return f"{HOST}:{self.controller_port}" if self.controller_port else ""
 
     @property
+    def http(self) -> str:
+        """Address of its inspection API."""
+        return f"http://{HOST}:{self.http_port}"
+
+    @property
     def ports(self) -> tuple[int, ...]:
         """All ports it will listen at."""
-        return tuple(port for port in (self.kafka_port, self.controller_port) if port)
+        ports = (self.kafka_port, self.controller_port, self.http_port)
+        return tuple(port for port in ports if port)
 
 
 @dataclass(frozen=True)
@@ -94,20 +103,31 @@ def plan_nodes(node_count: int, broker_count: int, base_port: int) -> tuple[Node
             f"--nodes must be 1 to {NODES_MAX} and --brokers 0 to {NODES_MAX}: "
             f"{node_count}, {broker_count}"
         )
-    highest = base_port + CONTROLLER_PORT_DISTANCE + node_count - 1
+    first_http_port = base_port + HTTP_PORT_DISTANCE
+    highest = first_http_port + node_count + broker_count - 1
     if base_port < 1 or highest > PORT_MAX:
         raise RefusalError(f"--base-port {base_port} needs ports up to {highest}")
     first_controller_port = base_port + CONTROLLER_PORT_DISTANCE
     if broker_count == 0:
         return tuple(
-            NodePlan(k + 1, ("broker", "controller"), base_port + k, first_controller_port + k)
+            NodePlan(
+                k + 1,
+                ("broker", "controller"),
+                base_port + k,
+                first_controller_port + k,
+                first_http_port + k,
+            )
             for k in range(node_count)
         )
     controllers = [
-        NodePlan(k + 1, ("controller",), None, first_controller_port + k) for k in range(node_count)
+        NodePlan(k + 1, ("controller",), None, first_controller_port + k, first_http_port + k)
+        for k in range(node_count)
     ]
     brokers = [
-        NodePlan(FIRST_BROKER_ID + k, ("broker",), base_port + k, None) for k in range(broker_count)
+        NodePlan(
+            FIRST_BROKER_ID + k, ("broker",), base_port + k, None, first_http_port + node_count + k
+        )
+        for k in range(broker_count)
     ]
     return (*controllers, *brokers)
 
@@ -128,6 +148,7 @@ def server_properties(cluster: Cluster, node: NodePlan) -> dict[str, str]:
         "listeners": ",".join(listeners),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(cluster.data_folder(node.id)),
+        "inspection.listener": f"{HOST}:{node.http_port}",
     }
     if "broker" in node.roles:
         properties["inter.broker.listener.name"] = "PLAINTEXT"

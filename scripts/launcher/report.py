@@ -73,7 +73,7 @@ def status_object(
                 "state": _state(node, pid, paused, quorum, brokers),
                 "kafka": node.kafka,
                 "controller": node.controller,
-                "http": "",
+                "http": node.http,
                 "log_end_offset": known_end,
                 "lag": None if known_end is None else max(0, leader_end - known_end),
             }

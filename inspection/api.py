@@ -1,0 +1,159 @@
+"""The HTTP side: routes to handlers, views to bytes, refusals to problems. Reads only."""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from importlib import resources as package_files
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from inspection.health import HealthView
+from inspection.metrics import NodeMetrics
+from inspection.negotiation import JSON, MSGPACK, is_known, negotiated
+from inspection.openapi import document
+from inspection.parameters import read_parameters
+from inspection.problem import CONTENT_TYPE, Problem
+from inspection.resources import ImageView, Service
+from inspection.routes import ROUTES, Route
+from inspection.stream import Streams
+
+COMPRESSED_FROM_BYTES: Final = 1024
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OnError = Callable[[str, str], None]
+"""Told of an unexpected exception: the path and the stack."""
+
+_json = msgspec.json.Encoder()
+_msgpack = msgspec.msgpack.Encoder()
+STREAMS: Final = web.AppKey("streams", Streams)
+
+
+def application(service: Service, on_error: OnError) -> web.Application:
+    """The API of one node as an aiohttp application."""
+    app = web.Application(middlewares=[_edge(on_error)])
+    for route in ROUTES:
+        app.router.add_get(route.path, _resource(service, route))
+    streams = Streams(service)
+    app[STREAMS] = streams
+    app.router.add_get("/v1/metadata/stream", streams.serve)
+    metrics = NodeMetrics(service.node)
+    described = _json.encode(document())
+    page = package_files.files("inspection").joinpath("static/index.html").read_bytes()
+
+    async def serve_metrics(request: web.Request) -> web.Response:
+        return _finished(request, metrics.text(), METRICS_TYPE)
+
+    async def serve_document(request: web.Request) -> web.Response:
+        return _finished(request, described, JSON)
+
+    async def serve_page(request: web.Request) -> web.Response:
+        return _finished(request, page, "text/html; charset=utf-8")
+
+    app.router.add_get("/metrics", serve_metrics)
+    app.router.add_get("/openapi.json", serve_document)
+    app.router.add_get("/", serve_page)
+
+    async def close_streams(_: web.Application) -> None:
+        streams.close()
+
+    app.on_shutdown.append(close_streams)
+    return app
+
+
+def _resource(
+    service: Service, route: Route
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        media_type = negotiated(request.headers.get("Accept"), (JSON, MSGPACK))
+        values = read_parameters(route.parameters, request.match_info, list(request.query.items()))
+        etag = f'"{service.node.image.provenance.end_offset}"' if route.has_etag else None
+        headers = {"Cache-Control": "no-cache", "Vary": "Accept, Accept-Encoding"}
+        answer = None
+        if etag is not None:
+            headers["ETag"] = etag
+            if is_known(etag, request.headers.get("If-None-Match")):
+                return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
+        answer = await route.handler(service, values)
+        assert isinstance(answer, route.answer), f"{type(answer)} from {route.path}"
+        encode = _msgpack.encode if media_type == MSGPACK else _json.encode
+        if isinstance(answer, ImageView):
+            content = await asyncio.to_thread(encode, answer)
+        else:
+            content = encode(answer)
+        status = HTTPStatus.OK
+        if isinstance(answer, HealthView) and answer.status != "ok":
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+        return _finished(request, content, media_type, status, headers)
+
+    return serve
+
+
+def _finished(
+    request: web.Request,
+    content: bytes,
+    content_type: str,
+    status: HTTPStatus = HTTPStatus.OK,
+    headers: dict[str, str] | None = None,
+) -> web.Response:
+    response = web.Response(
+        body=content,
+        status=status,
+        headers={
+            "Content-Type": content_type,
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-cache",
+            **(headers or {}),
+        },
+    )
+    accepts_gzip = "gzip" in request.headers.get("Accept-Encoding", "").lower()
+    if len(content) >= COMPRESSED_FROM_BYTES and accepts_gzip:
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+def _edge(on_error: OnError) -> Any:
+    """Whatever is refused anywhere leaves as a problem document."""
+
+    @web.middleware
+    async def edge(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Problem as problem:
+            return _problem(problem)
+        except web.HTTPNotFound:
+            return _problem(
+                Problem(
+                    HTTPStatus.NOT_FOUND,
+                    f"there is no resource {request.path!r}; /openapi.json lists them",
+                )
+            )
+        except web.HTTPMethodNotAllowed as refusal:
+            response = _problem(
+                Problem(
+                    HTTPStatus.METHOD_NOT_ALLOWED,
+                    f"{request.method} is not served: the API only reads (GET, HEAD)",
+                    parameter="method",
+                    value=request.method,
+                    allowed="GET, HEAD",
+                )
+            )
+            response.headers["Allow"] = ", ".join(sorted(refusal.allowed_methods))
+            return response
+        except Exception:  # noqa: BLE001 - top of a request: the node goes on, the log has the stack
+            on_error(request.path, traceback.format_exc())
+            return _problem(
+                Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug: the node's log has the stack")
+            )
+
+    return edge
+
+
+def _problem(problem: Problem) -> web.Response:
+    return web.Response(
+        body=_json.encode(problem.body),
+        status=problem.status,
+        headers={"Content-Type": CONTENT_TYPE, "X-Content-Type-Options": "nosniff"},
+    )

@@ -1,0 +1,255 @@
+"""The running node as the API reads it: references to immutable values, and bounded reads of files.
+
+Everything here runs on the thread of the driver between two steps of the kernel, so what it sees is
+whole. Long work on an image (it is immutable) belongs on another thread.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from inspection.quorum_views import (
+    ElectionView,
+    QuorumView,
+    ReplicaView,
+    election_view,
+    replica_view,
+)
+from kernel.events import Now
+from kernel.kernel import Kernel
+from metadata.delta import MetadataDelta
+from metadata.image import Image
+from metadata.time_travel import oldest_offset
+from raft.messages import ReplicaState
+from raft.roles import Unattached
+from wire import codec
+from wire.errors import ErrorCode
+from wire.types import METADATA_TOPIC_NAME, DirectoryId, NodeId, Offset, OffsetAndEpoch
+
+DESCRIBE_QUORUM: Final = 55
+ELECTIONS_MAX: Final = 50
+ELECTION_READ_BYTES: Final = 64 * 1024
+
+Ask = Callable[[int, Any], Awaitable[Any]]
+"""Sends one request of an API to the cluster through this node; raises AskError."""
+
+
+class AskError(Exception):
+    """The cluster did not answer in time."""
+
+
+class CommitWatch:
+    """Remembers when something was last committed, and wakes who waits for the next."""
+
+    def __init__(self, now: Callable[[], Now]) -> None:
+        self._now = now
+        self.last_commit_ms: int | None = None
+        """Monotonic; None before the first."""
+        self.waiting: set[Callable[[], None]] = set()
+
+    def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
+        """Something was committed: everybody who waits is called once."""
+        del before, after, delta
+        self.last_commit_ms = self._now().monotonic_ms
+        waiting, self.waiting = self.waiting, set()
+        for wake in waiting:
+            wake()
+
+
+class Inspected:
+    """One node.
+
+    Args:
+        kernel: the node.
+        now: both clocks.
+        ask: how to ask the leader; None where the node cannot.
+    """
+
+    def __init__(self, kernel: Kernel, now: Callable[[], Now], ask: Ask | None = None) -> None:
+        self.kernel = kernel
+        self.now = now
+        self._ask = ask
+        self.watch = CommitWatch(now)
+        kernel.publishers.add(self.watch)
+        self._elections: dict[tuple[int, int], ElectionView] = {}
+
+    @property
+    def image(self) -> Image:
+        """The newest committed image of this node."""
+        return self.kernel.cache.image
+
+    @property
+    def committed_end(self) -> Offset:
+        """Where the records end that were applied here."""
+        return self.kernel.state.loader.end_offset
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The oldest record still in the log."""
+        return Offset(self.kernel.replica.writer.log.log_start_offset)
+
+    @property
+    def min_insync_default(self) -> int:
+        """min.insync.replicas of this node's file."""
+        return self.kernel.config.topic_defaults.min_insync_replicas
+
+    def read_log(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
+        """Whole batches from the one that holds the offset, below the end.
+
+        Raises:
+            OffsetOutOfRangeError: below the start of the log.
+        """
+        return self.kernel.replica.writer.log.read(offset, bytes_max, end_offset)
+
+    def snapshot_ids(self) -> list[OffsetAndEpoch]:
+        """Snapshots on disk, all of committed records."""
+        return self.kernel.replica.writer.snapshots.list()
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        """A whole snapshot; any thread may call this.
+
+        Raises:
+            FileNotFoundError: it was deleted meanwhile.
+        """
+        return self.kernel.replica.writer.snapshots.read(snapshot_id)
+
+    def oldest_offset(self) -> Offset:
+        """The lowest offset that time travel reaches."""
+        return oldest_offset(self.log_start_offset, self.snapshot_ids())
+
+    # ---- the quorum --------------------------------------------------------------------------
+
+    @property
+    def role(self) -> str:
+        """The role of this node's replica in one word."""
+        role = self.kernel.replica.core.role
+        if not self.kernel.replica.core.is_voter and not isinstance(role, Unattached):
+            return "observer"
+        return type(role).__name__.lower()
+
+    async def quorum(self) -> QuorumView:
+        """The quorum as the leader tells it, or as far as this node knows."""
+        core = self.kernel.replica.core
+        leader = core.leader
+        voters: list[ReplicaView] | None = None
+        observers: list[ReplicaView] = []
+        if core.is_leader:
+            answer = core.describe_quorum(self.now().wall_ms)
+            voters, observers = self._replicas(answer.voters, answer.observers)
+        elif self._ask is not None and leader.leader_id is not None:
+            partition = await self._ask_leader(self._ask)
+            if partition is not None:
+                voters, observers = self._replicas(
+                    [_state(row) for row in partition.current_voters],
+                    [_state(row) for row in partition.observers],
+                )
+        high_watermark = core.high_watermark
+        return QuorumView(
+            cluster_id=self.kernel.cluster_id,
+            node_id=self.kernel.config.node_id,
+            role=self.role,
+            leader_id=core.leader.leader_id,
+            leader_epoch=core.leader.epoch,
+            high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=core.log_end_offset,
+            metadata_offset=self.committed_end,
+            told_by="this node" if voters is None else "leader",
+            voters=self._voters_known_here() if voters is None else voters,
+            observers=observers,
+            elections=self.elections(),
+        )
+
+    async def _ask_leader(self, ask: Ask) -> Any | None:
+        """The partition of a DescribeQuorum response; None when nobody answers for it."""
+        module = codec.newest(DESCRIBE_QUORUM, "request")
+        topic = module.TopicData(
+            topic_name=METADATA_TOPIC_NAME, partitions=(module.PartitionData(partition_index=0),)
+        )
+        try:
+            answer = await ask(DESCRIBE_QUORUM, module.DescribeQuorumRequest(topics=(topic,)))
+        except AskError:
+            return None
+        partitions = [partition for topic in answer.topics for partition in topic.partitions]
+        is_told = answer.error_code is ErrorCode.none and len(partitions) == 1
+        if not is_told or partitions[0].error_code is not ErrorCode.none:
+            return None
+        return partitions[0]
+
+    def _replicas(
+        self, voters: Sequence[ReplicaState], observers: Sequence[ReplicaState]
+    ) -> tuple[list[ReplicaView], list[ReplicaView]]:
+        leader_id = self.kernel.replica.leader.leader_id
+        assert leader_id is not None, "a leader was asked"
+        ends = [state.log_end_offset for state in voters if state.replica_id == leader_id]
+        leader_end = ends[0] if ends else -1
+
+        def views(states: Sequence[ReplicaState], *, is_voter: bool) -> list[ReplicaView]:
+            shown = [
+                replica_view(
+                    state,
+                    leader_id=leader_id,
+                    leader_end=leader_end,
+                    is_voter=is_voter,
+                    address=self._address(state.replica_id),
+                )
+                for state in states
+            ]
+            return sorted(shown, key=lambda view: view.id)
+
+        return views(voters, is_voter=True), views(observers, is_voter=False)
+
+    def _voters_known_here(self) -> list[ReplicaView]:
+        """Who votes, with what this node knows: its own log end."""
+        config, core = self.kernel.config, self.kernel.replica.core
+        leader_id = core.leader.leader_id
+        return [
+            ReplicaView(
+                id=voter.id,
+                directory_id=None,
+                status="leader" if voter.id == leader_id else "unknown",
+                host=voter.host,
+                port=voter.port,
+                log_end_offset=core.log_end_offset if voter.id == config.node_id else None,
+                lag=None,
+                last_fetch_ms=None,
+                last_caught_up_ms=None,
+            )
+            for voter in sorted(config.voters, key=lambda voter: voter.id)
+        ]
+
+    def _address(self, node_id: int) -> tuple[str, int] | None:
+        """Where a replica is reached: a controller's endpoint, or a broker's."""
+        for voter in self.kernel.config.voters:
+            if voter.id == node_id:
+                return voter.host, voter.port
+        broker = next((b for b in self.image.brokers.values() if b.id == node_id), None)
+        if broker is None or not broker.endpoints:
+            return None
+        return broker.endpoints[0].host, broker.endpoints[0].port
+
+    def elections(self) -> list[ElectionView]:
+        """The newest elections that the log still tells of, oldest first."""
+        log = self.kernel.replica.writer.log
+        kept = [e for e in log.epoch_entries if e.start_offset >= log.log_start_offset]
+        known: dict[tuple[int, int], ElectionView] = {}
+        for entry in kept[-ELECTIONS_MAX:]:
+            key = (entry.epoch, entry.start_offset)
+            view = self._elections.get(key)
+            if view is None:
+                content = log.read(entry.start_offset, ELECTION_READ_BYTES)
+                view = election_view(entry.epoch, entry.start_offset, content)
+            known[key] = view
+        self._elections = known
+        return list(known.values())
+
+
+def _state(row: Any) -> ReplicaState:
+    """A kio ReplicaState as raft's: times are Kafka's numbers there."""
+    directory = row.replica_directory_id
+    return ReplicaState(
+        replica_id=NodeId(int(row.replica_id)),
+        directory_id=None if directory is None else DirectoryId(directory.bytes),
+        log_end_offset=int(row.log_end_offset),
+        last_fetch_timestamp_ms=int(row.last_fetch_timestamp),
+        last_caught_up_timestamp_ms=int(row.last_caught_up_timestamp),
+    )

@@ -1,0 +1,183 @@
+"""Prometheus metrics under the names that the JMX exporter gives to Kafka's.
+
+Names: prometheus/jmx_exporter, examples/kafka-kraft-3_0_0.yml with `lowercaseOutputName`, applied
+to the MBeans of Kafka 4.3 (kafka.controller:type=KafkaController, kafka.server:type=raft-metrics,
+broker-metadata-metrics, ReplicaManager), so that dashboards made for Kafka show this node.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+
+from inspection.inspected import Inspected
+from inspection.views import min_insync_replicas
+from metadata.image import Image
+
+ROLES = (
+    "leader",
+    "follower",
+    "candidate",
+    "prospective",
+    "resigned",
+    "unattached",
+    "observer",
+)
+
+
+class Counts(NamedTuple):
+    """What one pass over all partitions counts."""
+
+    partitions: int = 0
+    offline: int = 0
+    imbalanced: int = 0
+    led_here: int = 0
+    hosted_here: int = 0
+    under_replicated_here: int = 0
+    at_min_isr_here: int = 0
+
+
+class NodeMetrics:
+    """A registry that reads the node when it is scraped; costs nothing in between."""
+
+    def __init__(self, node: Inspected) -> None:
+        self._node = node
+        self._counted: tuple[Image, Counts] | None = None
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """prometheus_client's way to ask."""
+        yield from self._controller()
+        yield from self._raft()
+        yield from self._broker()
+
+    def _counts(self) -> Counts:
+        """Counted once per image."""
+        image = self._node.image
+        if self._counted is None or self._counted[0] is not image:
+            if self._counted is not None and _same_counts(self._counted[0], image):
+                self._counted = (image, self._counted[1])
+            else:
+                self._counted = (image, self._count(image))
+        return self._counted[1]
+
+    def _count(self, image: Image) -> Counts:
+        node = self._node
+        return count(image, node.kernel.config.node_id, node.min_insync_default)
+
+    def _controller(self) -> Iterator[Metric]:
+        node, image = self._node, self._node.image
+        if not node.kernel.config.is_controller:
+            return
+        counts = self._counts()
+        fenced = sum(broker.fenced for broker in image.brokers.values())
+        prefix = "kafka_controller_kafkacontroller_"
+        core = node.kernel.replica.core
+        for name, value, text in (
+            ("activecontrollercount", int(node.kernel.state.is_active), "1 on the active one"),
+            ("activebrokercount", len(image.brokers) - fenced, "registered and unfenced"),
+            ("fencedbrokercount", fenced, "registered and fenced"),
+            ("globaltopiccount", len(image.topics), "topics of the cluster"),
+            ("globalpartitioncount", counts.partitions, "partitions of the cluster"),
+            ("offlinepartitionscount", counts.offline, "partitions without leader"),
+            (
+                "preferredreplicaimbalancecount",
+                counts.imbalanced,
+                "partitions not led by their first replica",
+            ),
+            ("lastappliedrecordoffset", node.committed_end - 1, "of the image"),
+            (
+                "lastcommittedrecordoffset",
+                (core.high_watermark or 0) - 1,
+                "below the high watermark",
+            ),
+            ("lastappliedrecordtimestamp", image.provenance.timestamp_ms, "append time, ms"),
+            ("lastappliedrecordlagms", self._lag_ms(), "age of the last applied record, ms"),
+            ("metadataerrorcount", 0, "an error in the metadata stops this node"),
+        ):
+            yield GaugeMetricFamily(prefix + name, text, float(value))
+
+    def _lag_ms(self) -> int:
+        return max(0, self._node.now().wall_ms - self._node.image.provenance.timestamp_ms)
+
+    def _raft(self) -> Iterator[Metric]:
+        core = self._node.kernel.replica.core
+        prefix = "kafka_server_raft_metrics_"
+        leader_id = core.leader.leader_id
+        voted = getattr(core.role, "voted_key", None)
+        for name, value, text in (
+            ("current_leader", -1 if leader_id is None else leader_id, "-1 when unknown"),
+            ("current_epoch", core.epoch, "the quorum epoch"),
+            ("current_vote", -1 if voted is None else voted.id, "whom it voted for, -1 nobody"),
+            ("high_watermark", core.high_watermark or 0, "offset"),
+            ("log_end_offset", core.log_end_offset, "offset"),
+            ("log_end_epoch", core.last_epoch, "epoch of the last record"),
+            ("log_start_offset", core.log_start_offset, "offset"),
+        ):
+            yield GaugeMetricFamily(prefix + name, text, float(value))
+        state = GaugeMetricFamily(
+            prefix + "current_state_info", "1 for the state this replica is in", labels=["state"]
+        )
+        for role in ROLES:
+            state.add_metric([role], float(role == self._node.role))
+        yield state
+
+    def _broker(self) -> Iterator[Metric]:
+        node = self._node
+        if not node.kernel.config.is_broker:
+            return
+        counts = self._counts()
+        metadata = "kafka_server_broker_metadata_metrics_"
+        manager = "kafka_server_replicamanager_"
+        for name, value, text in (
+            (metadata + "last_applied_record_offset", node.committed_end - 1, "of the image"),
+            (
+                metadata + "last_applied_record_timestamp",
+                node.image.provenance.timestamp_ms,
+                "append time, ms",
+            ),
+            (metadata + "last_applied_record_lag_ms", self._lag_ms(), "its age, ms"),
+            (metadata + "metadata_load_error_count", 0, "an error stops this node"),
+            (metadata + "metadata_apply_error_count", 0, "an error stops this node"),
+            (manager + "leadercount", counts.led_here, "partitions led here"),
+            (manager + "partitioncount", counts.hosted_here, "partitions hosted here"),
+            (manager + "underreplicatedpartitions", counts.under_replicated_here, "led here"),
+            (manager + "atminisrpartitioncount", counts.at_min_isr_here, "led here"),
+            (
+                "kafka_server_kafkaserver_brokerstate",
+                3 if node.kernel.is_unfenced else 2,
+                "3 running, 2 recovery or fenced",
+            ),
+        ):
+            yield GaugeMetricFamily(name, text, float(value))
+
+
+def count(image: Image, node_id: int, min_insync_default: int) -> Counts:
+    """One pass over all partitions."""
+    partitions = offline = imbalanced = led = hosted = under = at_min = 0
+    for topic in image.topics.values():
+        minimum = min_insync_replicas(image, topic.name, min_insync_default)
+        for partition in topic.partitions.values():
+            partitions += 1
+            offline += not partition.has_leader
+            imbalanced += not partition.has_preferred_leader
+            hosted += node_id in partition.replicas
+            if partition.leader == node_id:
+                led += 1
+                under += len(partition.isr) < len(partition.replicas)
+                at_min += len(partition.isr) == minimum
+    return Counts(partitions, offline, imbalanced, led, hosted, under, at_min)
+
+
+def _same_counts(one: Image, other: Image) -> bool:
+    return one.topics is other.topics and one.configs is other.configs

@@ -1,0 +1,66 @@
+"""Accept and If-None-Match, read as RFC 9110 says."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from inspection.problem import Problem
+
+JSON = "application/json"
+MSGPACK = "application/msgpack"
+
+
+def negotiated(accept: str | None, offered: Sequence[str]) -> str:
+    """The media type to answer in: the best liked of those offered, the first of equals.
+
+    Raises:
+        Problem: 406, nothing offered is acceptable.
+    """
+    if accept is None or not accept.strip():
+        return offered[0]
+    ranges = [_range(part) for part in accept.split(",") if part.strip()]
+    best, best_quality = None, 0.0
+    for media_type in offered:
+        quality = _quality(media_type, ranges)
+        if quality > best_quality:
+            best, best_quality = media_type, quality
+    if best is None:
+        allowed = ", ".join(offered)
+        raise Problem(
+            HTTPStatus.NOT_ACCEPTABLE,
+            f"Accept is {accept[:100]!r}; this resource comes as {allowed}",
+            parameter="Accept",
+            value=accept[:100],
+            allowed=allowed,
+        )
+    return best
+
+
+def _range(part: str) -> tuple[str, float]:
+    media_type, *parameters = (piece.strip() for piece in part.split(";"))
+    quality = 1.0
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                quality = min(1.0, max(0.0, float(value)))
+            except ValueError:
+                quality = 0.0
+    return media_type.lower(), quality
+
+
+def _quality(media_type: str, ranges: Sequence[tuple[str, float]]) -> float:
+    """Of the most specific range that matches."""
+    family = media_type.partition("/")[0] + "/*"
+    for candidate in (media_type, family, "*/*"):
+        found = [quality for name, quality in ranges if name == candidate]
+        if found:
+            return max(found)
+    return 0.0
+
+
+def is_known(etag: str, if_none_match: str | None) -> bool:
+    """Whether the client has this version: weak comparison, as RFC 9110 13.1.2 wants."""
+    if if_none_match is None:
+        return False
+    given = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    return "*" in given or etag.removeprefix("W/") in given

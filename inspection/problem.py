@@ -1,0 +1,50 @@
+"""Refusals of the API: RFC 9457 problem details that name the parameter."""
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+CONTENT_TYPE: Final = "application/problem+json"
+
+
+class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a client reads."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    parameter: str | None = None
+    """The path or query parameter that was refused."""
+    value: str | None = None
+    """What was given for it."""
+    allowed: str | None = None
+    """What may be given instead."""
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457's word; it is an answer, not a failure of ours
+    """A refusal with its status."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        parameter: str | None = None,
+        value: str | None = None,
+        allowed: str | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.body = ProblemBody(
+            "about:blank", status.phrase, status.value, detail, parameter, value, allowed
+        )
+
+    @classmethod
+    def not_found(cls, what: str, parameter: str, value: str) -> "Problem":
+        """The named thing does not exist."""
+        return cls(
+            HTTPStatus.NOT_FOUND, f"{what} {value!r} does not exist", parameter=parameter,
+            value=value,
+        )  # fmt: skip

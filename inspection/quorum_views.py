@@ -1,0 +1,108 @@
+"""The metadata quorum as one node sees it."""
+
+from typing import Literal
+
+from inspection.views import View
+from metadata.control_records import LEADER_CHANGE, LeaderChange, control_type, decode_control
+from metadata.json_form import uuid_text
+from raft.messages import ReplicaState
+from wire.batch import iterate_batches
+
+
+class ReplicaView(View, frozen=True, kw_only=True):
+    """A replica of the metadata log; what only the leader knows is None elsewhere."""
+
+    id: int
+    directory_id: str | None
+    status: Literal["leader", "follower", "observer", "unknown"]
+    host: str | None
+    port: int | None
+    log_end_offset: int | None
+    lag: int | None
+    """Records behind the leader's log end."""
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+
+
+class ElectionView(View, frozen=True, kw_only=True):
+    """A leader that wrote its first record, as the log tells it."""
+
+    epoch: int
+    leader_id: int | None
+    offset: int
+    """Of the LeaderChange record."""
+    timestamp_ms: int | None
+
+
+class QuorumView(View, frozen=True, kw_only=True):
+    """The quorum."""
+
+    cluster_id: str
+    node_id: int
+    role: str
+    """This node's: leader, follower, candidate, prospective, resigned, unattached, observer."""
+    leader_id: int | None
+    leader_epoch: int
+    high_watermark: int | None
+    log_start_offset: int
+    log_end_offset: int
+    metadata_offset: int
+    """What this node has applied: all records below it."""
+    told_by: Literal["leader", "this node"]
+    """Who answered for the replicas; without the leader their ends and lags are unknown."""
+    voters: list[ReplicaView]
+    observers: list[ReplicaView]
+    elections: list[ElectionView]
+    """The newest elections, oldest first."""
+
+
+def replica_view(
+    state: ReplicaState,
+    *,
+    leader_id: int,
+    leader_end: int,
+    is_voter: bool,
+    address: tuple[str, int] | None,
+) -> ReplicaView:
+    """One row of a DescribeQuorum answer."""
+    end, directory = state.log_end_offset, state.directory_id
+    status: Literal["leader", "follower", "observer"] = "follower" if is_voter else "observer"
+    if state.replica_id == leader_id:
+        status = "leader"
+    return ReplicaView(
+        id=state.replica_id,
+        directory_id=uuid_text(directory) if directory is not None and any(directory) else None,
+        status=status,
+        host=None if address is None else address[0],
+        port=None if address is None else address[1],
+        log_end_offset=_known(end),
+        lag=max(0, leader_end - end) if end >= 0 and leader_end >= 0 else None,
+        last_fetch_ms=_known(state.last_fetch_timestamp_ms),
+        last_caught_up_ms=_known(state.last_caught_up_timestamp_ms),
+    )
+
+
+def _known(number: int) -> int | None:
+    """The protocol says -1 for what is unknown."""
+    return number if number >= 0 else None
+
+
+def election_view(epoch: int, start_offset: int, content: bytes) -> ElectionView:
+    """The election that a LeaderChange batch at the start of an epoch tells of."""
+    for batch in iterate_batches(content):
+        if not batch.header.is_control:
+            break
+        for record in batch.records():
+            number = control_type(record.key)
+            if number != LEADER_CHANGE:
+                continue
+            change = decode_control(number, record.value)
+            assert isinstance(change, LeaderChange), f"{change=}"
+            return ElectionView(
+                epoch=epoch,
+                leader_id=change.leader_id,
+                offset=start_offset,
+                timestamp_ms=record.timestamp_ms,
+            )
+        break
+    return ElectionView(epoch=epoch, leader_id=None, offset=start_offset, timestamp_ms=None)

@@ -1,0 +1,441 @@
+"""The handlers: parameters in, one view out. Reads only."""
+
+import asyncio
+import bisect
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from inspection.diff import DiffView, diff_changes
+from inspection.health import HealthView, health_view, ready_checks
+from inspection.history import History, gone
+from inspection.inspected import Inspected
+from inspection.problem import Problem
+from inspection.quorum_views import QuorumView
+from inspection.record_views import RecordsView, RecordView, record_views
+from inspection.views import (
+    CONFIG_TYPES,
+    AclView,
+    AtOffset,
+    BrokerView,
+    ConfigsView,
+    ControllerView,
+    FeatureRange,
+    FeatureView,
+    PartitionView,
+    QuotaView,
+    ScramView,
+    TopicDetail,
+    TopicView,
+    View,
+    acl_views,
+    broker_views,
+    controller_views,
+    feature_views,
+    partition_filter,
+    partition_view,
+    partitions_in_order,
+    quota_views,
+    scram_views,
+    shown_configs,
+    topic_detail,
+    topic_view,
+)
+from metadata.features import SUPPORTED_FEATURES
+from metadata.image import CONFIG_TOPIC, Image, sorted_items
+from storage.errors import OffsetOutOfRangeError
+from wire.types import NodeId
+
+RECORDS_READ_BYTES: Final = 1024 * 1024
+DEFAULT_ENTITY: Final = "<default>"
+PARTITIONS_INLINE: Final = 2_000
+"""Images with more partitions are gone through on another thread."""
+
+
+class BrokersView(AtOffset, frozen=True, kw_only=True):
+    """All brokers."""
+
+    brokers: list[BrokerView]
+
+
+class BrokerDetail(AtOffset, frozen=True, kw_only=True):
+    """One broker."""
+
+    broker: BrokerView
+
+
+class TopicsView(AtOffset, frozen=True, kw_only=True):
+    """A page of topics by name."""
+
+    topics: list[TopicView]
+    topic_count: int
+    """Of the cluster."""
+    next_after: str | None
+
+
+class PartitionsView(AtOffset, frozen=True, kw_only=True):
+    """A page of partitions by topic and number."""
+
+    partitions: list[PartitionView]
+    next_after: str | None
+
+
+class FeaturesView(AtOffset, frozen=True, kw_only=True):
+    """Features of the cluster and of this node."""
+
+    finalized: list[FeatureView]
+    supported: list[FeatureRange]
+
+
+class AclsView(AtOffset, frozen=True, kw_only=True):
+    """A page of access control entries by id."""
+
+    acls: list[AclView]
+    acl_count: int
+    next_after: str | None
+
+
+class QuotasView(AtOffset, frozen=True, kw_only=True):
+    """All client quotas."""
+
+    quotas: list[QuotaView]
+
+
+class ProducerIdsView(AtOffset, frozen=True, kw_only=True):
+    """The allocation of producer ids."""
+
+    next_producer_id: int | None
+    """First id of the next block, None before the first block."""
+
+
+class ConfigResourceView(View, frozen=True, kw_only=True):
+    """The dynamic configs of one resource, inside an image."""
+
+    type: int
+    name: str
+    configs: dict[str, str]
+
+
+class ImageView(AtOffset, frozen=True, kw_only=True):
+    """Everything."""
+
+    epoch: int
+    timestamp_ms: int
+    features: list[FeatureView]
+    brokers: list[BrokerView]
+    controllers: list[ControllerView]
+    topics: list[TopicDetail]
+    configs: list[ConfigResourceView]
+    client_quotas: list[QuotaView]
+    next_producer_id: int | None
+    acls: list[AclView]
+    scram: list[ScramView]
+    delegation_token_ids: list[str]
+
+
+class Service:
+    """One node with what the API keeps beside it."""
+
+    def __init__(self, node: Inspected) -> None:
+        self.node = node
+        self.history = History(node)
+        self._names: tuple[Any, list[str]] | None = None
+
+    def topic_names(self, image: Image) -> list[str]:
+        """Topic names in order; those of the newest image are kept."""
+        if self._names is None or self._names[0] is not image.topic_id_by_name:
+            self._names = (image.topic_id_by_name, sorted(image.topic_id_by_name))
+        return self._names[1]
+
+
+Values = dict[str, Any]
+Answer = TypeVar("Answer")
+
+
+async def quorum(service: Service, values: Values) -> QuorumView:
+    """The quorum."""
+    del values
+    return await service.node.quorum()
+
+
+async def brokers(service: Service, values: Values) -> BrokersView:
+    """All brokers."""
+    del values
+    image = service.node.image
+    views = await _worked(image, lambda: broker_views(image))
+    return BrokersView(metadata_offset=image.provenance.end_offset, brokers=views)
+
+
+async def broker(service: Service, values: Values) -> BrokerDetail:
+    """One broker."""
+    image = service.node.image
+    if NodeId(values["id"]) not in image.brokers:
+        raise Problem.not_found("broker", "id", str(values["id"]))
+    views = await _worked(image, lambda: broker_views(image))
+    found = next(view for view in views if view.id == values["id"])
+    return BrokerDetail(metadata_offset=image.provenance.end_offset, broker=found)
+
+
+async def topics(service: Service, values: Values) -> TopicsView:
+    """Topics now."""
+    return _topics_page(service, service.node.image, values)
+
+
+async def topics_at(service: Service, values: Values) -> TopicsView:
+    """Topics then."""
+    image = await service.history.image_at(values["offset"], "offset")
+    return _topics_page(service, image, values)
+
+
+def _topics_page(service: Service, image: Image, values: Values) -> TopicsView:
+    names, next_after = _page(service.topic_names(image), values)
+    return TopicsView(
+        metadata_offset=image.provenance.end_offset,
+        topics=[topic_view(image.topics[image.topic_id_by_name[name]]) for name in names],
+        topic_count=len(image.topics),
+        next_after=next_after,
+    )
+
+
+def _page(names: Sequence[str], values: Values) -> tuple[Sequence[str], str | None]:
+    """The names behind `after`, at most `limit`, and where the next page begins."""
+    after, limit = values["after"], values["limit"]
+    start = 0 if after is None else bisect.bisect_right(names, after)
+    found = names[start : start + limit]
+    has_more = start + limit < len(names)
+    return found, found[-1] if has_more and found else None
+
+
+async def topic(service: Service, values: Values) -> TopicDetail:
+    """One topic."""
+    image = service.node.image
+    found = image.topic_named(values["name"])
+    if found is None:
+        raise Problem.not_found("topic", "name", values["name"])
+    return topic_detail(image, found)
+
+
+async def partitions(service: Service, values: Values) -> PartitionsView:
+    """Partitions in a state."""
+    image = service.node.image
+    after = _partition_key(values["after"])
+    matches = partition_filter(image, values["filter"], service.node.min_insync_default)
+    limit = values["limit"]
+
+    def work() -> PartitionsView:
+        found = [
+            partition_view(topic, number, partition)
+            for topic, number, partition in islice(
+                (row for row in partitions_in_order(image, after) if matches(row[0], row[2])),
+                limit + 1,
+            )
+        ]
+        shown, rest = found[:limit], found[limit:]
+        return PartitionsView(
+            metadata_offset=image.provenance.end_offset,
+            partitions=shown,
+            next_after=f"{shown[-1].topic}-{shown[-1].partition}" if rest else None,
+        )
+
+    return await _worked(image, work)
+
+
+def _partition_key(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    name, dash, number = text.rpartition("-")
+    if not dash or not name or not (number.isascii() and number.isdecimal()):
+        raise Problem(
+            HTTPStatus.BAD_REQUEST,
+            f"query parameter 'after' is {text!r}; allowed: topic-number, as in orders-3",
+            parameter="after",
+            value=text,
+            allowed="topic-number, as in orders-3",
+        )
+    return name, int(number)
+
+
+async def configs(service: Service, values: Values) -> ConfigsView:
+    """Dynamic configs of one resource."""
+    image = service.node.image
+    kind, name = values["type"], values["name"]
+    if kind == "topic" and image.topic_named(name) is None:
+        raise Problem.not_found("topic", "name", name)
+    stored = "" if kind == "broker" and name == DEFAULT_ENTITY else name
+    if kind == "broker" and name != DEFAULT_ENTITY and not _is_node_id(name):
+        raise Problem(
+            HTTPStatus.BAD_REQUEST,
+            f"path parameter 'name' is {name!r}; allowed: a node id or {DEFAULT_ENTITY}",
+            parameter="name",
+            value=name,
+            allowed=f"a node id or {DEFAULT_ENTITY}",
+        )
+    found = image.config(CONFIG_TYPES[kind], stored)
+    return ConfigsView(
+        metadata_offset=image.provenance.end_offset,
+        type=kind,
+        name=name,
+        configs=shown_configs(found),
+    )
+
+
+def _is_node_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+async def features(service: Service, values: Values) -> FeaturesView:
+    """Features."""
+    del values
+    image = service.node.image
+    return FeaturesView(
+        metadata_offset=image.provenance.end_offset,
+        finalized=feature_views(image),
+        supported=[
+            FeatureRange(name=name, min_level=lowest, max_level=highest)
+            for name, (lowest, highest) in sorted(SUPPORTED_FEATURES.items())
+        ],
+    )
+
+
+async def acls(service: Service, values: Values) -> AclsView:
+    """Access control entries."""
+    image = service.node.image
+    views = {view.id: view for view in acl_views(image)}
+    ids, next_after = _page(sorted(views), values)
+    return AclsView(
+        metadata_offset=image.provenance.end_offset,
+        acls=[views[acl_id] for acl_id in ids],
+        acl_count=len(views),
+        next_after=next_after,
+    )
+
+
+async def quotas(service: Service, values: Values) -> QuotasView:
+    """Client quotas."""
+    del values
+    image = service.node.image
+    return QuotasView(metadata_offset=image.provenance.end_offset, quotas=quota_views(image))
+
+
+async def producer_ids(service: Service, values: Values) -> ProducerIdsView:
+    """Producer ids."""
+    del values
+    image = service.node.image
+    return ProducerIdsView(
+        metadata_offset=image.provenance.end_offset, next_producer_id=image.producer_ids
+    )
+
+
+async def image(service: Service, values: Values) -> ImageView:
+    """Everything."""
+    del values
+    now = service.node.image
+    return await _worked(now, lambda: image_view(now))
+
+
+def image_view(image: Image) -> ImageView:
+    """A whole image; costs a pass over all of it."""
+    names = sorted(image.topic_id_by_name)
+    return ImageView(
+        metadata_offset=image.provenance.end_offset,
+        epoch=image.provenance.epoch,
+        timestamp_ms=image.provenance.timestamp_ms,
+        features=feature_views(image),
+        brokers=broker_views(image),
+        controllers=controller_views(image),
+        topics=[topic_detail(image, image.topics[image.topic_id_by_name[name]]) for name in names],
+        configs=[
+            ConfigResourceView(type=kind, name=name, configs=shown_configs(stored))
+            for (kind, name), stored in sorted_items(image.configs)
+            if kind != CONFIG_TOPIC
+        ],
+        client_quotas=quota_views(image),
+        next_producer_id=image.producer_ids,
+        acls=acl_views(image),
+        scram=scram_views(image),
+        delegation_token_ids=sorted(image.delegation_tokens),
+    )
+
+
+async def records(service: Service, values: Values) -> RecordsView:
+    """The committed log from an offset on."""
+    node = service.node
+    start = node.log_start_offset if values["from"] is None else values["from"]
+    found, next_offset = read_records(node, start, values["limit"])
+    return RecordsView(
+        metadata_offset=node.committed_end,
+        log_start_offset=node.log_start_offset,
+        records=found,
+        next_offset=next_offset,
+    )
+
+
+def read_records(node: Inspected, start: int, limit: int) -> tuple[list[RecordView], int]:
+    """Committed records from an offset on, and the offset behind the last of them.
+
+    At most `limit`, and no more than a mebibyte of the log.
+
+    Raises:
+        Problem: 400 above what is committed, 410 below the start of the log.
+    """
+    end = node.committed_end
+    if start > end:
+        allowed = f"a whole number from {node.log_start_offset} to {end}"
+        raise Problem(
+            HTTPStatus.BAD_REQUEST,
+            f"query parameter 'from' is {start}, but only records below {end} are committed here",
+            parameter="from",
+            value=str(start),
+            allowed=allowed,
+        )
+    try:
+        content = node.read_log(start, RECORDS_READ_BYTES, end)
+    except OffsetOutOfRangeError as error:
+        raise gone(node, "from", start) from error
+    found = list(record_views(content, start, limit))
+    return found, found[-1].offset + 1 if found else start
+
+
+async def diff(service: Service, values: Values) -> DiffView:
+    """What changed between two offsets."""
+    end = service.node.image.provenance.end_offset if values["to"] is None else values["to"]
+    start, after, limit = values["from"], values["after"], values["limit"]
+    if start > end:
+        raise Problem(
+            HTTPStatus.BAD_REQUEST,
+            f"query parameter 'from' is {start}, above 'to', which is {end}",
+            parameter="from",
+            value=str(start),
+            allowed=f"a whole number from {service.node.oldest_offset()} to {end}",
+        )
+    before_image = await service.history.image_at(start, "from")
+    after_image = await service.history.image_at(end, "to")
+    changes = await _worked(after_image, lambda: diff_changes(before_image, after_image))
+    shown = changes[after : after + limit]
+    return DiffView(
+        from_offset=start,
+        to_offset=end,
+        change_count=len(changes),
+        changes=shown,
+        next_after=after + limit if after + limit < len(changes) else None,
+    )
+
+
+async def livez(service: Service, values: Values) -> HealthView:
+    """It answers, so it lives."""
+    del service
+    return health_view([], is_verbose=values["verbose"])
+
+
+async def readyz(service: Service, values: Values) -> HealthView:
+    """Whether clients may be sent here."""
+    return health_view(ready_checks(service.node), is_verbose=values["verbose"])
+
+
+async def _worked(image: Image, work: Callable[[], Answer]) -> Answer:
+    """Do it here when it is short, else on another thread: the image cannot change."""
+    size = sum(len(topic.partitions) for topic in islice(image.topics.values(), PARTITIONS_INLINE))
+    if size < PARTITIONS_INLINE and len(image.topics) < PARTITIONS_INLINE:
+        return work()
+    return await asyncio.to_thread(work)

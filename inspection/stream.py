@@ -1,0 +1,150 @@
+"""The committed log as a stream: read when the client has taken what came before.
+
+Nothing is queued for a client: the log itself is the buffer. A reader that takes nothing for
+`SLOW_READER_S` is cut off; one whose position the log has left behind gets an `end` event.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from inspection.negotiation import MSGPACK, negotiated
+from inspection.parameters import read_parameters
+from inspection.problem import Problem
+from inspection.record_views import RecordView
+from inspection.resources import Service, read_records
+from inspection.routes import STREAM_PARAMETERS
+
+SSE: Final = "text/event-stream"
+SLOW_READER_S: Final = 10.0
+KEEP_ALIVE_S: Final = 15.0
+STREAMS_MAX: Final = 64
+RECORDS_PER_WRITE: Final = 200
+
+_json = msgspec.json.Encoder()
+_msgpack = msgspec.msgpack.Encoder()
+
+
+class Streams:
+    """All streams of one node."""
+
+    def __init__(self, service: Service, slow_reader_s: float = SLOW_READER_S) -> None:
+        self._service = service
+        self._slow_reader_s = slow_reader_s
+        self._open = 0
+        self._closing = asyncio.Event()
+
+    def close(self) -> None:
+        """The node stops: every stream ends."""
+        self._closing.set()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """One stream, until the client leaves or the end."""
+        media_type = negotiated(request.headers.get("Accept"), (SSE, MSGPACK))
+        values = read_parameters(STREAM_PARAMETERS, {}, list(request.query.items()))
+        node = self._service.node
+        position = _start(request.headers.get("Last-Event-ID"), values["from"], node.committed_end)
+        read_records(node, position, 1)  # refuses a position before the answer has begun
+        if self._open >= STREAMS_MAX:
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{STREAMS_MAX} streams are open, which is the limit of a node",
+            )
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": media_type,
+                "Cache-Control": "no-store",
+                "X-Content-Type-Options": "nosniff",
+            }
+        )
+        self._open += 1
+        try:
+            await response.prepare(request)
+            await self._run(response, media_type, position)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._open -= 1
+        return response
+
+    async def _run(self, response: web.StreamResponse, media_type: str, position: int) -> None:
+        encode = _encode_msgpack if media_type == MSGPACK else _encode_event
+        if media_type == SSE:
+            await self._write(response, b": stream of committed records\n\n")
+        while not self._closing.is_set():
+            try:
+                records, position = read_records(self._service.node, position, RECORDS_PER_WRITE)
+            except Problem as problem:
+                await self._write(response, _end(media_type, "log_truncated", problem.body.detail))
+                return
+            if records:
+                await self._write(response, b"".join(map(encode, records)))
+            elif not await self._next_commit() and media_type == SSE:
+                await self._write(response, b": keep-alive\n\n")
+        await self._write(response, _end(media_type, "shutting_down", "the node stops"))
+
+    async def _write(self, response: web.StreamResponse, content: bytes) -> None:
+        async with asyncio.timeout(self._slow_reader_s):
+            await response.write(content)
+
+    async def _next_commit(self) -> bool:
+        """Wait for something new, or for the end; False when it is time for a sign of life."""
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        wake = _resolver(woken)
+        waiting = self._service.node.watch.waiting
+        waiting.add(wake)
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            done, _ = await asyncio.wait(
+                (woken, closing), timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            self._service.node.watch.waiting.discard(wake)
+            closing.cancel()
+            with suppress(asyncio.CancelledError):
+                await closing
+        return bool(done)
+
+
+def _resolver(future: "asyncio.Future[None]") -> Callable[[], None]:
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    return wake
+
+
+def _start(last_event_id: str | None, start: int | None, end: int) -> int:
+    if last_event_id:
+        if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
+            raise Problem(
+                HTTPStatus.BAD_REQUEST,
+                f"Last-Event-ID is {last_event_id[:80]!r}; allowed: the offset of a record",
+                parameter="Last-Event-ID",
+                value=last_event_id[:80],
+                allowed="the offset of a record",
+            )
+        return int(last_event_id) + 1
+    return end if start is None else start
+
+
+def _encode_event(record: RecordView) -> bytes:
+    return b"id: %d\nevent: record\ndata: %b\n\n" % (record.offset, _json.encode(record))
+
+
+def _encode_msgpack(record: RecordView) -> bytes:
+    return _msgpack.encode(record)
+
+
+def _end(media_type: str, reason: str, detail: str) -> bytes:
+    told: dict[str, Any] = {"reason": reason, "detail": detail}
+    if media_type == MSGPACK:
+        return _msgpack.encode({"end": told})
+    return b"event: end\ndata: %b\n\n" % _json.encode(told)

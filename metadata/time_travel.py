@@ -1,0 +1,107 @@
+"""The metadata as it was: an image at any offset that snapshots and log still reach.
+
+"At offset N" is half-open, as everywhere: all records below N, so the image of a snapshot `N-epoch`
+is the image at N, and the newest one is at the high watermark. Inside a metadata transaction it is
+the image before the transaction, because nobody ever saw another one.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from metadata.image import EMPTY, Image, Provenance
+from metadata.loader import CommittedBatch, Loader
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+
+
+class OffsetGoneError(Exception):
+    """Neither a snapshot nor the log holds this offset any more."""
+
+    def __init__(self, offset: int, oldest: int) -> None:
+        super().__init__(f"offset {offset} is gone: the oldest that is kept is {oldest}")
+        self.offset = offset
+        self.oldest = oldest
+
+
+class Replay:
+    """Builds the image at one offset from a starting image and the batches behind it.
+
+    Args:
+        offset: records below it count.
+        image: any image at or below the offset, such as a snapshot's.
+    """
+
+    def __init__(self, offset: Offset, image: Image = EMPTY) -> None:
+        assert image.provenance.end_offset <= offset, f"{image.provenance.end_offset=} {offset=}"
+        self._offset = offset
+        self._loader = Loader(image)
+        self._last = image.provenance
+
+    @property
+    def next_offset(self) -> Offset:
+        """Where the next batch must begin."""
+        return self._loader.end_offset
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every record below the offset was taken."""
+        return self._last.end_offset >= self._offset
+
+    @property
+    def may_be_continued(self) -> bool:
+        """Whether `image` holds all there is: no transaction is open and no batch is cut."""
+        return self._loader.transaction_start is None and self._last.is_batch_aligned
+
+    @property
+    def image(self) -> Image:
+        """The image as of what was taken; its provenance names the offset asked for at the end."""
+        return replace(self._loader.image, provenance=self._last)
+
+    def take(self, batches: Iterable[CommittedBatch]) -> None:
+        """Apply batches in log order, up to the offset.
+
+        Raises:
+            IllegalRecordError: the log contradicts itself.
+        """
+        for batch in batches:
+            if batch.base_offset >= self._offset:
+                return
+            cut = _below(batch, self._offset)
+            self._loader.commit([cut])
+            is_aligned = cut.end_offset == batch.end_offset
+            self._last = Provenance(cut.end_offset, cut.epoch, cut.timestamp_ms, is_aligned)
+
+
+def starting_point(
+    offset: Offset, log_start_offset: Offset, snapshots: Sequence[OffsetAndEpoch]
+) -> OffsetAndEpoch | None:
+    """The newest snapshot at or below the offset that the log continues; None = from offset 0.
+
+    Raises:
+        OffsetGoneError: the offset lies before everything that is kept.
+    """
+    usable = [s for s in snapshots if s.offset <= offset and s.offset >= log_start_offset]
+    if usable:
+        return max(usable, key=lambda snapshot: snapshot.offset)
+    exact = [s for s in snapshots if s.offset == offset]
+    if exact:
+        return exact[0]
+    if log_start_offset == 0:
+        return None
+    raise OffsetGoneError(offset, oldest_offset(log_start_offset, snapshots))
+
+
+def oldest_offset(log_start_offset: Offset, snapshots: Sequence[OffsetAndEpoch]) -> Offset:
+    """The lowest offset from which every later image can be built."""
+    if log_start_offset == 0:
+        return Offset(0)
+    return min((s.offset for s in snapshots if s.offset >= log_start_offset), default=Offset(0))
+
+
+def _below(batch: CommittedBatch, offset: Offset) -> CommittedBatch:
+    if batch.end_offset <= offset:
+        return batch
+    records = batch.records[: offset - batch.base_offset]
+    return CommittedBatch(
+        batch.base_offset, offset, LeaderEpoch(batch.epoch), batch.timestamp_ms, records
+    )
