@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from kernel.peers import Answered, Channel, Failure, Peers
+from quorum_controller.result import RequestContext
 from wire.types import NodeId
 
 
@@ -20,7 +21,7 @@ class LocalController(Protocol):
         ...
 
     def submit(
-        self, api_key: int, body: Any, answered: Callable[[Any], None], deadline_ms: int | None
+        self, api_key: int, body: Any, answered: Callable[[Any], None], context: RequestContext
     ) -> None:
         """Submit a request; the function gets the response body."""
         ...
@@ -55,11 +56,11 @@ class ControllerLink:
         return self._local.is_active
 
     def submit_local(
-        self, api_key: int, body: Any, answered: Answered, deadline_ms: int | None
+        self, api_key: int, body: Any, answered: Answered, context: RequestContext
     ) -> None:
         """A plain call of the controller of this node, which must be active."""
         assert self._local.is_active, "not the active controller"
-        self._local.submit(api_key, body, answered, deadline_ms)
+        self._local.submit(api_key, body, answered, context)
 
     def send(
         self, channel: Channel, api_key: int, body: Any, timeout_ms: int, answered: Answered
@@ -74,6 +75,6 @@ class ControllerLink:
     def call(self, api_key: int, body: Any, timeout_ms: int, answered: Answered) -> None:
         """A request of this node's own life cycle, wherever the controller is."""
         if self._local.is_active:
-            self._local.submit(api_key, body, answered, None)
+            self._local.submit(api_key, body, answered, RequestContext())
         else:
             self.send(Channel.LIFECYCLE, api_key, body, timeout_ms, answered)

@@ -19,13 +19,14 @@ from broker_publisher.responses import (
 )
 from kernel.config import NodeConfig
 from kernel.connections import Answered, Client
-from kernel.forwarding import Encoded, Forwarding, says_not_controller
+from kernel.forwarding import Encoded, Forwarding, request_context, says_not_controller
 from kernel.metadata_state import MetadataState
 from kernel.record_requests import RECORD_REQUESTS, refuse
 from kernel.replica import Replica
 from metadata.features import SUPPORTED_FEATURES
 from quorum_controller.handlers import HANDLERS
-from quorum_controller.queries import QUERIES, OnBroker, QueryContext
+from quorum_controller.queries import QUERIES, OnBroker
+from quorum_controller.query_context import QueryContext
 from wire import codec
 from wire.api_table import Api, ListenerKind, api_versions_body, apis
 from wire.connection import Request, parse_request
@@ -155,7 +156,7 @@ class Dispatch:
         if key in RAFT:
             self._replica.serve(key, request.body, answered)
         elif key in SUBMITTED:
-            self._state.submit(key, request.body, answered, None)
+            self._state.submit(key, request.body, answered, request_context(request))
         elif key in QUERIED_ON_CONTROLLER:
             answered(self._query(key, request, is_broker=False))
         elif key == ENVELOPE:
@@ -201,7 +202,8 @@ class Dispatch:
         elif inner.api_key in QUERIES:
             answer(self._query(inner.api_key, inner, is_broker=False))
         else:
-            self._state.submit(inner.api_key, inner.body, answer, None)
+            context = request_context(inner, is_forwarded=True)
+            self._state.submit(inner.api_key, inner.body, answer, context)
 
     # ---- small ones --------------------------------------------------------------------------
 

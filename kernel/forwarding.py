@@ -17,6 +17,7 @@ from kernel.clock import Clock, earliest
 from kernel.controller_link import ControllerLink
 from kernel.peers import Channel, Failure
 from quorum_controller.handlers import HANDLERS
+from quorum_controller.result import RequestContext
 from wire import codec
 from wire.api_table import SCHEMAS
 from wire.connection import Request
@@ -109,7 +110,9 @@ class Forwarding:
                 forward.request.api_key,
                 forward.request.body,
                 lambda body: self._on_local_answer(forward, body),
-                forward.deadline_ms,
+                request_context(
+                    forward.request, is_forwarded=True, deadline_ms=forward.deadline_ms
+                ),
             )
             return
         if self._controller.target is None:
@@ -153,6 +156,18 @@ class Forwarding:
         forward.retry_ms = min(self._clock.now_ms + RETRY_MS, forward.deadline_ms)
         self._waiting[self._next_id] = forward
         self._next_id += 1
+
+
+def request_context(
+    request: Request, *, is_forwarded: bool = False, deadline_ms: int | None = None
+) -> RequestContext:
+    """What the controller is told about a request besides its body."""
+    return RequestContext(
+        api_version=request.api_version,
+        client_id=request.client_id or "",
+        is_forwarded=is_forwarded,
+        deadline_ms=deadline_ms,
+    )
 
 
 def timeout_ms_of(body: Any) -> int:

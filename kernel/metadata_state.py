@@ -21,7 +21,8 @@ from metadata.image import EMPTY, Image, Provenance
 from metadata.loader import Loader, committed_batches
 from metadata.records import Record
 from quorum_controller.controller import Controller
-from quorum_controller.queries import QUERIES, QueryContext
+from quorum_controller.queries import QUERIES
+from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, Output, Pending, Proposal, RequestContext
 from raft import effects as raft
 from wire.api_table import SCHEMAS
@@ -63,7 +64,7 @@ class MetadataState:
         return self._clock.wall_ms
 
     def submit(
-        self, api_key: int, body: Any, answered: Callable[[Any], None], deadline_ms: int | None
+        self, api_key: int, body: Any, answered: Callable[[Any], None], context: RequestContext
     ) -> None:
         """Submit a request to the controller of this node, active or not."""
         if api_key == DESCRIBE_QUORUM:
@@ -79,7 +80,7 @@ class MetadataState:
             api_key=api_key,
             body=body,
             reply_token=token,
-            context=RequestContext(deadline_ms=deadline_ms),
+            context=context,
         )
         self.controller.append_timestamp_ms = self._clock.wall_ms
         self._take(self.controller.submit(request, self._clock.now_ms))

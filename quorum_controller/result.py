@@ -26,6 +26,11 @@ RECORDS_PER_BATCH_MAX: Final = 10_000
 RECORDS_PER_SLICE_MAX: Final = 1_000
 """Records of one turn of work that may be cut: keeps one turn within some milliseconds."""
 
+NEWEST_VERSION: Final = 2**15 - 1
+"""Stands for the newest version of an API, whichever that is."""
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
 _TRANSACTION_MARKERS: Final = (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -39,6 +44,14 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     may_describe_configs: bool = True
     deadline_ms: int | None = None
     """Monotonic ms when the answer is REQUEST_TIMED_OUT; None takes the time-out of the body."""
+    api_version: int = NEWEST_VERSION
+    """Of the request as the client sent it; bodies have the newest shape."""
+    is_forwarded: bool = False
+    """It came through a broker, which has checked what only it can know."""
+    principal: str = ANONYMOUS
+    """Who asks, as `type:name`."""
+    client_id: str = ""
+    """From the header of the request; empty when it has none."""
 
 
 class ControllerRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +70,23 @@ class Answer(msgspec.Struct, frozen=True):
     body: Any
 
 
+class DraftPart(msgspec.Struct, frozen=True):
+    """A batch of a draft: its records and the image after them."""
+
+    base_offset: Offset
+    records: list[Record]
+    image: Image
+    delta: MetadataDelta
+
+
 class Draft:
     """Records being made, and the image after them.
 
-    Invariant: `image` is the base image with `records` applied at `base_offset` onwards.
+    Invariant: `image` is the base image with `records` applied at `base_offset` onwards. What was
+    cut off before (`parts`) is part of the base image.
     """
 
-    __slots__ = ("base_offset", "delta", "image", "records")
+    __slots__ = ("base_offset", "delta", "image", "parts", "records")
 
     def __init__(self, image: Image, base_offset: Offset) -> None:
         assert base_offset >= 0, f"{base_offset=}"
@@ -71,6 +94,16 @@ class Draft:
         self.base_offset = base_offset
         self.delta = MetadataDelta()
         self.records: list[Record] = []
+        self.parts: list[DraftPart] = []
+        """Full batches that come before `records`; only work that is no atomic unit has any."""
+
+    def cut_if_full(self) -> None:
+        """Let the next record begin another batch if this one can take no more."""
+        if len(self.records) >= RECORDS_PER_BATCH_MAX:
+            self.parts.append(DraftPart(self.base_offset, self.records, self.image, self.delta))
+            self.base_offset = self.end_offset
+            self.records = []
+            self.delta = MetadataDelta()
 
     def emit(self, record: Record) -> None:
         """Append the record and apply it; a record that cannot be applied is a bug and raises."""

@@ -1,0 +1,20 @@
+"""Where and how a request that only reads is answered."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class QueryContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how a query is answered."""
+
+    node_id: int
+    """Of the node that answers."""
+    is_broker: bool
+    """It arrived at a broker listener."""
+    api_version: int
+    """Of the request as it arrived; bodies have the newest shape."""
+    properties: Mapping[str, str]
+    """The server.properties of the node that answers."""
+    wall_ms: int
+    """Milliseconds since 1970."""
