@@ -1,0 +1,322 @@
+"""`check`: is a history linearizable? Races the searches of its partitions.
+
+One partition may be refuted after thousands of steps while another is undecided after millions,
+so the partitions take turns: each gets 2^14 steps, then each 2^17, 2^20, ... and the first
+refutation ends the race. Narrow and short ones come first in every round.
+
+A search that would exceed the cache, the steps or the time ends as `unknown`, never as `ok`; an
+`illegal` found before stays `illegal`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from jepsen.linearizability.history import History, HistoryError, Operation, history_of
+from jepsen.linearizability.model import Model, OperationError
+from jepsen.linearizability.models import model_named
+from jepsen.linearizability.partition import Partition, Standing, partitions_of
+from jepsen.linearizability.search import BLOCK_STEPS, Entry, Search, plan_of
+from jepsen.linearizability.transitions import Transitions
+
+OK: Final = "ok"
+ILLEGAL: Final = "illegal"
+UNKNOWN: Final = "unknown"
+ENGINE: Final = "wing-gong-lowe"
+FIRST_ROUND_STEPS: Final = 1 << 14
+ROUND_FACTOR: Final = 8
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a check may cost before its verdict is `unknown`.
+
+    Attributes:
+        cache_entries: Visited configurations held at one time by all searches; a search that
+            goes beyond is given up. One takes 100 to 200 bytes. Exceeded by less than 2^14.
+        steps: Steps of all searches together; None: no limit. The only budget whose verdict is
+            the same in every run.
+        seconds: Wall time from the start of the check; None: no limit (no clock is read).
+    """
+
+    cache_entries: int = 5_000_000
+    steps: int | None = None
+    seconds: float | None = None
+
+
+class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about one partition.
+
+    Attributes:
+        keys: The keys it is about.
+        standing: `exact`, or what a projection onto one key is worth (`Standing`).
+        verdict: `ok`, `illegal` or `unknown`; `unknown` also if the race ended before.
+        operations: Indexes of its operations in the history, by call; without dropped ones.
+        dropped: Number of operations left out because they tell nothing.
+        steps: Steps of the search.
+        cache_size: Configurations visited.
+        witness: For `ok`, indexes of operations in a legal order. Operations that never returned
+            and need not have happened are left out.
+    """
+
+    keys: tuple[Any, ...]
+    standing: str
+    verdict: str
+    operations: tuple[int, ...]
+    dropped: int
+    steps: int
+    cache_size: int
+    witness: tuple[int, ...] | None = None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict on a history.
+
+    Attributes:
+        verdict: `ok`, `illegal` or `unknown`.
+        partitions: One result for each search.
+        engine: Name of the algorithm.
+        operations: Operations of the history.
+        steps: Steps of all searches together.
+        cache_size: Configurations visited by all searches together.
+        wall_s: Wall time in seconds; 0 if no clock was given.
+        reason: For `unknown`: which budget ended it. For `ok`: what was not looked at, if any.
+    """
+
+    verdict: str
+    partitions: tuple[PartitionResult, ...]
+    engine: str
+    operations: int
+    steps: int
+    cache_size: int
+    wall_s: float
+    reason: str | None = None
+
+
+class Progress(NamedTuple):
+    """Where a race stands: searches decided, searches in all, steps so far."""
+
+    decided: int
+    searches: int
+    steps: int
+
+
+class _Runner:
+    """One partition in the race."""
+
+    def __init__(self, model: Model, partition: Partition, budget: Budget, *, prune: bool) -> None:
+        self.partition: Final = partition
+        self.search: Search | None = new_search(
+            model, partition, cache_entries=budget.cache_entries, prune=prune
+        )
+        self.verdict = UNKNOWN
+        self.steps = 0
+        self.cache_size = 0
+        self.witness: tuple[int, ...] | None = None
+        self._note()
+
+    @property
+    def is_running(self) -> bool:
+        return self.search is not None
+
+    def advance(self, steps: int) -> None:
+        assert self.search is not None
+        self.search.advance(steps)
+        self._note()
+
+    def give_up(self) -> None:
+        """Undecided: frees its memory."""
+        self.search = None
+
+    def _note(self) -> None:
+        search = self.search
+        assert search is not None
+        self.steps, self.cache_size = search.steps, len(search.seen)
+        if search.is_legal is None:
+            return
+        self.verdict = OK if search.is_legal else ILLEGAL
+        if search.is_legal:
+            items = self.partition.items
+            self.witness = tuple(items[index].operation for index in search.linearization())
+        self.search = None
+
+    def result(self) -> PartitionResult:
+        return PartitionResult(
+            keys=self.partition.keys,
+            standing=self.partition.standing.value,
+            verdict=self.verdict,
+            operations=tuple(item.operation for item in self.partition.items),
+            dropped=self.partition.dropped,
+            steps=self.steps,
+            cache_size=self.cache_size,
+            witness=self.witness,
+        )
+
+
+def new_search(
+    model: Model,
+    partition: Partition,
+    *,
+    cache_entries: int,
+    prune: bool = True,
+    on_dead_end: Callable[[list[int]], None] | None = None,
+) -> Search:
+    """The search of a partition, not yet begun; its entries are the items, by index."""
+    table = Transitions(model, partition.keys)
+    entries = [
+        Entry(item.call, item.end, table.kind(item.parts), table.observes(item.parts))
+        for item in partition.items
+    ]
+    plan = plan_of(entries, prune=prune)
+    # A state is met through a step; the block under way may go beyond the limit of the cache.
+    state_bits = (cache_entries + 2 * BLOCK_STEPS).bit_length()
+    return Search(plan, table, state_bits=state_bits, on_dead_end=on_dead_end)
+
+
+def check(
+    history: History | Sequence[Operation],
+    model: Model | str,
+    *,
+    budget: Budget | None = None,
+    split: bool = True,
+    prune: bool = True,
+    clock: Callable[[], float] | None = time.perf_counter,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Judges whether a history is linearizable.
+
+    Args:
+        history: Events, or operations in any order.
+        model: A model of `jepsen.linearizability.models`, or its name.
+        budget: What it may cost; `Budget()` when None.
+        split: False: one search for all keys (to compare with).
+        prune: False: no shortcuts, the plain algorithm (to compare with).
+        clock: Seconds from any zero; None reads no clock (then `budget.seconds` must be None).
+        on_progress: Called now and then during a long race.
+
+    Raises:
+        HistoryError: The input is no history of the model; the text names the place.
+    """
+    if not isinstance(history, History):
+        history = history_of(history)
+    budget = Budget() if budget is None else budget
+    model = model_named(model) if isinstance(model, str) else model
+    now = clock or (lambda: 0.0)
+    assert clock is not None or budget.seconds is None, "a limit of time needs a clock"
+    started = now()
+    partitions = partitions_in(history, model, split=split, reduce=prune)
+    partitions.sort(key=lambda partition: (partition.width, len(partition.items)))
+    deadline = None if budget.seconds is None else started + budget.seconds
+    race = _Race(
+        [_Runner(model, partition, budget, prune=prune) for partition in partitions],
+        budget,
+        lambda: deadline is not None and now() >= deadline,
+        on_progress,
+    )
+    race.run()
+    results = tuple(runner.result() for runner in race.runners)
+    return Result(
+        verdict=race.verdict(),
+        partitions=results,
+        engine=ENGINE,
+        operations=len(history.operations),
+        steps=sum(result.steps for result in results),
+        cache_size=sum(result.cache_size for result in results),
+        wall_s=now() - started,
+        reason=race.reason,
+    )
+
+
+def partitions_in(
+    history: History, model: Model, *, split: bool = True, reduce: bool = True
+) -> list[Partition]:
+    """The partitions of a history; an operation that is none of the model is named with its place.
+
+    Raises:
+        HistoryError: See `check`.
+    """
+    try:
+        return partitions_of(history.operations, model, split=split, reduce=reduce)
+    except OperationError as error:
+        raise HistoryError(f"{history.place(error.operation.position)}: {error}") from error
+
+
+class _Race:
+    """Searches that take turns until one refutes, all are decided or a budget is spent."""
+
+    def __init__(
+        self,
+        runners: list[_Runner],
+        budget: Budget,
+        is_late: Callable[[], bool],
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.runners: Final = runners
+        self.reason: str | None = None
+        self._budget: Final = budget
+        self._is_late: Final = is_late
+        self._on_progress: Final = on_progress
+        self._steps = 0
+        self._held = 0  # configurations in the caches of running searches
+        self._is_over = False
+
+    def verdict(self) -> str:
+        """Illegal beats unknown beats ok; a projection that is joined later only refutes."""
+        verdicts = [each.verdict for each in self.runners]
+        if ILLEGAL in verdicts:
+            return ILLEGAL
+        needed = [
+            each.verdict
+            for each in self.runners
+            if each.partition.standing is not Standing.NECESSARY
+        ]
+        return UNKNOWN if UNKNOWN in needed else OK
+
+    def run(self) -> None:
+        """Runs until the verdict stands or the budget is spent; sets `reason`."""
+        turn_steps = FIRST_ROUND_STEPS
+        waiting = [runner for runner in self.runners if runner.is_running]
+        while waiting and not self._is_over:
+            for runner in waiting:
+                self._turn(runner, turn_steps)
+                if runner.verdict == ILLEGAL:
+                    self.reason = None
+                    return
+            waiting = [runner for runner in waiting if runner.is_running]
+            turn_steps *= ROUND_FACTOR
+        if self.verdict() == OK:
+            projected = any(
+                runner.partition.standing is Standing.PROJECTED for runner in self.runners
+            )
+            self.reason = "lists were compared name by name only" if projected else None
+
+    def _turn(self, runner: _Runner, steps: int) -> None:
+        while steps > 0 and runner.is_running and not self._is_spent(runner):
+            block = min(steps, BLOCK_STEPS)
+            if self._budget.steps is not None:
+                block = min(block, self._budget.steps - self._steps)
+            self._steps -= runner.steps
+            self._held -= runner.cache_size
+            runner.advance(block)
+            self._steps += runner.steps
+            self._held += runner.cache_size if runner.is_running else 0
+            steps -= block
+            if self._on_progress is not None:
+                decided = sum(not each.is_running for each in self.runners)
+                self._on_progress(Progress(decided, len(self.runners), self._steps))
+
+    def _is_spent(self, runner: _Runner) -> bool:
+        budget = self._budget
+        if budget.steps is not None and self._steps >= budget.steps:
+            self.reason = f"{budget.steps} steps are done"
+            self._is_over = True
+        elif self._is_late():
+            self.reason = f"{budget.seconds} seconds are over"
+            self._is_over = True
+        elif self._held >= budget.cache_entries:
+            self.reason = f"the cache of {budget.cache_entries} configurations is full"
+            self._held -= runner.cache_size
+            runner.give_up()
+            return True
+        return self._is_over

@@ -1,0 +1,1 @@
+"""Formats of histories: Jepsen's log lines, EDN, JSON lines and MessagePack."""

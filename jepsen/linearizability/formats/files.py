@@ -1,0 +1,131 @@
+"""History files: finds the format by itself; reads and writes every format."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from jepsen.linearizability.formats import codecs, jepsen_log
+from jepsen.linearizability.history import Event, History, HistoryError
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+UNPACKED_BYTES_MAX: Final = 1 << 30
+LOOK_BYTES: Final = 1 << 16
+
+
+class Format(Enum):
+    """The formats, by the names that people use."""
+
+    JEPSEN_LOG = "jepsen-log"
+    EDN = "edn"
+    JSONL = "jsonl"
+    MSGPACK = "msgpack"
+
+
+def format_of(data: bytes, source: str = "history") -> Format:
+    """The format of a file, by its first bytes; an empty file is JSON lines.
+
+    Raises:
+        HistoryError: It is none of them.
+    """
+    if data and (0x80 <= data[0] <= 0x8F or data[0] in (0xDE, 0xDF)):
+        return Format.MSGPACK
+    head = data[:LOOK_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n,")
+    if not head or re.match(rb'\{\s*"', head):
+        return Format.JSONL
+    if head[:1] in (b"{", b";", b"[", b"#"):
+        return Format.EDN
+    if re.search(rb"jepsen\.util\s+-\s", head):
+        return Format.JEPSEN_LOG
+    start = head[:30].decode("utf-8", errors="replace")
+    raise HistoryError(
+        f"{source}:1: begins with {start!r}: none of jepsen log lines, EDN, JSON lines, MessagePack"
+    )
+
+
+def parse_history(data: bytes, source: str = "history") -> History:
+    """The history of a file's bytes, gzipped or not.
+
+    Args:
+        data: The bytes.
+        source: Name for messages.
+
+    Raises:
+        HistoryError: They are no history; the text names the place.
+    """
+    if data.startswith(GZIP_MAGIC):
+        data = _unzipped(data, source)
+    kind = format_of(data, source)
+    found = list(_parsed(kind, data, source))
+    return History(
+        [event for event, _ in found], source=source, lines=[number for _, number in found]
+    )
+
+
+def _parsed(kind: Format, data: bytes, source: str) -> Iterator[tuple[Event, int]]:
+    if kind is Format.MSGPACK:
+        return codecs.parse_msgpack(data, source)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise HistoryError(f"{source}:{line}: not UTF-8: {error.reason}") from error
+    match kind:
+        case Format.JEPSEN_LOG:
+            return jepsen_log.parse(text, source)
+        case Format.EDN:
+            return codecs.parse_edn(text, source)
+        case Format.JSONL:
+            return codecs.parse_jsonl(text, source)
+
+
+def _unzipped(data: bytes, source: str) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        found = unpacker.decompress(data, UNPACKED_BYTES_MAX)
+    except zlib.error as error:
+        raise HistoryError(f"{source}: cannot be unzipped: {error}") from error
+    if unpacker.unconsumed_tail:
+        raise HistoryError(f"{source}: more than {UNPACKED_BYTES_MAX} bytes when unzipped")
+    return found
+
+
+def read_history(path: Path) -> History:
+    """The history of a file.
+
+    Raises:
+        HistoryError: It is no history; the text names file and line.
+        OSError: It cannot be read.
+    """
+    return parse_history(path.read_bytes(), str(path))
+
+
+def written_history(events: Sequence[Event], kind: Format) -> bytes:
+    """The events in a format.
+
+    Raises:
+        HistoryError: An event holds what the format cannot carry.
+    """
+    try:
+        match kind:
+            case Format.JEPSEN_LOG:
+                return jepsen_log.written(events).encode()
+            case Format.EDN:
+                return codecs.written_edn(events).encode()
+            case Format.JSONL:
+                return codecs.written_jsonl(events).encode()
+            case Format.MSGPACK:
+                return codecs.written_msgpack(events)
+    except HistoryError:
+        raise
+    except ValueError as error:
+        raise HistoryError(f"cannot be written as {kind.value}: {error}") from error
+
+
+def write_history(path: Path, events: Sequence[Event], kind: Format) -> None:
+    """Writes a history file, gzipped when the name ends so."""
+    data = written_history(events, kind)
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

@@ -1,0 +1,156 @@
+"""What a sequential model has to say about operations.
+
+A model speaks about ONE key: `init` gives the state before anything happened and `step` the state
+after an operation, or ILLEGAL. It is pure: it changes none of its arguments, and the hash of a
+state agrees with its equality. Operations that touch several keys are several `Part`s; the
+checker joins the keys that occur together and steps each part on the state of its key.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
+
+from jepsen.linearizability.history import HistoryError, Operation
+from jepsen.linearizability.values import MapKey, SetValue, Tagged
+
+State = Any
+"""State of a key: any hashable value."""
+
+
+class Sentinel(Enum):
+    """Values that no history contains."""
+
+    UNKNOWN = "unknown"
+    ILLEGAL = "illegal"
+
+
+UNKNOWN: Final = Sentinel.UNKNOWN
+"""Output of an operation whose answer nobody knows: legal in EVERY state of every model, with the
+effect that the operation would have there, none if it could not apply."""
+
+ILLEGAL: Final = Sentinel.ILLEGAL
+"""Result of `step`: no legal execution gives this output in this state."""
+
+
+class Part(NamedTuple):
+    """What an operation does to one key; input and output are hashable."""
+
+    key: Hashable
+    input: Any
+    output: Any
+
+
+class Model(Protocol):
+    """A sequential object; see the head of the module."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+
+    @property
+    def projects(self) -> bool:
+        """True: reads of many keys are checked key by key first (a necessary condition)."""
+
+    def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
+        """The parts of every operation, in order; none for one that tells and changes nothing.
+
+        Raises:
+            OperationError: An operation that the model does not know, or a value of a wrong form.
+        """
+
+    def init(self) -> State:
+        """State of a key before its first operation."""
+
+    def step(self, state: State, given: Any, output: Any) -> State:
+        """State after the operation, or ILLEGAL."""
+
+    def observes(self, given: Any, output: Any) -> bool:
+        """True if the operation leaves EVERY state in which it is legal as it is."""
+
+    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
+        """Numbers of operations of one key that can go without changing the verdict.
+
+        Args:
+            parts: Every operation of the key with True if it never returned.
+        """
+
+    def describe(self, part: Part) -> str:
+        """The operation and its answer as people write it."""
+
+    def describe_state(self, state: State) -> str:
+        """The state as people write it."""
+
+
+class OperationError(HistoryError):
+    """One operation is none of the model: `operation` says where it stands."""
+
+    def __init__(self, operation: Operation, text: str) -> None:
+        """`text` says what is wrong and what is allowed."""
+        super().__init__(text)
+        self.operation: Final = operation
+
+
+def frozen(value: Any) -> Hashable:  # noqa: PLR0911  # one case each
+    """The value with its lists, sets and maps made hashable."""
+    if isinstance(value, SetValue):
+        return frozenset(frozen(item) for item in value)
+    if isinstance(value, MapKey):
+        return frozenset((frozen(key), frozen(item)) for key, item in value)
+    if isinstance(value, Tagged):
+        return Tagged(value.tag, frozen(value.value))
+    if isinstance(value, list | tuple):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, Mapping):
+        return frozenset((frozen(key), frozen(item)) for key, item in value.items())
+    if isinstance(value, set | frozenset):
+        return frozenset(frozen(item) for item in value)
+    assert isinstance(value, Hashable), f"{value=}"
+    return value
+
+
+def is_pair(value: Any) -> bool:
+    """True for a list or tuple of two."""
+    return isinstance(value, list | tuple) and len(value) == 2
+
+
+class Call(NamedTuple):
+    """One operation with its key taken out of its value."""
+
+    operation: Operation
+    key: Hashable
+    value: Any
+    output: Any
+
+
+def calls_of(operations: Sequence[Operation], pairs: frozenset[str] = frozenset()) -> list[Call]:
+    """Takes the keys out of the values.
+
+    A key stands beside the value (`key`) or, when this holds for every operation of the history,
+    in front of it: `[key value]`, the form of Jepsen's independent workloads.
+
+    Args:
+        operations: All operations of the history.
+        pairs: Names of operations whose value without a key is a pair too (`cas [from to]`).
+    """
+    keyed = bool(operations) and all(
+        operation.key is None
+        and is_pair(operation.value)
+        and (operation.f not in pairs or is_pair(operation.value[1]))
+        for operation in operations
+    )
+    if not keyed:
+        return [Call(each, frozen(each.key), each.value, each.output) for each in operations]
+    return [
+        Call(
+            each,
+            frozen(each.value[0]),
+            each.value[1],
+            each.output[1] if is_pair(each.output) else each.output,
+        )
+        for each in operations
+    ]
+
+
+def refuse(operation: Operation, model: str, allowed: str) -> OperationError:
+    """The error for an operation with a name that the model does not have."""
+    return OperationError(operation, f"operation '{operation.f}' is not one of {model}: {allowed}")

@@ -1,0 +1,175 @@
+"""A log that grows at its end.
+
+| operation | value at the call | value at the completion |
+|---|---|---|
+| `append` | record | `[record offset]`, the offset nil if it was not told; or the offset alone |
+| `read` | nil | every record from offset 0 to the end |
+| `read-from` | first offset | the records from there to the end, none if it lies beyond |
+
+A state is a number: the log is a chain of (log before, last record) pairs, numbered as they are
+met, so that equal logs have equal numbers and comparing two logs costs nothing.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
+
+from typing_extensions import override
+
+from jepsen.linearizability.history import FAIL, INFO, OK, Operation
+from jepsen.linearizability.model import (
+    ILLEGAL,
+    UNKNOWN,
+    Call,
+    Model,
+    OperationError,
+    Part,
+    State,
+    calls_of,
+    frozen,
+    is_pair,
+    refuse,
+)
+
+EMPTY: Final = 0
+
+
+class AppendLog(Model):
+    """Append and read of one log; see the head of the module."""
+
+    def __init__(self) -> None:
+        """Knows the empty log."""
+        self._number: Final[dict[tuple[int, Hashable], int]] = {}
+        self._parent: Final[list[int]] = [EMPTY]
+        self._record: Final[list[Hashable]] = [None]
+        self._length: Final[list[int]] = [0]
+
+    @property
+    @override
+    def name(self) -> str:
+        return "append-log"
+
+    @property
+    @override
+    def projects(self) -> bool:
+        return False
+
+    @override
+    def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
+        return [self._parts(call) for call in calls_of(operations)]
+
+    def _parts(self, call: Call) -> tuple[Part, ...]:
+        operation = call.operation
+        known = operation.type == OK
+        if operation.f == "append":
+            if operation.type == FAIL:
+                return ()
+            output: Any = UNKNOWN if operation.type == INFO else self._offset(call)
+            return (Part(call.key, ("append", frozen(call.value)), output),)
+        if operation.f == "read":
+            return (Part(call.key, ("read", 0), self._read(call) if known else UNKNOWN),)
+        if operation.f == "read-from":
+            self._check_offset(operation, call.value)
+            output = self._records(call) if known else UNKNOWN
+            return (Part(call.key, ("read-from", call.value), output),)
+        raise refuse(operation, self.name, "append, read, read-from")
+
+    def _offset(self, call: Call) -> int | None:
+        """Offset that an append was told; None if none."""
+        answer = call.output
+        if is_pair(answer) and frozen(answer[0]) == frozen(call.value):
+            answer = answer[1]
+        elif frozen(answer) == frozen(call.value) and not isinstance(answer, int):
+            answer = None
+        if answer is not None:
+            self._check_offset(call.operation, answer)
+        return None if answer is None else int(answer)
+
+    def _check_offset(self, operation: Operation, value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise OperationError(
+                operation, f"offset of {operation.f} is {value!r}, not a whole number from 0"
+            )
+
+    def _records(self, call: Call) -> tuple[Hashable, ...]:
+        if not isinstance(call.output, list | tuple):
+            raise OperationError(
+                call.operation, f"{call.operation.f} gave {call.output!r}, not a list of records"
+            )
+        return tuple(frozen(record) for record in call.output)
+
+    def _read(self, call: Call) -> int:
+        log = EMPTY
+        for record in self._records(call):
+            log = self._appended(log, record)
+        return log
+
+    def _appended(self, log: int, record: Hashable) -> int:
+        number = self._number.get((log, record))
+        if number is None:
+            number = self._number[log, record] = len(self._parent)
+            self._parent.append(log)
+            self._record.append(record)
+            self._length.append(self._length[log] + 1)
+        return number
+
+    @override
+    def init(self) -> State:
+        return EMPTY
+
+    @override
+    def step(self, state: State, given: Any, output: Any) -> State:
+        f, value = given
+        assert isinstance(state, int)
+        if f == "append":
+            if output is UNKNOWN or output is None or output == self._length[state]:
+                return self._appended(state, value)
+            return ILLEGAL
+        if output is UNKNOWN:
+            return state
+        if f == "read":
+            return state if output == state else ILLEGAL
+        return state if self._ends_with(state, value, output) else ILLEGAL
+
+    def _ends_with(self, log: int, offset: int, records: tuple[Hashable, ...]) -> bool:
+        if len(records) != max(0, self._length[log] - offset):
+            return False
+        for record in reversed(records):
+            if self._record[log] != record:
+                return False
+            log = self._parent[log]
+        return True
+
+    @override
+    def observes(self, given: Any, output: Any) -> bool:
+        return bool(given[0] != "append")
+
+    @override
+    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
+        return set()
+
+    def records(self, state: State) -> list[Hashable]:
+        """The records of a state, from offset 0."""
+        assert isinstance(state, int)
+        found = []
+        while state != EMPTY:
+            found.append(self._record[state])
+            state = self._parent[state]
+        return found[::-1]
+
+    @override
+    def describe(self, part: Part) -> str:
+        f, value = part.input
+        where = "" if part.key is None else f"{part.key}: "
+        unknown = part.output is UNKNOWN
+        if f == "append":
+            at = "" if part.output is None else f" -> {'?' if unknown else part.output}"
+            return f"{where}append {value}{at}"
+        if unknown:
+            answer = "?"
+        else:
+            answer = str(list(part.output) if f == "read-from" else self.records(part.output))
+        return f"{where}{f}{f' {value}' if f == 'read-from' else ''} -> {answer}"
+
+    @override
+    def describe_state(self, state: State) -> str:
+        return str(self.records(state))

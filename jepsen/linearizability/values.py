@@ -1,0 +1,187 @@
+r"""Values of histories that Python has no type for, and their plain form for JSON and msgpack.
+
+EDN knows more than JSON: keywords, symbols, characters, lists beside vectors, sets, tagged
+literals, maps with any keys. In JSON and msgpack such a value is a map with one key that begins
+with `#`, so that nothing is lost on the way from one format to another:
+
+| value | EDN | plain form |
+|---|---|---|
+| Keyword | `:a/b` | `{"#keyword": "a/b"}` |
+| Symbol | `inst` | `{"#symbol": "inst"}` |
+| Character | `\a` | `{"#char": "a"}` |
+| tuple | `(1 2)` | `{"#list": [1, 2]}` |
+| SetValue | `#{1 2}` | `{"#set": [1, 2]}` |
+| Tagged | `#inst "x"` | `{"#tag": "inst", "#value": "x"}` |
+| dict with other keys than strings, or keys that begin with `#` | `{1 2}` | `{"#map": [[1, 2]]}` |
+| Decimal | `1.5M` | `{"#decimal": "1.5"}` |
+| float that is no number | `##Inf` | `{"#float": "inf"}` |
+| int beyond 64 bits | `1N` | `{"#int": "..."}` |
+| bytes | `#bytes "00ff"` | `{"#bytes": "00ff"}` |
+
+A vector is a list, or a `Vector` where it has to be hashable (keys of maps, items of sets).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import msgspec
+
+INT64_MIN: Final = -(1 << 63)
+UINT64_MAX: Final = (1 << 64) - 1
+DEPTH_MAX: Final = 100
+"""Values may be nested so deep; deeper ones are refused instead of exhausting the stack."""
+
+
+class Keyword(str):
+    """An EDN keyword without its colon."""
+
+    __slots__ = ()
+
+
+class Symbol(str):
+    """An EDN symbol."""
+
+    __slots__ = ()
+
+
+class Character(str):
+    """One EDN character."""
+
+    __slots__ = ()
+
+
+class Vector(tuple[Any, ...]):
+    """A vector that can be hashed."""
+
+    __slots__ = ()
+
+
+class SetValue(tuple[Any, ...]):
+    """A set in the order in which it was written."""
+
+    __slots__ = ()
+
+
+class MapKey(tuple[Any, ...]):
+    """A map that can be hashed: (key, value) pairs in the order in which they were written."""
+
+    __slots__ = ()
+
+
+class Tagged(msgspec.Struct, frozen=True):
+    """A literal whose tag nobody here knows."""
+
+    tag: str
+    value: Any
+
+
+def hashable(value: Any) -> Any:
+    """The value with its vectors, lists and maps made hashable, for keys and items of sets."""
+    if isinstance(value, list):
+        return Vector(hashable(item) for item in value)
+    if isinstance(value, dict):
+        return MapKey((key, hashable(item)) for key, item in value.items())
+    if type(value) in (tuple, Vector, SetValue, MapKey):
+        return type(value)(hashable(item) for item in value)
+    if isinstance(value, Tagged):
+        return Tagged(value.tag, hashable(value.value))
+    return value
+
+
+def to_plain(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911, PLR0912  # one case each
+    """The value in the words of JSON; see the table of the module.
+
+    Raises:
+        ValueError: It has no such form or is nested too deep.
+    """
+    if depth > DEPTH_MAX:
+        raise ValueError(f"value is nested deeper than {DEPTH_MAX}")
+    if value is None or isinstance(value, bool):
+        return value
+    kind = type(value)
+    if kind is str:
+        return value
+    if kind is int:
+        return value if INT64_MIN <= value <= UINT64_MAX else {"#int": str(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"#float": str(value)}
+    for text_kind, name in ((Keyword, "#keyword"), (Symbol, "#symbol"), (Character, "#char")):
+        if kind is text_kind:
+            return {name: str(value)}
+    if kind in (list, Vector):
+        return [to_plain(item, depth + 1) for item in value]
+    if kind is tuple:
+        return {"#list": [to_plain(item, depth + 1) for item in value]}
+    if kind is SetValue:
+        return {"#set": [to_plain(item, depth + 1) for item in value]}
+    if isinstance(value, Tagged):
+        return {"#tag": value.tag, "#value": to_plain(value.value, depth + 1)}
+    if isinstance(value, Decimal):
+        return {"#decimal": str(value)}
+    if isinstance(value, bytes):
+        return {"#bytes": value.hex()}
+    if kind is MapKey or isinstance(value, Mapping):
+        pairs = list(value.items()) if isinstance(value, Mapping) else list(value)
+        if all(type(key) is str and not key.startswith("#") for key, _ in pairs):
+            return {key: to_plain(item, depth + 1) for key, item in pairs}
+        return {"#map": [[to_plain(part, depth + 1) for part in pair] for pair in pairs]}
+    raise ValueError(f"value of type {kind.__name__} has no form in a history: {value!r}")
+
+
+def from_plain(plain: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911  # one case each
+    """The value of a plain form.
+
+    Raises:
+        ValueError: A `#` form of no known kind, or nested too deep.
+    """
+    if depth > DEPTH_MAX:
+        raise ValueError(f"value is nested deeper than {DEPTH_MAX}")
+    if isinstance(plain, list):
+        return [from_plain(item, depth + 1) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    first = next(iter(plain), None)
+    if not isinstance(first, str) or not first.startswith("#"):
+        return {_plain_key(key): from_plain(item, depth + 1) for key, item in plain.items()}
+    if set(plain) == {"#tag", "#value"} and isinstance(plain["#tag"], str):
+        return Tagged(plain["#tag"], from_plain(plain["#value"], depth + 1))
+    content = plain[first]
+    if len(plain) == 1 and first in _TEXTS and isinstance(content, str):
+        try:
+            return _TEXTS[first](content)
+        except (ValueError, InvalidOperation) as error:
+            raise ValueError(f"{first} {content!r} cannot be read") from error
+    if len(plain) == 1 and isinstance(content, list):
+        items = [from_plain(item, depth + 1) for item in content]
+        if first == "#list":
+            return tuple(items)
+        if first == "#set":
+            return SetValue(hashable(item) for item in items)
+        if first == "#map" and all(isinstance(item, list) and len(item) == 2 for item in items):
+            return {hashable(key): item for key, item in items}
+    raise ValueError(f"{first} is not one of #tag, #list, #set, #map, {', '.join(_TEXTS)}")
+
+
+def _plain_key(key: Any) -> str:
+    if not isinstance(key, str) or key.startswith("#"):
+        raise ValueError(f"key {key!r} of a map is not a plain string")
+    return key
+
+
+def _character(text: str) -> Character:
+    if len(text) != 1:
+        raise ValueError(f"a character has length 1, not {len(text)}")
+    return Character(text)
+
+
+_TEXTS: Final[dict[str, Callable[[str], Any]]] = {
+    "#keyword": Keyword,
+    "#symbol": Symbol,
+    "#char": _character,
+    "#decimal": Decimal,
+    "#float": float,
+    "#int": int,
+    "#bytes": bytes.fromhex,
+}
