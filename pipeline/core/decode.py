@@ -16,7 +16,7 @@ import pyarrow as pa
 from pipeline.core import arrays
 from pipeline.core.batches import BATCH_BYTES_MAX, BatchTable, Fault
 from pipeline.core.codecs import CODEC_MASK, plain_section, plain_sections
-from pipeline.core.schema import CORRUPT_BATCH
+from pipeline.core.schema import CORRUPT_BATCH, CORRUPT_TYPE
 from pipeline.core.sections import RECORD_BYTES_MIN, Fields, read_fields, read_headers
 from pipeline.core.varints import Int64Array, SuspectError
 from wire.batch import (
@@ -117,7 +117,9 @@ class Group:
         return self._headers
 
 
-def decode_batch_py(table: BatchTable, index: int) -> list[RecordView]:
+def decode_batch_py(
+    table: BatchTable, index: int, bytes_max: int = BATCH_BYTES_MAX
+) -> list[RecordView]:
     """The records of one batch by the slow reader: the oracle of the fast one.
 
     Raises:
@@ -127,7 +129,7 @@ def decode_batch_py(table: BatchTable, index: int) -> list[RecordView]:
     header = parse_batch_header(table.buffer, position)
     end = position + header.size_bytes
     section = table.buffer[position + HEADER_BYTES : end]
-    plain = plain_section(header.codec, section)
+    plain = plain_section(header.codec, section, bytes_max)
     if header.records_count < 0 or header.records_count * RECORD_BYTES_MIN > len(plain):
         raise CorruptBatchError(f"{header.records_count} records in {len(plain)} bytes")
     plain_header = msgspec.structs.replace(header, attributes=header.attributes & ~CODEC_MASK)
@@ -145,6 +147,7 @@ def decode_batches(
     describe: Describe | None = None,
     limit_bytes: int = LIMIT_BYTES,
     limit_rows: int = LIMIT_ROWS,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch | Fault]:
     """The records of the table's batches in order; damaged batches come as faults in between.
 
@@ -157,17 +160,27 @@ def decode_batches(
         describe: makes the columns of decode=json.
         limit_bytes: of plain records, after which a record batch is yielded.
         limit_rows: likewise.
+        batch_bytes_max: what one batch may unfold to.
     """
     wanted = selection or RowSelection()
-    table = _wanted_batches(table, wanted)
+    table = select_batches(table, wanted)
+    target = _Target(schema, context, wanted, validate, describe, batch_bytes_max)
     for group in _groups(table, limit_bytes, limit_rows):
-        yield from _decode_group(group, _Target(schema, context, wanted, validate, describe))
+        yield from _decode_group(group, target)
 
 
 def batch_rows(
-    table: BatchTable, schema: pa.Schema, context: RowContext, *, crc_checked: bool
+    table: BatchTable,
+    schema: pa.Schema,
+    context: RowContext,
+    *,
+    crc_ok: bool | None,
+    fault: Fault | None = None,
 ) -> pa.RecordBatch:
-    """One row per batch (decode=metadata, decode=raw)."""
+    """One row per batch (decode=metadata, decode=raw); `fault` is what is wrong with all of them.
+
+    `crc_ok` None says that nobody looked.
+    """
     attributes = table.column("attributes")
     ends = table.positions + table.sizes
     made: dict[str, Callable[[], pa.Array]] = {
@@ -176,9 +189,7 @@ def batch_rows(
         "leaderEpoch": lambda: arrays.int32(table.column("leader_epoch")),
         "magic": lambda: arrays.int32(table.column("magic")),
         "crc": lambda: pa.array(table.column("crc")),
-        "crcOk": lambda: pa.repeat(
-            pa.scalar(True if crc_checked else None, pa.bool_()), len(table)
-        ),
+        "crcOk": lambda: pa.repeat(pa.scalar(crc_ok, pa.bool_()), len(table)),
         "codec": lambda: arrays.codec_names(attributes),
         "timestampType": lambda: arrays.int32((attributes & LOG_APPEND_TIME_BIT) >> 3),
         "isTransactional": lambda: pa.array((attributes & TRANSACTIONAL_BIT) != 0),
@@ -194,6 +205,9 @@ def batch_rows(
         "size": lambda: arrays.int32(table.sizes),
         "bytes": lambda: arrays.slices(table.buffer, table.positions, ends - table.positions),
     }
+    if fault is not None:
+        damage = pa.scalar(_corrupt_value(fault), CORRUPT_TYPE)
+        made[CORRUPT_BATCH] = lambda: pa.repeat(damage, len(table))
     return _assemble(schema, made, context, len(table))
 
 
@@ -206,15 +220,19 @@ def corrupt_row(
         "partition": context.partition,
         "segment": context.segment,
         position_column: fault.position,
-        CORRUPT_BATCH: {
-            "reason": fault.reason,
-            "position": fault.position,
-            "length": fault.length,
-            "detail": fault.detail,
-        },
+        CORRUPT_BATCH: _corrupt_value(fault),
     }
     columns = [pa.array([known.get(field.name)], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _corrupt_value(fault: Fault) -> dict[str, Any]:
+    return {
+        "reason": fault.reason,
+        "position": fault.position,
+        "length": fault.length,
+        "detail": fault.detail,
+    }
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -223,15 +241,19 @@ class _Target(msgspec.Struct, frozen=True):
     selection: RowSelection
     validate: str
     describe: Describe | None
+    batch_bytes_max: int
 
 
-def _wanted_batches(table: BatchTable, selection: RowSelection) -> BatchTable:
+def select_batches(
+    table: BatchTable, selection: RowSelection, *, with_control: bool = False
+) -> BatchTable:
+    """The batches that can hold wanted records; control batches too when asked."""
     if not len(table):
         return table
     mask = table.last_offsets >= selection.start
     if selection.end is not None:
         mask &= table.column("base_offset") < selection.end
-    if not selection.include_control:
+    if not (selection.include_control or with_control):
         mask &= (table.headers["attributes"] & CONTROL_BIT) == 0
     if selection.aborted:
         mask &= ~_is_aborted(table, selection.aborted)
@@ -285,7 +307,7 @@ def _fast_rows(table: BatchTable, target: _Target) -> pa.RecordBatch | None:
     try:
         if bool((table.column("attributes") & _RESERVED_BITS).any()):
             return None
-        data, starts, ends = plain_sections(table, BATCH_BYTES_MAX)
+        data, starts, ends = plain_sections(table, target.batch_bytes_max)
         content = np.frombuffer(data, np.uint8)
         fields = read_fields(content, data, starts, ends, table.column("records_count"))
         group = Group(table, data, fields, target.context.topic)
@@ -302,7 +324,7 @@ def _decode_one_by_one(table: BatchTable, target: _Target) -> Iterator[pa.Record
     for index in range(len(table)):
         one = table.select(np.arange(len(table)) == index)
         try:
-            records = decode_batch_py(one, 0)
+            records = decode_batch_py(one, 0, target.batch_bytes_max)
         except CorruptBatchError as error:
             yield _fault(one, _reason(one), str(error))
             continue

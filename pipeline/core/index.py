@@ -1,0 +1,51 @@
+"""The index files beside a segment, read leniently: what is missing or damaged is None.
+
+`storage.index` and `storage.transaction_index` own the formats. Nothing here depends on an index:
+the segment itself always answers the same question, only slower.
+"""
+
+from pathlib import Path
+
+from pipeline.core.discovery import SegmentFile
+from storage.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.transaction_index import (
+    TRANSACTION_INDEX_SUFFIX,
+    AbortedTransaction,
+    decode_transaction_index,
+)
+
+
+def offset_entries(file: SegmentFile) -> list[tuple[int, int]] | None:
+    """(last offset of an append, position of a batch start) of the `.index` file."""
+    content = _read(file.beside(INDEX_SUFFIX))
+    if content is None:
+        return None
+    try:
+        return OffsetIndex.decode(content, file.base_offset, file.size).entries()
+    except IndexDamageError:
+        return None
+
+
+def time_entries(file: SegmentFile) -> list[tuple[int, int]] | None:
+    """(largest timestamp so far in ms, offset that reached it) of the `.timeindex` file."""
+    content = _read(file.beside(TIME_INDEX_SUFFIX))
+    if content is None:
+        return None
+    try:
+        return TimeIndex.decode(content, file.base_offset).entries()
+    except IndexDamageError:
+        return None
+
+
+def aborted_entries(file: SegmentFile) -> list[AbortedTransaction]:
+    """The aborted transactions that end in the segment by its `.txnindex`; none without one."""
+    content = _read(file.beside(TRANSACTION_INDEX_SUFFIX))
+    return [] if content is None else decode_transaction_index(content)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None

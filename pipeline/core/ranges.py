@@ -1,0 +1,185 @@
+"""From options to what is read of each partition: an offset range and the aborted transactions."""
+
+import msgspec
+import numpy as np
+
+from pipeline.core.batches import scan
+from pipeline.core.decode import RowSelection, decode_batch_py
+from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile
+from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.index import offset_entries, time_entries
+from pipeline.core.opening import open_segment
+from pipeline.core.options import EARLIEST, LATEST, Options, Positions
+from pipeline.core.transactions import transaction_state
+from wire.errors import CorruptBatchError
+
+
+class PartitionRange(msgspec.Struct, frozen=True):
+    """A partition, the rows wanted of it, and the files that can hold them."""
+
+    partition: PartitionFiles
+    selection: RowSelection
+    files: tuple[SegmentFile, ...]
+
+
+def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRange], list[str]]:
+    """What to read of each wanted partition, and warnings where data is missing.
+
+    Raises:
+        DataLossError: a start below the log's start or a gap between segments, unless
+            failOnDataLoss is false.
+        BadInputError: no record at or after a starting time, with strategy error.
+    """
+    found: list[PartitionRange] = []
+    warnings: list[str] = []
+    for partition in listing.partitions:
+        if not options.wants(partition.topic, partition.partition):
+            continue
+        start, end = _start(partition, options), _end(partition, options)
+        for problem in _losses(partition, start):
+            if options.fail_on_data_loss:
+                raise DataLossError(f"{problem}; failOnDataLoss=false reads what is there")
+            warnings.append(problem)
+        aborted: tuple[tuple[int, int, int], ...] = ()
+        if options.isolation == "read_committed":
+            state = transaction_state(partition.segments)
+            aborted, stable = state.aborted, state.last_stable_offset
+            if stable is not None:
+                end = stable if end is None else min(end, stable)
+        selection = RowSelection(
+            start=0 if start is None else start,
+            end=end,
+            include_control=options.include_control,
+            aborted=aborted,
+        )
+        found.append(PartitionRange(partition, selection, _files(partition, selection)))
+    return found, warnings
+
+
+def log_end_offset(file: SegmentFile) -> int:
+    """The exclusive end offset of a segment, by its last batches; its base when it is empty."""
+    entries = offset_entries(file)
+    starts = [position for _, position in entries[-1:]] if entries else []
+    for start in [*starts, 0]:
+        end = None
+        with open_segment(file.path) as descriptor:
+            for table in scan(
+                descriptor, start, file.size, frozen_size=file.size, validate="header",
+                is_last=True,
+            ):  # fmt: skip
+                if len(table):
+                    end = int(table.last_offsets[-1]) + 1
+        if end is not None:
+            return end
+    return file.base_offset
+
+
+def offset_of_time(partition: PartitionFiles, timestamp_ms: int) -> int | None:
+    """The offset of the first record whose time is at or after the given one; None for none.
+
+    The time index only says which segments can not hold it; the answer comes from the batches.
+    """
+    for file in partition.segments:
+        entries = time_entries(file)
+        if entries and not file.is_last and entries[-1][0] < timestamp_ms:
+            continue
+        found = _first_at(file, timestamp_ms)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_at(file: SegmentFile, timestamp_ms: int) -> int | None:
+    with open_segment(file.path) as descriptor:
+        for table in scan(
+            descriptor, 0, file.size, frozen_size=file.size, is_last=file.is_last,
+            validate="header",
+        ):  # fmt: skip
+            for index in np.flatnonzero(table.column("max_timestamp_ms") >= timestamp_ms).tolist():
+                try:
+                    records = decode_batch_py(table, index)
+                except CorruptBatchError:
+                    return int(table.column("base_offset")[index])  # the reader reports it
+                for record in records:
+                    if record.timestamp_ms >= timestamp_ms:
+                        return int(record.offset)
+    return None
+
+
+def _start(partition: PartitionFiles, options: Options) -> int | None:
+    """First offset wanted; None for whatever the files begin with."""
+    time = _time(partition, options.starting_timestamp, options.starting_offsets_by_timestamp)
+    if time is not None:
+        offset = offset_of_time(partition, time)
+        if offset is not None:
+            return offset
+        if options.starting_offsets_by_timestamp_strategy == "error":
+            raise BadInputError(
+                f"{partition.directory}: no record at or after {time} ms;"
+                " startingOffsetsByTimestampStrategy=latest starts at the end instead"
+            )
+        return _log_end(partition)
+    at = _offset(partition, options.starting_offsets, EARLIEST)
+    if at == EARLIEST:
+        return None
+    return _log_end(partition) if at == LATEST else at
+
+
+def _end(partition: PartitionFiles, options: Options) -> int | None:
+    """Exclusive end; None for all there is."""
+    time = _time(partition, options.ending_timestamp, options.ending_offsets_by_timestamp)
+    if time is not None:
+        return offset_of_time(partition, time)
+    at = _offset(partition, options.ending_offsets, LATEST)
+    if at == LATEST:
+        return None
+    return partition.first_offset if at == EARLIEST else at
+
+
+def _time(partition: PartitionFiles, common: int | None, each: Positions | None) -> int | None:
+    if common is not None or each is None:
+        return common
+    return each.get(partition.topic, {}).get(partition.partition)
+
+
+def _offset(partition: PartitionFiles, given: int | Positions, default: int) -> int:
+    if isinstance(given, int):
+        return given
+    return given.get(partition.topic, {}).get(partition.partition, default)
+
+
+def _log_end(partition: PartitionFiles) -> int:
+    return log_end_offset(partition.segments[-1]) if partition.segments else 0
+
+
+def _losses(partition: PartitionFiles, start: int | None) -> list[str]:
+    """Records that are missing though they were asked for or stood between others."""
+    problems: list[str] = []
+    segments = partition.segments
+    log_start = max(partition.first_offset, partition.log_start or 0)
+    if start is not None and start < log_start:
+        problems.append(
+            f"{partition.directory}: start {start} is below the log's start {log_start}"
+        )
+    if partition.is_cleaned:
+        return problems
+    for before, after in zip(segments, segments[1:], strict=False):
+        end = log_end_offset(before)
+        if end < after.base_offset:
+            problems.append(f"{before.path}: ends at {end}, the next segment begins at"
+                            f" {after.base_offset}")  # fmt: skip
+    return problems
+
+
+def _files(partition: PartitionFiles, selection: RowSelection) -> tuple[SegmentFile, ...]:
+    """Segments that can hold a wanted offset, and the snapshots."""
+    segments = partition.segments
+    kept = []
+    for index, file in enumerate(segments):
+        # what follows the segment's base is known only by the next base
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= selection.start:
+            continue
+        if selection.end is not None and file.base_offset >= selection.end:
+            continue
+        kept.append(file)
+    return (*kept, *partition.snapshots)
