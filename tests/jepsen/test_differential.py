@@ -1,0 +1,82 @@
+"""The checker against a brute-force one on random small histories of every model.
+
+The quick run looks at a part; `scripts/test --all` at more than 100,000 (marker `long`).
+"""
+
+import random
+import zlib
+
+import msgspec
+import pytest
+
+from jepsen.linearizability.checker import ILLEGAL, OK, check
+from jepsen.linearizability.history import HistoryError
+from jepsen.linearizability.history import OK as COMPLETED
+from tests.jepsen.sequential import OBJECTS, is_linearizable, random_operations
+
+QUICK_CASES = 400
+LONG_CASES = 15_000  # for each of 7 objects
+NAMES = [type(each).__name__ for each in OBJECTS]
+
+
+def random_case(sequential, rng):
+    """A history of at most 7 operations; in half of them some answers are changed."""
+    crashes = rng.choice((0.0, 0.15, 0.4))
+    operations = random_operations(
+        sequential, rng, count=rng.randrange(8), clients=rng.randrange(1, 5), crashes=crashes
+    )
+    if rng.random() < 0.5:
+        return operations
+    return [
+        msgspec.structs.replace(each, **sequential.corrupt(each, rng))
+        if each.end is not None and rng.random() < 0.4
+        else each
+        for each in operations
+    ]
+
+
+def is_fair(sequential, operations) -> bool:
+    """False when two creates gave one id: such a history is refused before the search."""
+    given = [
+        each.output[1]
+        for each in operations
+        if each.f == "create" and each.type == COMPLETED and each.error is None
+    ]
+    return len(set(given)) == len(given)
+
+
+def compare(sequential, seeds) -> dict[str, int]:
+    """Verdicts seen; fails at the first difference, with the history that shows it."""
+    seen = {OK: 0, ILLEGAL: 0}
+    for seed in seeds:
+        rng = random.Random(seed)
+        operations = random_case(sequential, rng)
+        if not is_fair(sequential, operations):
+            with pytest.raises(HistoryError):
+                check(operations, sequential.model)
+            continue
+        expected = OK if is_linearizable(sequential, operations) else ILLEGAL
+        for options in ({}, {"prune": False}, {"split": False}):
+            result = check(operations, sequential.model, clock=None, **options)
+            assert result.verdict == expected, (seed, options, operations)
+        seen[expected] += 1
+    return seen
+
+
+def first_seed(sequential) -> int:
+    return zlib.crc32(type(sequential).__name__.encode()) << 32
+
+
+@pytest.mark.parametrize("sequential", OBJECTS, ids=NAMES)
+def test_verdicts_of_a_brute_force_checker(sequential):
+    start = first_seed(sequential)
+    seen = compare(sequential, range(start, start + QUICK_CASES))
+    assert min(seen.values()) > QUICK_CASES // 20, "one verdict is hardly ever seen"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sequential", OBJECTS, ids=NAMES)
+def test_verdicts_of_a_brute_force_checker_on_many_histories(sequential):
+    start = first_seed(sequential) + QUICK_CASES
+    seen = compare(sequential, range(start, start + LONG_CASES))
+    assert min(seen.values()) > LONG_CASES // 20
