@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from wire.types import DirectoryId, Endpoint, NodeId, ReplicaKey
+from wire.types import DirectoryId, Endpoint, NodeId, ReplicaKey, Rng
 
 FETCH_WAIT_MS_MAX: Final = 500
 """Kafka's long poll; shorter when the fetch time-out is short (see RaftConfig.fetch_wait_ms)."""
@@ -36,8 +36,11 @@ EVIDENCE_CANDIDATE_MS: Final = 150
 SNAPSHOT_RETRY_MS: Final = 1_000
 """A fetched snapshot that could not be kept is fetched again after this pause, or F/2."""
 
+DISK_FULL_RETRY_MS: Final = 500
+"""A replica whose disk is full fetches again after this pause, or F/2."""
+
 SHUTDOWN_MS_MAX: Final = 5_000
-"""A resigned leader waits so long for its hand-over."""
+"""A node that shuts down waits so long for its leadership to be in other hands."""
 
 BACKOFF_DOUBLINGS_MAX: Final = 3
 """The retry back-off of one destination doubles at most so often (20 -> 160 ms)."""
@@ -75,6 +78,11 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     def self_key(self) -> ReplicaKey:
         """The replica key of this node."""
         return ReplicaKey(self.node_id, self.directory_id)
+
+    def draw_election_timeout_ms(self, rng: Rng) -> int:
+        """A fresh election time-out, uniform in [E, 2 E); 0 stays 0."""
+        base_ms = self.election_timeout_ms
+        return base_ms + (rng.randrange(base_ms) if base_ms > 0 else 0)
 
     @property
     def fetch_wait_ms(self) -> int:

@@ -14,7 +14,6 @@ Invariants: docs/invariants.md (INV-EPOCH, INV-LEADER, INV-VOTE, INV-HW, INV-LOG
 Source: KIP-595, KIP-630, KIP-996; apache/kafka: raft/.../KafkaRaftClient.java, 4.x behaviour.
 """
 
-from raft import error_codes
 from raft.config import SHUTDOWN_MS_MAX, RaftConfig
 from raft.effects import AppendBatch, Effects
 from raft.epoch_cache import NO_EPOCH, LogView
@@ -38,6 +37,7 @@ from raft.events import (
 )
 from raft.fetch_follower import on_appended, on_flushed
 from raft.fetch_leader import describe_quorum, on_fetch_request, on_fetch_snapshot_request
+from raft.initial_role import StoredElection, initial_role
 from raft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -48,9 +48,8 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.poll import next_deadline_ms, poll
-from raft.quorum import VoteTally
 from raft.responses import on_request_failed, on_response
-from raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
+from raft.roles import Follower, Leader, Resigned, Role, Unattached
 from raft.snapshot_fetch import (
     on_snapshot_added,
     on_snapshot_installed,
@@ -115,13 +114,12 @@ class RaftCore:
         assert log_end_offset == log_start_offset or epoch_entries, (
             f"{log.describe()} without epochs"
         )
-        stored = _Stored(election_epoch, election_leader_id, election_voted_key)
-        placeholder = Unattached(epoch=LeaderEpoch(0))
-        self._state = RaftState(config, log, rng, placeholder, now_ms)
-        self._state.role = _initial_role(self._state, stored)
-        if log_start_offset > 0:
-            self._state.high_watermark = log_start_offset
-            self._state.high_watermark_highest = log_start_offset
+        stored = StoredElection(
+            epoch=election_epoch, leader_id=election_leader_id, voted_key=election_voted_key
+        )
+        voters = voter_set(config.voters)
+        role = initial_role(config, voters, log, stored, rng, now_ms)
+        self._state = RaftState(config, voters, log, rng, role, now_ms)
         self._is_started = False
 
     @property
@@ -336,62 +334,3 @@ class RaftCore:
         if not state.is_voter:
             assert isinstance(state.role, Unattached | Follower | Resigned), f"{state.role=}"
         assert state.log.last_epoch <= state.epoch, f"{state.log.describe()} {state.role=}"
-
-
-class _Stored:
-    """The election as read from quorum-state."""
-
-    def __init__(
-        self, epoch: LeaderEpoch, leader_id: NodeId | None, voted_key: ReplicaKey | None
-    ) -> None:
-        """Check what the file may say."""
-        assert epoch >= 0, f"{epoch=}"
-        if epoch == 0:
-            assert leader_id is None, "epoch 0 has no leader"
-        self.epoch = epoch
-        self.leader_id = leader_id
-        self.voted_key = voted_key
-
-
-def _initial_role(state: RaftState, stored: _Stored) -> Role:
-    """The role at start (spec 2.2): never Leader, however the file reads."""
-    config = state.config
-    deadline = state.now_ms + state.random_election_ms()
-    waiting = deadline if state.is_voter else None
-    if stored.epoch < state.log.last_epoch:
-        return Unattached(epoch=state.log.last_epoch, election_deadline_ms=waiting)
-    if stored.leader_id == config.node_id:
-        others = voter_set(config.voters).others(config.node_id)
-        return Resigned(
-            epoch=stored.epoch,
-            leader_id=config.node_id,
-            preferred_candidates=(),
-            unacknowledged=set(others),
-            tried=set(),
-            election_deadline_ms=deadline,
-        )
-    voted = stored.voted_key
-    if stored.leader_id is None and voted is not None and voted.id == config.node_id:
-        same_directory = voted.directory_id in (None, config.directory_id)
-        if same_directory and state.is_voter:
-            voters = frozenset(state.voters.ids)
-            tally = VoteTally(voters, frozenset({config.node_id}))
-            return Candidate(
-                epoch=stored.epoch, voted_key=voted, votes=tally, election_deadline_ms=deadline
-            )
-    if stored.leader_id is not None and state.voters.is_voter(stored.leader_id):
-        return Follower(
-            epoch=stored.epoch,
-            leader_id=stored.leader_id,
-            voted_key=voted,
-            fetch_deadline_ms=state.now_ms + config.fetch_timeout_ms,
-        )
-    return Unattached(
-        epoch=stored.epoch,
-        leader_id=stored.leader_id,
-        voted_key=voted,
-        election_deadline_ms=waiting,
-    )
-
-
-assert error_codes.NOT_LEADER_OR_FOLLOWER == 6, "refuse_parked answers with it"

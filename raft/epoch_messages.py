@@ -19,7 +19,7 @@ from wire.types import LeaderEpoch, NodeId
 
 def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpochRequest) -> None:
     """Follow the sender; the voter key is checked after the transition."""
-    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+    if state.is_foreign(request.cluster_id):
         code = error_codes.INCONSISTENT_CLUSTER_ID
         state.answer(reply_token, BeginQuorumEpochResponse(top_error_code=code))
         return
@@ -40,7 +40,7 @@ def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpo
 
 def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRequest) -> None:
     """The leader gave up: stand after a back-off that grows with the place in its list."""
-    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+    if state.is_foreign(request.cluster_id):
         code = error_codes.INCONSISTENT_CLUSTER_ID
         state.answer(reply_token, EndQuorumEpochResponse(top_error_code=code))
         return

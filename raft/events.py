@@ -65,6 +65,8 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     last_epoch: LeaderEpoch
     generation: int
     epochs: tuple[EpochStart, ...] = ()
+    is_disk_full: bool = False
+    """Nothing of what was fetched could be written: fetch again after a pause."""
 
 
 class Flushed(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java.
 """
 
 from raft import error_codes
+from raft.config import DISK_FULL_RETRY_MS
 from raft.effects import AppendFetched, TruncateLog
 from raft.events import Appended, Flushed
 from raft.fetch_leader import release_parked, update_high_watermark
@@ -155,6 +156,9 @@ def _take_high_watermark(state: RaftState, high_watermark: int) -> None:
 def on_appended(state: RaftState, event: Appended) -> None:
     """The log wrote: release parked fetches (leader), take up the high watermark (follower)."""
     pending, state.pending_append = state.pending_append, None
+    if event.is_disk_full:
+        pause_ms = min(DISK_FULL_RETRY_MS, state.config.fetch_timeout_ms // 2)
+        state.fetch_paused_until_ms = state.now_ms + pause_ms
     if event.generation != state.log.generation:
         assert event.generation < state.log.generation, f"{event=} {state.log.describe()}"
         assert pending is None, f"INV-APPEND-1 {event=}"

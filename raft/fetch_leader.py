@@ -6,6 +6,8 @@ start of the current epoch (Raft thesis 3.6.2).
 Source: KIP-595; apache/kafka: raft/.../{KafkaRaftClient,LeaderState}.java.
 """
 
+import msgspec
+
 from raft import error_codes
 from raft.config import OBSERVER_EXPIRY_MS, OBSERVERS_MAX, PARKED_FETCHES_MAX
 from raft.effects import Claimed, ReadAndSendFetch, ReadAndSendSnapshotChunk
@@ -30,7 +32,7 @@ def on_fetch_request(
     state: RaftState, reply_token: int, request: FetchRequest, wall_ms: int
 ) -> None:
     """Answer a Fetch now or park it until there is news."""
-    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+    if state.is_foreign(request.cluster_id):
         error = error_codes.INCONSISTENT_CLUSTER_ID
         state.answer(reply_token, FetchResponse(top_error_code=error))
         return
@@ -63,10 +65,12 @@ def leader_error(state: RaftState, epoch: LeaderEpoch) -> int:
 
 def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
     """The answer as of now; a valid position is counted before it is built."""
-    is_impossible = (
-        request.max_wait_ms < 0 or request.fetch_offset < 0 or not request.last_fetched_epoch >= 0
+    is_possible = (
+        request.max_wait_ms >= 0
+        and request.fetch_offset >= 0
+        and 0 <= request.last_fetched_epoch <= max(request.current_leader_epoch, 0)
     )
-    if is_impossible or request.last_fetched_epoch > max(request.current_leader_epoch, 0):
+    if not is_possible:
         return state.fetch_refusal(error_codes.INVALID_REQUEST)
     error = leader_error(state, request.current_leader_epoch)
     if error == error_codes.NONE and request.replica_id == state.config.node_id:
@@ -77,21 +81,12 @@ def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchRes
     latest = log.latest_snapshot
     if request.fetch_offset == 0 and latest is not None and latest.offset > 0:
         return _response(state, snapshot=True)
-    validity, _ = log.validate(request.fetch_offset, request.last_fetched_epoch)
+    validity, end = log.validate(request.fetch_offset, request.last_fetched_epoch)
     if validity is Validity.SNAPSHOT:
         return _response(state, snapshot=True)
     if validity is Validity.DIVERGING:
-        _, end = log.validate(request.fetch_offset, request.last_fetched_epoch)
         assert end is not None, f"{request=}"
-        base = _response(state)
-        return FetchResponse(
-            leader_id=base.leader_id,
-            leader_epoch=base.leader_epoch,
-            leader_endpoint=base.leader_endpoint,
-            high_watermark=base.high_watermark,
-            log_start_offset=base.log_start_offset,
-            diverging_epoch=end,
-        )
+        return msgspec.structs.replace(_response(state), diverging_epoch=end)
     _track(state, request, wall_ms)
     return _response(state)
 
@@ -242,7 +237,7 @@ def on_fetch_snapshot_request(
     state: RaftState, reply_token: int, request: FetchSnapshotRequest
 ) -> None:
     """Serve a chunk: activity of a voter, but no acknowledgement of any offset."""
-    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+    if state.is_foreign(request.cluster_id):
         error = error_codes.INCONSISTENT_CLUSTER_ID
         state.answer(reply_token, FetchSnapshotResponse(top_error_code=error))
         return
@@ -306,14 +301,7 @@ def send_begin_epoch(state: RaftState) -> None:
             leader_endpoints=() if endpoint is None else (endpoint,),
         )
         if state.send_if_ready(voter_id, request):
-            role.progress[voter_id] = Progress(
-                end_offset=seen.end_offset,
-                last_contact_ms=seen.last_contact_ms,
-                last_fetch_wall_ms=seen.last_fetch_wall_ms,
-                last_caught_up_wall_ms=seen.last_caught_up_wall_ms,
-                leader_end_at_last_fetch=seen.leader_end_at_last_fetch,
-                last_begin_ms=state.now_ms,
-            )
+            role.progress[voter_id] = msgspec.structs.replace(seen, last_begin_ms=state.now_ms)
 
 
 def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:

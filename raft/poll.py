@@ -99,16 +99,23 @@ def _poll_unattached(state: RaftState, role: Unattached) -> None:
 
 
 def _poll_shutdown(state: RaftState) -> None:
-    """Finished when every other voter was told, a leader is known, or time is over."""
+    """Finished when another leader is known, when there is nobody to lead, or when time is over.
+
+    Until then a resigned leader stays to vote: a follower that heard it a moment ago refuses
+    pre-votes, so that its vote may be the one its successor needs (spec, trace F). Once everybody
+    was told, the longest back-off of a successor is enough to wait.
+    """
     role = state.role
     assert state.shutdown_deadline_ms is not None, "not shutting down"
-    is_over = state.shutdown_deadline_ms <= state.now_ms
+    assert not isinstance(role, Leader), "a leader resigns when it shuts down"
     if isinstance(role, Resigned):
-        is_over = is_over or not role.unacknowledged - role.tried
+        is_over = role.tried >= set(state.others) <= role.unacknowledged
+        if not role.unacknowledged - role.tried:
+            told_ms = state.now_ms + state.config.election_backoff_max_ms
+            state.shutdown_deadline_ms = min(state.shutdown_deadline_ms, told_ms)
     else:
-        assert not isinstance(role, Leader), "a leader resigns when it shuts down"
-        is_over = is_over or role.leader_id is not None
-    if is_over:
+        is_over = role.leader_id is not None
+    if is_over or state.shutdown_deadline_ms <= state.now_ms:
         state.complete_shutdown()
 
 

@@ -61,16 +61,6 @@ class Connections:
             return False
         return now_ms >= connection.sent_ms + self._request_timeout_ms
 
-    def is_backing_off(self, destination_id: NodeId, now_ms: int) -> bool:
-        """Whether the last request failed and its pause is not over."""
-        connection = self._by_id.get(destination_id)
-        return (
-            connection is not None
-            and connection.correlation_id is None
-            and connection.ready_ms is not None
-            and connection.ready_ms > now_ms
-        )
-
     def fetch_in_flight_until(self, now_ms: int) -> int | None:
         """When the fetch in flight times out; None when there is none (INV-RPC-2)."""
         until: int | None = None

@@ -6,6 +6,7 @@ same step, before everything that is sent. INV-HW-2: the high watermark never de
 
 import msgspec
 
+from raft import error_codes
 from raft.config import (
     EVIDENCE_RANK_MS,
     EVIDENCE_RETRY_MS,
@@ -34,7 +35,7 @@ from raft.roles import (
     Unattached,
 )
 from raft.transitions import transition
-from raft.voters import VoterSet, voter_set
+from raft.voters import VoterSet
 from wire.types import (
     Endpoint,
     LeaderAndEpoch,
@@ -81,16 +82,25 @@ class PendingAppend(msgspec.Struct, frozen=True):
 class RaftState:
     """Everything a core remembers; changed only by the functions of this package."""
 
-    def __init__(self, config: RaftConfig, log: LogView, rng: Rng, role: Role, now_ms: int) -> None:
-        """Hold the initial role; `core.RaftCore` computes it."""
+    def __init__(
+        self,
+        config: RaftConfig,
+        voters: VoterSet,
+        log: LogView,
+        rng: Rng,
+        role: Role,
+        now_ms: int,
+    ) -> None:
+        """Hold the parts; a log that starts behind a snapshot is committed up to there."""
         self.config = config
-        self.voters: VoterSet = voter_set(config.voters)
+        self.voters = voters
         self.rng = rng
         self.log = log
         self.now_ms = now_ms
         self.role: Role = role
-        self.high_watermark: Offset | None = None
-        self.high_watermark_highest: Offset | None = None
+        self.high_watermark: Offset | None = log.start_offset if log.start_offset > 0 else None
+        self.high_watermark_highest = self.high_watermark
+        """The largest ever notified; `high_watermark` is unknown again to a new leader."""
         self.connections = Connections(
             request_timeout_ms=config.request_timeout_ms,
             retry_backoff_ms=config.retry_backoff_ms,
@@ -133,8 +143,14 @@ class RaftState:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader as the node's other parts see it: a resigned one is none."""
-        leader_id = None if isinstance(self.role, Resigned) else self.role.leader_id
+        """The leader as the node's other parts see it: this node only while it leads.
+
+        A resigned leader, and a nominee that was one, still names itself to peers and in its
+        file, but must not be taken for active (KAFKA-17333).
+        """
+        leader_id = self.role.leader_id
+        if leader_id == self.config.node_id and not isinstance(self.role, Leader):
+            leader_id = None
         return LeaderAndEpoch(leader_id, self.role.epoch)
 
     @property
@@ -142,10 +158,13 @@ class RaftState:
         """Endpoint of the leader that responses name."""
         return self.voters.endpoint(self.role.leader_id)
 
-    def random_election_ms(self) -> int:
-        """A fresh election time-out: E + random[0, E)."""
-        base = self.config.election_timeout_ms
-        return base + (self.rng.randrange(base) if base > 0 else 0)
+    def new_election_deadline_ms(self) -> int:
+        """When an election timer that starts now expires."""
+        return self.now_ms + self.config.draw_election_timeout_ms(self.rng)
+
+    def is_foreign(self, cluster_id: str | None) -> bool:
+        """Whether a request names another cluster; one that names none is accepted."""
+        return cluster_id is not None and cluster_id != self.config.cluster_id
 
     def send_request(self, destination_id: NodeId, request: RaftRequest) -> None:
         """Send to a destination that is ready."""
@@ -221,7 +240,7 @@ class RaftState:
         """Answer every parked fetch: this node leads no more."""
         parked, self.parked = self.parked, []
         for fetch in parked:
-            self.answer(fetch.reply_token, self.fetch_refusal(6))
+            self.answer(fetch.reply_token, self.fetch_refusal(error_codes.NOT_LEADER_OR_FOLLOWER))
 
     def fetch_refusal(self, error_code: int) -> FetchResponse:
         """A Fetch answer with an error and the current leader."""
@@ -252,7 +271,7 @@ class RaftState:
         assert epoch >= old.epoch, f"{epoch=} {old=}"
         deadline: int | None = None
         if self.is_voter:
-            deadline = self.now_ms + self.random_election_ms()
+            deadline = self.new_election_deadline_ms()
             if isinstance(old, Unattached | Candidate | Prospective | Resigned):
                 old_deadline_ms = old.election_deadline_ms
                 if old_deadline_ms is not None and epoch > old.epoch:

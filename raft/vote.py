@@ -27,7 +27,7 @@ from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch,
 
 def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) -> None:
     """Answer Vote; a larger epoch is adopted even by a pre-vote and before the key check."""
-    if request.cluster_id is not None and request.cluster_id != state.config.cluster_id:
+    if state.is_foreign(request.cluster_id):
         error = error_codes.INCONSISTENT_CLUSTER_ID
         state.answer(reply_token, VoteResponse(top_error_code=error))
         return
@@ -90,7 +90,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
         return voted.id == candidate.id and voted.directory_id in (None, candidate.directory_id)
     if role.leader_id is not None or not is_up_to_date:
         return False
-    deadline = state.now_ms + state.random_election_ms()
+    deadline = state.new_election_deadline_ms()
     if isinstance(role, Unattached):
         state.become(
             Unattached(
@@ -148,7 +148,7 @@ def become_prospective(state: RaftState) -> None:
             leader_id=role.leader_id,
             voted_key=role.voted_key,
             votes=_own_tally(state, rejected),
-            election_deadline_ms=state.now_ms + state.random_election_ms(),
+            election_deadline_ms=state.new_election_deadline_ms(),
         )
     )
     decide(state)
@@ -163,11 +163,12 @@ def _become_candidate(state: RaftState) -> None:
     """Stand in the next epoch; the own vote is durable before anybody is asked."""
     assert isinstance(state.role, Prospective), f"{state.role=}"
     epoch = LeaderEpoch(state.role.epoch + 1)
-    wait_ms = state.random_election_ms()
+    wait_ms = state.config.draw_election_timeout_ms(state.rng)
     evidence = state.evidence
     if state.is_evidence_valid() and evidence is not None and evidence.rounds_left > 0:
         wait_ms = min(wait_ms, EVIDENCE_CANDIDATE_MS + state.rng.randrange(EVIDENCE_CANDIDATE_MS))
-        state.evidence = msgspec.structs.replace(evidence, epoch=epoch)
+        rounds_left = evidence.rounds_left - 1
+        state.evidence = msgspec.structs.replace(evidence, epoch=epoch, rounds_left=rounds_left)
     else:
         state.evidence = None
     state.become(
@@ -314,6 +315,6 @@ def resign(state: RaftState) -> None:
             preferred_candidates=tuple(sorted(state.others, key=order)),
             unacknowledged=set(state.others),
             tried=set(),
-            election_deadline_ms=state.now_ms + state.random_election_ms(),
+            election_deadline_ms=state.new_election_deadline_ms(),
         )
     )

@@ -1,0 +1,86 @@
+"""The role of a replica at start, from what it remembers: never Leader, however the file reads.
+
+A pair (offset, epoch) names one record for ever. A leader that restarts may have lost records which
+it had handed out but not flushed, so it must not write in that epoch again: it starts as Resigned.
+A candidate has written nothing in its epoch and goes on with its round.
+Source: spec of QuorumState.initialize (apache/kafka: raft/.../QuorumState.java).
+"""
+
+import msgspec
+
+from raft.config import RaftConfig
+from raft.epoch_cache import LogView
+from raft.quorum import VoteTally
+from raft.roles import Candidate, Follower, Resigned, Role, Unattached
+from raft.voters import VoterSet
+from wire.types import LeaderEpoch, NodeId, ReplicaKey, Rng
+
+
+class StoredElection(msgspec.Struct, frozen=True, kw_only=True):
+    """The election as read from quorum-state; epoch 0 knows neither leader nor records."""
+
+    epoch: LeaderEpoch = LeaderEpoch(0)
+    leader_id: NodeId | None = None
+    voted_key: ReplicaKey | None = None
+
+    def __post_init__(self) -> None:
+        """Assert what the file may say."""
+        assert self.epoch >= 0, f"{self=}"
+        assert self.epoch > 0 or self.leader_id is None, f"epoch 0 has no leader {self=}"
+
+
+def initial_role(
+    config: RaftConfig,
+    voters: VoterSet,
+    log: LogView,
+    stored: StoredElection,
+    rng: Rng,
+    now_ms: int,
+) -> Role:
+    """The first role that fits, in this order.
+
+    1. The log knows a later epoch: the file lost against it, and with it the vote.
+    2. Stored leader is this node: Resigned.
+    3. Stored vote is this replica's own (id and directory): Candidate. Kafka asks for the vote
+       before the leader; a file may name both, and then the election is over: we follow.
+    4. Stored leader is a voter: Follower, with the vote.
+    5. Otherwise Unattached, with leader and vote.
+    """
+    is_voter = config.can_vote and voters.is_voter(config.node_id)
+    deadline_ms = now_ms + config.draw_election_timeout_ms(rng)
+    if stored.epoch < log.last_epoch:
+        return Unattached(
+            epoch=log.last_epoch, election_deadline_ms=deadline_ms if is_voter else None
+        )
+    if stored.leader_id == config.node_id:
+        return Resigned(
+            epoch=stored.epoch,
+            leader_id=config.node_id,
+            preferred_candidates=(),
+            unacknowledged=set(voters.others(config.node_id)),
+            tried=set(),
+            election_deadline_ms=deadline_ms,
+        )
+    voted_key = stored.voted_key
+    if voted_key is not None and stored.leader_id is None and is_voter:
+        is_own_directory = voted_key.directory_id in (None, config.directory_id)
+        if voted_key.id == config.node_id and is_own_directory:
+            return Candidate(
+                epoch=stored.epoch,
+                voted_key=voted_key,
+                votes=VoteTally(frozenset(voters.ids), frozenset({config.node_id})),
+                election_deadline_ms=deadline_ms,
+            )
+    if stored.leader_id is not None and voters.is_voter(stored.leader_id):
+        return Follower(
+            epoch=stored.epoch,
+            leader_id=stored.leader_id,
+            voted_key=voted_key,
+            fetch_deadline_ms=now_ms + config.fetch_timeout_ms,
+        )
+    return Unattached(
+        epoch=stored.epoch,
+        leader_id=stored.leader_id,
+        voted_key=voted_key,
+        election_deadline_ms=deadline_ms if is_voter else None,
+    )
