@@ -68,6 +68,8 @@ class Inspected:
         self.kernel = kernel
         self.now = now
         self._ask = ask
+        self.not_ready: Callable[[], Sequence[str]] = tuple
+        """Names of the failing checks of readiness; the API's service sets it."""
         self.watch = CommitWatch(now)
         kernel.publishers.add(self.watch)
         self._elections: dict[tuple[int, int], ElectionView] = {}
@@ -156,6 +158,7 @@ class Inspected:
             told_by="this node" if voters is None else "leader",
             voters=self._voters_known_here() if voters is None else voters,
             observers=observers,
+            not_ready=list(self.not_ready()),
             elections=self.elections(),
         )
 

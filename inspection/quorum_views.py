@@ -52,6 +52,8 @@ class QuorumView(View, frozen=True, kw_only=True):
     """Who answered for the replicas; without the leader their ends and lags are unknown."""
     voters: list[ReplicaView]
     observers: list[ReplicaView]
+    not_ready: list[str]
+    """The checks of /readyz that this node fails now; empty = ready."""
     elections: list[ElectionView]
     """The newest elections, oldest first."""
 

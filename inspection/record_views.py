@@ -41,21 +41,18 @@ class RecordsView(AtOffset, frozen=True, kw_only=True):
     """Where to go on; equal to `metadata_offset` when everything committed was read."""
 
 
-def record_views(content: bytes, from_offset: int, limit: int) -> Iterator[RecordView]:
-    """The records at or above an offset in whole batches of the log, at most `limit`.
+def record_views(content: bytes, from_offset: int) -> Iterator[RecordView]:
+    """The records at or above an offset in whole batches of the log.
 
     Raises:
         CorruptBatchError: a batch is damaged.
     """
-    count = 0
     for batch in iterate_batches(content):
+        if batch.header.end_offset <= from_offset:
+            continue
         for view in _batch_views(batch):
-            if view.offset < from_offset:
-                continue
-            if count == limit:
-                return
-            count += 1
-            yield view
+            if view.offset >= from_offset:
+                yield view
 
 
 def _batch_views(batch: Batch) -> Iterator[RecordView]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -140,6 +140,7 @@ class Service:
     def __init__(self, node: Inspected) -> None:
         self.node = node
         self.history = History(node)
+        node.not_ready = lambda: health_view(ready_checks(node), is_verbose=False).failed
         self._names: tuple[Any, list[str]] | None = None
 
     def topic_names(self, image: Image) -> list[str]:
@@ -362,19 +363,17 @@ async def records(service: Service, values: Values) -> RecordsView:
     """The committed log from an offset on."""
     node = service.node
     start = node.log_start_offset if values["from"] is None else values["from"]
-    found, next_offset = read_records(node, start, values["limit"])
+    found = list(islice(committed_records(node, start), values["limit"]))
     return RecordsView(
         metadata_offset=node.committed_end,
         log_start_offset=node.log_start_offset,
         records=found,
-        next_offset=next_offset,
+        next_offset=found[-1].offset + 1 if found else start,
     )
 
 
-def read_records(node: Inspected, start: int, limit: int) -> tuple[list[RecordView], int]:
-    """Committed records from an offset on, and the offset behind the last of them.
-
-    At most `limit`, and no more than a mebibyte of the log.
+def committed_records(node: Inspected, start: int) -> Iterator[RecordView]:
+    """Committed records from an offset on, in order, out of no more than a mebibyte of the log.
 
     Raises:
         Problem: 400 above what is committed, 410 below the start of the log.
@@ -393,8 +392,7 @@ def read_records(node: Inspected, start: int, limit: int) -> tuple[list[RecordVi
         content = node.read_log(start, RECORDS_READ_BYTES, end)
     except OffsetOutOfRangeError as error:
         raise gone(node, "from", start) from error
-    found = list(record_views(content, start, limit))
-    return found, found[-1].offset + 1 if found else start
+    return record_views(content, start)
 
 
 async def diff(service: Service, values: Values) -> DiffView:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from inspection.negotiation import MSGPACK, negotiated
 from inspection.parameters import read_parameters
 from inspection.problem import Problem
 from inspection.record_views import RecordView
-from inspection.resources import Service, read_records
+from inspection.resources import Service, committed_records
 from inspection.routes import STREAM_PARAMETERS
 
 SSE: Final = "text/event-stream"
@@ -49,7 +50,7 @@ class Streams:
         values = read_parameters(STREAM_PARAMETERS, {}, list(request.query.items()))
         node = self._service.node
         position = _start(request.headers.get("Last-Event-ID"), values["from"], node.committed_end)
-        read_records(node, position, 1)  # refuses a position before the answer has begun
+        committed_records(node, position)  # refuses a position before the answer has begun
         if self._open >= STREAMS_MAX:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -79,13 +80,15 @@ class Streams:
             await self._write(response, b": stream of committed records\n\n")
         while not self._closing.is_set():
             try:
-                records, position = read_records(self._service.node, position, RECORDS_PER_WRITE)
+                records = committed_records(self._service.node, position)
             except Problem as problem:
                 await self._write(response, _end(media_type, "log_truncated", problem.body.detail))
                 return
-            if records:
-                await self._write(response, b"".join(map(encode, records)))
-            elif not await self._next_commit() and media_type == SSE:
+            start = position
+            while chunk := list(islice(records, RECORDS_PER_WRITE)):
+                await self._write(response, b"".join(map(encode, chunk)))
+                position = chunk[-1].offset + 1
+            if position == start and not await self._next_commit() and media_type == SSE:
                 await self._write(response, b": keep-alive\n\n")
         await self._write(response, _end(media_type, "shutting_down", "the node stops"))
 
