@@ -16,6 +16,7 @@ from broker_publisher.responses import (
     describe_cluster,
     describe_topic_partitions,
     metadata_response,
+    reachable_brokers,
 )
 from kernel.config import NodeConfig
 from kernel.connections import Answered, Client
@@ -24,6 +25,7 @@ from kernel.metadata_state import MetadataState
 from kernel.record_requests import RECORD_REQUESTS, refuse
 from kernel.replica import Replica
 from metadata.features import SUPPORTED_FEATURES
+from metadata.image import Image
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES, OnBroker
 from quorum_controller.query_context import QueryContext
@@ -148,8 +150,18 @@ class Dispatch:
         return ResponseContext(
             cluster_id=self._cluster_id,
             listener=listener,
-            controller_id=controller_id_for(image, listener, self._rng, leader_id),
+            controller_id=self._controller_id(image, listener, leader_id),
         )
+
+    def _controller_id(self, image: Image, listener: str, leader_id: NodeId | None) -> NodeId:
+        """The leader where it is a broker, else this node, which lives: it sends requests on.
+
+        A random broker of the image may be dead and not fenced yet, and librdkafka waits for the
+        controller it was told of until its own time-out.
+        """
+        brokers = {broker.id for broker in reachable_brokers(image, listener)}
+        preferred = leader_id if leader_id in brokers else self._config.node_id
+        return controller_id_for(image, listener, self._rng, preferred)
 
     def _serve_controller(self, client: Client, request: Request, answered: Answered) -> None:
         key = request.api_key

@@ -76,6 +76,8 @@ class World:
         self._next_connection_id = 1
         self._by_connection: dict[tuple[int, int, int], Pipe] = {}
         self._by_peer: dict[tuple[int, int, int], Pipe] = {}
+        self.unread: set[tuple[int, int]] = set()
+        """(node id, connection id) of what a node has asked not to read."""
         for node in self.nodes.values():
             node.vfs.make_directory("/data")
             node.vfs.sync_directory("/")
@@ -190,6 +192,9 @@ class World:
                 pipe = self._by_peer.get((node_id, life, effect.peer_id))
                 if pipe is not None:
                     self.after(LATENCY_MS, lambda: self._to_server(pipe, effect.data))
+            case out.SetReading():
+                change = self.unread.discard if effect.is_wanted else self.unread.add
+                change((node_id, effect.connection_id))
             case out.ConnectPeer():
                 self.after(LATENCY_MS, lambda: self._connect(node_id, life, effect))
             case out.ClosePeer():

@@ -1,0 +1,171 @@
+"""What a client meets at the listeners: a broker that starts, limits, nonsense, records."""
+
+import struct
+
+import pytest
+
+from kernel.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
+from kernel.effects import LogLevel
+from tests.kernel.harness import World, config_of, create_topic_body
+from wire.codec import default_request, encode_request
+from wire.framing import frame
+
+METADATA = 3
+API_VERSIONS = 18
+CREATE_TOPICS = 19
+
+
+def ready_world(count: int = 3, **more: object) -> World:
+    world = World(count, **more)
+    world.start_all()
+    world.run_until(world.is_ready)
+    return world
+
+
+class Raw:
+    """A connection that sends bytes and keeps the frames that come back."""
+
+    def __init__(self, world: World, node_id: int, listener: str = "PLAINTEXT") -> None:
+        self._world = world
+        self._received = bytearray()
+        self.pipe = world.open_client(node_id, listener, self._received.extend)
+
+    def send(self, *frames: bytes) -> None:
+        self._world.send(self.pipe, b"".join(frames))
+
+    @property
+    def correlation_ids(self) -> list[int]:
+        found, position = [], 0
+        while position < len(self._received):
+            length, correlation_id = struct.unpack_from(">ii", self._received, position)
+            found.append(correlation_id)
+            position += 4 + length
+        return found
+
+    @property
+    def is_open(self) -> bool:
+        return self._world.is_open(self.pipe)
+
+
+def api_versions(correlation_id: int) -> bytes:
+    return frame(struct.pack(">hhih", API_VERSIONS, 0, correlation_id, -1))
+
+
+# ---- a broker that starts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_restarted_broker_answers_when_it_knows_the_brokers(seed: int) -> None:
+    """Told of no controller, librdkafka waits for its own time-out: the 30 s of a mixed quorum."""
+    world = ready_world(seed=seed)
+    standby = next(i for i in world.alive if i != world.active())
+    world.kill(standby)
+    world.start(standby)
+    answer = world.client(standby).call(METADATA, default_request(METADATA))
+    assert {broker.node_id for broker in answer.brokers} >= set(world.alive) - {standby}
+    assert answer.controller_id in {broker.node_id for broker in answer.brokers}
+
+
+def test_the_controller_named_is_one_that_lives_when_no_broker_leads() -> None:
+    """As beside a Kafka controller: the leader is no broker, and a dead broker is not fenced yet."""
+    world = World(3)
+    world.nodes[1].config = config_of(1, is_broker=False)
+    world.start_all()
+    world.run_until(world.is_ready)
+    assert world.active() == 1, "the first in rank leads"
+    world.kill(2)
+    client = world.client(3)
+    named = {client.call(METADATA, default_request(METADATA)).controller_id for _ in range(20)}
+    assert named == {3}
+
+
+def test_controllers_answer_before_there_is_a_leader() -> None:
+    world = World(3)
+    world.start(1)
+    raw = Raw(world, 1, "CONTROLLER")
+    raw.send(api_versions(7))
+    world.run_for(100)
+    assert raw.correlation_ids == [7]
+
+
+# ---- order and nonsense ---------------------------------------------------------------------------
+
+
+def test_what_was_asked_before_nonsense_is_answered() -> None:
+    world = ready_world()
+    follower = next(i for i in world.alive if i != world.active())
+    raw = Raw(world, follower)
+    create = frame(
+        encode_request(CREATE_TOPICS, 7, 1, "c", create_topic_body("asked-before-nonsense"))
+    )
+    raw.send(create, api_versions(2), frame(b"nonsense"), api_versions(3))
+    world.run_for(1_000)
+    assert raw.correlation_ids == [1, 2]
+    assert not raw.is_open
+    assert "asked-before-nonsense" in world.kernel(follower).cache.image.topic_id_by_name
+
+
+def test_a_flood_behind_a_slow_request_is_not_read_and_then_answered() -> None:
+    world = ready_world()
+    follower = next(i for i in world.alive if i != world.active())
+    raw = Raw(world, follower)
+    create = frame(encode_request(CREATE_TOPICS, 7, 0, "c", create_topic_body("slow")))
+    raw.send(create, *(api_versions(number) for number in range(1, 3_000)))
+    world.run_until(lambda: (follower, raw.pipe.server[2]) in world.unread)
+    assert raw.correlation_ids == []
+    world.run_until(lambda: len(raw.correlation_ids) == 3_000)
+    assert raw.correlation_ids == list(range(3_000))
+    assert (follower, raw.pipe.server[2]) not in world.unread
+
+
+# ---- limits ----------------------------------------------------------------------------------------
+
+
+def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
+    world = ready_world(1, connection_limits=ConnectionLimits(idle_ms_max=1_000))
+    idle, used = Raw(world, 1), Raw(world, 1)
+    for number in range(4):
+        used.send(api_versions(number))
+        world.run_for(400)
+    assert not idle.is_open
+    assert used.is_open
+    assert len(world.kernel(1).connections) == 1
+
+
+def test_connections_over_the_limit_are_closed_with_one_line() -> None:
+    world = ready_world(1, connection_limits=ConnectionLimits(connections_max=3))
+    raws = [Raw(world, 1) for _ in range(10)]
+    world.run_for(10)
+    assert [raw.is_open for raw in raws] == [True] * 3 + [False] * 7
+    assert Raw(world, 1, "CONTROLLER").is_open, "controllers are counted apart"
+    refused = [log for log in world.nodes[1].logs if log.event == "connections_refused"]
+    assert [log.fields["count"] for log in refused] == [1]
+    world.run_for(LOG_INTERVAL_MS)
+    Raw(world, 1)
+    refused = [log for log in world.nodes[1].logs if log.event == "connections_refused"]
+    assert [log.fields["count"] for log in refused] == [1, 7]
+
+
+def test_a_closed_connection_makes_room() -> None:
+    limits = ConnectionLimits(per_address_max=0, per_address_overrides=(("127.0.0.1", 2),))
+    world = ready_world(1, connection_limits=limits)
+    first, second, third = (Raw(world, 1) for _ in range(3))
+    assert (first.is_open, second.is_open, third.is_open) == (True, True, False)
+    first.send(frame(b"nonsense"))
+    world.run_for(10)
+    assert not first.is_open
+    assert Raw(world, 1).is_open
+    (line,) = [log for log in world.nodes[1].logs if log.event == "connections_refused"]
+    assert "127.0.0.1 already has the configured maximum of 2" in str(line.fields["reason"])
+    assert line.level is LogLevel.WARN
+
+
+def test_the_inter_broker_listener_takes_the_place_of_another() -> None:
+    limits = ConnectionLimits(connections_max=2, protected_listener="INTERNAL")
+    world = ready_world(1, connection_limits=limits)
+    old, new = Raw(world, 1), Raw(world, 1)
+    world.run_for(1)
+    old.send(api_versions(1))
+    world.run_for(10)
+    internal = Raw(world, 1, "INTERNAL")
+    assert (old.is_open, new.is_open, internal.is_open) == (True, False, True)
