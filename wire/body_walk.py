@@ -47,7 +47,7 @@ def checked_body(entity: type, body: bytes) -> bytes:
         IndexError, ValueError: the body is not one of this class.
     """
     edits: list[Edit] = []
-    _entity_walker(entity)(body, 0, edits)
+    entity_walker(entity)(body, 0, edits)
     if not edits:
         return body
     kept = bytearray()
@@ -61,7 +61,8 @@ def checked_body(entity: type, body: bytes) -> bytes:
 
 
 @cache
-def _entity_walker(entity: type) -> Walker:
+def entity_walker(entity: type) -> Walker:
+    """What walks one value of the class; derived once."""
     flexible = bool(entity.__flexible__)  # type: ignore[attr-defined]  # kio: class attribute
     tagged: dict[int, Walker] = {}
     walkers: list[Walker] = []
@@ -102,7 +103,7 @@ def _field_walker(entity: type, field: "dataclasses.Field[Any]", *, flexible: bo
     nested = entity_of(field_type)
     kafka_type = field.metadata.get("kafka_type", "")
     if nested is not None:
-        item = _entity_walker(nested)
+        item = entity_walker(nested)
         if is_nullable(field_type) and not is_array(field_type) and "tag" not in field.metadata:
             item = _nullable_walker(item)
     elif kafka_type in _FIXED_BYTES:

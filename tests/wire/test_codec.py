@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from wire.codec import (
     encode_request,
     encode_response,
     newest,
+    preload,
     split_request,
 )
 from wire.conversion import converter, default_entity
@@ -203,3 +205,14 @@ def test_unknown_tags_inside_a_known_tagged_entity_are_cut():
     extended += b"\x60\x01z"
     assert checked_body(entity_class(1, 18, "request"), extended) == plain
     assert decode_request(1, 18, extended) == body
+
+
+def test_preload_makes_a_first_use_cheap():
+    """What a first use derives is there afterwards: no module is imported by decoding."""
+    preload(54)
+    modules = set(sys.modules)
+    version = SCHEMAS[54].newest_version
+    frame = encode_request(54, version, 1, None, default_request(54))
+    _, position = split_request(frame)
+    decode_request(54, version, memoryview(frame)[position:])
+    assert set(sys.modules) == modules
