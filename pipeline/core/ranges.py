@@ -35,7 +35,7 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
     for partition in listing.partitions:
         if not options.wants(partition.topic, partition.partition):
             continue
-        start, end = _start(partition, options), _end(partition, options)
+        start, end = wanted_start(partition, options), _end(partition, options)
         for problem in _losses(partition, start):
             if options.fail_on_data_loss:
                 raise DataLossError(f"{problem}; failOnDataLoss=false reads what is there")
@@ -106,7 +106,7 @@ def _first_at(file: SegmentFile, timestamp_ms: int) -> int | None:
     return None
 
 
-def _start(partition: PartitionFiles, options: Options) -> int | None:
+def wanted_start(partition: PartitionFiles, options: Options) -> int | None:
     """First offset wanted; None for whatever the files begin with."""
     time = _time(partition, options.starting_timestamp, options.starting_offsets_by_timestamp)
     if time is not None:

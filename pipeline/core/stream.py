@@ -1,0 +1,356 @@
+"""Following live partitions: offsets, limits, guards. The Spark stream is a thin wrapper of this.
+
+An offset is JSON as Spark keeps it in its checkpoint:
+
+    {"v": 1, "topics": {"orders": {"id": "<topic id>", "p": {"0": {"o": 123, "e": 7}}}}}
+
+`o` is the next offset to read, `e` the leader epoch of the batch before it (-1 at a log's start).
+Spark itself does not notice an offset that goes backwards or a log that is no longer the one it
+read, so every call compares the offset with what lies on the disk (`check_start`).
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from pipeline.core.decode import RowSelection
+from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
+from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.options import Options
+from pipeline.core.ranges import wanted_start
+from pipeline.core.reader import Piece
+from pipeline.core.split import Split
+from pipeline.core.tail import Boundary, epoch_before, end_boundary, locate, walk_from
+from pipeline.core.transactions import transaction_state
+from pipeline.core.watermark import high_watermark
+
+VERSION: Final = 1
+NO_EPOCH: Final = -1
+StreamOffset = dict[str, Any]
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Where a partition has been read to."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    offset: int
+    epoch: int
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """The copy of a partition that is read, and how far it may be: exclusive, a batch boundary."""
+
+    files: PartitionFiles
+    end: Boundary
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.files.topic, self.files.partition
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """What one micro-batch may read; None for any amount."""
+
+    rows: int | None = None
+    size_bytes: int | None = None
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a partition can not go on where it stopped, and where it goes on if that is accepted."""
+
+    topic: str
+    partition: int
+    reason: str
+    detail: str
+    resume: Point | None
+
+
+def encode_offset(points: dict[tuple[str, int], Point]) -> StreamOffset:
+    """As Spark's checkpoint keeps it."""
+    topics: dict[str, Any] = {}
+    for (topic, partition), point in sorted(points.items()):
+        entry = topics.setdefault(topic, {"id": point.topic_id, "p": {}})
+        entry["p"][str(partition)] = {"o": point.offset, "e": point.epoch}
+    return {"v": VERSION, "topics": topics}
+
+
+def decode_offset(offset: StreamOffset) -> dict[tuple[str, int], Point]:
+    """What `encode_offset` wrote.
+
+    Raises:
+        BadInputError: another version or shape: the checkpoint is not of this source.
+    """
+    if offset.get("v") != VERSION:
+        raise BadInputError(f"stream offset has version {offset.get('v')}, known is {VERSION}")
+    points = {}
+    try:
+        for topic, entry in offset["topics"].items():
+            for number, at in entry["p"].items():
+                point = Point(topic, int(number), str(entry["id"]), int(at["o"]), int(at["e"]))
+                points[topic, int(number)] = point
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadInputError(f"stream offset can not be read: {offset!r}") from error
+    return points
+
+
+def replicas(options: Options) -> dict[tuple[str, int], Replica]:
+    """The wanted partitions with the copy to read of each and how far it may be read.
+
+    Raises:
+        BadInputError: the input can not be used, or a high watermark is not known.
+    """
+    listing: Listing = discover(options.paths, include_hidden=options.include_hidden)
+    grouped: dict[tuple[str, int], list[PartitionFiles]] = {}
+    for found in listing.partitions:
+        if found.segments and options.wants(found.topic, found.partition):
+            grouped.setdefault((found.topic, found.partition), []).append(found)
+    chosen = {}
+    for key, copies in grouped.items():
+        limit = None
+        if options.up_to == "hw":
+            limit = high_watermark(copies)
+            if limit is None:
+                raise BadInputError(
+                    f"{copies[0].directory}: no high watermark is known from these files;"
+                    " upTo=logEnd reads to the end, also what may be truncated later"
+                )
+        chosen[key] = max(
+            (Replica(files, _readable_end(files, limit, options)) for files in copies),
+            key=lambda replica: replica.end.offset,
+        )
+    return chosen
+
+
+def initial_offset(options: Options) -> StreamOffset:
+    """Where a new query starts; the same as long as the files are."""
+    points = {}
+    for key, replica in replicas(options).items():
+        points[key] = _first_point(replica, options)
+    return encode_offset(points)
+
+
+def latest_offset(
+    start: StreamOffset,
+    options: Options,
+    limit: Limit,
+    targets: dict[tuple[str, int], int] | None = None,
+) -> tuple[StreamOffset, list[Problem]]:
+    """Where the next micro-batch ends: at batch boundaries, within the limit.
+
+    Args:
+        start: where the last one ended.
+        options: of the query.
+        limit: shared among the partitions in proportion to their lag; at least one batch each.
+        targets: exclusive ends that must not be passed (trigger AvailableNow); partitions without
+            one are not read.
+
+    Returns:
+        The end, and what was skipped (failOnDataLoss=false).
+
+    Raises:
+        DataLossError: a guard failed and failOnDataLoss is true.
+    """
+    current = replicas(options)
+    points, problems = check_start(decode_offset(start), current, options)
+    for key, replica in current.items():
+        if key not in points and (targets is None or key in targets):
+            points[key] = _log_start_point(replica)  # a new partition is read from its start
+    ends = {}
+    for key, point in points.items():
+        end = current[key].end.offset if key in current else point.offset
+        if targets is not None:
+            end = min(end, targets.get(key, point.offset))
+        ends[key] = max(end, point.offset)
+    lag = sum(ends[key] - point.offset for key, point in points.items())
+    for key, point in points.items():
+        behind = ends[key] - point.offset
+        if behind > 0:
+            share = _share(limit, behind, lag)
+            points[key] = _advance(current[key], point, ends[key], share)
+    return encode_offset(points), problems
+
+
+def check_start(
+    start: dict[tuple[str, int], Point],
+    current: dict[tuple[str, int], Replica],
+    options: Options,
+) -> tuple[dict[tuple[str, int], Point], list[Problem]]:
+    """The points to go on from, after comparing them with what lies on the disk.
+
+    Raises:
+        DataLossError: truncation, retention, another topic or another history below a point, and
+            failOnDataLoss is true.
+    """
+    points: dict[tuple[str, int], Point] = {}
+    problems = []
+    for key, point in start.items():
+        problem = _problem(point, current.get(key))
+        if problem is None:
+            points[key] = point
+            continue
+        if options.fail_on_data_loss:
+            raise DataLossError(
+                f"{point.topic}-{point.partition}: {problem.detail};"
+                " failOnDataLoss=false skips what is missing"
+            )
+        problems.append(problem)
+        if problem.resume is not None:
+            points[key] = problem.resume
+    return points, problems
+
+
+def plan_batch(
+    start: StreamOffset, end: StreamOffset, options: Options
+) -> tuple[list[tuple[Piece, ...]], list[Problem]]:
+    """The tasks of a micro-batch: whole batches of [start, end), the same at every replay.
+
+    Raises:
+        DataLossError: a guard failed, or the log no longer reaches to the end.
+    """
+    current = replicas(options)
+    first, problems = check_start(decode_offset(start), current, options)
+    packs = []
+    for key, until in decode_offset(end).items():
+        replica = current.get(key)
+        if replica is None:
+            continue  # check_start has said so
+        begin = first.get(key) or _log_start_point(replica)
+        if until.offset <= begin.offset:
+            continue
+        if replica.end.offset < until.offset and options.fail_on_data_loss:
+            raise DataLossError(
+                f"{replica.files.directory}: ends at {replica.end.offset}, below {until.offset}"
+                " which was planned: the log was truncated"
+            )
+        aborted: tuple[tuple[int, int, int], ...] = ()
+        if options.isolation == "read_committed":
+            aborted = transaction_state(replica.files.segments).aborted
+        selection = RowSelection(
+            start=begin.offset, end=until.offset, include_control=options.include_control,
+            aborted=aborted,
+        )  # fmt: skip
+        packs += _packs(replica.files, begin.offset, until.offset, selection, options)
+    return packs, problems
+
+
+def _packs(
+    files: PartitionFiles, start: int, end: int, selection: RowSelection, options: Options
+) -> list[tuple[Piece, ...]]:
+    """One task per segment part; it ends where the batch at `end` starts, whatever follows."""
+    packs = []
+    segments = files.segments
+    for index, file in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        if following is not None and following <= start or file.base_offset >= end:
+            continue
+        first = locate(file, start)
+        last = locate(file, end)
+        for low, high in _cut(first, last, options.max_split_bytes, file):
+            packs.append((Piece(Split(file, low, high, start), selection),))
+    return packs
+
+
+def _cut(first: int, last: int, split_bytes: int, file: SegmentFile) -> list[tuple[int, int]]:
+    if first >= last:
+        return []
+    cuts = [first]
+    for boundary in walk_from(file, first, last) if last - first > split_bytes else ():
+        if boundary.position - cuts[-1] >= split_bytes and boundary.position < last:
+            cuts.append(boundary.position)
+    return list(zip(cuts, [*cuts[1:], last], strict=True))
+
+
+def _readable_end(files: PartitionFiles, limit: int | None, options: Options) -> Boundary:
+    """The last batch boundary at or below the limit and, for committed data, the stable offset."""
+    if options.isolation == "read_committed":
+        stable = transaction_state(files.segments).last_stable_offset
+        if stable is not None:
+            limit = stable if limit is None else min(limit, stable)
+    return end_boundary(files, limit)
+
+
+def _first_point(replica: Replica, options: Options) -> Point:
+    files = replica.files
+    start = wanted_start(files, options)
+    if start is None or start <= files.first_offset:
+        return _log_start_point(replica)
+    if start >= replica.end.offset:
+        return _point(replica, replica.end.offset, replica.end.epoch)
+    return _point(replica, start, epoch_before(files, start))
+
+
+def _log_start_point(replica: Replica) -> Point:
+    return _point(replica, replica.files.first_offset, NO_EPOCH)
+
+
+def _point(replica: Replica, offset: int, epoch: int) -> Point:
+    topic, partition = replica.key
+    return Point(topic, partition, replica.files.topic_id or "", offset, epoch)
+
+
+def _problem(point: Point, replica: Replica | None) -> Problem | None:
+    """Why the partition can not go on from its point; None when it can."""
+
+    def found(reason: str, detail: str, resume: Point | None) -> Problem:
+        return Problem(point.topic, point.partition, reason, detail, resume)
+
+    if replica is None:
+        return found("deleted", "the partition is gone", None)
+    files, start = replica.files, _log_start_point(replica)
+    if files.topic_id is not None and point.topic_id and files.topic_id != point.topic_id:
+        detail = f"topic id {point.topic_id} became {files.topic_id}: another topic of this name"
+        return found("recreated", detail, start)
+    log_start = max(files.first_offset, files.log_start or 0)
+    if point.offset < log_start:
+        detail = f"offset {point.offset} is below the log's start {log_start}: retention"
+        return found("retention", detail, _point(replica, log_start, NO_EPOCH))
+    end = end_boundary(files, None)
+    if point.offset > end.offset:
+        detail = f"offset {point.offset} is above the log's end {end.offset}: truncation"
+        return found("truncation", detail, _point(replica, end.offset, end.epoch))
+    if point.epoch == NO_EPOCH or point.offset == files.first_offset:
+        return None
+    epoch = epoch_before(files, point.offset)
+    if epoch not in (point.epoch, NO_EPOCH):
+        detail = (
+            f"the record before offset {point.offset} has leader epoch {epoch}, not {point.epoch}:"
+            " the log was replaced by another history"
+        )
+        return found("divergence", detail, _point(replica, point.offset, epoch))
+    return None
+
+
+def _share(limit: Limit, behind: int, lag: int) -> Limit:
+    """A partition's part of the limit, in proportion to how far it is behind."""
+    rows = None if limit.rows is None else max(1, limit.rows * behind // lag)
+    size = None if limit.size_bytes is None else max(1, limit.size_bytes * behind // lag)
+    return Limit(rows, size)
+
+
+def _advance(replica: Replica, point: Point, end: int, share: Limit) -> Point:
+    """The furthest batch boundary within the share, at least one batch on."""
+    if share.rows is None and share.size_bytes is None and end == replica.end.offset:
+        return _point(replica, end, replica.end.epoch)
+    reached: Point | None = None
+    size = 0
+    for file in replica.files.segments:
+        if file.base_offset >= end:
+            break
+        for boundary in walk_from(file, locate(file, point.offset), file.size):
+            if boundary.offset <= point.offset:
+                continue
+            size += boundary.size
+            over = boundary.offset > end
+            over |= share.rows is not None and boundary.offset - point.offset > share.rows
+            over |= share.size_bytes is not None and size > share.size_bytes
+            if over and reached is not None:
+                return reached
+            if boundary.offset > end:
+                return point
+            reached = _point(replica, boundary.offset, boundary.epoch)
+            if over:
+                return reached
+    return reached or point

@@ -1,0 +1,86 @@
+"""A Spark session as the jobs need it, and a clear refusal where Spark cannot run."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from pipeline.core.errors import BadInputError
+
+JAVA_MIN: Final = 17
+_LOCAL: Final = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?")
+
+
+def make_session(name: str, master: str, conf: dict[str, str]) -> Any:
+    """A session; see `pipeline.session`."""
+    check_spark()
+    check_java()
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # the extra may be missing
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what the driver runs
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in (default_conf(master) | conf).items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def default_conf(master: str) -> dict[str, str]:
+    """The settings for a master URL."""
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        "spark.python.worker.faulthandler.enabled": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
+    }
+    local = _LOCAL.fullmatch(master)
+    if local is not None:
+        cores = (os.cpu_count() or 1) if local[2] in (None, "*") else int(local[2])
+        conf |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(2 * cores),
+        }
+    return conf
+
+
+def check_spark() -> None:
+    """Refuse to go on without the extra.
+
+    Raises:
+        BadInputError: a package is missing.
+    """
+    for package in ("pyspark", "pyarrow", "pandas"):
+        if importlib.util.find_spec(package) is None:
+            raise BadInputError(
+                f"{package} is not installed; install it with: pip install 'kraftline[spark]'"
+            )
+
+
+def check_java() -> None:
+    """Refuse to go on without a Java that Spark runs on.
+
+    Raises:
+        BadInputError: no Java, or one older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on PATH"
+        raise BadInputError(f"Spark needs Java {JAVA_MIN} or newer: {where}")
+    done = subprocess.run(  # noqa: S603  # the Java that Spark itself will start
+        [java, "-version"], capture_output=True, text=True, check=False
+    )
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    if found is None:
+        raise BadInputError(f"{java} -version says nothing of a version: {done.stderr[:200]!r}")
+    if int(found[1]) < JAVA_MIN:
+        raise BadInputError(f"Spark needs Java {JAVA_MIN} or newer; {java} is version {found[1]}")

@@ -1,0 +1,1 @@
+"""The format `kraft-log` of Spark: thin wrappers round `pipeline.core`."""
