@@ -1,7 +1,7 @@
 """The header walk: where the batches of a segment are, and which of them are damaged.
 
 A segment is read through a window of some MiB. Inside a window a scalar loop hops from length to
-length and numpy gathers all 61-byte headers at once, so that a batch costs well under a microsecond.
+length and numpy gathers all 61-byte headers at once: a batch costs well under a microsecond.
 What stands between two sound batches is a `Fault`; after one the walk goes on at the next position
 where a batch with a valid checksum starts (`resync`), so damage never hides what follows it.
 """

@@ -37,11 +37,11 @@ def plain_section(codec: Codec, section: bytes, bytes_max: int = BATCH_BYTES_MAX
         return _unzstd(section, bytes_max)
     plain = decompress(codec, section)
     if len(plain) > bytes_max:
-        raise _TooLarge(bytes_max)
+        raise _TooLargeError(bytes_max)
     return plain
 
 
-class _TooLarge(CorruptBatchError):
+class _TooLargeError(CorruptBatchError):
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"the records unfold to more than {bytes_max} bytes")
 
@@ -82,7 +82,7 @@ def _gunzip(section: bytes, bytes_max: int) -> bytes:
             raise CorruptBatchError(f"records are not valid gzip: {error}") from error
         left -= len(part)
         if left < 0:
-            raise _TooLarge(bytes_max)
+            raise _TooLargeError(bytes_max)
         if not decoder.eof:
             raise CorruptBatchError("records are not valid gzip: the stream is cut")
         parts.append(part)
@@ -102,7 +102,7 @@ def _unzstd(section: bytes, bytes_max: int) -> bytes:
                 fed += _PIECE_BYTES
                 left -= len(part)
                 if left < 0:
-                    raise _TooLarge(bytes_max)
+                    raise _TooLargeError(bytes_max)
                 parts.append(part)
         except zstandard.ZstdError as error:
             raise CorruptBatchError(f"records are not valid zstd: {error}") from error

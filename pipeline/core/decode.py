@@ -16,7 +16,7 @@ import pyarrow as pa
 from pipeline.core import arrays
 from pipeline.core.batches import BATCH_BYTES_MAX, BatchTable, Fault
 from pipeline.core.codecs import CODEC_MASK, plain_section, plain_sections
-from pipeline.core.schema import CORRUPT_BATCH, CORRUPT_TYPE
+from pipeline.core.rows import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, RowContext, assemble
 from pipeline.core.sections import RECORD_BYTES_MIN, Fields, read_fields, read_headers
 from pipeline.core.varints import Int64Array, SuspectError
 from wire.batch import (
@@ -30,23 +30,8 @@ from wire.batch import (
 from wire.compression import Codec
 from wire.errors import CorruptBatchError
 
-LIMIT_BYTES: Final = 16 << 20
-LIMIT_ROWS: Final = 65_536
-LOG_APPEND_TIME_BIT: Final = 0x08
-TRANSACTIONAL_BIT: Final = 0x10
-DELETE_HORIZON_BIT: Final = 0x40
 _INT32_MAX: Final = (1 << 31) - 1
 _RESERVED_BITS: Final = 0xFF80
-
-
-class RowContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What all rows of a file have in common; None where nobody knows."""
-
-    topic: str
-    partition: int
-    segment: str
-    node_id: int | None = None
-    topic_id: str | None = None
 
 
 class RowSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +45,16 @@ class RowSelection(msgspec.Struct, frozen=True, kw_only=True):
     include_control: bool = False
     aborted: tuple[tuple[int, int, int], ...] = ()
 
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What ends a record batch, and what one batch of the log may unfold to."""
+
+    size_bytes: int = 16 << 20
+    rows: int = 65_536
+    batch_bytes_max: int = BATCH_BYTES_MAX
+
+
+DEFAULT_LIMITS: Final = Limits()
 
 # key and value of some records -> further columns by name (decode=json)
 Describe = Callable[["Group", pa.Array, pa.Array], dict[str, pa.Array]]
@@ -145,9 +140,7 @@ def decode_batches(
     *,
     validate: str = "crc",
     describe: Describe | None = None,
-    limit_bytes: int = LIMIT_BYTES,
-    limit_rows: int = LIMIT_ROWS,
-    batch_bytes_max: int = BATCH_BYTES_MAX,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch | Fault]:
     """The records of the table's batches in order; damaged batches come as faults in between.
 
@@ -158,81 +151,13 @@ def decode_batches(
         selection: which records; None for all but control records.
         validate: `full` also checks counts, offsets and times against the header.
         describe: makes the columns of decode=json.
-        limit_bytes: of plain records, after which a record batch is yielded.
-        limit_rows: likewise.
-        batch_bytes_max: what one batch may unfold to.
+        limits: when a record batch is yielded.
     """
     wanted = selection or RowSelection()
     table = select_batches(table, wanted)
-    target = _Target(schema, context, wanted, validate, describe, batch_bytes_max)
-    for group in _groups(table, limit_bytes, limit_rows):
+    target = _Target(schema, context, wanted, validate, describe, limits)
+    for group in _groups(table, limits):
         yield from _decode_group(group, target)
-
-
-def batch_rows(
-    table: BatchTable,
-    schema: pa.Schema,
-    context: RowContext,
-    *,
-    crc_ok: bool | None,
-    fault: Fault | None = None,
-) -> pa.RecordBatch:
-    """One row per batch (decode=metadata, decode=raw); `fault` is what is wrong with all of them.
-
-    `crc_ok` None says that nobody looked.
-    """
-    attributes = table.column("attributes")
-    ends = table.positions + table.sizes
-    made: dict[str, Callable[[], pa.Array]] = {
-        "baseOffset": lambda: pa.array(table.column("base_offset")),
-        "lastOffset": lambda: pa.array(table.last_offsets),
-        "leaderEpoch": lambda: arrays.int32(table.column("leader_epoch")),
-        "magic": lambda: arrays.int32(table.column("magic")),
-        "crc": lambda: pa.array(table.column("crc")),
-        "crcOk": lambda: pa.repeat(pa.scalar(crc_ok, pa.bool_()), len(table)),
-        "codec": lambda: arrays.codec_names(attributes),
-        "timestampType": lambda: arrays.int32((attributes & LOG_APPEND_TIME_BIT) >> 3),
-        "isTransactional": lambda: pa.array((attributes & TRANSACTIONAL_BIT) != 0),
-        "isControl": lambda: pa.array((attributes & CONTROL_BIT) != 0),
-        "hasDeleteHorizon": lambda: pa.array((attributes & DELETE_HORIZON_BIT) != 0),
-        "baseTimestamp": lambda: arrays.timestamps(table.column("base_timestamp_ms")),
-        "maxTimestamp": lambda: arrays.timestamps(table.column("max_timestamp_ms")),
-        "producerId": lambda: pa.array(table.column("producer_id")),
-        "producerEpoch": lambda: arrays.int16(table.column("producer_epoch")),
-        "baseSequence": lambda: arrays.int32(table.column("base_sequence")),
-        "count": lambda: arrays.int32(table.column("records_count")),
-        "position": lambda: pa.array(table.positions + table.origin),
-        "size": lambda: arrays.int32(table.sizes),
-        "bytes": lambda: arrays.slices(table.buffer, table.positions, ends - table.positions),
-    }
-    if fault is not None:
-        damage = pa.scalar(_corrupt_value(fault), CORRUPT_TYPE)
-        made[CORRUPT_BATCH] = lambda: pa.repeat(damage, len(table))
-    return _assemble(schema, made, context, len(table))
-
-
-def corrupt_row(
-    schema: pa.Schema, context: RowContext, fault: Fault, *, position_column: str
-) -> pa.RecordBatch:
-    """The one row that stands for a damaged batch in mode PERMISSIVE."""
-    known = {
-        "topic": context.topic,
-        "partition": context.partition,
-        "segment": context.segment,
-        position_column: fault.position,
-        CORRUPT_BATCH: _corrupt_value(fault),
-    }
-    columns = [pa.array([known.get(field.name)], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _corrupt_value(fault: Fault) -> dict[str, Any]:
-    return {
-        "reason": fault.reason,
-        "position": fault.position,
-        "length": fault.length,
-        "detail": fault.detail,
-    }
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -241,7 +166,7 @@ class _Target(msgspec.Struct, frozen=True):
     selection: RowSelection
     validate: str
     describe: Describe | None
-    batch_bytes_max: int
+    limits: Limits
 
 
 def select_batches(
@@ -273,7 +198,7 @@ def _is_aborted(table: BatchTable, aborted: Sequence[tuple[int, int, int]]) -> A
     return found
 
 
-def _groups(table: BatchTable, limit_bytes: int, limit_rows: int) -> Iterator[BatchTable]:
+def _groups(table: BatchTable, limits: Limits) -> Iterator[BatchTable]:
     """Parts of the table below the limits, compressed batches counted at their compressed size."""
     counts = np.clip(table.column("records_count"), 0, table.sizes)
     rows, size = np.cumsum(counts), np.cumsum(table.sizes)
@@ -281,8 +206,8 @@ def _groups(table: BatchTable, limit_bytes: int, limit_rows: int) -> Iterator[Ba
     while done < len(table):
         rows_before = int(rows[done - 1]) if done else 0
         size_before = int(size[done - 1]) if done else 0
-        by_rows = int(np.searchsorted(rows, rows_before + limit_rows, "right"))
-        by_size = int(np.searchsorted(size, size_before + limit_bytes, "right"))
+        by_rows = int(np.searchsorted(rows, rows_before + limits.rows, "right"))
+        by_size = int(np.searchsorted(size, size_before + limits.size_bytes, "right"))
         stop = max(min(by_rows, by_size), done + 1)
         whole = done == 0 and stop == len(table)
         mask = slice(done, stop)
@@ -307,7 +232,7 @@ def _fast_rows(table: BatchTable, target: _Target) -> pa.RecordBatch | None:
     try:
         if bool((table.column("attributes") & _RESERVED_BITS).any()):
             return None
-        data, starts, ends = plain_sections(table, target.batch_bytes_max)
+        data, starts, ends = plain_sections(table, target.limits.batch_bytes_max)
         content = np.frombuffer(data, np.uint8)
         fields = read_fields(content, data, starts, ends, table.column("records_count"))
         group = Group(table, data, fields, target.context.topic)
@@ -324,7 +249,7 @@ def _decode_one_by_one(table: BatchTable, target: _Target) -> Iterator[pa.Record
     for index in range(len(table)):
         one = table.select(np.arange(len(table)) == index)
         try:
-            records = decode_batch_py(one, 0, target.batch_bytes_max)
+            records = decode_batch_py(one, 0, target.limits.batch_bytes_max)
         except CorruptBatchError as error:
             yield _fault(one, _reason(one), str(error))
             continue
@@ -418,7 +343,7 @@ def _record_rows(group: Group, target: _Target) -> pa.RecordBatch:
     extra: dict[str, pa.Array] = {}
     if target.describe is not None:
         extra = target.describe(group, group.keys(), group.values())
-    rows = _assemble(target.schema, made, target.context, len(fields.batch), extra)
+    rows = assemble(target.schema, made, target.context, len(fields.batch), extra)
     selection = target.selection
     if not len(fields.batch):
         return rows
@@ -464,30 +389,3 @@ def _sequences(group: Group) -> Int64Array:
     base = group.per_record("base_sequence")
     # wraps from 2^31-1 to 0
     return np.where(base < 0, -1, (base + group.fields.offset_delta) & _INT32_MAX)
-
-
-def _assemble(
-    schema: pa.Schema,
-    made: dict[str, Callable[[], pa.Array]],
-    context: RowContext,
-    rows: int,
-    ready: dict[str, pa.Array] | None = None,
-) -> pa.RecordBatch:
-    constants = {
-        "topic": context.topic,
-        "partition": context.partition,
-        "segment": context.segment,
-        "nodeId": context.node_id,
-        "topicId": context.topic_id,
-    }
-    columns = []
-    for field in schema:
-        if ready is not None and field.name in ready:
-            columns.append(ready[field.name])
-        elif field.name in made:
-            columns.append(made[field.name]())
-        elif field.name in constants:
-            columns.append(pa.repeat(pa.scalar(constants[field.name], field.type), rows))
-        else:
-            columns.append(pa.nulls(rows, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

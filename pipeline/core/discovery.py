@@ -157,7 +157,7 @@ def _expand(pattern: str) -> Iterator[str]:
     if Path(path).exists():
         yield path.rstrip("/") or "/"
         return
-    found = sorted(glob.glob(path))
+    found = sorted(glob.glob(path))  # noqa: PTH207  # the pattern may be absolute
     if not found:
         raise BadInputError(f"{pattern}: no such file or directory")
     yield from found
@@ -211,31 +211,22 @@ class _Walk:
             return
         topic, partition = (parsed.topic, parsed.partition) if parsed else (UNKNOWN_TOPIC, -1)
         home = self._log_directory(path.rpartition("/")[0] or ".")
-        common = {
-            "topic": topic,
-            "partition": partition,
-            "node_id": home.node_id,
-            "topic_id": self._topic_id(path, names, topic),
-        }
+        empty = PartitionFiles(
+            directory=path,
+            topic=topic,
+            partition=partition,
+            node_id=home.node_id,
+            topic_id=self._topic_id(path, names, topic),
+        )
         segments, snapshots = [], []
         bases = [int(found[1]) for found in map(_SEGMENT.fullmatch, names) if found]
-        for name in names:
-            if only is not None and name != only:
-                continue
-            file_path = f"{path}/{name}"
+        for name in names if only is None else [only]:
             snapshot_id = parse_snapshot_name(name)
             if found := _SEGMENT.fullmatch(name):
                 base = int(found[1])
-                size = self._size(file_path)
-                if size is not None:
-                    segments.append(SegmentFile(path=file_path, base_offset=base, size=size,
-                                                is_last=base == max(bases), **common))  # fmt: skip
+                segments += self._file(empty, name, base, is_last=base == max(bases))
             elif snapshot_id is not None and (self.include_snapshots or only is not None):
-                size = self._size(file_path)
-                if size is not None:
-                    snapshots.append(SegmentFile(path=file_path, base_offset=snapshot_id.offset,
-                                                 size=size, is_last=False, is_snapshot=True,
-                                                 **common))  # fmt: skip
+                snapshots += self._file(empty, name, snapshot_id.offset, is_last=False)
         key = topic, partition
         known = self.partitions.get(path)
         if known is not None and only is not None:
@@ -243,11 +234,37 @@ class _Walk:
             segments = sorted(merged.values(), key=lambda file: file.base_offset)
             merged = {file.path: file for file in (*known.snapshots, *snapshots)}
             snapshots = sorted(merged.values(), key=lambda file: file.base_offset)
-        self.partitions[path] = PartitionFiles(
-            directory=path, segments=tuple(segments), snapshots=tuple(snapshots),
-            log_start=home.log_starts.get(key), high_watermark=home.high_watermarks.get(key),
-            is_cleaned=key in home.cleaned, **common,
-        )  # fmt: skip
+        self.partitions[path] = msgspec.structs.replace(
+            empty,
+            segments=tuple(segments),
+            snapshots=tuple(snapshots),
+            log_start=home.log_starts.get(key),
+            high_watermark=home.high_watermarks.get(key),
+            is_cleaned=key in home.cleaned,
+        )
+
+    def _file(
+        self, owner: PartitionFiles, name: str, base_offset: int, *, is_last: bool
+    ) -> list[SegmentFile]:
+        """One file with its size; none when it was deleted since the directory was listed."""
+        path = f"{owner.directory}/{name}"
+        try:
+            size = Path(path).stat().st_size
+        except FileNotFoundError:
+            return []
+        return [
+            SegmentFile(
+                path=path,
+                topic=owner.topic,
+                partition=owner.partition,
+                base_offset=base_offset,
+                size=size,
+                is_last=is_last,
+                is_snapshot=name.endswith(CHECKPOINT_SUFFIX),
+                node_id=owner.node_id,
+                topic_id=owner.topic_id,
+            )
+        ]
 
     def _add_file(self, path: str) -> None:
         directory, _, name = path.rpartition("/")
@@ -270,12 +287,6 @@ class _Walk:
                 f"{path}: not a segment (20 digits{LOG_SUFFIX}) or snapshot"
                 f" (20 digits, 10 digits{CHECKPOINT_SUFFIX})"
             )
-
-    def _size(self, path: str) -> int | None:
-        try:
-            return Path(path).stat().st_size
-        except FileNotFoundError:
-            return None  # deleted since the directory was listed
 
     def _topic_id(self, path: str, names: list[str], topic: str) -> str | None:
         if topic == METADATA_TOPIC_NAME:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from typing_extensions import override
+
 
 class BadInputError(Exception):
     """A path, an option or a range that cannot be used; the text names it and what is allowed."""
@@ -21,11 +23,13 @@ class CorruptSegmentError(Exception):
         self.base_offset = base_offset
         self.reason = reason
 
+    @override
     def __str__(self) -> str:
         """One line: file, position, offset, reason."""
         offset = "" if self.base_offset is None else f" (base offset {self.base_offset})"
         return f"{self.path}:{self.position}{offset}: {self.reason}"
 
+    @override
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel from a task to the driver by pickle."""
         return type(self), (self.path, self.position, self.base_offset, self.reason)

@@ -1,5 +1,7 @@
 """From options to what is read of each partition: an offset range and the aborted transactions."""
 
+import itertools
+
 import msgspec
 import numpy as np
 
@@ -163,7 +165,7 @@ def _losses(partition: PartitionFiles, start: int | None) -> list[str]:
         )
     if partition.is_cleaned:
         return problems
-    for before, after in zip(segments, segments[1:], strict=False):
+    for before, after in itertools.pairwise(segments):
         end = log_end_offset(before)
         if end < after.base_offset:
             problems.append(f"{before.path}: ends at {end}, the next segment begins at"

@@ -16,10 +16,8 @@ import pyarrow as pa
 from pipeline.core.batches import BatchTable, Fault, scan
 from pipeline.core.decode import (
     Describe,
-    RowContext,
+    Limits,
     RowSelection,
-    batch_rows,
-    corrupt_row,
     decode_batches,
     select_batches,
 )
@@ -29,6 +27,7 @@ from pipeline.core.json_records import describe_records
 from pipeline.core.opening import open_segment
 from pipeline.core.options import Options
 from pipeline.core.ranges import resolve_ranges
+from pipeline.core.rows import RowContext, batch_rows, corrupt_row
 from pipeline.core.schema import schema_of
 from pipeline.core.split import Split, pack_splits, plan_splits, total_bytes
 
@@ -96,7 +95,8 @@ def read_splits(
     """The rows of the pieces in order.
 
     Args:
-        pieces: of a plan made with the same options.
+        pieces: of a plan made with these options.
+        options: of the read.
         schema: the columns wanted, when not those of the options.
 
     Raises:
@@ -146,6 +146,7 @@ class _Reader:
         self.options = options
         self.schema = schema
         self.errors = _ErrorsFile(options.errors_path)
+        self._limits = Limits(batch_bytes_max=options.max_batch_bytes)
         self._describe: Describe | None = describe_records if options.decode == "json" else None
 
     def rows(self, piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -180,7 +181,7 @@ class _Reader:
         else:
             for rows in decode_batches(
                 table, self.schema, context, piece.selection, validate=self.options.validate,
-                describe=self._describe, batch_bytes_max=self.options.max_batch_bytes,
+                describe=self._describe, limits=self._limits,
             ):  # fmt: skip
                 if isinstance(rows, Fault):
                     yield from self._damage(rows, file, context, None)
@@ -218,7 +219,8 @@ class _ErrorsFile:
     def add(self, file: SegmentFile, fault: Fault) -> None:
         if self._folder is None:
             return
-        self._first = self._first or f"{file.topic}-{file.partition}-{file.name}-{fault.position}"
+        first = f"{file.topic}-{file.partition}-{file.name}-{fault.position}"
+        self._first = self._first or first
         known = {"path": file.path, "topic": file.topic, "partition": file.partition}
         self._lines.append(json.dumps(known | msgspec.structs.asdict(fault)) + "\n")
 

@@ -150,7 +150,8 @@ def check_names(names: list[str], decode: str) -> None:
     for name in names:
         if name not in known:
             raise BadInputError(
-                f"column {name!r} does not exist with decode={decode}; there are: {', '.join(known)}"
+                f"column {name!r} does not exist with decode={decode};"
+                f" there are: {', '.join(known)}"
             )
     if len(set(names)) != len(names):
         raise BadInputError(f"columns names one twice: {', '.join(names)}")

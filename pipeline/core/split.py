@@ -1,8 +1,8 @@
 """Cutting segments into pieces of work.
 
-A split owns every batch whose first byte lies in [start, end), and may read beyond its end to finish
-the last one. Cuts lie at positions that the offset index names and where a sound batch starts;
-without a usable index the headers are walked. Small files are packed together.
+A split owns every batch whose first byte lies in [start, end), and may read beyond its end to
+finish the last one. Cuts lie at positions that the offset index names and where a sound batch
+starts; without a usable index the headers are walked. Small files are packed together.
 """
 
 from collections.abc import Sequence
@@ -96,25 +96,26 @@ def _cuts(file: SegmentFile, max_split: int, max_records: int | None) -> list[tu
         ):
             too_long = after - start > max_split
             too_many = max_records is not None and offset - start_offset >= max_records
-            if position > start and (too_long or too_many):
-                if is_batch_at(descriptor, position, file.size):
-                    cuts.append((position, hint))
-                    start, start_offset = position, hint
+            wanted = position > start and (too_long or too_many)
+            if wanted and is_batch_at(descriptor, position, file.size):
+                cuts.append((position, hint))
+                start, start_offset = position, hint
             hint = offset  # an entry's offset is the last of its append: only a hint
     return cuts
 
 
 def _walked_entries(file: SegmentFile) -> list[tuple[int, int]]:
     """One entry per window of the segment, by its headers."""
-    entries = []
     with open_segment(file.path) as descriptor:
-        for table in scan(
+        tables = scan(
             descriptor, 0, file.size, frozen_size=file.size, validate="header",
             window_bytes=1 << 20,
-        ):  # fmt: skip
-            if len(table):
-                entries.append((int(table.last_offsets[0]), int(table.positions[0]) + table.origin))
-    return entries
+        )  # fmt: skip
+        return [
+            (int(table.last_offsets[0]), int(table.positions[0]) + table.origin)
+            for table in tables
+            if len(table)
+        ]
 
 
 def total_bytes(splits: Sequence[Split]) -> int:

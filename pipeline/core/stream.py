@@ -20,7 +20,7 @@ from pipeline.core.options import Options
 from pipeline.core.ranges import wanted_start
 from pipeline.core.reader import Piece
 from pipeline.core.split import Split
-from pipeline.core.tail import Boundary, epoch_before, end_boundary, locate, walk_from
+from pipeline.core.tail import Boundary, end_boundary, epoch_before, locate, walk_from
 from pipeline.core.transactions import transaction_state
 from pipeline.core.watermark import high_watermark
 
@@ -240,11 +240,11 @@ def _packs(
     files: PartitionFiles, start: int, end: int, selection: RowSelection, options: Options
 ) -> list[tuple[Piece, ...]]:
     """One task per segment part; it ends where the batch at `end` starts, whatever follows."""
-    packs = []
+    packs: list[tuple[Piece, ...]] = []
     segments = files.segments
     for index, file in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        if following is not None and following <= start or file.base_offset >= end:
+        if (following is not None and following <= start) or file.base_offset >= end:
             continue
         first = locate(file, start)
         last = locate(file, end)
@@ -293,34 +293,30 @@ def _point(replica: Replica, offset: int, epoch: int) -> Point:
 
 def _problem(point: Point, replica: Replica | None) -> Problem | None:
     """Why the partition can not go on from its point; None when it can."""
-
-    def found(reason: str, detail: str, resume: Point | None) -> Problem:
-        return Problem(point.topic, point.partition, reason, detail, resume)
-
     if replica is None:
-        return found("deleted", "the partition is gone", None)
+        return Problem(point.topic, point.partition, "deleted", "the partition is gone", None)
     files, start = replica.files, _log_start_point(replica)
+    log_start = max(files.first_offset, files.log_start or 0)
+    end = end_boundary(files, None)
+    found: tuple[str, str, Point] | None = None
     if files.topic_id is not None and point.topic_id and files.topic_id != point.topic_id:
         detail = f"topic id {point.topic_id} became {files.topic_id}: another topic of this name"
-        return found("recreated", detail, start)
-    log_start = max(files.first_offset, files.log_start or 0)
-    if point.offset < log_start:
+        found = "recreated", detail, start
+    elif point.offset < log_start:
         detail = f"offset {point.offset} is below the log's start {log_start}: retention"
-        return found("retention", detail, _point(replica, log_start, NO_EPOCH))
-    end = end_boundary(files, None)
-    if point.offset > end.offset:
+        found = "retention", detail, _point(replica, log_start, NO_EPOCH)
+    elif point.offset > end.offset:
         detail = f"offset {point.offset} is above the log's end {end.offset}: truncation"
-        return found("truncation", detail, _point(replica, end.offset, end.epoch))
-    if point.epoch == NO_EPOCH or point.offset == files.first_offset:
-        return None
-    epoch = epoch_before(files, point.offset)
-    if epoch not in (point.epoch, NO_EPOCH):
-        detail = (
-            f"the record before offset {point.offset} has leader epoch {epoch}, not {point.epoch}:"
-            " the log was replaced by another history"
-        )
-        return found("divergence", detail, _point(replica, point.offset, epoch))
-    return None
+        found = "truncation", detail, _point(replica, end.offset, end.epoch)
+    elif point.epoch != NO_EPOCH and point.offset > files.first_offset:
+        epoch = epoch_before(files, point.offset)
+        if epoch not in (point.epoch, NO_EPOCH):
+            detail = (
+                f"the record before offset {point.offset} has leader epoch {epoch}, not"
+                f" {point.epoch}: the log was replaced by another history"
+            )
+            found = "divergence", detail, _point(replica, point.offset, epoch)
+    return None if found is None else Problem(point.topic, point.partition, *found)
 
 
 def _share(limit: Limit, behind: int, lag: int) -> Limit:
