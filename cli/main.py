@@ -13,6 +13,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "storage": ("cli.storage", "cluster ids, formatting of log directories, what they hold"),
     "server": ("cli.server", "start a node from its server.properties"),
     "topics": ("cli.topics", "create, list, describe, delete topics"),
+    "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
     "quorum": ("cli.quorum", "state of the metadata quorum and of its replicas"),
     "dump-log": ("cli.dump_log", "print segments, snapshots and indexes"),
 }

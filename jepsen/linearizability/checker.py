@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from jepsen.linearizability.history import History, HistoryError, Operation, history_of
-from jepsen.linearizability.model import Model, OperationError
+from jepsen.linearizability.model import Model, OperationError, Violation
 from jepsen.linearizability.models import model_named
 from jepsen.linearizability.partition import Partition, Standing, partitions_of
 from jepsen.linearizability.search import BLOCK_STEPS, Entry, Search, plan_of
@@ -81,7 +81,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         steps: Steps of all searches together.
         cache_size: Configurations visited by all searches together.
         wall_s: Wall time in seconds; 0 if no clock was given.
-        reason: For `unknown`: which budget ended it. For `ok`: what was not looked at, if any.
+        reason: For `unknown`: which budget ended it. For `illegal` without a search: why. For
+            `ok`: what was not looked at, if anything.
     """
 
     verdict: str
@@ -205,8 +206,10 @@ def check(
     now = clock or (lambda: 0.0)
     assert clock is not None or budget.seconds is None, "a limit of time needs a clock"
     started = now()
-    partitions = partitions_in(history, model, split=split, reduce=prune)
-    partitions.sort(key=lambda partition: (partition.width, len(partition.items)))
+    partitions = ordered_partitions(history, model, split=split, reduce=prune)
+    violation = model.violation(history.operations)
+    if violation is not None:
+        return _refuted(history, violation, now() - started)
     deadline = None if budget.seconds is None else started + budget.seconds
     race = _Race(
         [_Runner(model, partition, budget, prune=prune) for partition in partitions],
@@ -228,18 +231,35 @@ def check(
     )
 
 
-def partitions_in(
+def _refuted(history: History, violation: Violation, wall_s: float) -> Result:
+    places = [history.place(history.operations[i].position) for i in violation.operations]
+    return Result(
+        verdict=ILLEGAL,
+        partitions=(),
+        engine=ENGINE,
+        operations=len(history.operations),
+        steps=0,
+        cache_size=0,
+        wall_s=wall_s,
+        reason=f"{violation.text} ({', '.join(places)})",
+    )
+
+
+def ordered_partitions(
     history: History, model: Model, *, split: bool = True, reduce: bool = True
 ) -> list[Partition]:
-    """The partitions of a history; an operation that is none of the model is named with its place.
+    """The partitions of a history in the order of the race: narrow and short ones first.
+
+    `Result.partitions` has the same order.
 
     Raises:
-        HistoryError: See `check`.
+        HistoryError: See `check`; an operation that is none of the model is named by its place.
     """
     try:
-        return partitions_of(history.operations, model, split=split, reduce=reduce)
+        found = partitions_of(history.operations, model, split=split, reduce=reduce)
     except OperationError as error:
         raise HistoryError(f"{history.place(error.operation.position)}: {error}") from error
+    return sorted(found, key=lambda partition: (partition.width, len(partition.items)))
 
 
 class _Race:

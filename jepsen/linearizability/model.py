@@ -40,6 +40,13 @@ class Part(NamedTuple):
     output: Any
 
 
+class Violation(NamedTuple):
+    """Operations, by index, that contradict each other in whatever order; `text` says why."""
+
+    text: str
+    operations: tuple[int, ...]
+
+
 class Model(Protocol):
     """A sequential object; see the head of the module."""
 
@@ -57,6 +64,9 @@ class Model(Protocol):
         Raises:
             OperationError: An operation that the model does not know, or a value of a wrong form.
         """
+
+    def violation(self, operations: Sequence[Operation]) -> "Violation | None":
+        """What shows without any search that no order is legal; None for most histories."""
 
     def init(self) -> State:
         """State of a key before its first operation."""

@@ -25,6 +25,7 @@ class Row(dict[int, Any]):
         self[0] = bits
 
     def __missing__(self, kind: int) -> "Row | None":
+        """Asks the table once."""
         moved = self.table.move(self.state, kind)
         self[kind] = moved
         return moved

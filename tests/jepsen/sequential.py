@@ -28,7 +28,9 @@ class RegisterObject:
     def draw(self, rng: random.Random) -> tuple[str, object, object]:
         """A random operation: function, value, key beside it."""
         f = rng.choice(self.functions)
-        value = {"read": None, "write": rng.randrange(3)}.get(f, [rng.randrange(3), rng.randrange(3)])
+        value = {"read": None, "write": rng.randrange(3)}.get(
+            f, [rng.randrange(3), rng.randrange(3)]
+        )
         return f, value, None
 
     def perform(self, state, f, value, key, rng) -> tuple[Hashable, Outcome]:
@@ -65,8 +67,10 @@ class RegisterObject:
 
     def is_told(self, operation: Operation) -> bool:
         """False for an operation that certainly did not happen and tells nothing."""
-        return operation.type != FAIL or operation.f == "read" or (
-            operation.f == "cas" and operation.error is None
+        return (
+            operation.type != FAIL
+            or operation.f == "read"
+            or (operation.f == "cas" and operation.error is None)
         )
 
 
@@ -118,7 +122,9 @@ class ConfigObject:
         return ()
 
     def draw(self, rng):
-        f = rng.choice(("set", "delete", "append", "subtract", "get", "get", "set-many", "get-many"))
+        f = rng.choice(
+            ("set", "delete", "append", "subtract", "get", "get", "set-many", "get-many")
+        )
         key = rng.choice(KEYS)
         if f == "set-many":
             return f, [[each, rng.choice(["a", "b", None])] for each in KEYS], None
@@ -242,7 +248,7 @@ class TopicObject:
             return {"type": OK, "error": rng.choice([None, "UNKNOWN_TOPIC_ID"])}
         return {"output": operation.value, "error": "TOPIC_ALREADY_EXISTS"}
 
-    def apply(self, state, operation, operations):
+    def apply(self, state, operation, operations):  # noqa: C901  # one case each
         topics, used = dict(state[0]), state[1]
         f, unknown, refused = operation.f, operation.type == INFO, operation.error is not None
         if f == "list":
@@ -348,8 +354,15 @@ def random_operations(
             kind, output, error = INFO, None, None
         made.append(
             Operation(
-                process=process, f=f, value=value, key=key,
-                call=call, end=end, type=kind, output=output, error=error,
-            )  # fmt: skip
+                process=process,
+                f=f,
+                value=value,
+                key=key,
+                call=call,
+                end=end,
+                type=kind,
+                output=output,
+                error=error,
+            )
         )
     return sorted(made, key=lambda operation: (operation.call, operation.end is None))

@@ -113,6 +113,10 @@ class AppendLog(Model):
         return number
 
     @override
+    def violation(self, operations: Sequence[Operation]) -> None:
+        return None
+
+    @override
     def init(self) -> State:
         return EMPTY
 

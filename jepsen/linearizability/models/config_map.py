@@ -98,6 +98,10 @@ class ConfigMap(Model):
         return (f, value)
 
     @override
+    def violation(self, operations: Sequence[Operation]) -> None:
+        return None
+
+    @override
     def init(self) -> State:
         return None
 

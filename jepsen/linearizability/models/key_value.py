@@ -66,6 +66,10 @@ class KeyValue(Model):
             raise OperationError(operation, f"value of {operation.f} is {value!r}, not a string")
 
     @override
+    def violation(self, operations: Sequence[Operation]) -> None:
+        return None
+
+    @override
     def init(self) -> State:
         return ""
 

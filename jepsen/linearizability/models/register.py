@@ -65,6 +65,10 @@ class Register(Model):
         raise refuse(operation, self.name, "read, write")
 
     @override
+    def violation(self, operations: Sequence[Operation]) -> None:
+        return None
+
+    @override
     def init(self) -> State:
         return None
 
@@ -102,7 +106,8 @@ class Register(Model):
         f, value = part.input
         where = "" if part.key is None else f"{part.key}: "
         if f == "read":
-            return f"{where}read -> {'?' if part.output is UNKNOWN else part.output}"
+            answer = "?" if part.output is UNKNOWN else self.describe_state(part.output)
+            return f"{where}read -> {answer}"
         unknown = " -> ?" if part.output is UNKNOWN else ""
         if f == "write":
             return f"{where}write {value}{unknown}"

@@ -13,9 +13,10 @@ state, so it is an observation. A `fail` with any other error certainly did not 
 Ids are *outputs*. A create that never returned may have made the topic with an id that nobody has
 seen: the state is then CREATED, and the first answer that names an id binds it. The binding is
 part of the state, for an id that was bound once is never bound again, and neither is one that
-another create returned. An id given by two creates is refused before the search.
+another create returned. An id that two creates or two names were told is a violation before any
+search.
 
-A delete by id with an id of no known name is kept under the id itself; the harness gives the name.
+A delete by id alone needs an answer that tells the name of the id; else give `[name id]`.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from jepsen.linearizability.model import (
     OperationError,
     Part,
     State,
+    Violation,
     is_pair,
     refuse,
 )
@@ -86,6 +88,21 @@ class Id(NamedTuple):
     free: bool
 
 
+class _Ids(NamedTuple):
+    """Ids that creates returned, the name told for every id, all names in their order."""
+
+    owned: frozenset[str]
+    names: dict[str, str]
+    universe: tuple[str, ...]
+
+    def tagged(self, topic_id: str | None, name: str) -> Id | None:
+        """The id as the operations of a name know it."""
+        if topic_id is None:
+            return None
+        is_free = topic_id not in self.owned and self.names.get(topic_id, name) == name
+        return Id(topic_id, is_free)
+
+
 class TopicSet(Model):
     """Create, delete and look up topics; see the head of the module."""
 
@@ -101,32 +118,45 @@ class TopicSet(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
-        creators: dict[str, Operation] = {}
-        names: dict[str, str] = {}
-        universe: dict[str, None] = {}
-        for operation in operations:
-            for name, topic_id in self._mentions(operation):
-                universe.setdefault(name)
+        told = [self._told(operation) for operation in operations]
+        names = {topic_id: name for pairs in told for name, topic_id in pairs if topic_id}
+        universe = tuple({name: None for pairs in told for name, _ in pairs})
+        owned = frozenset(
+            topic_id
+            for operation, pairs in zip(operations, told, strict=True)
+            for _, topic_id in pairs
+            if topic_id and operation.f == "create"
+        )
+        known = _Ids(owned, names, universe)
+        return [self._parts(operation, known) for operation in operations]
+
+    @override
+    def violation(self, operations: Sequence[Operation]) -> Violation | None:
+        creators: dict[str, int] = {}
+        told: dict[str, tuple[str, int]] = {}
+        for index, operation in enumerate(operations):
+            for name, topic_id in self._told(operation):
                 if topic_id is None:
                     continue
-                names.setdefault(topic_id, name)
-                if (
-                    operation.f == "create"
-                    and creators.setdefault(topic_id, operation) != operation
-                ):
-                    raise OperationError(operation, f"id {topic_id} was given by two creates")
-        owned = frozenset(creators)
-        return [self._parts(operation, owned, names, tuple(universe)) for operation in operations]
+                other, first = told.setdefault(topic_id, (name, index))
+                if other != name:
+                    text = f"id {topic_id} is told for {other} and for {name}"
+                    return Violation(text, (first, index))
+                if operation.f == "create" and creators.setdefault(topic_id, index) != index:
+                    text = f"id {topic_id} was given by two creates"
+                    return Violation(text, (creators[topic_id], index))
+        return None
 
-    def _mentions(self, operation: Operation) -> list[tuple[str, str | None]]:
-        """Names with the ids that the operation's answer gives them."""
+    def _told(self, operation: Operation) -> list[tuple[str, str | None]]:
+        """Names with the ids that the operation's answer tells for them."""
         if operation.f not in OPERATIONS.split(", "):
             raise refuse(operation, self.name, OPERATIONS)
         if operation.f == "list":
             return list(self._listed(operation).items()) if operation.type == OK else []
         name, topic_id = self._pair(operation, operation.value)
         if operation.f == "delete":
-            return [] if name is None else [(name, topic_id)]
+            done = operation.type == OK and _error(operation) is None
+            return [] if name is None else [(name, topic_id if done else None)]
         if name is None:
             raise OperationError(operation, f"{operation.f} without a topic name")
         if operation.type != OK or _error(operation) is not None:
@@ -154,30 +184,29 @@ class TopicSet(Model):
             )
         return found
 
-    def _parts(  # noqa: PLR0911  # one outcome each
-        self,
-        operation: Operation,
-        owned: frozenset[str],
-        names: dict[str, str],
-        universe: tuple[str, ...],
-    ) -> tuple[Part, ...]:
-        def tagged(topic_id: str | None) -> Id | None:
-            return None if topic_id is None else Id(topic_id, topic_id not in owned)
-
+    def _parts(self, operation: Operation, known: "_Ids") -> tuple[Part, ...]:  # noqa: PLR0911
         if operation.f == "list":
             if operation.type != OK:
                 return ()
             listed = self._listed(operation)
             return tuple(
-                Part(name, ("exists", None), tagged(listed.get(name))) for name in universe
+                Part(name, ("exists", None), known.tagged(listed.get(name), name))
+                for name in known.universe
             )
         name, topic_id = self._pair(operation, operation.value)
-        given = (operation.f, tagged(topic_id) if operation.f == "delete" else None)
         if name is None and topic_id is None:
             raise OperationError(operation, "delete without a topic name or id")
-        key = name if name is not None else names.get(topic_id or "", topic_id)
+        key = name if name is not None else known.names.get(topic_id or "")
         error = _error(operation)
         refused = UNKNOWN_ERRORS if operation.f == "delete" else (EXISTS,)
+        if key is None:
+            if operation.type != INFO and error is not None:
+                return ()  # an id that nobody knows was refused, as it should be
+            raise OperationError(
+                operation,
+                f"delete of id {topic_id}, which no answer gives a name: [name id] is due",
+            )
+        given = (operation.f, known.tagged(topic_id, key) if operation.f == "delete" else None)
         if operation.type == INFO:
             return (Part(key, given, UNKNOWN),)
         if operation.f != "exists" and error in refused:
@@ -186,7 +215,8 @@ class TopicSet(Model):
             return (Part(key, given, UNKNOWN),) if operation.f == "exists" else ()
         if operation.f == "delete":
             return (Part(key, given, None),)
-        return (Part(key, given, tagged(self._pair(operation, operation.output)[1])),)
+        answered = self._pair(operation, operation.output)[1]
+        return (Part(key, given, known.tagged(answered, key)),)
 
     @override
     def init(self) -> State:

@@ -1,0 +1,188 @@
+"""`kraftline jepsen verify`: are recorded histories linearizable?
+
+Exit code 0 when every history is, 1 when one is not, 2 when nothing was refuted but something is
+unknown: a budget was spent, a file cannot be read, the command line is wrong.
+"""
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+from typing_extensions import override
+
+from cli.arguments import Parser
+from jepsen.linearizability import (
+    ILLEGAL,
+    MODELS,
+    OK,
+    Budget,
+    Counterexample,
+    HistoryError,
+    Progress,
+    Result,
+    check,
+    explain,
+    model_named,
+    read_history,
+)
+from jepsen.linearizability.picture import page_of
+from jepsen.linearizability.values import to_plain
+
+EXIT_CODES: Final = {OK: 0, ILLEGAL: 1}
+EXIT_UNKNOWN: Final = 2
+PROGRESS_INTERVAL_S: Final = 0.2
+
+
+class _Parser(Parser):
+    """A wrong command line gives no verdict: exit code 2, as 1 means illegal."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{message}\n{self.format_usage()}")
+        raise SystemExit(EXIT_UNKNOWN)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command; returns the exit code."""
+    if not arguments or arguments[0] != "verify":
+        given = f"unknown command '{arguments[0]}'\n" if arguments else ""
+        if arguments and arguments[0] in ("-h", "--help"):
+            given = ""
+        sys.stderr.write(f"{given}usage: kraftline jepsen verify --model MODEL FILE...\n")
+        return 0 if arguments and not given else EXIT_UNKNOWN
+    options = _parse(arguments[1:])
+    codes = [_verify(Path(name), options) for name in options.files]
+    return 1 if 1 in codes else max(codes)
+
+
+def _parse(arguments: Sequence[str]) -> Namespace:
+    parser = _Parser("kraftline jepsen verify", "Judge whether histories are linearizable.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="histories; any format, gzip too")
+    parser.add_argument("--model", required=True, choices=MODELS, help="the sequential model")
+    parser.add_argument("--json", action="store_true", help="one JSON object per file")
+    parser.add_argument(
+        "--cache-entries",
+        type=_count,
+        default=Budget().cache_entries,
+        metavar="N",
+        help="configurations held in memory before the verdict is unknown (default %(default)s)",
+    )
+    parser.add_argument(
+        "--time-limit", type=_seconds, metavar="S", help="seconds per file before it is unknown"
+    )
+    parser.add_argument("--steps", type=_count, metavar="N", help="steps per file before unknown")
+    parser.add_argument("--explain", action="store_true", help="show a minimal counterexample")
+    parser.add_argument("--html", metavar="FILE", help="write a picture of an illegal history")
+    options = parser.parse_args(arguments)
+    if options.html is not None and len(options.files) != 1:
+        parser.error("--html draws one history: name one file")
+    return options
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def _verify(path: Path, options: Namespace) -> int:
+    started = time.perf_counter()
+    budget = Budget(
+        cache_entries=options.cache_entries, steps=options.steps, seconds=options.time_limit
+    )
+    show = _progress_line(path.name) if sys.stderr.isatty() else None
+    model = model_named(options.model)
+    try:
+        history = read_history(path)
+        result = check(history, model, budget=budget, on_progress=show)
+    except HistoryError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{path}: {error.strerror or error}")
+    finally:
+        if show is not None:
+            sys.stderr.write("\r\x1b[K")
+    seconds = time.perf_counter() - started
+    found = None
+    if result.verdict == ILLEGAL and (options.explain or options.html):
+        found = explain(history, model, result=result)
+        assert found is not None, "an illegal history has a counterexample"
+    if found is not None and options.html:
+        Path(options.html).write_text(page_of(history, model, result, found), encoding="utf-8")
+    shown = found if options.explain else None
+    if options.json:
+        _print_json(path, result, seconds, shown)
+    else:
+        _print(path, result, seconds, shown)
+    return EXIT_CODES.get(result.verdict, EXIT_UNKNOWN)
+
+
+def _refuse(text: str) -> int:
+    sys.stderr.write(f"{text}\n")
+    return EXIT_UNKNOWN
+
+
+def _progress_line(name: str) -> Callable[[Progress], None]:
+    shown = time.perf_counter()
+    started = shown
+
+    def show(progress: Progress) -> None:
+        nonlocal shown
+        now = time.perf_counter()
+        if now - shown < PROGRESS_INTERVAL_S:
+            return
+        shown = now
+        sys.stderr.write(
+            f"\r\x1b[K{name}: {progress.decided} of {progress.searches} searches decided, "
+            f"{progress.steps:,} steps, {now - started:.0f} s"
+        )
+        sys.stderr.flush()
+
+    return show
+
+
+def _print(
+    path: Path, result: Result, seconds: float, counterexample: Counterexample | None
+) -> None:
+    reason = f" ({result.reason})" if result.reason else ""
+    sys.stdout.write(
+        f"{path}: {result.verdict}{reason}  "
+        f"{result.operations:,} operations, {result.steps:,} steps, {seconds:.3f} s\n"
+    )
+    lines = [] if counterexample is None else counterexample.text()
+    sys.stdout.writelines(f"  {line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _print_json(
+    path: Path, result: Result, seconds: float, counterexample: Counterexample | None
+) -> None:
+    line = {
+        "file": str(path),
+        "verdict": result.verdict,
+        "operations": result.operations,
+        "steps": result.steps,
+        "seconds": round(seconds, 6),
+    }
+    if result.reason is not None:
+        line["reason"] = result.reason
+    if counterexample is not None:
+        shown = msgspec.structs.replace(
+            counterexample, keys=tuple(to_plain(key) for key in counterexample.keys)
+        )
+        line["counterexample"] = msgspec.to_builtins(shown)
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
