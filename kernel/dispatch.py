@@ -38,7 +38,6 @@ from wire.types import NodeId, Rng
 NO_TIME: Final = timedelta(0)
 METADATA: Final = 3
 API_VERSIONS: Final = 18
-DESCRIBE_ACLS: Final = 29
 DESCRIBE_QUORUM: Final = 55
 ENVELOPE: Final = 58
 DESCRIBE_CLUSTER: Final = 60
@@ -65,7 +64,7 @@ SERVED: Final = {
     ListenerKind.BROKER: FORWARDED
     | RECORD_REQUESTS
     | QUERIED_ON_BROKER
-    | {METADATA, API_VERSIONS, DESCRIBE_ACLS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
+    | {METADATA, API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
     ListenerKind.CONTROLLER: RAFT
     | SUBMITTED
     | QUERIED_ON_CONTROLLER
@@ -115,8 +114,6 @@ class Dispatch:
             case 3:
                 context = self._context(client.listener)
                 answered(metadata_response(image, request.body, context, request.api_version))
-            case 29:
-                answered(describe_acls_without_authorizer())
             case 60:
                 context = self._context(client.listener)
                 version = request.api_version
@@ -245,20 +242,6 @@ class Dispatch:
                 port=0 if voter is None else voter.port,
             ),
         )
-
-
-def describe_acls_without_authorizer() -> Any:
-    """Kafka's answer where no authorizer is configured (and none is here).
-
-    kafka-python takes the broker for version 1.0 unless an API like this one is listed.
-    """
-    new = codec.newest(DESCRIBE_ACLS, "response")
-    return new.DescribeAclsResponse(
-        throttle_time=NO_TIME,
-        error_code=ErrorCode.security_disabled,
-        error_message="No Authorizer is configured.",
-        resources=(),
-    )
 
 
 def envelope_body(error: ErrorCode, response: bytes | None = None) -> Any:

@@ -8,9 +8,32 @@ from typing import Final
 import msgspec
 
 from metadata.records import Record
+from quorum_controller.authorization import AccessRules
 
 PENDING_REQUESTS_MAX: Final = 10_000
 """Requests that wait for commits; more are answered REQUEST_TIMED_OUT, which clients retry."""
+
+
+class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Delegation tokens (KIP-48, KIP-900); times in ms."""
+
+    secret_key: str | None = None
+    """delegation.token.secret.key; None: there are no tokens."""
+    max_lifetime_ms: int = 7 * 24 * 3_600_000
+    """delegation.token.max.lifetime.ms"""
+    expiry_ms: int = 24 * 3_600_000
+    """delegation.token.expiry.time.ms: how long a token lives without renewal."""
+    sweep_interval_ms: int = 3_600_000
+    """delegation.token.expiry.check.interval.ms"""
+
+
+class ElectionIntervals(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the controller waits before it elects by itself; None: it does not."""
+
+    preferred_ms: int | None = 300_000
+    """leader.imbalance.check.interval.seconds, None with auto.leader.rebalance.enable=false."""
+    unclean_ms: int | None = 300_000
+    """unclean.leader.election.interval.ms"""
 
 
 class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,4 +55,10 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """delete.topic.enable"""
     properties: dict[str, str] = {}
     """The node's server.properties: static defaults of topic configs."""
+    access: AccessRules | None = None
+    """The authorizer's settings; None: no `authorizer.class.name`, everybody may do everything."""
+    tokens: TokenSettings = TokenSettings()
+    """Delegation tokens."""
+    elections: ElectionIntervals = ElectionIntervals()
+    """When leaders are elected that nobody asked for."""
     pending_requests_max: int = PENDING_REQUESTS_MAX

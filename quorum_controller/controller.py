@@ -27,6 +27,7 @@ from quorum_controller.activation import write_activation_records
 from quorum_controller.brokers import BrokerResult
 from quorum_controller.config import ControllerConfig
 from quorum_controller.configs import TopicConfigDefaults, unclean_election_default
+from quorum_controller.elections import ElectionTimer
 from quorum_controller.elr import min_isr_default
 from quorum_controller.handlers import HANDLERS, TIMED_OUT, not_controller, refusal, timeout_ms
 from quorum_controller.liveness import Liveness
@@ -38,6 +39,7 @@ from quorum_controller.result import (
     Answer,
     ControllerRequest,
     Draft,
+    DraftPart,
     Output,
     Pending,
     Proposal,
@@ -104,6 +106,7 @@ class Controller:
         self._liveness = Liveness(self._config.session_timeout_ms, self._now_ms)
         self._no_op = NoOpTimer(self._config.max_idle_interval_ms, self._now_ms)
         self._index = PartitionIndex(EMPTY)
+        self._elections = ElectionTimer(self._config.elections)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -170,6 +173,7 @@ class Controller:
         self._now_ms = now_ms
         self._reset(image)
         self._index = PartitionIndex(image)
+        self._elections.observe(self._index, now_ms)
         self._epoch = epoch
         self._next_offset = next_offset
         output = Output()
@@ -214,7 +218,6 @@ class Controller:
         if isinstance(response, ApiError):
             self._refuse(request, response, output)
             return output
-        assert len(draft.records) <= RECORDS_PER_BATCH_MAX, f"{len(draft.records)=}"
         self._propose(draft, output)
         parked = _Parked(request, response)
         if sweep is not None:
@@ -262,6 +265,11 @@ class Controller:
             self._sweeps.append((Sweep(SweepKind.FENCE, stale), None))
             if len(self._sweeps) == 1:
                 self._run_slice(output)
+        election_ms = self._elections.next_deadline_ms()
+        if election_ms is not None and election_ms <= now_ms:
+            draft = self._draft()
+            self._elections.run(draft, self._electorate(), now_ms)
+            self._propose(draft, output)
         if self._no_op.is_due(self.latest, now_ms):
             draft = self._draft()
             draft.emit(NoOpRecord())
@@ -280,6 +288,7 @@ class Controller:
             self._deadlines[0][0] if self._deadlines else None,
             self._liveness.next_deadline_ms(self.latest),
             self._no_op.next_deadline_ms(self.latest),
+            self._elections.next_deadline_ms(),
         ]
         return min((c for c in candidates if c is not None), default=None)
 
@@ -337,18 +346,24 @@ class Controller:
         return Draft(self.latest, self._next_offset)
 
     def _propose(self, draft: Draft, output: Output) -> None:
-        """Make the draft a pending batch; an empty draft changes nothing."""
-        if not draft.records:
-            return
+        """Make the parts of a draft pending batches; an empty draft changes nothing."""
+        last = DraftPart(draft.base_offset, draft.records, draft.image, draft.delta)
+        for part in (*draft.parts, last):
+            if part.records:
+                self._propose_part(part, output)
+
+    def _propose_part(self, part: DraftPart, output: Output) -> None:
         assert self._epoch is not None, "only an active controller proposes"
-        assert draft.base_offset == self._next_offset, f"{draft.base_offset=}"
-        self._next_offset = draft.end_offset
-        provenance = Provenance(draft.end_offset, self._epoch, self.append_timestamp_ms)
-        image = replace(draft.image, provenance=provenance)
-        self._index.advance(self.latest, image, draft.delta)
-        pending = Pending(draft.end_offset, image, draft.delta)
+        assert part.base_offset == self._next_offset, f"{part.base_offset=}"
+        assert len(part.records) <= RECORDS_PER_BATCH_MAX, f"{len(part.records)=}"
+        self._next_offset = Offset(part.base_offset + len(part.records))
+        provenance = Provenance(self._next_offset, self._epoch, self.append_timestamp_ms)
+        image = replace(part.image, provenance=provenance)
+        self._index.advance(self.latest, image, part.delta)
+        self._elections.observe(self._index, self._now_ms)
+        pending = Pending(self._next_offset, image, part.delta)
         self._batches.append(_Batch(pending))
-        output.proposals.append(Proposal(self._epoch, draft.base_offset, tuple(draft.records)))
+        output.proposals.append(Proposal(self._epoch, part.base_offset, tuple(part.records)))
 
     def _run_slice(self, output: Output) -> None:
         """The next slice of the oldest sweep."""

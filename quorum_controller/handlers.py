@@ -11,6 +11,22 @@ from typing import Any, Final
 
 import msgspec
 
+from quorum_controller.acls import (
+    CREATE_ACLS,
+    DELETE_ACLS,
+    create_acls,
+    create_acls_error,
+    delete_acls,
+    delete_acls_error,
+)
+from quorum_controller.alter_configs import (
+    ALTER_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    alter_configs,
+    alter_configs_error,
+    incremental_alter_configs,
+    incremental_alter_configs_error,
+)
 from quorum_controller.bodies import (
     BROKER_HEARTBEAT,
     BROKER_REGISTRATION,
@@ -28,6 +44,23 @@ from quorum_controller.brokers import (
     unregister_broker_error,
 )
 from quorum_controller.controllers import controller_registration_error, register_controller
+from quorum_controller.elections import ELECT_LEADERS, elect_leaders, elect_leaders_error
+from quorum_controller.isr_changes import ALTER_PARTITION, alter_partition, alter_partition_error
+from quorum_controller.new_partitions import (
+    CREATE_PARTITIONS,
+    create_partitions,
+    create_partitions_error,
+)
+from quorum_controller.reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    alter_partition_reassignments,
+    alter_partition_reassignments_error,
+)
+from quorum_controller.replica_directories import (
+    ASSIGN_REPLICAS_TO_DIRS,
+    assign_replicas_to_directories,
+    assign_replicas_to_directories_error,
+)
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
 from quorum_controller.topics import (
@@ -108,6 +141,26 @@ HANDLERS: Final[dict[int, Handler]] = {
     CONTROLLER_REGISTRATION: Handler(
         lambda draft, body, _: register_controller(draft, body),
         lambda _, error: controller_registration_error(error),
+    ),
+    CREATE_PARTITIONS: Handler(
+        create_partitions, create_partitions_error, is_forwarded=True, has_timeout=True
+    ),
+    ALTER_PARTITION: Handler(alter_partition, alter_partition_error),
+    ALTER_PARTITION_REASSIGNMENTS: Handler(
+        alter_partition_reassignments,
+        alter_partition_reassignments_error,
+        is_forwarded=True,
+        has_timeout=True,
+    ),
+    ASSIGN_REPLICAS_TO_DIRS: Handler(
+        assign_replicas_to_directories, assign_replicas_to_directories_error
+    ),
+    CREATE_ACLS: Handler(create_acls, create_acls_error, is_forwarded=True),
+    DELETE_ACLS: Handler(delete_acls, delete_acls_error, is_forwarded=True),
+    ELECT_LEADERS: Handler(elect_leaders, elect_leaders_error, is_forwarded=True, has_timeout=True),
+    ALTER_CONFIGS: Handler(alter_configs, alter_configs_error, is_forwarded=True),
+    INCREMENTAL_ALTER_CONFIGS: Handler(
+        incremental_alter_configs, incremental_alter_configs_error, is_forwarded=True
     ),
 }
 """By API key; `Controller.submit` takes these."""

@@ -5,9 +5,6 @@ when nothing changes. It is the only maker of PartitionChangeRecords; each adds 
 epoch, and 1 to the leader epoch when it names a leader.
 Source: apache/kafka: metadata/.../controller/PartitionChangeBuilder.java; the numbers of the steps
 are those of the specification of the partition change builder.
-
-Not copied: Kafka elects the last known leader of a partition without ISR and ELR even when it is
-not alive; here it must be acceptable like everyone else.
 """
 
 from enum import Enum

@@ -4,28 +4,25 @@ They need no leader: a broker answers from its metadata cache, a controller from
 image. To add an API: write the function in the manager of its noun, add one row.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
 import msgspec
 
 from metadata.image import Image
-
-
-class QueryContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how a query is answered."""
-
-    node_id: int
-    """Of the node that answers."""
-    is_broker: bool
-    """It arrived at a broker listener."""
-    api_version: int
-    """Of the request as it arrived; bodies have the newest shape."""
-    properties: Mapping[str, str]
-    """The server.properties of the node that answers."""
-    wall_ms: int
-    """Milliseconds since 1970."""
+from quorum_controller.describe_configs import (
+    DESCRIBE_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+    describe_configs,
+    list_config_resources,
+)
+from quorum_controller.acls import DESCRIBE_ACLS, describe_acls
+from quorum_controller.query_context import QueryContext
+from quorum_controller.reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    list_partition_reassignments,
+)
 
 
 class OnBroker(Enum):
@@ -44,5 +41,9 @@ class Query(msgspec.Struct, frozen=True):
     on_controller: bool = True
 
 
-QUERIES: Final[dict[int, Query]] = {}
+QUERIES: Final[dict[int, Query]] = {
+    DESCRIBE_CONFIGS: Query(describe_configs),
+    LIST_CONFIG_RESOURCES: Query(list_config_resources, on_controller=False),
+    LIST_PARTITION_REASSIGNMENTS: Query(list_partition_reassignments, on_broker=OnBroker.FORWARDED),
+}
 """By API key."""

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from quorum_controller.authorization import AccessRules, Caller
+from quorum_controller.config import TokenSettings
+
 
 class QueryContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how a query is answered."""
@@ -18,3 +21,11 @@ class QueryContext(msgspec.Struct, frozen=True, kw_only=True):
     """The server.properties of the node that answers."""
     wall_ms: int
     """Milliseconds since 1970."""
+    access: AccessRules | None = None
+    """The authorizer's settings, None without one."""
+    tokens: TokenSettings = TokenSettings()
+    """Delegation tokens."""
+    caller: Caller = Caller()
+    """Who asks."""
+    is_authenticated: bool = False
+    """The connection is secure and knows its principal, and not by a token."""

@@ -52,6 +52,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, as `type:name`."""
     client_id: str = ""
     """From the header of the request; empty when it has none."""
+    client_host: str = "127.0.0.1"
+    """IP address of the client as text, as ACLs have it."""
 
 
 class ControllerRequest(msgspec.Struct, frozen=True, kw_only=True):
