@@ -32,17 +32,11 @@ class History:
         """The image of all records below the offset.
 
         Raises:
-            Problem: 400 above what is committed, 410 when it is gone.
+            Problem: 404 above what is committed, 410 when it is gone.
         """
         end = self._node.committed_end
         if offset > end:
-            raise Problem(
-                HTTPStatus.BAD_REQUEST,
-                f"{parameter!r} is {offset}, but only records below {end} are committed here",
-                parameter=parameter,
-                value=str(offset),
-                allowed=f"a whole number from {self._node.oldest_offset()} to {end}",
-            )
+            raise not_yet(self._node, parameter, offset)
         if offset == self._node.image.provenance.end_offset:
             return self._node.image
         async with self._lock:
@@ -85,6 +79,18 @@ class History:
             return image_of(content.records, snapshot_id, content.last_contained_timestamp_ms)
 
         return await asyncio.to_thread(load)
+
+
+def not_yet(node: Inspected, parameter: str, offset: int) -> Problem:
+    """404: nothing is committed there so far."""
+    end = node.committed_end
+    return Problem(
+        HTTPStatus.NOT_FOUND,
+        f"{parameter!r} is {offset}, but only records below {end} are committed here",
+        parameter=parameter,
+        value=str(offset),
+        allowed=f"a whole number from {node.oldest_offset()} to {end}",
+    )
 
 
 def gone(node: Inspected, parameter: str, offset: int) -> Problem:

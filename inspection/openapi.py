@@ -48,7 +48,7 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
                 "application/msgpack": {"schema": {}},
             },
         },
-        "400": _problem(HTTPStatus.BAD_REQUEST, by_type),
+        "400": _bad_request(by_type),
         "406": _problem(HTTPStatus.NOT_ACCEPTABLE, by_type),
     }
     if route.has_etag:
@@ -96,8 +96,9 @@ def _stream_operation(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
                     "application/msgpack": {"schema": {}},
                 },
             },
-            "400": _problem(HTTPStatus.BAD_REQUEST, by_type),
+            "400": _bad_request(by_type),
             "406": _problem(HTTPStatus.NOT_ACCEPTABLE, by_type),
+            "404": _problem(HTTPStatus.NOT_FOUND, by_type),
             "410": _problem(HTTPStatus.GONE, by_type),
             "503": _problem(HTTPStatus.SERVICE_UNAVAILABLE, by_type),
         },
@@ -117,6 +118,13 @@ def _problem(status: HTTPStatus, by_type: dict[type, dict[str, Any]]) -> dict[st
         "description": status.phrase,
         "content": {CONTENT_TYPE: {"schema": by_type[ProblemBody]}},
     }
+
+
+def _bad_request(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    """A request that is no HTTP, such as a line above 8190 bytes, is refused before the API."""
+    response = _problem(HTTPStatus.BAD_REQUEST, by_type)
+    response["content"]["text/plain"] = {"schema": {"type": "string"}}
+    return response
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -30,6 +30,10 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     description: str
     is_required: bool = False
+    pattern: str = r"[^\u0000]*"
+    """What the text looks like, whole; a regular expression of ECMA 262 and Python alike."""
+    form: str | None = None
+    """The pattern in words."""
 
     def read(self, text: str) -> Any:
         """The value of a given text.
@@ -37,8 +41,10 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             Problem: 400, naming parameter, value and what is allowed.
         """
-        if len(text) > _TEXT_MAX or "\0" in text:
-            raise self.refused(text, f"at most {_TEXT_MAX} characters, none of them NUL")
+        if len(text) > _TEXT_MAX or re.fullmatch(self.pattern, text) is None:
+            raise self.refused(
+                text, self.form or f"at most {_TEXT_MAX} characters, none of them NUL"
+            )
         return text
 
     @property
@@ -48,7 +54,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
     def schema(self) -> dict[str, Any]:
         """Its JSON Schema."""
-        return {"type": "string", "maxLength": _TEXT_MAX, "pattern": r"^[^\u0000]*$"}
+        return {"type": "string", "maxLength": _TEXT_MAX, "pattern": f"^{self.pattern}$"}
 
     def refused(self, text: str, allowed: str) -> Problem:
         """The refusal of a text."""

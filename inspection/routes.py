@@ -127,6 +127,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 name="after",
                 place=Place.QUERY,
                 description="go on behind this partition, as topic-number: `next_after` of a page",
+                pattern=r"[^\u0000]+-[0-9]{1,10}",
+                form="topic-number, as in orders-3",
             ),
         ),
         has_etag=True,
@@ -191,7 +193,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler=resources.records,
         answer=RecordsView,
         parameters=(_number("from", "first offset; the start of the log if not given"), LIMIT),
-        statuses=(410,),
+        statuses=(404, 410),
     ),
     Route(
         path="/v1/metadata/at/{offset}/topics",
@@ -199,7 +201,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler=resources.topics_at,
         answer=TopicsView,
         parameters=(AT_OFFSET, LIMIT, AFTER_NAME),
-        statuses=(410,),
+        statuses=(404, 410),
     ),
     Route(
         path="/v1/metadata/diff",
@@ -217,7 +219,7 @@ ROUTES: Final[tuple[Route, ...]] = (
                 maximum=LONG_MAX,
             ),
         ),
-        statuses=(410,),
+        statuses=(404, 410),
     ),
     Route(
         path="/livez",

@@ -82,7 +82,7 @@ async def test_it_ends_when_the_node_stops(site: Site) -> None:
 async def test_a_bad_last_event_id_is_named(site: Site) -> None:
     problem = await site.get("/v1/metadata/stream", 400, **{"Last-Event-ID": "x"})
     assert problem["parameter"] == "Last-Event-ID"
-    await site.get("/v1/metadata/stream", 400, **{"Last-Event-ID": "99999"})
+    await site.get("/v1/metadata/stream", 404, **{"Last-Event-ID": "99999"})
 
 
 async def test_the_number_of_streams_is_bounded(site: Site) -> None:
