@@ -50,6 +50,19 @@ install_project() {
     fi || refuse "installing the project into .venv failed (see the lines above)"
 }
 
+# ensure_packages COMMAND PACKAGE...: Debian packages for tests, where the command is missing.
+ensure_packages() {
+    local command="$1"
+    shift
+    command -v "$command" >/dev/null 2>&1 && return 0
+    if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
+        refuse "$command is needed; install it: apt install $*"
+    fi
+    echo "kraftline: installing $* (once)" >&2
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@"; } \
+        >/dev/null 2>&1 || refuse "apt-get install $* failed"
+}
+
 # ensure_environment EXTRAS: .venv exists and holds the project with these extras ("" for none).
 ensure_environment() {
     local wanted="${1:-}" ready
