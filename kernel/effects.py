@@ -80,6 +80,16 @@ class RunLocalChanges(msgspec.Struct, frozen=True):
     work: Callable[[], None]
 
 
+class RunSnapshot(msgspec.Struct, frozen=True):
+    """Sync and rename a snapshot off the step thread, then report SnapshotDone. One at a time.
+
+    An error is fatal, as that of a flush.
+    """
+
+    token: int
+    work: Callable[[], None]
+
+
 class Log(msgspec.Struct, frozen=True):
     """One line for people: an event name and its fields."""
 
@@ -104,6 +114,7 @@ Effect = (
     | ClosePeer
     | RunFlush
     | RunLocalChanges
+    | RunSnapshot
     | Log
     | Exit
 )

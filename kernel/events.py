@@ -72,6 +72,12 @@ class LocalChangesDone(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class SnapshotDone(msgspec.Struct, frozen=True):
+    """The work of a `RunSnapshot` has run. A failed one stops the driver instead."""
+
+    token: int
+
+
 class TimeAdvanced(msgspec.Struct, frozen=True):
     """The clock moved; timers that are due run."""
 
@@ -90,6 +96,7 @@ Event = (
     | PeerDisconnected
     | FlushDone
     | LocalChangesDone
+    | SnapshotDone
     | TimeAdvanced
     | ShutdownRequested
 )

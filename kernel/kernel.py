@@ -30,6 +30,7 @@ from kernel.events import (
     PeerConnected,
     PeerDisconnected,
     ShutdownRequested,
+    SnapshotDone,
     Started,
     TimeAdvanced,
 )
@@ -129,7 +130,7 @@ class Kernel:
             publishers.append(self.registration)
         self.publishers = Publishers(publishers)
         self._check_features(opened)
-        opened.writer.on_snapshot_installed = self.snapshots.load
+        opened.writer.downloads.on_installed = self.snapshots.load
 
     def _serving(self, rng: Rng) -> Connections:
         """Who answers what arrives on the listeners."""
@@ -243,7 +244,12 @@ class Kernel:
 
     def _take_rare(
         self,
-        event: PeerConnected | PeerDisconnected | LocalChangesDone | ShutdownRequested | Started,
+        event: PeerConnected
+        | PeerDisconnected
+        | LocalChangesDone
+        | SnapshotDone
+        | ShutdownRequested
+        | Started,
     ) -> None:
         match event:
             case PeerConnected():
@@ -253,6 +259,8 @@ class Kernel:
             case LocalChangesDone():
                 assert self.folders is not None, "only a broker has folders"
                 self.folders.done(event.error)
+            case SnapshotDone():
+                self.snapshots.done(event.token)
             case ShutdownRequested():
                 self._shut_down()
             case Started():

@@ -3,16 +3,20 @@
 Writes are synchronous, the flush of the log is not: at most one plan is outstanding, and all that
 is appended while it runs belongs to the next one (grouping without a linger).
 
-A full disk stops the appends, not the node: what could not be written waits here in order, nothing
-after it is written, and every `RETRY_MS` it is tried again.
+A full disk stops the appends, not the node: what this node made as leader waits here in order,
+nothing after it is written, and every `RETRY_MS` it is tried again; a leader that is not alone
+resigns, so that a voter with space leads. What a follower fetched is dropped and fetched again.
+Elections and truncations get their blocks from the reserve; without it the node stops.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
+
+from msgspec.structs import replace
 
 from kernel.clock import Clock
 from kernel.effects import Effect, Log, LogLevel, RunFlush
+from kernel.snapshot_download import SnapshotDownloads
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
@@ -21,12 +25,15 @@ from storage.flush_plan import FlushPlan
 from storage.log import AppendInfo
 from storage.log import Log as StoredLog
 from storage.quorum_state_file import ElectionState, QuorumStateFile
-from storage.snapshot_files import SnapshotFiles, SnapshotWriter
+from storage.snapshot_files import SnapshotFiles
+from storage.space_reserve import SpaceReserve
 from wire.batch import encode_batch, encode_control_batch
 from wire.control_records import ControlType, leader_change_value
-from wire.types import LeaderEpoch, Offset, OffsetAndEpoch, ReplicaKey
+from wire.types import LeaderEpoch, Offset, ReplicaKey
 
 RETRY_MS: Final = 500
+_PROMISES: Final = (raft.PersistElection, raft.TruncateLog)
+"""What must be durable whatever the disk says; the reserve is for them."""
 
 
 class LogWriter:
@@ -37,11 +44,14 @@ class LogWriter:
         log: StoredLog,
         quorum_state: QuorumStateFile,
         snapshots: SnapshotFiles,
+        reserve: SpaceReserve,
         clock: Clock,
         effects: list[Effect],
     ) -> None:
         self.log = log
         self.snapshots = snapshots
+        self.downloads = SnapshotDownloads(log, snapshots, effects)
+        self._reserve = reserve
         self._quorum_state = quorum_state
         self._clock = clock
         self._effects = effects
@@ -49,9 +59,9 @@ class LogWriter:
         self._flush: tuple[int, FlushPlan, LeaderEpoch, int] | None = None
         self._next_token = 1
         self._stalled: deque[raft.PersistEffect] = deque()
-        self.retry_ms: int | None = None
-        self._download: tuple[OffsetAndEpoch, SnapshotWriter] | None = None
-        self.on_snapshot_installed: Callable[[OffsetAndEpoch], None] | None = None
+        self.is_disk_full = not reserve.fill()
+        self._has_said_full = False
+        self.retry_ms: int | None = clock.now_ms + RETRY_MS if self.is_disk_full else None
         self.timestamps: deque[tuple[Offset, int]] = deque()
         """(end offset, append time) of the batches that this leader wrote, oldest first."""
 
@@ -59,19 +69,41 @@ class LogWriter:
 
     def perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
         """Do one effect now; gives what the core must hear next."""
-        if self._stalled and not isinstance(effect, raft.PersistElection | raft.TruncateLog):
-            self._stalled.append(effect)
-            return self._nothing_appended(effect, core)
+        if self.is_disk_full and not isinstance(effect, _PROMISES):
+            return self._refused(effect, core)
         try:
             return self._perform(effect, core)
         except OutOfSpaceError as error:
+            self._note_full(error)
+            if not isinstance(effect, _PROMISES):
+                return self._refused(effect, core)
+        self._reserve.release()
+        return self._perform(effect, core)
+
+    def _note_full(self, error: OutOfSpaceError) -> None:
+        """Say it once, and look again later."""
+        if not self._has_said_full:
             fields = {"error": str(error), "log_end_offset": self.log.end_offset}
             self._effects.append(Log(LogLevel.ERROR, "disk_full", fields))
-            if not isinstance(effect, raft.AppendBatch | raft.AppendLeaderChange):
-                return self._nothing_appended(effect, core)
-            self._stalled.append(effect)
-            self.retry_ms = self._clock.now_ms + RETRY_MS
-            return None
+        self._has_said_full = True
+        self.is_disk_full = True
+        self.retry_ms = self._clock.now_ms + RETRY_MS
+
+    def _refused(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
+        """The disk took nothing of it: what the core must hear."""
+        match effect:
+            case raft.AppendFetched():
+                end_offset, last_epoch = self.log.end_offset, self.log.last_epoch
+                appended = self._appended(AppendInfo(end_offset, end_offset, last_epoch), core)
+                return replace(appended, is_disk_full=True)
+            case raft.WriteSnapshotChunk():
+                return events.SnapshotRefused(snapshot_id=effect.snapshot_id)
+            case _:
+                assert not isinstance(effect, _PROMISES)
+        self._stalled.append(effect)
+        if isinstance(effect, raft.AppendBatch) and len(core.config.voters) > 1:
+            return events.ResignRequested(epoch=effect.epoch)
+        return None
 
     def _perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
         match effect:
@@ -96,13 +128,12 @@ class LogWriter:
                 return None
             case raft.TruncateLog():
                 self._stalled.clear()
-                self.retry_ms = None
                 self.timestamps.clear()
                 end_offset = self.log.truncate_to(effect.end_offset)
                 assert end_offset == effect.end_offset, f"{end_offset=} {effect.end_offset=}"
                 return None
             case raft.WriteSnapshotChunk():
-                return self._write_snapshot_chunk(effect)
+                return self.downloads.write(effect)
 
     def _leader_change(self, effect: raft.AppendLeaderChange) -> bytes:
         value = leader_change_value(
@@ -130,50 +161,22 @@ class LogWriter:
             ),
         )
 
-    def _nothing_appended(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
-        """A fetch must be answered even when the disk took nothing of it."""
-        if not isinstance(effect, raft.AppendFetched):
-            return None
-        if self._stalled and self._stalled[-1] is effect:
-            self._stalled.pop()
-        end_offset, last_epoch = self.log.end_offset, self.log.last_epoch
-        return self._appended(AppendInfo(end_offset, end_offset, last_epoch), core)
-
     def retry(self, core: RaftCore) -> list[events.Event]:
-        """Try again what the full disk refused, when it is time."""
+        """Try again what the full disk refused, when it is time; the reserve comes first."""
         if self.retry_ms is None or self._clock.now_ms < self.retry_ms:
             return []
+        if not self._reserve.fill():
+            self.retry_ms = self._clock.now_ms + RETRY_MS
+            return []
         self.retry_ms = None
+        self.is_disk_full = False
         stalled, self._stalled = self._stalled, deque()
         results = [self.perform(effect, core) for effect in stalled]
-        if not self._stalled:
+        if not self.is_disk_full:
+            self._has_said_full = False
             fields = {"log_end_offset": self.log.end_offset}
             self._effects.append(Log(LogLevel.WARN, "disk_has_space_again", fields))
         return [event for event in results if event is not None]
-
-    # ---- snapshots that are fetched ----------------------------------------------------------
-
-    def _write_snapshot_chunk(self, effect: raft.WriteSnapshotChunk) -> events.Event | None:
-        if self._download is None or self._download[0] != effect.snapshot_id:
-            assert effect.position_bytes == 0, f"{effect.position_bytes=}"
-            self._download = (effect.snapshot_id, self.snapshots.writer(effect.snapshot_id))
-        writer = self._download[1]
-        if effect.position_bytes == 0 and writer.size_bytes > 0:
-            writer.abort()
-            writer = self.snapshots.writer(effect.snapshot_id)
-            self._download = (effect.snapshot_id, writer)
-        assert effect.position_bytes == writer.size_bytes, f"{effect.position_bytes=}"
-        writer.append(effect.chunk)
-        if not effect.done:
-            return None
-        writer.freeze()
-        self._download = None
-        self.log.truncate_fully_and_start_at(effect.snapshot_id.offset)
-        if self.on_snapshot_installed is not None:
-            self.on_snapshot_installed(effect.snapshot_id)
-        return events.SnapshotInstalled(
-            snapshot_id=effect.snapshot_id, generation=effect.generation
-        )
 
     # ---- flushes -----------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What a node finds on its disk at start, and the parts that are made of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -9,20 +9,26 @@ from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel
 from kernel.log_writer import LogWriter
 from metadata.bootstrap import bootstrap_records
+from metadata.illegal import IllegalRecordError
 from metadata.loader import Loader
 from metadata.records import Record
+from metadata.schema import MetadataRecordError
 from metadata.snapshot import decode_snapshot
-from quorum_controller.config import ControllerConfig
+from quorum_controller.config import ControllerConfig, ElectionIntervals
 from quorum_controller.controller import Controller
 from raft.config import RaftConfig
 from raft.core import RaftCore
 from raft.events import EpochStart
 from storage.bootstrap_checkpoint import read_bootstrap_checkpoint
+from storage.errors import CorruptFileError, CorruptLogError
+from storage.log import Log as StoredLog
 from storage.log import LogConfig
 from storage.partition_directories import open_metadata_log
 from storage.quorum_state_file import ElectionState, QuorumStateFile
 from storage.snapshot_files import SnapshotFiles
+from storage.space_reserve import SpaceReserve
 from storage.vfs import Vfs
+from wire.errors import CorruptBatchError
 from wire.types import (
     DirectoryId,
     Endpoint,
@@ -69,18 +75,47 @@ def open_storage(
     snapshots = tuple(found for found in files.list() if found.offset > 0)
     loader = Loader()
     if snapshots:
-        latest = snapshots[-1]
-        content = decode_snapshot(files.read(latest))
-        timestamp_ms = content.last_contained_timestamp_ms
-        loader.load_snapshot(content.records, latest, timestamp_ms)
-        if latest.offset > log.end_offset:
-            log.truncate_fully_and_start_at(latest.offset)
+        _load_newest(files, snapshots[-1], loader)
+        if snapshots[-1].offset > log.end_offset:
+            log.truncate_fully_and_start_at(snapshots[-1].offset)
+    snapshots = _start_at_a_snapshot(log, files, snapshots)
     quorum_state = QuorumStateFile(
         vfs, log.directory, tuple(sorted(voter.id for voter in config.voters))
     )
     election = quorum_state.read()
-    writer = LogWriter(log, quorum_state, files, clock, effects)
+    reserve = SpaceReserve(vfs, config.metadata_log_dir)
+    writer = LogWriter(log, quorum_state, files, reserve, clock, effects)
     return OpenedStorage(writer, loader, election, snapshots, directory_id)
+
+
+def _load_newest(files: SnapshotFiles, snapshot_id: OffsetAndEpoch, loader: Loader) -> None:
+    """Kafka takes a snapshot without header or footer; here damage is named."""
+    try:
+        content = decode_snapshot(files.read(snapshot_id))
+        timestamp_ms = content.last_contained_timestamp_ms
+        loader.load_snapshot(content.records, snapshot_id, timestamp_ms)
+    except (MetadataRecordError, CorruptBatchError, IllegalRecordError) as error:
+        raise CorruptFileError(files.path(snapshot_id), str(error)) from error
+
+
+def _start_at_a_snapshot(
+    log: StoredLog, files: SnapshotFiles, snapshots: tuple[OffsetAndEpoch, ...]
+) -> tuple[OffsetAndEpoch, ...]:
+    """A log that does not begin at 0 begins where a snapshot ends; older snapshots go.
+
+    Raises:
+        CorruptLogError: no snapshot has what is missing at the beginning of the log.
+    """
+    start = log.log_start_offset
+    kept = tuple(found for found in snapshots if found.offset >= start)
+    if start > 0 and not kept:
+        reason = f"the log starts at offset {start} and no snapshot holds what is before it"
+        raise CorruptLogError(log.directory, 0, reason)
+    for older in snapshots[: len(snapshots) - len(kept)]:
+        files.unlink(files.delete(older))
+    if start > 0:
+        log.raise_log_start_to(kept[0].offset)
+    return kept
 
 
 def raft_core(
@@ -102,6 +137,7 @@ def raft_core(
         request_timeout_ms=quorum.request_timeout_ms,
         retry_backoff_ms=quorum.retry_backoff_ms,
         fetch_max_bytes=quorum.fetch_bytes_max,
+        fetch_snapshot_max_bytes=quorum.fetch_snapshot_bytes_max,
         can_vote=config.is_controller,
     )
     election = opened.election or ElectionState(LeaderEpoch(0))
@@ -140,8 +176,19 @@ def controller_of(
         default_partition_count=defaults.partition_count,
         delete_topic_enable=config.broker.delete_topic_enable,
         properties=dict(config.properties),
+        elections=_election_intervals(dict(config.properties)),
     )
     return Controller(controller_config, rng, new_uuid)
+
+
+def _election_intervals(properties: Mapping[str, str]) -> ElectionIntervals:
+    """What the controller elects by itself, from properties that node/config.py has checked."""
+    is_balanced = properties.get("auto.leader.rebalance.enable", "true").strip().lower() == "true"
+    seconds = int(properties.get("leader.imbalance.check.interval.seconds", 300))
+    return ElectionIntervals(
+        preferred_ms=1000 * seconds if is_balanced else None,
+        unclean_ms=int(properties.get("unclean.leader.election.interval.ms", 300_000)),
+    )
 
 
 def _bootstrap_records(vfs: Vfs, log_dir: str) -> tuple[Record, ...]:

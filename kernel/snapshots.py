@@ -1,23 +1,45 @@
-"""Snapshots of the committed image: written when the log has grown, loaded when they arrive."""
+"""Snapshots of the committed image: written, kept as retention says, loaded when they arrive.
 
+Writing takes no long step: the image is immutable, so it is encoded in slices of
+`SLICE_RECORDS` records, one each `SLICE_MS`, between the other steps; the sync and the rename are a
+`RunSnapshot` on another thread. (apache/kafka: SnapshotGenerator, KafkaMetadataLog.maybeClean)
+"""
+
+from collections.abc import Iterator
 from typing import Final
 
-from kernel.clock import Clock
+import msgspec
+
+from kernel.clock import Clock, earliest
 from kernel.config import NodeConfig
-from kernel.effects import Effect, Log, LogLevel
+from kernel.effects import Effect, Log, LogLevel, RunSnapshot
 from kernel.log_writer import LogWriter
 from kernel.metadata_state import MetadataState
-from metadata.snapshot import decode_snapshot, encode_snapshot, snapshot_records
+from kernel.snapshot_retention import SnapshotRetention
+from metadata.snapshot import SnapshotContent, encode_snapshot, snapshot_records
 from raft.events import SnapshotAdded
 from storage.errors import OutOfSpaceError
+from storage.snapshot_files import SnapshotWriter
 from wire.types import Offset, OffsetAndEpoch
 
-SNAPSHOT_MIN_RECORDS: Final = 1
-"""A timer does not write a snapshot of an image that has one already."""
+SLICE_RECORDS: Final = 200
+"""Encoded in one step: below 1 ms."""
+SLICE_MS: Final = 1
+RETENTION_CHECK_MS: Final = 60_000
+"""Kafka's pause between two looks at retention."""
+
+
+class _Job(msgspec.Struct):
+    """A snapshot that is being written; `parts` is None when the rest runs on another thread."""
+
+    snapshot_id: OffsetAndEpoch
+    writer: SnapshotWriter
+    parts: Iterator[bytes] | None
+    is_obsolete: bool = False
 
 
 class Snapshots:
-    """Follows the commits of one node."""
+    """Follows the commits of one node; at most one snapshot is being written."""
 
     def __init__(
         self,
@@ -32,9 +54,14 @@ class Snapshots:
         self._writer = writer
         self._clock = clock
         self._effects = effects
-        self._size_bytes_before = writer.log.size_bytes
+        self._retention = SnapshotRetention(config.metadata_log, writer.log, writer.snapshots)
+        self._job: _Job | None = None
+        self._slice_ms: int | None = None
+        self._next_token = 1
         self._last_offset: int = state.loader.image.provenance.end_offset
         self._last_ms = clock.now_ms
+        self._size_bytes_before = self._size_bytes_covered()
+        self._check_ms = clock.now_ms + RETENTION_CHECK_MS
 
     def publish_loaded(self) -> None:
         """At start: what the newest snapshot held is published before any record."""
@@ -42,65 +69,146 @@ class Snapshots:
         if image.provenance.end_offset > 0:
             self._state.publish_whole(image)
 
-    def load(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A fetched snapshot is complete: it replaces the image."""
-        content = decode_snapshot(self._writer.snapshots.read(snapshot_id))
+    def load(self, snapshot_id: OffsetAndEpoch, content: SnapshotContent) -> None:
+        """A fetched snapshot has replaced the log: it replaces the image."""
+        self._drop_job()
         self._state.load_snapshot(content.records, snapshot_id, content.last_contained_timestamp_ms)
-        self._reset()
+        self._reset(snapshot_id.offset)
         fields = {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
         self._effects.append(Log(LogLevel.INFO, "snapshot_loaded", fields))
 
     def on_commit(self) -> None:
-        """Write a snapshot when the log has grown enough since the last one."""
+        """Begin a snapshot when the log has grown enough since the last one."""
         grown = self._writer.log.size_bytes - self._size_bytes_before
         if grown >= self._config.metadata_log.record_bytes_between_snapshots:
-            self._write()
+            self._begin()
 
     def tick(self) -> None:
-        """Write one when the last is too old."""
-        deadline_ms = self.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
-            self._write()
+        """The next slice; a snapshot when the last is too old; retention."""
+        now_ms = self._clock.now_ms
+        if self._slice_ms is not None and self._slice_ms <= now_ms:
+            self._write_slice()
+        due_ms = self._due_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self._begin()
+        if self._check_ms <= now_ms:
+            self._clean()
 
     def next_deadline_ms(self) -> int | None:
-        """When the timer writes a snapshot."""
+        """When to tick."""
+        return earliest(self._slice_ms, self._due_ms(), self._check_ms)
+
+    def done(self, token: int) -> None:
+        """The `RunSnapshot` has run: the snapshot is durable under its name."""
+        job, self._job = self._job, None
+        assert job is not None, "no snapshot is being written"
+        assert token == self._next_token - 1, f"{token=} {self._next_token=}"
+        if job.is_obsolete:
+            self._writer.snapshots.unlink(self._writer.snapshots.delete(job.snapshot_id))
+            return
+        snapshot_id = job.snapshot_id
+        fields = {
+            "end_offset": snapshot_id.offset,
+            "epoch": snapshot_id.epoch,
+            "bytes": job.writer.size_bytes,
+        }
+        self._effects.append(Log(LogLevel.INFO, "snapshot_written", fields))
+        self._tell(snapshot_id)
+        self._clean()
+
+    # ---- writing -----------------------------------------------------------------------------
+
+    def _due_ms(self) -> int | None:
         interval_ms = self._config.metadata_log.snapshot_interval_ms_max
-        if interval_ms == 0:
-            return None
-        return self._last_ms + interval_ms
+        return None if interval_ms == 0 or self._job is not None else self._last_ms + interval_ms
 
-    def _reset(self) -> None:
-        self._size_bytes_before = self._writer.log.size_bytes
-        self._last_offset = self._state.loader.image.provenance.end_offset
-        self._last_ms = self._clock.now_ms
-
-    def _write(self) -> None:
-        """Write the committed image; the log before the one before it may go."""
+    def _begin(self) -> None:
+        """Begin to write the committed image, unless there is nothing new in it."""
         image = self._state.loader.image
         snapshot_id = image.provenance.snapshot_id
         is_in_transaction = self._state.loader.transaction_start is not None
-        if is_in_transaction or snapshot_id.offset < self._last_offset + SNAPSHOT_MIN_RECORDS:
+        if self._job is not None:
+            return
+        if is_in_transaction or snapshot_id.offset <= self._last_offset:
             self._last_ms = self._clock.now_ms
             return
-        writer = self._writer.snapshots.writer(snapshot_id)
+        self._reset(snapshot_id.offset)
         try:
-            for batch in encode_snapshot(
-                snapshot_records(image),
-                level=image.metadata_version,
-                epoch=snapshot_id.epoch,
-                last_contained_timestamp_ms=image.provenance.timestamp_ms,
-                timestamp_ms=self._clock.wall_ms,
-            ):
-                writer.append(batch)
-            writer.freeze()
+            writer = self._writer.snapshots.writer(snapshot_id)
         except OutOfSpaceError as error:
-            writer.abort()
-            self._reset()
-            self._effects.append(Log(LogLevel.ERROR, "disk_full", {"error": str(error)}))
+            self._say_full(error)
             return
-        self._reset()
-        fields = {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
-        self._effects.append(Log(LogLevel.INFO, "snapshot_written", fields))
+        parts = encode_snapshot(
+            snapshot_records(image),
+            level=image.metadata_version,
+            epoch=snapshot_id.epoch,
+            last_contained_timestamp_ms=image.provenance.timestamp_ms,
+            timestamp_ms=self._clock.wall_ms,
+            pause_records=SLICE_RECORDS,
+        )
+        self._job = _Job(snapshot_id, writer, parts)
+        self._slice_ms = self._clock.now_ms + SLICE_MS
+
+    def _write_slice(self) -> None:
+        job = self._job
+        assert job is not None
+        assert job.parts is not None
+        part = next(job.parts, None)
+        if part is None:
+            job.parts = None
+            self._slice_ms = None
+            self._effects.append(RunSnapshot(self._next_token, job.writer.freeze))
+            self._next_token += 1
+            return
+        self._slice_ms = self._clock.now_ms + SLICE_MS
+        try:
+            job.writer.append(part)
+        except OutOfSpaceError as error:
+            self._drop_job()
+            self._say_full(error)
+
+    def _drop_job(self) -> None:
+        """Forget what is being written; on the other thread it ends first and is removed then."""
+        self._slice_ms = None
+        if self._job is None:
+            return
+        if self._job.parts is None:
+            self._job.is_obsolete = True
+        else:
+            self._job.writer.abort()
+            self._job = None
+
+    def _say_full(self, error: OutOfSpaceError) -> None:
+        fields = {"error": str(error)}
+        self._effects.append(Log(LogLevel.ERROR, "snapshot_not_written", fields))
+
+    def _reset(self, covered_offset: int) -> None:
+        self._last_offset = covered_offset
+        self._last_ms = self._clock.now_ms
+        self._size_bytes_before = self._size_bytes_covered()
+
+    def _size_bytes_covered(self) -> int:
+        """The part of the log that the last snapshot covers."""
+        log = self._writer.log
+        if self._last_offset <= log.log_start_offset:
+            return 0
+        return log.size_bytes - log.size_bytes_from(self._last_offset)
+
+    # ---- retention ---------------------------------------------------------------------------
+
+    def _clean(self) -> None:
+        """Let go of snapshots that retention does not keep, and of the log below the next."""
+        self._check_ms = self._clock.now_ms + RETENTION_CHECK_MS
+        replica = self._state.replica
+        oldest = self._retention.clean(self._clock.wall_ms, replica.core.flushed_end_offset)
+        if oldest is None:
+            return
+        self._size_bytes_before = self._size_bytes_covered()
+        fields = {"log_start_offset": self._writer.log.log_start_offset}
+        self._effects.append(Log(LogLevel.INFO, "log_start_moved", fields))
+        self._tell(oldest)
+
+    def _tell(self, snapshot_id: OffsetAndEpoch) -> None:
         self._state.replica.enqueue(
             SnapshotAdded(
                 snapshot_id=snapshot_id,

@@ -82,8 +82,12 @@ def encode_snapshot(
     last_contained_timestamp_ms: int,
     timestamp_ms: int,
     control_records: Sequence[ControlRecord] = (),
+    pause_records: int = RECORDS_PER_BATCH,
 ) -> Iterator[bytes]:
     """The batches of a snapshot file, one after the other.
+
+    Empty bytes come in between, after each `pause_records` records: so that whoever has other work
+    can do it before asking for more.
 
     Args:
         records: from `snapshot_records`, or those of a bootstrap file.
@@ -92,6 +96,7 @@ def encode_snapshot(
         last_contained_timestamp_ms: append time of the last record covered.
         timestamp_ms: now.
         control_records: KRaftVersion and KRaftVoters when kraft.version is 1.
+        pause_records: records between two pauses.
 
     Raises:
         MetadataRecordError: a record holds what the level cannot carry.
@@ -107,10 +112,27 @@ def encode_snapshot(
             yield encode_batch(values, base_offset, epoch, timestamp_ms)
             base_offset += len(values)
             values = []
+        elif len(values) % pause_records == 0:
+            yield b""
     if values:
         yield encode_batch(values, base_offset, epoch, timestamp_ms)
         base_offset += len(values)
     yield encode_control_batch([encode_control(SnapshotFooter())], base_offset, epoch, timestamp_ms)
+
+
+def snapshot_timestamp_ms(start: bytes | memoryview) -> int | None:
+    """The append time of the last record covered, from the first bytes of a file; None if unknown.
+
+    `start` holds at least the first batch.
+    """
+    for batch in iterate_batches(start):
+        for view in batch.records():
+            if batch.header.is_control:
+                known = decode_control(control_type(view.key), view.value)
+                if isinstance(known, SnapshotHeader):
+                    return known.last_contained_log_timestamp
+        break
+    return None
 
 
 def decode_snapshot(content: bytes | memoryview) -> SnapshotContent:

@@ -23,11 +23,20 @@ from kernel.effects import (
     LogLevel,
     RunFlush,
     RunLocalChanges,
+    RunSnapshot,
     SendBytes,
     SendPeerBytes,
     SetReading,
 )
-from kernel.events import ConnectionOpened, Event, FlushDone, LocalChangesDone, Now, TimeAdvanced
+from kernel.events import (
+    ConnectionOpened,
+    Event,
+    FlushDone,
+    LocalChangesDone,
+    Now,
+    SnapshotDone,
+    TimeAdvanced,
+)
 from kernel.kernel import Kernel
 from node.connections import InboundEnd, InboundSocket, OutboundSocket, connect
 from node.flusher import Flusher
@@ -67,6 +76,7 @@ class Driver:
             ClosePeer: self._close_peer,
             RunFlush: self._run_flush,
             RunLocalChanges: self._run_local_changes,
+            RunSnapshot: self._run_snapshot,
             Log: write_log,
             Exit: self._exit,
         }
@@ -202,6 +212,16 @@ class Driver:
 
     def _local_changes_done(self, token: int, error: BaseException | None) -> None:
         self.post(LocalChangesDone(token, None if error is None else str(error)))
+
+    def _run_snapshot(self, effect: RunSnapshot) -> None:
+        done = partial(self._snapshot_done, effect.token)
+        self._folders.submit(self._in_thread, effect.work, done)
+
+    def _snapshot_done(self, token: int, error: BaseException | None) -> None:
+        if error is not None:
+            self._fail(error)
+        else:
+            self.post(SnapshotDone(token))
 
     def _in_thread(
         self, work: Callable[[], object], done: Callable[[BaseException | None], None]

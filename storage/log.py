@@ -114,6 +114,13 @@ class Log:
         """Where the segments start."""
         return tuple(segment.base_offset for segment in self._segments)
 
+    def size_bytes_from(self, offset: int) -> int:
+        """The batches from the one that holds `offset`, or the log start, to the end together."""
+        number = self._floor(max(offset, self.log_start_offset))
+        segment = self._segments[number]
+        below = segment.find(offset) if offset > segment.base_offset else 0
+        return sum(later.size_bytes for later in self._segments[number:]) - below
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above; (-1, -1) if that is unknown."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
@@ -392,14 +399,18 @@ class Log:
             self._recovery_point.close()
 
     def _record_flushed_end(self) -> None:
+        """Write the checkpoints; on a full disk the older ones hold until a later flush."""
+        try:
+            if self._epochs_changed:
+                path = join(self.directory, EPOCH_CHECKPOINT_NAME)
+                write_file_atomically(self._vfs, path, self._epochs.encode())
+                self._epochs_changed = False
+            if self._recovery_point is not None:
+                self._recovery_point.record(self.flushed_end_offset)
+        except OutOfSpaceError:
+            return
         self._rolled = False
         self._unrecorded_bytes = 0
-        if self._epochs_changed:
-            path = join(self.directory, EPOCH_CHECKPOINT_NAME)
-            write_file_atomically(self._vfs, path, self._epochs.encode())
-            self._epochs_changed = False
-        if self._recovery_point is not None:
-            self._recovery_point.record(self.flushed_end_offset)
 
     # -- segments -------------------------------------------------------------------------------
 

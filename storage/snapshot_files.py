@@ -68,16 +68,16 @@ class SnapshotFiles:
 
     def size(self, snapshot_id: OffsetAndEpoch) -> int:
         """Its length in bytes."""
-        return self._vfs.size(self._path(snapshot_id))
+        return self._vfs.size(self.path(snapshot_id))
 
     def read(self, snapshot_id: OffsetAndEpoch) -> bytes:
         """The whole content."""
-        return self._vfs.read(self._path(snapshot_id))
+        return self._vfs.read(self.path(snapshot_id))
 
     def read_chunk(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
         """At most so many bytes from a position; batches may be cut."""
         assert position >= 0
-        file = self._vfs.open(self._path(snapshot_id))
+        file = self._vfs.open(self.path(snapshot_id))
         try:
             return file.pread(max_bytes, position)
         finally:
@@ -85,11 +85,11 @@ class SnapshotFiles:
 
     def writer(self, snapshot_id: OffsetAndEpoch) -> "SnapshotWriter":
         """Begin to write a snapshot; an unfinished file of it is begun again."""
-        return SnapshotWriter(self._vfs, self._path(snapshot_id))
+        return SnapshotWriter(self._vfs, self.path(snapshot_id))
 
     def delete(self, snapshot_id: OffsetAndEpoch) -> str:
         """Rename to `.deleted`; the path to give to `unlink` later."""
-        path = self._path(snapshot_id)
+        path = self.path(snapshot_id)
         self._vfs.rename(path, path + DELETED_SUFFIX)
         return path + DELETED_SUFFIX
 
@@ -99,7 +99,8 @@ class SnapshotFiles:
         with contextlib.suppress(FileNotFoundError):
             self._vfs.unlink(deleted_path)
 
-    def _path(self, snapshot_id: OffsetAndEpoch) -> str:
+    def path(self, snapshot_id: OffsetAndEpoch) -> str:
+        """Where it is or will be."""
         return join(self._directory, snapshot_name(snapshot_id))
 
 
@@ -125,6 +126,10 @@ class SnapshotWriter:
             self._file.truncate(self.size_bytes)
             raise
         self.size_bytes += len(chunk)
+
+    def read(self) -> bytes:
+        """What was written, read back from the file."""
+        return self._file.pread(self.size_bytes, 0)
 
     def freeze(self) -> None:
         """Sync, make read-only and give it its final name; durable on return."""

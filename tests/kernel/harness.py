@@ -181,7 +181,7 @@ class World:
         for effect in effects:
             self._perform_one(node_id, life, effect)
 
-    def _perform_one(self, node_id: int, life: int, effect: out.Effect) -> None:  # noqa: C901
+    def _perform_one(self, node_id: int, life: int, effect: out.Effect) -> None:  # noqa: C901, PLR0912
         node = self.nodes[node_id]
         match effect:
             case out.SendBytes():
@@ -208,6 +208,8 @@ class World:
                 effect.work()
                 done = events.LocalChangesDone(effect.token)
                 self.after(FLUSH_MS, lambda: self.post(node_id, life, done))
+            case out.RunSnapshot():
+                self.after(FLUSH_MS, lambda: self._write_snapshot(node_id, life, effect))
             case out.Log():
                 node.logs.append(effect)
             case out.Exit():
@@ -218,6 +220,11 @@ class World:
         if self.nodes[node_id].life == life and self.nodes[node_id].kernel is not None:
             effect.plan.run()
             self.post(node_id, life, events.FlushDone(effect.token))
+
+    def _write_snapshot(self, node_id: int, life: int, effect: out.RunSnapshot) -> None:
+        if self.nodes[node_id].life == life and self.nodes[node_id].kernel is not None:
+            effect.work()
+            self.post(node_id, life, events.SnapshotDone(effect.token))
 
     def _exited(self, node_id: int, life: int) -> None:
         node = self.nodes[node_id]

@@ -1,0 +1,86 @@
+"""A snapshot that is fetched: chunks into a `.part` file, checked whole, then it replaces the log.
+
+INV-SNAP-1: the log is not touched before the snapshot has been read back, decoded and renamed into
+place. Damage or a full disk leaves the log as it was.
+"""
+
+from collections.abc import Callable
+
+from kernel.effects import Effect, Log, LogLevel
+from metadata.schema import MetadataRecordError
+from metadata.snapshot import SnapshotContent, decode_snapshot
+from raft.effects import WriteSnapshotChunk
+from raft.events import SnapshotInstalled, SnapshotRefused
+from storage.errors import OutOfSpaceError
+from storage.log import Log as StoredLog
+from storage.snapshot_files import SnapshotFiles, SnapshotWriter
+from wire.errors import CorruptBatchError
+from wire.types import OffsetAndEpoch
+
+Installed = Callable[[OffsetAndEpoch, SnapshotContent], None]
+
+
+class SnapshotDownloads:
+    """At most one download at a time; `on_installed` hears of the content after the log changed."""
+
+    def __init__(self, log: StoredLog, files: SnapshotFiles, effects: list[Effect]) -> None:
+        self._log = log
+        self._files = files
+        self._effects = effects
+        self._download: tuple[OffsetAndEpoch, SnapshotWriter] | None = None
+        self.on_installed: Installed | None = None
+
+    def write(self, effect: WriteSnapshotChunk) -> SnapshotInstalled | SnapshotRefused | None:
+        """Keep a chunk; the last one installs the snapshot."""
+        try:
+            writer = self._writer(effect)
+            writer.append(effect.chunk)
+            if not effect.done:
+                return None
+            content = decode_snapshot(writer.read())
+            writer.freeze()
+        except OutOfSpaceError as error:
+            return self._refuse(effect.snapshot_id, LogLevel.ERROR, "disk_full", str(error))
+        except (MetadataRecordError, CorruptBatchError) as error:
+            event = "fetched_snapshot_damaged"
+            return self._refuse(effect.snapshot_id, LogLevel.WARN, event, str(error))
+        self._download = None
+        self._install(effect.snapshot_id, content)
+        return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
+
+    def _writer(self, effect: WriteSnapshotChunk) -> SnapshotWriter:
+        """The file that a chunk belongs to; a chunk at 0 begins it anew."""
+        if effect.position_bytes == 0:
+            self._abort()
+            self._download = effect.snapshot_id, self._files.writer(effect.snapshot_id)
+        assert self._download is not None, f"{effect.position_bytes=} begins nothing"
+        snapshot_id, writer = self._download
+        assert snapshot_id == effect.snapshot_id, f"{snapshot_id=} {effect.snapshot_id=}"
+        assert effect.position_bytes == writer.size_bytes, f"{effect.position_bytes=}"
+        return writer
+
+    def _install(self, snapshot_id: OffsetAndEpoch, content: SnapshotContent) -> None:
+        assert self._log.log_start_offset <= snapshot_id.offset, f"{snapshot_id=}"
+        self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        for older in self._files.list():
+            if older.offset < snapshot_id.offset:
+                self._files.unlink(self._files.delete(older))
+        if self.on_installed is not None:
+            self.on_installed(snapshot_id, content)
+
+    def _refuse(
+        self, snapshot_id: OffsetAndEpoch, level: LogLevel, event: str, reason: str
+    ) -> SnapshotRefused:
+        self._abort()
+        fields = {
+            "error": reason,
+            "snapshot_end_offset": snapshot_id.offset,
+            "snapshot_epoch": snapshot_id.epoch,
+        }
+        self._effects.append(Log(level, event, fields))
+        return SnapshotRefused(snapshot_id=snapshot_id)
+
+    def _abort(self) -> None:
+        if self._download is not None:
+            self._download[1].abort()
+            self._download = None

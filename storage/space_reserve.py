@@ -1,0 +1,45 @@
+"""`.reserve`: blocks kept back, so that a full disk can still take an election or a truncation.
+
+A node on a full disk stops appending but has promises to keep: quorum-state and the recorded
+flushed end are replaced by new files. They get their blocks from this file, which is released for
+them and filled again before anything is appended. Kafka ignores the file.
+"""
+
+import contextlib
+from typing import Final
+
+from storage.errors import OutOfSpaceError
+from storage.vfs import Vfs, join
+
+RESERVE_NAME: Final = ".reserve"
+RESERVE_BYTES: Final = 64 * 1024  # a dozen small files with their directory blocks
+
+
+class SpaceReserve:
+    """The reserve of one log directory."""
+
+    def __init__(self, vfs: Vfs, log_directory: str) -> None:
+        self._vfs = vfs
+        self._path = join(log_directory, RESERVE_NAME)
+
+    def fill(self) -> bool:
+        """Take the blocks; whether the disk had them. A file that is whole stays as it is."""
+        if self._vfs.exists(self._path) and self._vfs.size(self._path) == RESERVE_BYTES:
+            return True
+        try:
+            file = self._vfs.open(self._path, create=True)
+            try:
+                file.pwrite(bytes(RESERVE_BYTES), 0)
+            finally:
+                file.close()
+        except OutOfSpaceError:
+            self.release()
+            return False
+        return True
+
+    def release(self) -> bool:
+        """Give the blocks back to the disk; whether there were some."""
+        with contextlib.suppress(FileNotFoundError):
+            self._vfs.unlink(self._path)
+            return True
+        return False
