@@ -29,7 +29,8 @@ REGISTRATION_BACKOFF_MS: Final = 20
 CATCH_UP_POLL_MS: Final = 10
 SHUTDOWN_POLL_MS: Final = 20
 SHUTDOWN_MS_MAX: Final = 5_000
-"""A controlled shutdown that takes longer is given up: the session time-out does the rest."""
+"""A controlled shutdown that takes longer is given up: the session time-out does the rest. It is
+given up at once when a majority of the voters is gone, as when all nodes are stopped together."""
 SECURITY_PLAINTEXT: Final = 0
 
 _REGISTER_AGAIN: Final = (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered)
@@ -83,6 +84,7 @@ class BrokerLifecycle:
         self._failure_count = 0
         self._started_ms = 0
         self._shutdown_deadline_ms: int | None = None
+        self._shutdown_check_ms = 0
         self._is_image_fenced = True
 
     def start(self) -> None:
@@ -127,6 +129,7 @@ class BrokerLifecycle:
             return
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._shutdown_deadline_ms = self._clock.now_ms + SHUTDOWN_MS_MAX
+        self._shutdown_check_ms = self._clock.now_ms + SHUTDOWN_POLL_MS
         self._next_send_ms = self._clock.now_ms
         self.tick()
 
@@ -154,9 +157,9 @@ class BrokerLifecycle:
     def tick(self) -> None:
         """Send what is due."""
         now_ms = self._clock.now_ms
-        if self._shutdown_deadline_ms is not None and now_ms >= self._shutdown_deadline_ms:
-            self._effects.append(Log(LogLevel.WARN, "controlled_shutdown_given_up"))
-            self._shut_down()
+        if self._shutdown_deadline_ms is not None and now_ms >= self._shutdown_check_ms:
+            self._shutdown_check_ms = now_ms + SHUTDOWN_POLL_MS
+            self._give_up_shutdown(self._shutdown_deadline_ms)
         if self._is_waiting or self._next_send_ms is None or now_ms < self._next_send_ms:
             return
         if self._controller.target is None:
@@ -168,11 +171,23 @@ class BrokerLifecycle:
         else:
             self._heartbeat()
 
+    def _give_up_shutdown(self, deadline_ms: int) -> None:
+        """Leave without the controller's word when it takes too long or can never come."""
+        if self._clock.now_ms >= deadline_ms:
+            reason = "time-out"
+        elif self._controller.is_quorum_refused():
+            reason = "no quorum"
+        else:
+            return
+        fields = {"reason": reason}
+        self._effects.append(Log(LogLevel.WARN, "controlled_shutdown_given_up", fields))
+        self._shut_down()
+
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
         deadlines = [] if self._is_waiting or self._next_send_ms is None else [self._next_send_ms]
         if self._shutdown_deadline_ms is not None:
-            deadlines.append(self._shutdown_deadline_ms)
+            deadlines.append(self._shutdown_check_ms)
         return min(deadlines, default=None)
 
     # ---- registration ------------------------------------------------------------------------

@@ -55,6 +55,10 @@ class ControllerLink:
         """Whether the active controller is this node."""
         return self._local.is_active
 
+    def is_quorum_refused(self) -> bool:
+        """Whether there can be no controller: a majority of the voters is known to be gone."""
+        return self._peers.is_quorum_refused()
+
     def submit_local(
         self, api_key: int, body: Any, answered: Answered, context: RequestContext
     ) -> None:

@@ -80,6 +80,8 @@ class Link:
         self.in_flight: dict[int, _Waiting] = {}
         self.failure_count = 0
         self.reconnect_ms = 0
+        self.is_refused = False
+        """Whether the last attempt to connect was refused: nobody listens there."""
         self.lost_leader: LeaderAndEpoch | None = None
         self.probes_left = 0
 
@@ -166,6 +168,23 @@ class Peers:
         link.in_flight[correlation_id] = waiting
         self._effects.append(SendPeerBytes(link.peer_id, content))
 
+    def is_quorum_refused(self) -> bool:
+        """Whether so many voters refuse connections that the others are no majority.
+
+        Asks anew: call it again some milliseconds later. A voter that is paused or cut off does
+        not count, only one whose process is known to be gone.
+        """
+        others = [node_id for node_id in self._addresses if node_id != self._node_id]
+        refused_count = sum([self._probe(node_id) for node_id in others])
+        return len(self._addresses) - refused_count <= len(self._addresses) // 2
+
+    def _probe(self, node_id: NodeId) -> bool:
+        link = self._link(node_id, Channel.RAFT)
+        assert link is not None, f"{node_id=} has no address"
+        if link.state is _State.CLOSED and self._clock.now_ms >= link.reconnect_ms:
+            self._connect(link)
+        return link.is_refused
+
     # ---- events ----------------------------------------------------------------------------
 
     def on_connected(self, peer_id: int) -> None:
@@ -175,6 +194,7 @@ class Peers:
             return
         assert link.state is _State.CONNECTING, f"{link.state=}"
         link.state = _State.OPEN
+        link.is_refused = False
         link.lost_leader = None
         names = {Channel.RAFT: f"raft-client-{self._node_id}"}
         client_id = names.get(link.channel, str(self._node_id))
@@ -218,6 +238,7 @@ class Peers:
             return
         lost_leader = link.lost_leader
         if link.state is _State.CONNECTING:
+            link.is_refused = refused
             self._closed(link, Failure.UNREACHABLE)
             if lost_leader is not None:
                 self._probe_failed(link, lost_leader, refused=refused)

@@ -80,7 +80,7 @@ def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[NodeId, ..
     backoff_ms = end_epoch_backoff_ms(place, len(preferred), state.config.election_backoff_max_ms)
     role.fetch_deadline_ms = state.now_ms + backoff_ms
     if place is not None:
-        state.note_evidence(role.leader_id, place * EVIDENCE_RANK_MS)
+        state.note_evidence(None, place * EVIDENCE_RANK_MS)  # it is alive, and votes
     elif not preferred:
         state.note_evidence(role.leader_id, state.rank_delay_ms(role.leader_id))
 

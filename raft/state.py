@@ -64,7 +64,8 @@ class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Why this voter need not wait for its time-out, and when it asks next.
 
-    `leader_id` is who was lost, None when the quorum knows no leader at all (first election).
+    `leader_id` is whose process is gone, None when it gave up by itself (it is there and votes) and
+    when the quorum knows no leader at all (first election).
     """
 
     epoch: LeaderEpoch
@@ -321,7 +322,7 @@ class RaftState:
             return
         known = self.role.leader_id
         if known is not None and known != leader_id:
-            raise RaftInvariantError(f"two leaders in {epoch=}: {known=} {leader_id=}")
+            raise RaftInvariantError(f"INV-LEADER-1 two leaders in {epoch=}: {known=} {leader_id=}")
         if known is None or isinstance(self.role, Unattached):
             self.become_follower(epoch, leader_id)
 

@@ -1,0 +1,90 @@
+"""SIGTERM: the hand-over, and nodes that leave when nobody is there to hand over to."""
+
+import pytest
+
+from kernel.effects import Exit
+from tests.kernel.harness import World
+from wire.errors import ErrorCode
+
+
+def ready_world(seed: int = 1) -> World:
+    world = World(3, seed)
+    world.start_all()
+    world.run_until(world.is_ready)
+    return world
+
+
+def stopped(world: World, *nodes: int) -> bool:
+    return all(world.nodes[node].kernel is None for node in nodes)
+
+
+def events_of(world: World, node_id: int) -> list[str]:
+    return [log.event for log in world.nodes[node_id].logs]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leader_hands_over_within_some_round_trips(seed: int) -> None:
+    """1 ms latency, 1 ms flushes: what is left are the hops of the protocol."""
+    world = ready_world(seed)
+    leader = world.active()
+    assert leader is not None
+    for number in range(9):
+        answer = world.client(leader, "CONTROLLER").create_topic(f"t{number}")
+        assert answer.error_code is ErrorCode.none
+    world.terminate(leader)
+    took_ms = world.run_until(lambda: world.active() not in (None, leader))
+    assert took_ms <= 50
+    world.run_until(lambda: stopped(world, leader))
+    assert world.nodes[leader].exit == Exit(0, "shut down")
+    assert "controlled_shutdown_given_up" not in events_of(world, leader)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_nodes_together_end_at_once(seed: int) -> None:
+    world = ready_world(seed)
+    for node_id in world.nodes:
+        world.terminate(node_id)
+    took_ms = world.run_until(lambda: stopped(world, *world.nodes))
+    assert took_ms <= 500
+    assert all(node.exit == Exit(0, "shut down") for node in world.nodes.values())
+
+
+def test_one_after_the_other_ends_at_once() -> None:
+    """The last two have no majority behind them."""
+    world = ready_world()
+    for node_id in world.nodes:
+        world.terminate(node_id)
+        assert world.run_until(lambda: stopped(world, node_id)) <= 500  # noqa: B023
+        assert world.nodes[node_id].exit == Exit(0, "shut down")
+
+
+@pytest.mark.parametrize("is_leader_left", [True, False])
+def test_without_a_majority_a_node_ends_at_once(is_leader_left: bool) -> None:
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    left = leader if is_leader_left else leader % 3 + 1
+    for node_id in world.nodes:
+        if node_id != left:
+            world.kill(node_id)
+    world.run_for(100)
+    world.terminate(left)
+    assert world.run_until(lambda: stopped(world, left)) <= 300
+    assert world.nodes[left].exit == Exit(0, "shut down")
+    [given_up] = [
+        log for log in world.nodes[left].logs if log.event == "controlled_shutdown_given_up"
+    ]
+    assert given_up.fields == {"reason": "no quorum"}
+
+
+def test_one_voter_that_is_gone_is_no_reason_to_give_up() -> None:
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    gone, leaving = (node_id for node_id in world.nodes if node_id != leader)
+    world.kill(gone)
+    world.run_until(lambda: world.kernel(leader).cache.image.brokers[gone].fenced, 30_000)
+    world.terminate(leaving)
+    world.run_until(lambda: stopped(world, leaving))
+    assert "controlled_shutdown_given_up" not in events_of(world, leaving)
+    world.run_until(lambda: world.active() is None, 10_000)  # check quorum: the leader is alone
