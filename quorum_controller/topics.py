@@ -124,7 +124,7 @@ def new_topic_name_error(image: Image, name: str) -> ApiError | None:
     """Why no topic of this name can be created, None if it can."""
     if name in image.topic_id_by_name:
         return ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
-    text = _illegal_name(name)
+    text = illegal_topic_name(name)
     if text is not None:
         return ApiError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {text}")
     if "." in name or "_" in name:
@@ -191,7 +191,8 @@ def _partition_count(request: CreateTopicsRequest, config: ControllerConfig) -> 
     return count
 
 
-def _illegal_name(name: str) -> str | None:
+def illegal_topic_name(name: str) -> str | None:
+    """Why no topic can have this name, None if one can."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
