@@ -150,6 +150,7 @@ def _registration_error(
         and existing.incarnation_id != to_bytes(request.incarnation_id)
         and liveness.has_valid_session(existing, now_ms)
     ):
+        liveness.challenge(existing)
         return ApiError(
             ErrorCode.duplicate_broker_registration,
             "Another broker is registered with that broker id.",

@@ -17,13 +17,19 @@ NO_OFFSET: Final = -1
 class _Contact:
     """What was heard of one registration."""
 
-    __slots__ = ("epoch", "last_contact_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = ("epoch", "is_challenged", "last_contact_ms", "metadata_offset", "shutdown_offset")
 
     def __init__(self, epoch: BrokerEpoch, now_ms: int) -> None:
         self.epoch = epoch
         self.last_contact_ms = now_ms
         self.metadata_offset = NO_OFFSET
         self.shutdown_offset: Offset | None = None
+        self.is_challenged = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether others wait until it has read the metadata: it stays and nothing says it died."""
+        return self.shutdown_offset is None and not self.is_challenged
 
 
 class Liveness:
@@ -45,12 +51,20 @@ class Liveness:
         contact = self._entry(broker, now_ms)
         contact.last_contact_ms = now_ms
         contact.metadata_offset = metadata_offset
+        contact.is_challenged = False
         if broker.fenced:
             contact.shutdown_offset = None
 
     def register(self, broker: Broker, now_ms: int) -> None:
         """A broker registered; a new epoch drops what was known of the old one."""
         self._entry(broker, now_ms).last_contact_ms = now_ms
+
+    def challenge(self, broker: Broker) -> None:
+        """Another incarnation asked to register: nobody waits for the old one until it is heard.
+
+        Not in Kafka, where a controlled shutdown waits for a dead broker until its session ends.
+        """
+        self._entry(broker, self._activated_ms).is_challenged = True
 
     def enter_controlled_shutdown(self, broker: Broker, last_offset: Offset, now_ms: int) -> None:
         """Remember the last offset that others must have read; only the first call counts."""
@@ -80,7 +94,7 @@ class Liveness:
         offsets = [
             NO_OFFSET if contact is None else contact.metadata_offset
             for broker, contact in ((b, self._known(b)) for b in image.brokers.values())
-            if not broker.fenced and (contact is None or contact.shutdown_offset is None)
+            if not broker.fenced and (contact is None or contact.is_awaited)
         ]
         return min(offsets, default=None)
 

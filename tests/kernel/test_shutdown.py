@@ -88,3 +88,23 @@ def test_one_voter_that_is_gone_is_no_reason_to_give_up() -> None:
     world.run_until(lambda: stopped(world, leaving))
     assert "controlled_shutdown_given_up" not in events_of(world, leaving)
     world.run_until(lambda: world.active() is None, 10_000)  # check quorum: the leader is alone
+
+
+@pytest.mark.parametrize("is_leader_leaving", [True, False])
+def test_nobody_waits_for_a_broker_that_died_and_came_back(is_leader_leaving: bool) -> None:
+    """Its old session is valid for seconds, but the new process is evidence enough."""
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    gone, other = (node_id for node_id in world.nodes if node_id != leader)
+    for number in range(6):
+        world.client(leader, "CONTROLLER").create_topic(f"t{number}")
+    world.kill(gone)
+    world.run_for(50)
+    world.start(gone)
+    world.run_for(500)
+    assert not world.kernel(leader).cache.image.brokers[gone].fenced
+    leaving = leader if is_leader_leaving else other
+    world.terminate(leaving)
+    assert world.run_until(lambda: stopped(world, leaving)) <= 1_000
+    assert "controlled_shutdown_given_up" not in events_of(world, leaving)
