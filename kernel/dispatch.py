@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from broker_publisher.metadata_cache import MetadataCache
+from broker_publisher.partition_view import reachable_brokers
 from broker_publisher.responses import (
     ENDPOINT_CONTROLLER,
     ResponseContext,
@@ -16,7 +17,6 @@ from broker_publisher.responses import (
     describe_cluster,
     describe_topic_partitions,
     metadata_response,
-    reachable_brokers,
 )
 from kernel.config import NodeConfig
 from kernel.connections import Answered, Client

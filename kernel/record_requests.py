@@ -2,8 +2,8 @@
 
 They are listed and answered, not left out: a client that finds no Produce or Fetch waits until its
 own time-outs and then says something else. Each partition that was named gets an error of its own;
-the answer is made in the request's own version, because older ones name topics and newer ones give
-their ids. The records of a Produce are passed over, never decoded.
+ListOffsets finds it empty. The answer is made in the request's own version, because older ones name
+topics and newer ones give their ids. The records of a Produce are passed over, never decoded.
 """
 
 import dataclasses
@@ -29,6 +29,8 @@ REFUSED: Final = ErrorCode.policy_violation
 """Not to be tried again; all clients report it to the application with its meaning."""
 NOT_PRODUCED: Final = "kraftline serves metadata only: records cannot be produced"
 NO_GROUPS: Final = "kraftline serves metadata only: there are no groups and no transactions"
+TIMESTAMPS_OF_ENDS: Final = (-1, -2, -4)
+"""What ListOffsets calls the latest, the earliest and the earliest local offset."""
 ACKS_ALLOWED: Final = (-1, 0, 1)
 FIND_COORDINATOR_WITH_LIST: Final = 4
 """From this version on a request names several keys and each has its answer."""
@@ -105,18 +107,26 @@ class _Answer:
         return self._make("FetchResponse", responses=tuple(topics))
 
     def list_offsets(self, body: Any) -> Any:
+        """Every partition is empty: its first and its next offset are 0, others there are none.
+
+        Refused here, kafka-python and aiokafka would ask for ever; they report a refused Fetch.
+        """
         topics = []
         for topic in body.topics:
-            partitions = [
-                self._make(
-                    "ListOffsetsPartitionResponse",
-                    partition_index=partition.partition_index,
-                    error_code=self._error(topic, partition.partition_index),
-                    timestamp=-1,
-                    offset=-1,
+            partitions = []
+            for partition in topic.partitions:
+                error = self._error(topic, partition.partition_index)
+                is_known = error is REFUSED
+                is_empty_offset = is_known and partition.timestamp in TIMESTAMPS_OF_ENDS
+                partitions.append(
+                    self._make(
+                        "ListOffsetsPartitionResponse",
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.none if is_known else error,
+                        timestamp=-1,
+                        offset=0 if is_empty_offset else -1,
+                    )
                 )
-                for partition in topic.partitions
-            ]
             topics.append(self._topic("ListOffsetsTopicResponse", topic, partitions=partitions))
         return self._make("ListOffsetsResponse", topics=tuple(topics))
 

@@ -1,8 +1,6 @@
 """Clients that misbehave: their connection ends, the node lives, others are served."""
 
-import asyncio
 import contextlib
-import logging
 import os
 import random
 import socket
@@ -11,14 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import IncompatibleBrokerVersion as AioIncompatibleBrokerVersion
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaProducer
-from kafka.errors import IncompatibleBrokerVersion
 
-from tests.interop.quorum import Quorum, wait_until
+from tests.interop.quorum import Quorum
 
 API_VERSIONS = 18
 METADATA = 3
@@ -147,48 +139,3 @@ def test_a_thousand_idle_connections(address: tuple[str, int]) -> None:
 def resident_bytes(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.fixture(scope="module")
-def topic(quorum: Quorum) -> str:
-    name = "nobody-produces-here"
-    admin = AdminClient({"bootstrap.servers": quorum.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS)
-    return name
-
-
-def test_kafka_python_producer_is_refused(quorum: Quorum, topic: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=quorum.bootstrap)
-    try:
-        with pytest.raises(IncompatibleBrokerVersion, match="InitProducerId"):
-            producer.send(topic, b"x").get(SECONDS)
-    finally:
-        producer.close(1)
-
-
-async def test_aiokafka_producer_is_refused(quorum: Quorum, topic: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=quorum.bootstrap)
-    await producer.start()
-    try:
-        with pytest.raises(AioIncompatibleBrokerVersion, match="ProduceRequest"):
-            await asyncio.wait_for(producer.send_and_wait(topic, b"x"), SECONDS)
-    finally:
-        await producer.stop()
-
-
-def test_librdkafka_producer_says_why(
-    quorum: Quorum, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It reports the missing API at once; the message fails when its time-out ends."""
-    failed: list[object] = []
-    settings = {"bootstrap.servers": quorum.bootstrap, "message.timeout.ms": 2000}
-    producer = Producer(settings, logger=logging.getLogger("librdkafka"))
-    producer.produce(topic, b"x", on_delivery=lambda error, _: failed.append(error))
-
-    def delivered() -> bool:
-        producer.poll(0.05)
-        return bool(failed)
-
-    wait_until(delivered, SECONDS, lambda: f"no report: {caplog.text}")
-    assert failed[0] is not None
-    assert "No viable ProduceRequest" in caplog.text

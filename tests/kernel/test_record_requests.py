@@ -132,8 +132,11 @@ def test_fetch_with_a_session_that_was_never_handed_out(world: World) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_list_offsets_is_refused(world: World, version: int) -> None:
-    rows = (make(LIST_OFFSETS, version, "ListOffsetsPartition", partition_index=0, timestamp=-1),)
+def test_partitions_are_empty(world: World, version: int) -> None:
+    rows = tuple(
+        make(LIST_OFFSETS, version, "ListOffsetsPartition", partition_index=0, timestamp=timestamp)
+        for timestamp in (-1, -2, 1_000)
+    )
     topics = tuple(
         make(LIST_OFFSETS, version, "ListOffsetsTopic", name=name, partitions=rows)
         for name in ("t", "absent")
@@ -141,7 +144,8 @@ def test_list_offsets_is_refused(world: World, version: int) -> None:
     body = make(LIST_OFFSETS, version, "ListOffsetsRequest", replica_id=-1, topics=topics)
     answer = ask(world, LIST_OFFSETS, version, body)
     assert [topic.name for topic in answer.topics] == ["t", "absent"]
-    assert errors(answer.topics, "partitions") == [[REFUSED], [UNKNOWN_NAME]]
+    assert errors(answer.topics, "partitions") == [[ErrorCode.none] * 3, [UNKNOWN_NAME] * 3]
+    assert [row.offset for row in answer.topics[0].partitions] == [0, 0, -1]
 
 
 @pytest.mark.parametrize("version", range(7))
