@@ -221,8 +221,7 @@ class LogView:
             self.earliest_snapshot = snapshot_id
         kept = [entry for entry in self._epochs if entry.start_offset >= start_offset]
         spans = epoch_at_start > NO_EPOCH and start_offset > 0
-        next_start = kept[0].start_offset if kept else self.end_offset
-        if spans and next_start > start_offset:
+        if spans and not (kept and kept[0].start_offset == start_offset):
             kept.insert(0, EpochStart(epoch_at_start, start_offset))
         self._epochs = kept
         self.start_offset = start_offset
