@@ -177,9 +177,9 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
 def _expire_observers(state: RaftState, role: Leader) -> None:
     """Forget observers that have not fetched for five minutes."""
     limit = state.now_ms - OBSERVER_EXPIRY_MS
-    gone = [key for key, seen in role.observers.items() if (seen.last_contact_ms or 0) < limit]
-    for key in gone:
-        del role.observers[key]
+    role.observers = {
+        key: seen for key, seen in role.observers.items() if (seen.last_contact_ms or 0) >= limit
+    }
 
 
 def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:

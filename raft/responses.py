@@ -60,6 +60,7 @@ def _handle(
         unsupported = response.top_error_code == error_codes.UNSUPPORTED_VERSION
         if unsupported and isinstance(request, VoteRequest) and request.pre_vote:
             on_pre_vote_unsupported(state)
+            return True  # the vote that follows is sent at once, to this voter too
         return False
     if response.leader_epoch < state.epoch or (
         response.error_code == error_codes.UNKNOWN_LEADER_EPOCH
