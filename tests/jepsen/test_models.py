@@ -1,0 +1,214 @@
+"""What single models promise, beyond what the comparison with brute force covers."""
+
+import pytest
+
+from jepsen.linearizability import History, HistoryError, Operation, check, history_of, model_named
+from jepsen.linearizability.classification import (
+    OBSERVATIONS,
+    REFUSALS,
+    UNKNOWN_OUTCOMES,
+    classify,
+)
+from jepsen.linearizability.id_allocation import Overlap, overlap_in
+
+
+def sequence(*steps):
+    """Operations one after the other: (f, value, output) and optional type or error."""
+    return [
+        Operation(
+            process=n, f=f, value=value, output=output, call=10 * n, end=10 * n + 5, **dict(more)
+        )
+        for n, (f, value, output, *more) in enumerate(steps)
+    ]
+
+
+def lost(f, value, call=0):
+    return Operation(process=900 + call, f=f, value=value, call=call, end=None, type="info")
+
+
+EXISTS = ("error", "TOPIC_ALREADY_EXISTS")
+GONE = ("error", "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_model_names():
+    with pytest.raises(ValueError, match="model 'queue' is not one of cas-register, kv"):
+        model_named("queue")
+
+
+@pytest.mark.parametrize(
+    ("model", "operation", "text"),
+    [
+        (
+            "register",
+            ("cas", [1, 2], [1, 2]),
+            "operation 'cas' is not one of register: read, write",
+        ),
+        ("cas-register", ("cas", 1, 1), "value of cas is 1, not [from to]"),
+        ("kv", ("put", 4, 4), "value of put is 4, not a string"),
+        ("append-log", ("read", None, 7), "read gave 7, not a list of records"),
+        ("append-log", ("append", "a", ["a", -1]), "offset of append is -1"),
+        ("config-map", ("set", ["k", 5], None), "config k of set is 5, not a string"),
+        ("config-map", ("set-many", [["k", "a"], ["k", "b"]], None), "names a key twice"),
+        ("topic-set", ("create", "t", "t"), "value of create is 't', not [name id]"),
+        ("topic-set", ("create", ["t", None], ["t", None]), "create of t succeeded without an id"),
+        ("topic-set", ("delete", [None, "u9"], [None, "u9"]), "which no answer gives a name"),
+    ],
+)
+def test_an_operation_of_a_wrong_form_is_named_with_its_place(model, operation, text):
+    history = history_of(sequence(operation), source="run.jsonl")
+    with pytest.raises(HistoryError) as refused:
+        check(history, model)
+    assert str(refused.value).startswith("run.jsonl:1: ")
+    assert text in str(refused.value)
+
+
+def test_a_failed_cas_tells_the_state_unless_it_has_an_error():
+    refused = ("cas", [1, 2], [1, 2], ("type", "fail"))
+    assert check(sequence(("write", 1, 1), refused), "cas-register").verdict == "illegal"
+    unsent = (*refused, ("error", "connection refused"))
+    assert check(sequence(("write", 1, 1), unsent), "cas-register").verdict == "ok"
+
+
+def test_an_id_is_bound_to_a_lost_create_once():
+    look = ("exists", ["t", None], ["t", "u1"])
+    gone = ("delete", ["t", None], ["t", None])
+    create = lost("create", ["t", None])
+    assert check([create, *sequence(look)], "topic-set").verdict == "ok"
+    assert check([create, *sequence(look, gone, look)], "topic-set").verdict == "illegal"
+    another = lost("create", ["t", None], call=1)
+    again = [create, another, *sequence(look, gone, look)]
+    assert check(again, "topic-set").verdict == "illegal"  # ids never come back
+    new_id = ("exists", ["t", None], ["t", "u2"])
+    assert check([create, another, *sequence(look, gone, new_id)], "topic-set").verdict == "ok"
+
+
+def test_an_id_that_a_create_returned_is_not_that_of_a_lost_one():
+    steps = sequence(
+        ("create", ["t", None], ["t", "u1"]),
+        ("delete", ["t", "u1"], ["t", "u1"]),
+        ("exists", ["t", None], ["t", "u1"]),
+    )
+    assert check([lost("create", ["t", None]), *steps], "topic-set").verdict == "illegal"
+
+
+def test_a_delete_by_another_id_is_refused_and_remembered():
+    refused = ("delete", ["t", "u1"], ["t", "u1"], GONE)
+    look = ("exists", ["t", None], ["t", "u1"])
+    other = ("exists", ["t", None], ["t", "u2"])
+    create = sequence(("exists", ["x", None], ["x", None]))  # another name in the history
+    base = [lost("create", ["t", None]), *create]
+    shifted = [[("exists", ["x", None], ["x", None]), *steps] for steps in (
+        [other, refused], [refused, look],
+    )]  # fmt: skip
+    assert check([base[0], *sequence(*shifted[0])], "topic-set").verdict == "ok"
+    # the refusal may come before the lost create happens
+    assert check([base[0], *sequence(*shifted[1])], "topic-set").verdict == "ok"
+    created = ("create", ["t", None], ["t", None], EXISTS)
+    after = sequence(created, refused, look)
+    assert check([base[0], *after], "topic-set").verdict == "illegal"
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        (
+            [("create", ["t", None], ["t", "u1"]), ("create", ["s", None], ["s", "u1"])],
+            "id u1 is told for t and for s (history:1, history:3)",
+        ),
+        (
+            [("create", ["t", None], ["t", "u1"]), ("create", ["t", None], ["t", "u1"])],
+            "id u1 was given by two creates (history:1, history:3)",
+        ),
+    ],
+)
+def test_an_id_given_twice_is_illegal_without_a_search(steps, text):
+    result = check(sequence(*steps), "topic-set")
+    assert (result.verdict, result.reason, result.steps) == ("illegal", text, 0)
+
+
+def test_a_list_sees_all_names_at_one_moment():
+    """Each name alone is fine, the two lists together saw the creates in different orders."""
+
+    def operation(process, f, value, output, end=9):
+        return Operation(process=process, f=f, value=value, output=output, call=0, end=end)
+
+    operations = [
+        operation(0, "create", ["s", None], ["s", "u1"]),
+        operation(1, "create", ["t", None], ["t", "u2"]),
+        operation(2, "list", None, {"s": "u1"}),
+        operation(3, "list", None, [["t", "u2"]]),
+    ]
+    result = check(operations, "topic-set")
+    assert result.verdict == "illegal"
+    standings = [(each.standing, each.verdict) for each in result.partitions]
+    assert sorted(standings) == [("exact", "illegal"), ("necessary", "ok"), ("necessary", "ok")]
+
+
+def test_lists_of_a_large_history_are_compared_name_by_name(monkeypatch):
+    monkeypatch.setattr("jepsen.linearizability.partition.JOINED_OPERATIONS_MAX", 2)
+    operations = sequence(
+        ("create", ["s", None], ["s", "u1"]),
+        ("create", ["t", None], ["t", "u2"]),
+        ("list", None, {"s": "u1", "t": "u2"}),
+    )
+    result = check(operations, "topic-set")
+    assert (result.verdict, result.reason) == ("ok", "lists were compared name by name only")
+
+
+def test_configs_of_one_request_change_together():
+    both = ("set-many", [["a", "1"], ["b", "1"]], None)
+    half = ("get-many", [["a", None], ["b", None]], [["a", "1"], ["b", None]])
+    assert check(sequence(both, half), "config-map").verdict == "illegal"
+    overlapping = [
+        Operation(process=0, f="set-many", value=both[1], call=0, end=99),
+        Operation(process=1, f="get-many", value=half[1], output=half[2], call=5, end=6),
+    ]
+    assert check(overlapping, "config-map").verdict == "illegal"
+
+
+def test_list_configs_as_the_controller_changes_them():
+    steps = sequence(
+        ("append", [["topic", "t"], "a,b"], None),
+        ("append", [["topic", "t"], "b,c"], None),
+        ("get", [["topic", "t"], None], [["topic", "t"], "a,b,c"]),
+        ("subtract", [["topic", "t"], "a,b,c"], None),
+        ("get", [["topic", "t"], None], [["topic", "t"], ""]),
+        ("delete", [["topic", "t"], None], None),
+        ("get", [["topic", "t"], None], [["topic", "t"], None]),
+    )
+    assert check(steps, "config-map").verdict == "ok"
+
+
+def test_offsets_are_ranks():
+    good = [("append", "a", ["a", 0]), ("append", "b", 1), ("read-from", 1, ["b"])]
+    assert check(sequence(*good, ("read", None, ["a", "b"])), "append-log").verdict == "ok"
+    assert check(sequence(*good, ("read-from", 2, [])), "append-log").verdict == "ok"
+    assert check(sequence(*good, ("read-from", 1, ["a"])), "append-log").verdict == "illegal"
+
+
+def test_blocks_of_ids_are_disjoint():
+    def allocated(*blocks):
+        return history_of(sequence(*[("alloc", None, list(block)) for block in blocks]))
+
+    assert overlap_in(allocated((0, 1000), (2000, 1000), (1000, 1000))) is None
+    assert overlap_in(allocated((0, 1000), (2000, 10), (999, 5))) == Overlap(0, 2, 999)
+    assert overlap_in(history_of([lost("alloc", None)])) is None
+    with pytest.raises(HistoryError, match="not \\[start length\\]"):
+        overlap_in(history_of(sequence(("alloc", None, 5))))
+
+
+def test_outcomes_of_a_controller():
+    assert classify(0) == ("ok", None)
+    assert classify(36) == ("ok", "TOPIC_ALREADY_EXISTS")
+    assert classify(38) == ("fail", "INVALID_REPLICATION_FACTOR")
+    assert classify(41) == ("info", "NOT_CONTROLLER")
+    assert classify(41, is_sent=False).type == "fail"
+    assert classify(None).type == "info"
+    assert classify(None, is_sent=False).type == "fail"
+    assert classify(9999) == ("info", "error 9999")
+    assert not set(OBSERVATIONS) & set(REFUSALS)
+    assert not set(UNKNOWN_OUTCOMES) & (set(OBSERVATIONS) | set(REFUSALS))
+
+
+def test_a_history_without_clients_is_ok():
+    assert check(History([]), "kv").verdict == "ok"
