@@ -335,6 +335,8 @@ class Kernel:
         fields = {"leader_id": leader.leader_id, "epoch": leader.epoch}
         self._effects.append(out.Log(out.LogLevel.INFO, "leader_changed", fields))
         self.state.on_leader_changed(effect)
+        if leader.leader_id is not None:
+            self.peers.on_leader_changed(leader.leader_id)
         if leader.leader_id is not None and leader.leader_id != self.config.node_id:
             self._wake_callers()
 

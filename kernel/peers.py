@@ -26,6 +26,8 @@ QUEUED_REQUESTS_MAX: Final = 10_000
 """Requests of one link that wait for the connection; one more fails at once."""
 PROBES_MAX: Final = 3
 """Reconnects after the leader's connection closed, while they fail without being refused."""
+GIVE_UP_MS: Final = 500
+"""What a former leader still has for its answers before the connection to it is given up."""
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
 
 
@@ -84,6 +86,7 @@ class Link:
         """Whether the last attempt to connect was refused: nobody listens there."""
         self.lost_leader: LeaderAndEpoch | None = None
         self.probes_left = 0
+        self.give_up_ms: int | None = None
 
 
 class Peers:
@@ -275,6 +278,7 @@ class Peers:
         link.state = _State.CLOSED
         link.connection = None
         link.lost_leader = None
+        link.give_up_ms = None
         pause_ms = min(RECONNECT_MS_MIN << min(link.failure_count, 10), RECONNECT_MS_MAX)
         link.reconnect_ms = self._clock.now_ms + (0 if was_open else pause_ms)
         link.failure_count += 1
@@ -282,6 +286,17 @@ class Peers:
         link.in_flight, link.queued = {}, []
         for request in waiting:
             request.answered(failure)
+
+    def on_leader_changed(self, leader_id: NodeId) -> None:
+        """Give every other node little time for what it was asked as the leader.
+
+        A former leader that runs refuses at once what it cannot finish. One that is stopped or cut
+        off says nothing, and would keep its callers for their whole time-out (30 s of a create).
+        """
+        give_up_ms = self._clock.now_ms + GIVE_UP_MS
+        for link in self._links.values():
+            if link.channel is not Channel.RAFT:
+                link.give_up_ms = None if link.node_id == leader_id else give_up_ms
 
     # ---- time ------------------------------------------------------------------------------
 
@@ -306,5 +321,7 @@ def _deadline_ms(link: Link) -> int | None:
         first_ms = waiting.deadline_ms
         break
     if link.queued and (first_ms is None or link.queued[0].deadline_ms < first_ms):
-        return link.queued[0].deadline_ms
+        first_ms = link.queued[0].deadline_ms
+    if first_ms is not None and link.give_up_ms is not None:
+        return min(first_ms, link.give_up_ms)
     return first_ms

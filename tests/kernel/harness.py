@@ -76,6 +76,8 @@ class World:
         self._next_connection_id = 1
         self._by_connection: dict[tuple[int, int, int], Pipe] = {}
         self._by_peer: dict[tuple[int, int, int], Pipe] = {}
+        self.paused: dict[int, list[tuple[int, events.Event]]] = {}
+        """Per node that SIGSTOP holds: what happened to it meanwhile."""
         self.unread: set[tuple[int, int]] = set()
         """(node id, connection id) of what a node has asked not to read."""
         for node in self.nodes.values():
@@ -109,6 +111,13 @@ class World:
         self._drop_connections(node_id, node.life)
         node.kernel = None
         node.vfs = node.vfs.crash()
+
+    def pause(self, node_id: int) -> None:
+        self.paused[node_id] = []
+
+    def resume(self, node_id: int) -> None:
+        for life, event in self.paused.pop(node_id):
+            self.post(node_id, life, event)
 
     def terminate(self, node_id: int) -> None:
         self.post(node_id, self.nodes[node_id].life, events.ShutdownRequested())
@@ -154,7 +163,7 @@ class World:
 
     def _next_ms(self) -> int:
         times = [self._queue[0][0]] if self._queue else []
-        for node_id in self.alive:
+        for node_id in set(self.alive) - set(self.paused):
             deadline_ms = self.kernel(node_id).next_deadline_ms()
             times += [] if deadline_ms is None else [deadline_ms]
         return max(self.now_ms, min(times))
@@ -164,7 +173,7 @@ class World:
         if self._queue and self._queue[0][0] <= self.now_ms:
             heapq.heappop(self._queue)[2]()
             return
-        for node_id in self.alive:
+        for node_id in [i for i in self.alive if i not in self.paused]:
             deadline_ms = self.kernel(node_id).next_deadline_ms()
             if deadline_ms is not None and deadline_ms <= self.now_ms:
                 self.post(node_id, self.nodes[node_id].life, events.TimeAdvanced())
@@ -174,6 +183,9 @@ class World:
     def post(self, node_id: int, life: int, event: events.Event) -> None:
         node = self.nodes[node_id]
         if node.kernel is None or node.life != life:
+            return
+        if node_id in self.paused:
+            self.paused[node_id].append((life, event))
             return
         self._perform(node_id, life, node.kernel.step(event, self._now()))
 

@@ -8,6 +8,7 @@ from kernel.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
 from kernel.effects import LogLevel
 from tests.kernel.harness import World, config_of, create_topic_body
 from wire.codec import default_request, encode_request
+from wire.errors import ErrorCode
 from wire.framing import frame
 
 METADATA = 3
@@ -86,6 +87,24 @@ def test_controllers_answer_before_there_is_a_leader() -> None:
     raw.send(api_versions(7))
     world.run_for(100)
     assert raw.correlation_ids == [7]
+
+
+def test_a_request_to_a_leader_that_is_stopped_goes_to_the_next_one() -> None:
+    """Not after 30 s, when the stopped leader's time for its answer is over."""
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    broker = next(i for i in world.alive if i != leader)
+    client = world.client(broker)
+    assert client.create_topic("before").error_code is ErrorCode.none
+    world.pause(leader)
+    sent_ms = world.now_ms
+    assert client.create_topic("after").error_code is ErrorCode.none
+    assert world.now_ms - sent_ms < 6_000
+    world.run_for(10_000)
+    assert all(world.kernel(i).is_unfenced for i in world.alive if i != leader)
+    world.resume(leader)
+    world.run_until(lambda: "after" in world.kernel(leader).cache.image.topic_id_by_name)
 
 
 # ---- order and nonsense ---------------------------------------------------------------------------
