@@ -44,6 +44,17 @@ from quorum_controller.brokers import (
     unregister_broker_error,
 )
 from quorum_controller.controllers import controller_registration_error, register_controller
+from quorum_controller.delegation_tokens import (
+    CREATE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+    create_delegation_token,
+    create_delegation_token_error,
+    expire_delegation_token,
+    expire_delegation_token_error,
+    renew_delegation_token,
+    renew_delegation_token_error,
+)
 from quorum_controller.elections import ELECT_LEADERS, elect_leaders, elect_leaders_error
 from quorum_controller.isr_changes import ALTER_PARTITION, alter_partition, alter_partition_error
 from quorum_controller.new_partitions import (
@@ -156,6 +167,15 @@ HANDLERS: Final[dict[int, Handler]] = {
         assign_replicas_to_directories, assign_replicas_to_directories_error
     ),
     CREATE_ACLS: Handler(create_acls, create_acls_error, is_forwarded=True),
+    CREATE_DELEGATION_TOKEN: Handler(
+        create_delegation_token, create_delegation_token_error, is_forwarded=True
+    ),
+    RENEW_DELEGATION_TOKEN: Handler(
+        renew_delegation_token, renew_delegation_token_error, is_forwarded=True
+    ),
+    EXPIRE_DELEGATION_TOKEN: Handler(
+        expire_delegation_token, expire_delegation_token_error, is_forwarded=True
+    ),
     DELETE_ACLS: Handler(delete_acls, delete_acls_error, is_forwarded=True),
     ELECT_LEADERS: Handler(elect_leaders, elect_leaders_error, is_forwarded=True, has_timeout=True),
     ALTER_CONFIGS: Handler(alter_configs, alter_configs_error, is_forwarded=True),

@@ -11,13 +11,17 @@ from typing import Any, Final
 import msgspec
 
 from metadata.image import Image
+from quorum_controller.acls import DESCRIBE_ACLS, describe_acls
+from quorum_controller.delegation_tokens import (
+    DESCRIBE_DELEGATION_TOKEN,
+    describe_delegation_token,
+)
 from quorum_controller.describe_configs import (
     DESCRIBE_CONFIGS,
     LIST_CONFIG_RESOURCES,
     describe_configs,
     list_config_resources,
 )
-from quorum_controller.acls import DESCRIBE_ACLS, describe_acls
 from quorum_controller.query_context import QueryContext
 from quorum_controller.reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
@@ -42,6 +46,8 @@ class Query(msgspec.Struct, frozen=True):
 
 
 QUERIES: Final[dict[int, Query]] = {
+    DESCRIBE_ACLS: Query(describe_acls),
+    DESCRIBE_DELEGATION_TOKEN: Query(describe_delegation_token, on_controller=False),
     DESCRIBE_CONFIGS: Query(describe_configs),
     LIST_CONFIG_RESOURCES: Query(list_config_resources, on_controller=False),
     LIST_PARTITION_REASSIGNMENTS: Query(list_partition_reassignments, on_broker=OnBroker.FORWARDED),
