@@ -176,6 +176,7 @@ def controller_of(
         default_partition_count=defaults.partition_count,
         delete_topic_enable=config.broker.delete_topic_enable,
         properties=dict(config.properties),
+        voter_ids=tuple(voter.id for voter in config.voters),
         elections=_election_intervals(dict(config.properties)),
     )
     return Controller(controller_config, rng, new_uuid)

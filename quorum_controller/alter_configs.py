@@ -10,8 +10,8 @@ core/.../server/ControllerApis.scala; 4.3.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kio.schema.alter_configs.v2 import response as _alter
-from kio.schema.incremental_alter_configs.v1 import response as _incremental
+from kio.schema.alter_configs.v2 import response as _alter_v2
+from kio.schema.incremental_alter_configs.v1 import response as _incremental_v1
 
 from metadata.config_schema import (
     RESOURCE_BROKER,
@@ -40,6 +40,9 @@ from quorum_controller.services import Services
 from quorum_controller.topics import RECORDS_EXCEEDED, illegal_topic_name
 from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId
+
+_alter: Any = _alter_v2
+_incremental: Any = _incremental_v1
 
 ALTER_CONFIGS: Final = 33
 INCREMENTAL_ALTER_CONFIGS: Final = 44

@@ -3,10 +3,12 @@
 Source: apache/kafka: metadata/.../controller/QuorumController.java (Builder), KRaftConfigs.java.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from metadata.features import SUPPORTED_FEATURES
 from metadata.records import Record
 from quorum_controller.authorization import AccessRules
 
@@ -55,6 +57,12 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """delete.topic.enable"""
     properties: dict[str, str] = {}
     """The node's server.properties: static defaults of topic configs."""
+    supported_features: Mapping[str, tuple[int, int]] = msgspec.field(
+        default_factory=lambda: SUPPORTED_FEATURES
+    )
+    """Inclusive ranges of levels that this software can do, by feature."""
+    voter_ids: tuple[int, ...] = ()
+    """Controllers that must be registered before a feature level changes."""
     access: AccessRules | None = None
     """The authorizer's settings; None: no `authorizer.class.name`, everybody may do everything."""
     tokens: TokenSettings = TokenSettings()

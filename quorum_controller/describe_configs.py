@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from kio.schema.describe_configs.v4 import response as _describe
-from kio.schema.list_config_resources.v1 import response as _list
+from kio.schema.describe_configs.v4 import response as _describe_v4
+from kio.schema.list_config_resources.v1 import response as _list_v1
 
 from metadata.config_schema import (
     RESOURCE_BROKER,
@@ -34,6 +34,9 @@ from quorum_controller.bodies import NO_TIME
 from quorum_controller.query_context import QueryContext
 from quorum_controller.topics import illegal_topic_name
 from wire.errors import ApiError, ErrorCode
+
+_describe: Any = _describe_v4
+_list: Any = _list_v1
 
 DESCRIBE_CONFIGS: Final = 32
 LIST_CONFIG_RESOURCES: Final = 74
@@ -151,8 +154,9 @@ def _entries(image: Image, node: NodeConfigs, kind: int, name: str) -> Iterable[
             return _client_metrics_entries(image.config(kind, name))
         case 32:
             return _group_entries(node, image.config(kind, name))
-    text = f"Unexpected resource type UNKNOWN for resource {name}"
-    return ApiError(ErrorCode.invalid_request, text)
+        case _:
+            text = f"Unexpected resource type UNKNOWN for resource {name}"
+            return ApiError(ErrorCode.invalid_request, text)
 
 
 def _unknown_topic_error(image: Image, name: str) -> ApiError | None:

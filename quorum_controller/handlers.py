@@ -56,11 +56,26 @@ from quorum_controller.delegation_tokens import (
     renew_delegation_token_error,
 )
 from quorum_controller.elections import ELECT_LEADERS, elect_leaders, elect_leaders_error
+from quorum_controller.feature_updates import (
+    UPDATE_FEATURES,
+    update_features,
+    update_features_error,
+)
 from quorum_controller.isr_changes import ALTER_PARTITION, alter_partition, alter_partition_error
 from quorum_controller.new_partitions import (
     CREATE_PARTITIONS,
     create_partitions,
     create_partitions_error,
+)
+from quorum_controller.producer_ids import (
+    ALLOCATE_PRODUCER_IDS,
+    allocate_producer_ids,
+    allocate_producer_ids_error,
+)
+from quorum_controller.quotas import (
+    ALTER_CLIENT_QUOTAS,
+    alter_client_quotas,
+    alter_client_quotas_error,
 )
 from quorum_controller.reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -73,6 +88,11 @@ from quorum_controller.replica_directories import (
     assign_replicas_to_directories_error,
 )
 from quorum_controller.result import Draft
+from quorum_controller.scram import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    alter_user_scram_credentials,
+    alter_user_scram_credentials_error,
+)
 from quorum_controller.services import Services
 from quorum_controller.topics import (
     create_topics,
@@ -181,6 +201,23 @@ HANDLERS: Final[dict[int, Handler]] = {
     ALTER_CONFIGS: Handler(alter_configs, alter_configs_error, is_forwarded=True),
     INCREMENTAL_ALTER_CONFIGS: Handler(
         incremental_alter_configs, incremental_alter_configs_error, is_forwarded=True
+    ),
+    ALTER_CLIENT_QUOTAS: Handler(
+        lambda draft, body, _: alter_client_quotas(draft, body),
+        alter_client_quotas_error,
+        is_forwarded=True,
+    ),
+    ALTER_USER_SCRAM_CREDENTIALS: Handler(
+        lambda draft, body, _: alter_user_scram_credentials(draft, body),
+        alter_user_scram_credentials_error,
+        is_forwarded=True,
+    ),
+    UPDATE_FEATURES: Handler(
+        update_features, update_features_error, is_forwarded=True, has_timeout=True
+    ),
+    ALLOCATE_PRODUCER_IDS: Handler(
+        lambda draft, body, _: allocate_producer_ids(draft, body),
+        lambda _, error: allocate_producer_ids_error(error),
     ),
 }
 """By API key; `Controller.submit` takes these."""

@@ -23,9 +23,14 @@ from quorum_controller.describe_configs import (
     list_config_resources,
 )
 from quorum_controller.query_context import QueryContext
+from quorum_controller.quotas import DESCRIBE_CLIENT_QUOTAS, describe_client_quotas
 from quorum_controller.reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     list_partition_reassignments,
+)
+from quorum_controller.scram import (
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    describe_user_scram_credentials,
 )
 
 
@@ -46,6 +51,8 @@ class Query(msgspec.Struct, frozen=True):
 
 
 QUERIES: Final[dict[int, Query]] = {
+    DESCRIBE_CLIENT_QUOTAS: Query(describe_client_quotas, on_controller=False),
+    DESCRIBE_USER_SCRAM_CREDENTIALS: Query(describe_user_scram_credentials),
     DESCRIBE_ACLS: Query(describe_acls),
     DESCRIBE_DELEGATION_TOKEN: Query(describe_delegation_token, on_controller=False),
     DESCRIBE_CONFIGS: Query(describe_configs),
