@@ -1,27 +1,22 @@
 """A small blocking Kafka client: one socket, one request at a time, versions by ApiVersions.
 
-Tries the bootstrap addresses in order. Bodies have kio's newest shape in both directions; the codec
-lowers and lifts them to the version that the node and we have in common.
+Tries the bootstrap addresses in order. The protocol is that of `wire.client_connection`: bodies
+have kio's newest shape in both directions.
 """
 
 import socket
-import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from cli.arguments import UsageError
-from wire import codec
-from wire.api_table import SCHEMAS
+from wire.api_table import api_name
+from wire.client_connection import ClientConnection, Response
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 30.0
-FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
+RECEIVE_BYTES: Final = 64 * 1024
 CLIENT_ID: Final = "kraftline-cli"
-API_VERSIONS: Final = 18
-API_VERSIONS_VERSION: Final = 3
-UNSUPPORTED_VERSION: Final = 35
 
 
 class ClusterError(Exception):
@@ -54,19 +49,24 @@ class Client:
             ClusterError: nobody answers, or not in Kafka's protocol.
         """
         self.address = f"{host}:{port}"
-        self._correlation_id = 0
-        self._ranges: dict[int, tuple[int, int]] = {}
+        self._connection = ClientConnection(CLIENT_ID)
         try:
             self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
         except OSError as error:
-            raise ClusterError(f"{self.address}: {error.strerror or error}") from error
+            raise self._error(error) from error
         self._socket.settimeout(REQUEST_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._learn_versions()
+        try:
+            self._send(self._connection.opening_bytes())
+            while not self._connection.is_negotiated:
+                self._receive()
+        except ClusterError:
+            self.close()
+            raise
 
     def supports(self, api_key: int) -> bool:
         """Whether the node and we have a version of the API in common."""
-        return self._version(api_key) is not None
+        return self._connection.negotiated_version(api_key) is not None
 
     def call(self, api_key: int, body: Any) -> Any:
         """Sends one request and waits for its answer.
@@ -74,63 +74,46 @@ class Client:
         Raises:
             ClusterError: the connection broke, or the node does not serve the API.
         """
-        version = self._version(api_key)
-        if version is None:
-            raise ClusterError(f"{self.address} does not serve API {api_key}")
-        return self._exchange(api_key, version, body)
+        try:
+            _, content = self._connection.request(api_key, body)
+        except LocalProtocolError as error:
+            reason = f"{self.address} does not serve {api_name(api_key)} in a version known here"
+            raise ClusterError(reason) from error
+        self._send(content)
+        while not (responses := self._receive()):
+            pass
+        return responses[0].body
 
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()
 
-    def _version(self, api_key: int) -> int | None:
-        if api_key not in self._ranges:
-            return None
-        lowest, highest = self._ranges[api_key]
-        version = min(highest, SCHEMAS[api_key].newest_version)
-        return version if version >= lowest else None
-
-    def _learn_versions(self) -> None:
-        body = codec.default_request(API_VERSIONS)
-        named = replace(body, client_software_name="kraftline", client_software_version="0.1.0")
-        answer = self._exchange(API_VERSIONS, API_VERSIONS_VERSION, named)
-        if int(answer.error_code) == UNSUPPORTED_VERSION:
-            answer = self._exchange(API_VERSIONS, 0, body)
-        if int(answer.error_code):
-            raise ClusterError(f"{self.address}: ApiVersions: {error_text(answer.error_code)}")
-        self._ranges = {
-            int(api.api_key): (int(api.min_version), int(api.max_version))
-            for api in answer.api_keys
-        }
-
-    def _exchange(self, api_key: int, version: int, body: Any) -> Any:
-        self._correlation_id += 1
+    def _send(self, content: bytes) -> None:
         try:
-            frame = codec.encode_request(api_key, version, self._correlation_id, CLIENT_ID, body)
-            self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-            (size_bytes,) = struct.unpack(">i", self._read(4))
-            if not 4 <= size_bytes <= FRAME_BYTES_MAX:
-                raise ClusterError(f"{self.address} does not speak Kafka's protocol")
-            answer = self._read(size_bytes)
-            if api_key == API_VERSIONS and answer[4:6] == struct.pack(">h", UNSUPPORTED_VERSION):
-                version = 0  # a node that knows no such version answers in version 0
-            correlation_id, response = codec.decode_response(api_key, version, answer)
+            self._socket.sendall(content)
         except OSError as error:
-            raise ClusterError(f"{self.address}: {error.strerror or error}") from error
-        except (RemoteProtocolError, LocalProtocolError) as error:
-            raise ClusterError(f"{self.address}: {error}") from error
-        if correlation_id != self._correlation_id:
-            raise ClusterError(f"{self.address} answered another request")
-        return response
+            raise self._error(error) from error
 
-    def _read(self, count: int) -> bytes:
-        received = bytearray()
-        while len(received) < count:
-            chunk = self._socket.recv(count - len(received))
-            if not chunk:
+    def _receive(self) -> list[Response]:
+        """What the next bytes complete; sends what they let go."""
+        try:
+            received = self._socket.recv(RECEIVE_BYTES)
+            if not received:
                 raise ClusterError(f"{self.address} closed the connection")
-            received += chunk
-        return bytes(received)
+            responses = self._connection.receive(received)
+        except OSError as error:
+            raise self._error(error) from error
+        except RemoteProtocolError as error:
+            raise ClusterError(
+                f"{self.address} does not speak Kafka's protocol: {error}"
+            ) from error
+        released = self._connection.bytes_to_send()
+        if released:
+            self._send(released)
+        return responses
+
+    def _error(self, error: OSError) -> ClusterError:
+        return ClusterError(f"{self.address}: {error.strerror or error}")
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

@@ -1,26 +1,53 @@
 """Clusters for the interop tests, started by the script that users start theirs with."""
 
 import contextlib
+import fcntl
 import json
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "quorum"
 CONTROLLER_PORT_DISTANCE = 1000
+PORTS_PER_CLUSTER = 10
+PORT_BLOCKS = (20000, 23000, 26000, 29000)
+"""Each of three thousands: of Kafka, controller and HTTP listeners; below the ephemeral ports."""
 
 
 def free_base_port(count: int = 3) -> int:
-    """A base port at which `count` Kafka and `count` controller listeners can be opened."""
-    for base in range(21000, 30000, 50):
-        ports = [p + i for p in (base, base + CONTROLLER_PORT_DISTANCE) for i in range(count)]
-        if all(_is_free(port) for port in ports):
-            return base
+    """A base port at which `count` Kafka, controller and HTTP listeners can be opened.
+
+    It stays reserved for this process by a lock on a file, so that test runs side by side do not
+    take each other's ports while a node is down.
+    """
+    assert count <= PORTS_PER_CLUSTER
+    folder = Path(tempfile.gettempdir()) / f"kraftline-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    for block in PORT_BLOCKS:
+        for base in range(block, block + CONTROLLER_PORT_DISTANCE, PORTS_PER_CLUSTER):
+            reservation = (folder / str(base)).open("w")
+            try:
+                fcntl.flock(reservation, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                reservation.close()
+                continue
+            ports = [base + kind * CONTROLLER_PORT_DISTANCE + i
+                     for kind in range(3) for i in range(count)]  # fmt: skip
+            if all(_is_free(port) for port in ports):
+                _reservations.append(reservation)
+                return base
+            reservation.close()
     raise AssertionError("no free ports for a test cluster")
+
+
+_reservations: list[IO[str]] = []
+"""Open, hence locked, until this process ends."""
 
 
 def _is_free(port: int) -> bool:
