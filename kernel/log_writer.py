@@ -72,13 +72,18 @@ class LogWriter:
         if self.is_disk_full and not isinstance(effect, _PROMISES):
             return self._refused(effect, core)
         try:
-            return self._perform(effect, core)
+            done = self._perform(effect, core)
         except OutOfSpaceError as error:
             self._note_full(error)
             if not isinstance(effect, _PROMISES):
                 return self._refused(effect, core)
-        self._reserve.release()
-        return self._perform(effect, core)
+            self._reserve.release()
+            return self._perform(effect, core)
+        if self._has_said_full and isinstance(done, events.Appended):
+            self._has_said_full = False
+            fields = {"log_end_offset": self.log.end_offset}
+            self._effects.append(Log(LogLevel.WARN, "disk_has_space_again", fields))
+        return done
 
     def _note_full(self, error: OutOfSpaceError) -> None:
         """Say it once, and look again later."""
@@ -172,10 +177,6 @@ class LogWriter:
         self.is_disk_full = False
         stalled, self._stalled = self._stalled, deque()
         results = [self.perform(effect, core) for effect in stalled]
-        if not self.is_disk_full:
-            self._has_said_full = False
-            fields = {"log_end_offset": self.log.end_offset}
-            self._effects.append(Log(LogLevel.WARN, "disk_has_space_again", fields))
         return [event for event in results if event is not None]
 
     # ---- flushes -----------------------------------------------------------------------------

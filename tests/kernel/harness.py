@@ -11,6 +11,7 @@ from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig, Voter
 from kernel.kernel import Kernel
+from storage.errors import FsyncError, OutOfSpaceError
 from storage.memory_vfs import MemoryVfs
 from wire import codec
 from wire.client_connection import ClientConnection
@@ -73,6 +74,7 @@ class World:
         self.nodes = {i: Node(config_of(i, count, **more)) for i in range(1, count + 1)}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
+        self.steps = 0
         self._next_connection_id = 1
         self._by_connection: dict[tuple[int, int, int], Pipe] = {}
         self._by_peer: dict[tuple[int, int, int], Pipe] = {}
@@ -187,7 +189,18 @@ class World:
         if node_id in self.paused:
             self.paused[node_id].append((life, event))
             return
-        self._perform(node_id, life, node.kernel.step(event, self._now()))
+        self.steps += 1
+        try:
+            effects = node.kernel.step(event, self._now())
+        except (OSError, FsyncError, OutOfSpaceError) as error:
+            self._failed(node_id, life, error)
+        else:
+            self._perform(node_id, life, effects)
+
+    def _failed(self, node_id: int, life: int, error: Exception) -> None:
+        """As the driver: anything that the kernel does not handle ends the node."""
+        self.nodes[node_id].exit = out.Exit(1, f"{type(error).__name__}: {error}")
+        self._exited(node_id, life)
 
     def _perform(self, node_id: int, life: int, effects: list[out.Effect]) -> None:
         for effect in effects:
@@ -230,8 +243,12 @@ class World:
 
     def _flush(self, node_id: int, life: int, effect: out.RunFlush) -> None:
         if self.nodes[node_id].life == life and self.nodes[node_id].kernel is not None:
-            effect.plan.run()
-            self.post(node_id, life, events.FlushDone(effect.token))
+            try:
+                effect.plan.run()
+            except FsyncError as error:
+                self._failed(node_id, life, error)
+            else:
+                self.post(node_id, life, events.FlushDone(effect.token))
 
     def _write_snapshot(self, node_id: int, life: int, effect: out.RunSnapshot) -> None:
         if self.nodes[node_id].life == life and self.nodes[node_id].kernel is not None:
