@@ -31,6 +31,8 @@ def plain_section(codec: Codec, section: bytes, bytes_max: int = BATCH_BYTES_MAX
     Raises:
         CorruptBatchError: not a stream of the codec, or more than `bytes_max` come out of it.
     """
+    if not section:
+        return b""  # a batch that compaction emptied
     if codec is Codec.GZIP:
         return _gunzip(section, bytes_max)
     if codec is Codec.ZSTD:

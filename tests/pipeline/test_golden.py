@@ -1,0 +1,62 @@
+"""What the source reads equals what Kafka's dump tool prints of the same files."""
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.options import parse_options
+from pipeline.core.reader import read_table
+from tests.pipeline.segments import GOLDEN, dump_lines
+
+DATA = GOLDEN / "data-log"
+COLUMNS = (
+    "key,{value},offset,timestamp,timestampType,headers,sequence,isControl,batchPosition,"
+    "keySize,valueSize,segment"
+)
+
+
+def read(path: Path, **options: str) -> object:
+    given = {"path": str(path), "includeControl": "true", "validate": "full"}
+    return read_table(parse_options(given | options))
+
+
+def golden_text(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+
+
+def printed_files(text: str) -> dict[str, list[str]]:
+    """The lines Kafka printed of each `.log` or `.checkpoint` file, in the order of the file."""
+    found: dict[str, list[str]] = {}
+    for part in re.split(r"(?m)^Dumping ", text)[1:]:
+        name, _, body = part.partition("\n")
+        lines = [line for line in body.split("\n") if line.startswith(("baseOffset: ", "| offset"))]
+        if name.endswith((".log", ".checkpoint")) and lines:
+            found.setdefault(name, lines)
+    return found
+
+
+@pytest.mark.parametrize("partition", sorted(path.stem for path in (DATA / "dump").iterdir()))
+def test_partitions_equal_the_dump_of_kafka(partition: str) -> None:
+    printed = printed_files(golden_text(DATA / "dump" / f"{partition}.txt"))
+    assert printed
+    for name, lines in printed.items():
+        batches = read(DATA / name, decode="metadata")
+        records = read(DATA / name, columns=COLUMNS.format(value="value"))
+        assert dump_lines(batches, records) == lines, name
+
+
+@pytest.mark.parametrize("scenario", ["static-4.3.1", "single-4.3.1"])
+@pytest.mark.parametrize("dump", ["n1-log", "n1-checkpoints"])
+def test_metadata_logs_equal_the_dump_of_kafka(scenario: str, dump: str) -> None:
+    folder = GOLDEN / "metadata-log" / scenario
+    (path,) = (folder / "dump").glob(f"{dump}.txt*")
+    printed = printed_files(golden_text(path))
+    assert printed
+    for name, lines in printed.items():
+        batches = read(folder / "n1" / name, decode="metadata")
+        columns = COLUMNS.format(value="json,apiName")
+        records = read(folder / "n1" / name, decode="json", columns=columns)
+        assert dump_lines(batches, records) == lines, name
