@@ -4,7 +4,7 @@ A thread costs two switches between threads per flush, about 100 us at every nod
 a create waits for two of them; an fdatasync of a good disk costs 150 us. A slow disk must not stop
 the loop (heartbeats, reads, elections), so the loop flushes only while all of the recent flushes
 were quick; the first slow one sends the next ones to the thread until the disk has proved itself
-again. docs/decisions/0005-flush-in-the-loop.md has the figures.
+again. docs/decisions/0006-flush-in-the-loop.md has the figures.
 """
 
 import asyncio

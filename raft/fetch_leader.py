@@ -288,10 +288,16 @@ def send_begin_epoch(state: RaftState) -> None:
     """Tell voters that do not fetch who leads."""
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
+    due = [
+        voter_id
+        for voter_id, seen in role.progress.items()
+        if begin_due_ms(state, seen) <= state.now_ms
+    ]
+    if not due:
+        return
     endpoint = state.voters.endpoint(state.config.node_id)
-    for voter_id, seen in role.progress.items():
-        if begin_due_ms(state, seen) > state.now_ms:
-            continue
+    for voter_id in due:
+        seen = role.progress[voter_id]
         request = BeginQuorumEpochRequest(
             cluster_id=state.config.cluster_id,
             voter_id=voter_id,

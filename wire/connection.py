@@ -121,7 +121,8 @@ class ServerConnection:
     @property
     def wants_bytes(self) -> bool:
         """Whether reading makes sense; false while too many are unanswered, and after nonsense."""
-        return self.in_flight_count < self._in_flight_max and self._failure is None
+        in_flight_count = self._next_slot - self._next_to_write
+        return in_flight_count < self._in_flight_max and self._failure is None
 
     @property
     def failure(self) -> str | None:
