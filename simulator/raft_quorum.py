@@ -4,7 +4,6 @@ The effects of a step are performed in their order (`raft.effects`), and each le
 a log answers at once, and is flushed at once unless the scenario flushes by hand.
 """
 
-from collections import deque
 from typing import Final
 
 import msgspec
@@ -20,11 +19,11 @@ from simulator import raft_text as text
 from simulator.raft_disk import ScenarioDisk
 from simulator.raft_text import Record
 from simulator.scenario_command import ScenarioError
+from simulator.scripted_rng import ScriptedRng
 from wire.types import (
     NodeId,
     Offset,
     OffsetAndEpoch,
-    T,
 )
 
 DELIVERIES_MAX: Final = 500
@@ -33,23 +32,6 @@ DELIVERIES_MAX: Final = 500
 
 TIMERS_MAX: Final = 200
 """Timers of one replica that `timeout` lets fire before it gives up."""
-
-
-class ScriptedRng:
-    """Gives the draws of the scenario, then zeros."""
-
-    def __init__(self) -> None:
-        self.draws: deque[int] = deque()
-
-    def randrange(self, stop: int, /) -> int:
-        """The next draw, which must be in [0, stop)."""
-        draw = self.draws.popleft() if self.draws else 0
-        assert 0 <= draw < stop, f"{draw=} {stop=}"
-        return draw
-
-    def shuffle(self, x: list[T], /) -> None:
-        """Keep the order."""
-        assert x is not None, "nothing to shuffle"
 
 
 class Replica:

@@ -1,0 +1,22 @@
+"""Chance that a scenario dictates."""
+
+from collections import deque
+
+from wire.types import T
+
+
+class ScriptedRng:
+    """Gives the draws of the scenario, then zeros."""
+
+    def __init__(self) -> None:
+        self.draws: deque[int] = deque()
+
+    def randrange(self, stop: int, /) -> int:
+        """The next draw, which must be in [0, stop)."""
+        draw = self.draws.popleft() if self.draws else 0
+        assert 0 <= draw < stop, f"{draw=} {stop=}"
+        return draw
+
+    def shuffle(self, x: list[T], /) -> None:
+        """Keep the order."""
+        assert x is not None, "nothing to shuffle"
