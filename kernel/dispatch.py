@@ -19,6 +19,7 @@ from broker_publisher.responses import (
     metadata_response,
 )
 from kernel.config import NodeConfig
+from kernel.config_requests import CONFIG_REQUESTS, forward_alter_configs
 from kernel.connections import Answered, Client
 from kernel.forwarding import Encoded, Forwarding, request_context, says_not_controller
 from kernel.metadata_state import MetadataState
@@ -26,6 +27,7 @@ from kernel.record_requests import RECORD_REQUESTS, refuse
 from kernel.replica import Replica
 from metadata.features import SUPPORTED_FEATURES
 from metadata.image import Image
+from metadata.node_configs import NodeConfigs
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES, OnBroker
 from quorum_controller.query_context import QueryContext
@@ -124,6 +126,14 @@ class Dispatch:
                 answered(describe_topic_partitions(image, request.body, listener, limit))
             case key if key in QUERIED_ON_BROKER:
                 answered(self._query(key, request, is_broker=True))
+            case key if key in CONFIG_REQUESTS:
+                forward_alter_configs(
+                    request,
+                    image,
+                    NodeConfigs(image, self._config.node_id, self._properties),
+                    lambda rest, reply: self._forwarding.forward(rest, client.address, reply),
+                    answered,
+                )
             case key if key in RECORD_REQUESTS:
                 answered(refuse(request, image))
             case key:
