@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from metadata.image import Acl, Image
+from wire.errors import ApiError, ErrorCode
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name of the CLUSTER resource."""
@@ -84,6 +85,17 @@ _IMPLYING: Final = {
 """Operations whose ALLOW also allows the key."""
 
 
+CLUSTER_OPERATIONS: Final = {
+    **dict.fromkeys((1, 52, 53, 54, 59, 82), Operation.CLUSTER_ACTION),  # the quorum
+    **dict.fromkeys((56, 58, 62, 63, 67, 70, 73), Operation.CLUSTER_ACTION),  # brokers, Envelope
+    **dict.fromkeys((30, 31, 43, 45, 51, 57, 64, 80, 81), Operation.ALTER),
+    **dict.fromkeys((29, 46, 50, 55), Operation.DESCRIBE),
+    **dict.fromkeys((48, 74), Operation.DESCRIBE_CONFIGS),
+    49: Operation.ALTER_CONFIGS,
+}
+"""By API key: what the caller must be allowed on the cluster; other APIs look at resources."""
+
+
 class AccessRules(msgspec.Struct, frozen=True):
     """The settings of a node's authorizer."""
 
@@ -124,6 +136,37 @@ def is_allowed(image: Image, rules: AccessRules, caller: Caller, action: Action)
             return False
         has_allow = True
     return has_allow or (rules.allows_without_acl and not has_acls)
+
+
+def cluster_error(
+    image: Image, rules: AccessRules | None, caller: Caller, api_key: int
+) -> ApiError | None:
+    """CLUSTER_AUTHORIZATION_FAILED if the API needs something on the cluster that is not allowed.
+
+    Args:
+        image: its ACLs decide.
+        rules: None without an authorizer: everything is allowed.
+        caller: who asks.
+        api_key: of the request.
+    """
+    operation = CLUSTER_OPERATIONS.get(api_key)
+    if rules is None or operation is None:
+        return None
+    if is_allowed(image, rules, caller, Action(operation, ResourceType.CLUSTER, CLUSTER_NAME)):
+        return None
+    text = f"Request of {caller.principal} needs {operation.name} permission."
+    return ApiError(ErrorCode.cluster_authorization_failed, text)
+
+
+def host_text(address: bytes) -> str:
+    """An IP address as ACLs have it: `127.0.0.1`, or `0:0:0:0:0:0:0:1` as Java prints it.
+
+    Anything but 4 or 16 bytes is an address that no ACL names.
+    """
+    if len(address) == 4:
+        return ".".join(str(byte) for byte in address)
+    pairs = zip(address[::2], address[1::2], strict=False)
+    return ":".join(f"{256 * high + low:x}" for high, low in pairs)
 
 
 def allowed_operations(

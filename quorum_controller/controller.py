@@ -24,16 +24,18 @@ from msgspec.structs import replace
 from metadata.image import EMPTY, Image, Provenance
 from metadata.records import NoOpRecord
 from quorum_controller.activation import write_activation_records
+from quorum_controller.authorization import Caller, cluster_error
 from quorum_controller.brokers import BrokerResult
 from quorum_controller.config import ControllerConfig
 from quorum_controller.configs import TopicConfigDefaults, unclean_election_default
+from quorum_controller.delegation_tokens import remove_expired_tokens
 from quorum_controller.elections import ElectionTimer
 from quorum_controller.elr import min_isr_default
 from quorum_controller.handlers import HANDLERS, TIMED_OUT, not_controller, refusal, timeout_ms
 from quorum_controller.liveness import Liveness
 from quorum_controller.partition_index import Electorate, PartitionIndex
 from quorum_controller.partitions import PartitionDefaults
-from quorum_controller.periodic import NoOpTimer
+from quorum_controller.periodic import NoOpTimer, TokenSweepTimer
 from quorum_controller.result import (
     RECORDS_PER_BATCH_MAX,
     Answer,
@@ -105,6 +107,7 @@ class Controller:
         self._sweeps: deque[tuple[Sweep, _Parked | None]] = deque()
         self._liveness = Liveness(self._config.session_timeout_ms, self._now_ms)
         self._no_op = NoOpTimer(self._config.max_idle_interval_ms, self._now_ms)
+        self._token_sweep = TokenSweepTimer(self._config.tokens.sweep_interval_ms, self._now_ms)
         self._index = PartitionIndex(EMPTY)
         self._elections = ElectionTimer(self._config.elections)
 
@@ -270,6 +273,10 @@ class Controller:
             draft = self._draft()
             self._elections.run(draft, self._electorate(), now_ms)
             self._propose(draft, output)
+        if self._token_sweep.is_due(self.latest, now_ms):
+            draft = self._draft()
+            remove_expired_tokens(draft, self.append_timestamp_ms)
+            self._propose(draft, output)
         if self._no_op.is_due(self.latest, now_ms):
             draft = self._draft()
             draft.emit(NoOpRecord())
@@ -289,6 +296,7 @@ class Controller:
             self._liveness.next_deadline_ms(self.latest),
             self._no_op.next_deadline_ms(self.latest),
             self._elections.next_deadline_ms(),
+            self._token_sweep.next_deadline_ms(self.latest),
         ]
         return min((c for c in candidates if c is not None), default=None)
 
@@ -317,7 +325,9 @@ class Controller:
             deadline is not None and deadline <= now_ms
         ):
             return TIMED_OUT
-        return None
+        context = request.context
+        caller = Caller(context.principal, context.client_host)
+        return cluster_error(self.latest, self._config.access, caller, request.api_key)
 
     def _refuse(self, request: ControllerRequest, error: ApiError, output: Output) -> None:
         body = refusal(request.api_key, request.body, error)

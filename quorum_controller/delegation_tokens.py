@@ -19,7 +19,6 @@ from metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from quorum_controller.authorization import (
     ANONYMOUS,
     Action,
-    Caller,
     Operation,
     ResourceType,
     is_allowed,
@@ -56,7 +55,11 @@ def create_delegation_token(draft: Draft, request: Any, services: Services) -> A
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     error = _unusable(draft.image, services)
-    if error is None and owner != requester and not _may_create_for(draft.image, owner, services):
+    if (
+        error is None
+        and owner != requester
+        and not services.may(draft.image, Operation.CREATE_TOKENS, ResourceType.USER, owner)
+    ):
         error = ErrorCode.delegation_token_authorization_failed
     if error is None and any(r.principal_type != _USER for r in request.renewers):
         error = ErrorCode.invalid_principal_type
@@ -86,14 +89,6 @@ def create_delegation_token(draft: Draft, request: Any, services: Services) -> A
 def create_delegation_token_error(_request: Any, error: ApiError) -> Any:
     """The response that carries this code; the principals are unknown."""
     return _created(error.code, ANONYMOUS, ANONYMOUS, None, "", b"")
-
-
-def _may_create_for(image: Image, owner: str, services: Services) -> bool:
-    access = services.config.access
-    context = services.context
-    caller = Caller(context.principal, context.client_host)
-    action = Action(Operation.CREATE_TOKENS, ResourceType.USER, owner)
-    return access is None or is_allowed(image, access, caller, action)
 
 
 def _created(

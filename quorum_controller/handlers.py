@@ -94,12 +94,8 @@ from quorum_controller.scram import (
     alter_user_scram_credentials_error,
 )
 from quorum_controller.services import Services
-from quorum_controller.topics import (
-    create_topics,
-    create_topics_error,
-    delete_topics,
-    delete_topics_error,
-)
+from quorum_controller.topic_access import create_topics_for, delete_topics_for
+from quorum_controller.topics import create_topics_error, delete_topics_error
 from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId, milliseconds
 
@@ -127,21 +123,10 @@ class Handler(msgspec.Struct, frozen=True):
 
 HANDLERS: Final[dict[int, Handler]] = {
     CREATE_TOPICS: Handler(
-        lambda draft, body, services: create_topics(
-            draft,
-            body,
-            services.for_topics(draft.image),
-            may_describe_configs=services.context.may_describe_configs,
-        ),
-        create_topics_error,
-        is_forwarded=True,
-        has_timeout=True,
+        create_topics_for, create_topics_error, is_forwarded=True, has_timeout=True
     ),
     DELETE_TOPICS: Handler(
-        lambda draft, body, services: delete_topics(draft, body, services.config),
-        delete_topics_error,
-        is_forwarded=True,
-        has_timeout=True,
+        delete_topics_for, delete_topics_error, is_forwarded=True, has_timeout=True
     ),
     BROKER_REGISTRATION: Handler(
         lambda draft, body, services: register_broker(

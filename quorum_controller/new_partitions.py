@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, Final
 
 from metadata.image import Image, Topic
+from quorum_controller.authorization import Operation, ResourceType
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.partitions import is_active
 from quorum_controller.placement import place
@@ -33,13 +34,21 @@ def create_partitions(draft: Draft, request: Any, services: Services) -> Any:
     """Add partitions; with validate_only the draft stays empty.
 
     Returns:
-        A CreatePartitionsResponse, names given twice first, then a row per topic in the order of
-        the request; for a request over the limits an ApiError (POLICY_VIOLATION) for all topics.
+        A CreatePartitionsResponse, names given twice first, then names the caller may not alter,
+        then a row per topic in the order of the request; for a request over the limits an ApiError
+        (POLICY_VIOLATION) for all topics.
     """
     target = Draft(draft.image, draft.base_offset) if request.validate_only else draft
     counts = Counter(topic.name for topic in request.topics)
     rows = [_row(name, _DUPLICATE) for name, count in counts.items() if count > 1]
-    wanted = [topic for topic in request.topics if counts[topic.name] == 1]
+    wanted = []
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            continue
+        if services.may(draft.image, Operation.ALTER, ResourceType.TOPIC, topic.name):
+            wanted.append(topic)
+        else:
+            rows.append(_row(topic.name, ApiError(ErrorCode.topic_authorization_failed)))
     if sum(_added_count(draft.image, topic) for topic in wanted) > RECORDS_PER_BATCH_MAX:
         return PARTITIONS_EXCEEDED
     rows += [_row(topic.name, _add_partitions(target, topic, services)) for topic in wanted]

@@ -37,3 +37,28 @@ class NoOpTimer:
 
     def _is_on(self, image: Image) -> bool:
         return self._interval_ms > 0 and image.metadata_version >= _NO_OP_LEVEL
+
+
+class TokenSweepTimer:
+    """When expired delegation tokens are looked for; never while there are no tokens.
+
+    Args:
+        interval_ms: delegation.token.expiry.check.interval.ms.
+        now_ms: monotonic time of the activation.
+    """
+
+    def __init__(self, interval_ms: int, now_ms: int) -> None:
+        assert interval_ms > 0, f"{interval_ms=}"
+        self._interval_ms = interval_ms
+        self._deadline_ms = now_ms + interval_ms
+
+    def next_deadline_ms(self, image: Image) -> int | None:
+        """When to ask `is_due` again, None without tokens."""
+        return self._deadline_ms if image.delegation_tokens else None
+
+    def is_due(self, image: Image, now_ms: int) -> bool:
+        """Whether to look now; yes starts the next interval."""
+        if not image.delegation_tokens or now_ms < self._deadline_ms:
+            return False
+        self._deadline_ms = now_ms + self._interval_ms
+        return True

@@ -5,6 +5,13 @@ from collections.abc import Callable
 import msgspec
 
 from metadata.image import Image
+from quorum_controller.authorization import (
+    Action,
+    Caller,
+    Operation,
+    ResourceType,
+    is_allowed,
+)
 from quorum_controller.config import ControllerConfig
 from quorum_controller.configs import TopicConfigDefaults
 from quorum_controller.liveness import Liveness
@@ -32,6 +39,18 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Since 1970, for what is stored as a date; the batch gets the same timestamp."""
     electorate: Electorate
     """For whatever may move leaders."""
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks, as the authorizer sees it."""
+        return Caller(self.context.principal, self.context.client_host)
+
+    def may(self, image: Image, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the caller may do this; always without an authorizer."""
+        access = self.config.access
+        return access is None or is_allowed(
+            image, access, self.caller, Action(operation, kind, name)
+        )
 
     def usable_brokers(self, image: Image) -> list[UsableBroker]:
         """Brokers that may get replicas, fenced ones too, sorted by id."""
