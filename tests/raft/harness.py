@@ -13,7 +13,12 @@ from raft import effects as fx
 from raft import events as ev
 from raft.config import RaftConfig
 from raft.core import RaftCore
-from raft.messages import FetchResponse, FetchSnapshotResponse
+from raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from wire.types import Endpoint, LeaderAndEpoch, NodeId, OffsetAndEpoch
 
 Record = tuple[int, str]
@@ -109,18 +114,21 @@ class Node:
             self.election = (effect.epoch, effect.leader_id, effect.voted_key)
             return []
         if isinstance(effect, fx.TruncateLog):
-            assert effect.end_offset >= self.high_watermark
+            assert effect.end_offset >= self.high_watermark, "INV-HW-4"
+            assert not self.core.is_leader, "a leader only appends"
             del self.records[effect.end_offset :]
             self.flushed_count = min(self.flushed_count, effect.end_offset)
             return []
         assert effect.base_offset == before, f"{effect=} {before=}"
         if isinstance(effect, fx.AppendLeaderChange):
+            self.world.check_complete(self)
             self.records.append((effect.epoch, f"leader {effect.leader_id}"))
         elif isinstance(effect, fx.AppendBatch):
             self.records += [(effect.epoch, value.decode()) for value in effect.values]
         else:
             fetched = msgspec.json.decode(effect.records, type=list[Record])
             self.records += [record for record in fetched if record[0] <= effect.epoch]
+        self.world.check_matching(self, before)
         self._plan_flush()
         return [
             ev.Appended(
@@ -151,6 +159,7 @@ class Node:
     def _send(self, effect):
         world = self.world
         if isinstance(effect, fx.SendRequest):
+            world.check_sent(self, effect.request)
             world.request(self, effect)
             return
         response = effect.response
@@ -159,7 +168,7 @@ class Node:
             cut = self.records[offset : offset + 1 + world.rng.randrange(8)]
             assert cut, f"{effect=}"
             response = msgspec.structs.replace(response, records=msgspec.json.encode(cut))
-        assert isinstance(response, FetchResponse | msgspec.Struct)
+        world.check_answered(self, effect.reply_token, response)
         world.respond(effect.reply_token, response)
 
     def _notify(self, effect):
@@ -186,6 +195,10 @@ class World:
         self.pending, self.cut = {}, set()
         self.committed: list[Record] = []
         self.leader_of: dict[int, int] = {}
+        self.vote_of: dict[tuple[int, int], int] = {}
+        """(voter, epoch) -> candidate."""
+        self.history: dict[tuple[int, int], tuple[str, int]] = {}
+        """(offset, epoch) -> value, and the epoch of the record before."""
         self.nodes = {i: Node(self, i) for i in range(1, voters + observers + 1)}
 
     def config(self, node_id):
@@ -306,6 +319,43 @@ class World:
                 n for i in self.voter_ids if (n := self.nodes[i]).flushed_count >= high_watermark
             ]
             assert len(holders) > len(self.voter_ids) // 2, f"INV-HW-1 {high_watermark=}"
+
+    def check_matching(self, node, start):
+        """Log matching: offset and epoch name one record, and with it all that are before."""
+        for offset in range(start, len(node.records)):
+            epoch, value = node.records[offset]
+            found = (value, node.records[offset - 1][0] if offset else 0)
+            known = self.history.setdefault((offset, epoch), found)
+            assert known == found, f"log matching {node.id=} {offset=} {epoch=} {known=} {found=}"
+
+    def check_complete(self, node):
+        """Leader completeness: a new leader has everything that was ever committed."""
+        end = len(self.committed)
+        assert node.records[:end] == self.committed, f"leader completeness {node.id=} {end=}"
+
+    def check_sent(self, node, request):
+        """INV-DURABLE-1: what a request claims is in the quorum-state file."""
+        epoch, leader_id, voted_key = node.election
+        match request:
+            case VoteRequest(pre_vote=False):
+                assert (epoch, voted_key.id) == (request.replica_epoch, node.id)
+                self.note_vote(node, epoch, node.id)
+            case BeginQuorumEpochRequest():
+                assert (epoch, leader_id) == (request.leader_epoch, node.id)
+
+    def check_answered(self, node, token, response):
+        """INV-VOTE-1, INV-DURABLE-1: a vote is in the file, and the only one of its epoch."""
+        assert response.leader_epoch <= node.election[0], "INV-DURABLE-1"
+        if isinstance(response, VoteResponse) and response.vote_granted:
+            request = self.pending[token][2].request
+            if not request.pre_vote:
+                epoch, _, voted_key = node.election
+                assert (epoch, voted_key.id) == (request.replica_epoch, request.replica_id)
+                self.note_vote(node, epoch, request.replica_id)
+
+    def note_vote(self, node, epoch, candidate_id):
+        known = self.vote_of.setdefault((node.id, epoch), candidate_id)
+        assert known == candidate_id, f"INV-VOTE-1 {node.id=} {epoch=} {known=} {candidate_id=}"
 
     def check(self, node):
         """INV-EPOCH-1, INV-LEADER-1 (one leader per epoch), stored = in memory."""
