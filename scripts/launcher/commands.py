@@ -68,15 +68,15 @@ def main(words: Sequence[str]) -> int:
 def up(arguments: argparse.Namespace) -> int:
     """Start what does not run, wait until all of it serves."""
     folder = Path(arguments.dir).absolute()
-    cluster = _planned(folder, arguments, load_cluster(folder))
+    existing = load_cluster(folder)
+    cluster = _planned(folder, arguments, existing)
+    if existing and any(processes.running_pid(existing, node.id) for node in existing.nodes):
+        cluster = existing  # The settings of nodes that run cannot be changed under them.
     stopped = [n for n in cluster.nodes if processes.running_pid(cluster, n.id) is None]
     if not stopped:
         sys.stderr.write(f"quorum: {folder} is running already; nothing changed\n")
         _print_status(cluster, as_json=arguments.json)
         return HEALTHY
-    if len(stopped) < len(cluster.nodes):
-        # The settings of nodes that run cannot be changed under them.
-        cluster = load_cluster(folder) or cluster
     python = ensure_environment()
     processes.check_ports(stopped)
     check_cluster_ids(cluster)
@@ -181,7 +181,11 @@ def clean(arguments: argparse.Namespace) -> int:
     if not arguments.yes:
         sys.stdout.write(f"remove {cluster.folder} with all its data? [y/N] ")
         sys.stdout.flush()
-        if sys.stdin.readline().strip().lower() not in CONFIRMED:
+        answer = sys.stdin.readline()
+        if not answer:
+            sys.stdout.write("\n")
+            raise RefusalError("nothing removed: nobody answers here; confirm with --yes")
+        if answer.strip().lower() not in CONFIRMED:
             raise RefusalError("nothing removed")
     # Only what `up` made: whatever else lies in the folder is not ours to remove.
     for node in cluster.nodes:
@@ -204,7 +208,7 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
             cluster_id=new_cluster_id(),
             node_count=node_count,
             broker_count=arguments.brokers or 0,
-            base_port=arguments.base_port or DEFAULT_BASE_PORT,
+            base_port=DEFAULT_BASE_PORT if arguments.base_port is None else arguments.base_port,
             settings=settings,
         )
     else:
@@ -219,7 +223,7 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
                 )
         cluster = replace(
             existing,
-            base_port=arguments.base_port or existing.base_port,
+            base_port=existing.base_port if arguments.base_port is None else arguments.base_port,
             settings={**existing.settings, **settings},
         )
     plan_nodes(cluster.node_count, cluster.broker_count, cluster.base_port)

@@ -106,7 +106,10 @@ def plan_nodes(node_count: int, broker_count: int, base_port: int) -> tuple[Node
     first_http_port = base_port + HTTP_PORT_DISTANCE
     highest = first_http_port + node_count + broker_count - 1
     if base_port < 1 or highest > PORT_MAX:
-        raise RefusalError(f"--base-port {base_port} needs ports up to {highest}")
+        raise RefusalError(
+            f"--base-port {base_port} is not between 1 and {PORT_MAX + base_port - highest}: "
+            f"these nodes need ports up to {highest}"
+        )
     first_controller_port = base_port + CONTROLLER_PORT_DISTANCE
     if broker_count == 0:
         return tuple(

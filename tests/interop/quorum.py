@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "quorum"
 CONTROLLER_PORT_DISTANCE = 1000
@@ -31,23 +31,18 @@ def free_base_port(count: int = 3) -> int:
     folder.mkdir(exist_ok=True)
     for block in PORT_BLOCKS:
         for base in range(block, block + CONTROLLER_PORT_DISTANCE, PORTS_PER_CLUSTER):
-            reservation = (folder / str(base)).open("w")
+            reservation = os.open(folder / str(base), os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(reservation, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                reservation.close()
+                os.close(reservation)
                 continue
             ports = [base + kind * CONTROLLER_PORT_DISTANCE + i
                      for kind in range(3) for i in range(count)]  # fmt: skip
             if all(_is_free(port) for port in ports):
-                _reservations.append(reservation)
-                return base
-            reservation.close()
+                return base  # the file stays open, hence locked, until this process ends
+            os.close(reservation)
     raise AssertionError("no free ports for a test cluster")
-
-
-_reservations: list[IO[str]] = []
-"""Open, hence locked, until this process ends."""
 
 
 def _is_free(port: int) -> bool:

@@ -47,10 +47,10 @@ def _mixed(folder: Path) -> Iterator[tuple[Quorum, dict[str, subprocess.Popen[by
     with running(folder / "quorum") as quorum:
         cluster_id = quorum.status()["cluster_id"]
         quorum.run("down")
-        for node_folder in quorum.folder.glob("node*"):
-            if not node_folder.name.endswith(str(KAFKA_NODE)):
-                continue
-            shutil.rmtree(node_folder)
+        # All begin anew: with its folder alone node 3 would forget for whom it has voted.
+        for data in quorum.folder.glob("node*/data"):
+            shutil.rmtree(data)
+            data.mkdir()
         home = folder / "kafka"
         home.mkdir()
         properties = _kafka_properties(quorum, home)

@@ -265,7 +265,8 @@ def test_pid_of_another_process_does_not_count(tmp_path):
     [
         (["status"], "there is no quorum in"),
         (["up", "--nodes", "0"], "--nodes must be 1 to 100"),
-        (["up", "--base-port", "65000"], "needs ports up to"),
+        (["up", "--base-port", "65000"], "--base-port 65000 is not between 1 and 63533"),
+        (["up", "--base-port", "0"], "--base-port 0 is not between 1 and"),
     ],
 )
 def test_refusals_are_one_line_and_exit_1(tmp_path, capsys, words, message):
