@@ -87,7 +87,7 @@ def page_of(
         "Partitions": drawings,
         "Annotations": [msgspec.to_builtins(span) for span in spans],
     }
-    literal = json.dumps(data).replace("</", "<\\/").replace("<!--", "<\\!--")
+    literal = json.dumps(data).replace("<", "\\u003c")  # nothing in it ends the script
     template = resources.files("jepsen.linearizability").joinpath("picture.html")
     page = template.read_text(encoding="utf-8")
     keys = ", ".join(str(key) for key in counterexample.keys if key is not None)

@@ -105,7 +105,7 @@ def parse_msgpack(data: bytes, source: str) -> Iterator[tuple[Event, int]]:
             fields = unpacker.unpack()
         except msgpack.OutOfData:
             return  # the end, or a torn last object
-        except (ValueError, RecursionError, msgpack.UnpackException) as error:
+        except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
             raise HistoryError(f"{place}: no MessagePack: {error}") from error
         yield _event(_unpacked(fields, place), place), number
 

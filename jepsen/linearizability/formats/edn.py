@@ -5,6 +5,7 @@ symbols, lists, vectors, maps, sets, tagged literals, `#_` discard, comments, co
 Unknown tags are kept (`Tagged`); the types are those of `values`.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -31,7 +32,7 @@ TOKEN: Final = re.compile(
       | (?P<special>\#\#[A-Za-z-]+)
       | (?P<tag>\#[A-Za-z][\w.*+!?$%&=<>/'-]*)
       | (?P<char>\\(?:u[0-9a-fA-F]{4}|[a-z]+|.))
-      | (?P<number>[+-]?\d[\w.+-]*)
+      | (?P<number>[+-]?\d[\w.+/-]*)
       | (?P<keyword>:[^\s,()\[\]{}";\\]+)
       | (?P<symbol>[^\s,()\[\]{}";\\\#:][^\s,()\[\]{}";\\]*)
       | (?P<end>\Z)
@@ -40,6 +41,7 @@ TOKEN: Final = re.compile(
 )
 INTEGER: Final = re.compile(r"[+-]?\d+N?")
 FLOAT: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
+BYTES_TAG: Final = "bytes"
 DIGITS_MAX: Final = 4000
 CLOSING: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 WORDS: Final = {"nil": None, "true": True, "false": False}
@@ -94,7 +96,7 @@ class _Reader:
                 self._operand(depth, "#_", start)
                 return _Discarded()
             case "tag":
-                return Tagged(token[1:], self._operand(depth, token, start))
+                return _tagged(token[1:], self._operand(depth, token, start))
             case _:
                 pass
         try:
@@ -141,6 +143,13 @@ class _Reader:
         if len(items) % 2:
             raise EdnError("a map has a key without a value", start)
         return {hashable(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
+
+
+def _tagged(tag: str, value: Any) -> Any:
+    if tag == BYTES_TAG and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return bytes.fromhex(value)
+    return Tagged(tag, value)
 
 
 def _string(token: str) -> str:
@@ -250,7 +259,7 @@ def dumps(value: Any) -> str:  # noqa: C901, PLR0911, PLR0912  # one case each
     if isinstance(value, Decimal):
         return f"{value}M"
     if isinstance(value, bytes):
-        return f'#bytes "{value.hex()}"'
+        return f'#{BYTES_TAG} "{value.hex()}"'
     if isinstance(value, Tagged):
         return f"#{value.tag} {dumps(value.value)}"
     if isinstance(value, dict | MapKey):

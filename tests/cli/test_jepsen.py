@@ -1,0 +1,116 @@
+"""`kraftline jepsen verify`: verdicts, exit codes, bad input."""
+
+import json
+
+import pytest
+
+from cli.main import main
+from jepsen.linearizability import Format, Operation, history_of, write_history
+
+GOOD = [
+    Operation(process=0, f="write", value=1, call=0, end=10, output=1),
+    Operation(process=1, f="read", output=1, call=11, end=12),
+]
+STALE = [*GOOD, Operation(process=1, f="read", output=None, call=20, end=21)]
+
+
+def hard(count=14):
+    writes = [Operation(process=n, f="write", value=n, call=0, end=9) for n in range(count)]
+    reads = [
+        Operation(process=n, f="read", output=n % 2, call=10 + n, end=10 + n) for n in range(3)
+    ]
+    return [*writes, *reads]
+
+
+@pytest.fixture
+def files(tmp_path):
+    def write(operations, kind=Format.JSONL, name="h"):
+        path = tmp_path / f"{name}.{kind.value}"
+        write_history(path, history_of(operations).events, kind)
+        return str(path)
+
+    return write
+
+
+def verify(*words):
+    return main(["jepsen", "verify", "--model", "cas-register", *words])
+
+
+@pytest.mark.parametrize("kind", [Format.JSONL, Format.EDN, Format.MSGPACK])
+def test_one_object_a_file(files, capsys, kind):
+    good, stale = files(GOOD, kind, "good"), files(STALE, kind, "stale")
+    assert verify("--json", good, stale) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["file"], line["verdict"]) for line in lines] == [(good, "ok"), (stale, "illegal")]
+    assert all(
+        list(line) == ["file", "verdict", "operations", "steps", "seconds"] for line in lines
+    )
+    assert lines[1]["operations"] == 3
+
+
+def test_lines_for_people(files, capsys):
+    assert verify(files(GOOD)) == 0
+    assert ": ok  2 operations, 2 steps, " in capsys.readouterr().out
+
+
+def test_a_spent_budget_is_unknown_with_its_reason(files, capsys):
+    assert verify("--json", "--steps", "5", files(hard())) == 2
+    line = json.loads(capsys.readouterr().out)
+    assert (line["verdict"], line["reason"]) == ("unknown", "5 steps are done")
+    assert verify("--cache-entries", "10", files(hard(18))) == 2
+    assert "unknown (the cache of 10 configurations is full)" in capsys.readouterr().out
+    assert verify("--time-limit", "0.000001", files(hard())) == 2
+    assert "seconds are over" in capsys.readouterr().out
+
+
+def test_illegal_beats_unknown_beats_ok(files):
+    bad, good = files(STALE, name="bad"), files(GOOD, name="good")
+    assert verify("missing.jsonl", bad, good) == 1
+    assert verify(good, "missing.jsonl") == 2
+
+
+def test_bad_input_is_one_line_with_file_and_position(files, tmp_path, capsys):
+    path = tmp_path / "broken.jsonl"
+    path.write_text('{"process":0,"type":"invoke","f":"read"}\n{"process":0}\n')
+    assert verify(str(path)) == 2
+    assert capsys.readouterr().err == f"{path}:2: an event without 'type'\n"
+    path.write_text('{"process":0,"type":"invoke","f":"jump"}\n')
+    assert verify(str(path)) == 2
+    assert capsys.readouterr().err == (
+        f"{path}:1: operation 'jump' is not one of cas-register: read, write, cas\n"
+    )
+    assert verify(str(tmp_path / "none")) == 2
+    assert capsys.readouterr().err == f"{tmp_path / 'none'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["jepsen"],
+        ["jepsen", "check"],
+        ["jepsen", "verify", "x"],
+        ["jepsen", "verify", "--model", "queue", "x"],
+        ["jepsen", "verify", "--model", "kv", "--cache-entries", "0", "x"],
+        ["jepsen", "verify", "--model", "kv", "--time-limit", "nan", "x"],
+        ["jepsen", "verify", "--model", "kv", "--html", "p.html", "x", "y"],
+    ],
+)
+def test_a_wrong_command_line_gives_no_verdict(words, capsys):
+    try:
+        code = main(words)
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert "usage: " in capsys.readouterr().err
+
+
+def test_the_counterexample_in_words_and_as_a_page(files, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    stale = files(STALE)
+    assert verify("--explain", "--html", str(page), stale) == 1
+    out = capsys.readouterr().out
+    assert "minimal counterexample, 2 operations (1 left out)" in out
+    assert "read -> absent: impossible in this state" in out
+    assert "not linearizable" in page.read_text(encoding="utf-8")
+    assert verify("--explain", "--json", stale) == 1
+    assert json.loads(capsys.readouterr().out)["counterexample"]["operations"] == [0, 2]

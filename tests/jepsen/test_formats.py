@@ -1,0 +1,244 @@
+"""Every format of histories, both ways, without loss; what is no history is refused by place."""
+
+import contextlib
+import gzip
+import math
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepsen.linearizability import Event, Format, HistoryError, parse_history, written_history
+from jepsen.linearizability.formats import edn
+from jepsen.linearizability.formats.files import format_of, read_history, write_history
+from jepsen.linearizability.values import (
+    Character,
+    Keyword,
+    SetValue,
+    Symbol,
+    Tagged,
+    Vector,
+    from_plain,
+    to_plain,
+)
+
+LOG = """\
+INFO  jepsen.util - 0\t:invoke\t:read\tnil
+INFO  jepsen.util - 3   :invoke :write  4
+2014-05-01 12:00:00 WARN  jepsen.core - something else
+INFO  jepsen.util - 0\t:ok\t:read\tnil
+INFO  jepsen.util - 1\t:invoke\t:cas\t[4 0]
+INFO  jepsen.util - 1\t:fail\t:cas\t[4 0]
+INFO  jepsen.util - 2\t:invoke\t:read\tnil
+INFO  jepsen.util - 2\t:fail\t:read\t:timed-out
+INFO  jepsen.util - :nemesis\t:info\t:kill\t"n1 n2"
+INFO  jepsen.util - 3\t:info\t:write\t:timed-out
+"""
+
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.text("abc-*", min_size=1).filter(edn.is_name).map(Keyword)
+    | st.text("xyz", min_size=1).map(Symbol)
+    | st.characters(min_codepoint=32, max_codepoint=0xD7FF).map(Character)
+    | st.decimals(allow_nan=False, allow_infinity=False).map(lambda d: Decimal(format(d, "f")))
+    | st.binary(max_size=4)
+)
+keys = st.text(max_size=4) | st.integers() | st.text("k", min_size=1).map(Keyword)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(keys, inner, max_size=3)
+        | st.lists(st.integers() | st.text(max_size=3), max_size=3).map(SetValue)
+        | st.builds(Tagged, st.sampled_from(["inst", "my/tag"]), inner)
+    ),
+    max_leaves=8,
+)
+events = st.builds(
+    Event,
+    process=st.integers(0, 2**40) | st.just("nemesis"),
+    type=st.sampled_from(["invoke", "ok", "fail", "info"]),
+    f=st.sampled_from(["read", "read-from", "set-many", "odd name"]),
+    value=values,
+    index=st.none() | st.integers(0, 2**62),
+    time=st.none() | st.integers(0, 2**62),
+    error=st.none() | values,
+    extra=st.dictionaries(st.sampled_from(["key", "node", "pair", "a b"]), values, max_size=3),
+)
+SELF_DESCRIBING = (Format.JSONL, Format.MSGPACK, Format.EDN, Format.JSONL)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(events, max_size=4))
+def test_nothing_is_lost_from_json_lines_through_msgpack_and_edn_to_json_lines(original):
+    first = current = written_history(original, Format.JSONL)
+    for kind in SELF_DESCRIBING:
+        current = written_history(parse_history(current).events, kind)
+        assert not original or format_of(current) is kind
+    assert current == first
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(values)
+def test_values_survive_edn_and_the_plain_form(value):
+    assert_same(edn.loads(edn.dumps(value)), value)
+    assert_same(from_plain(to_plain(value)), value)
+
+
+def assert_same(found, value):
+    """Equal and of the same types: 1 and True, a list and a tuple are equal enough to hide loss."""
+    assert repr(found) == repr(value)
+
+
+def test_special_floats():
+    for value in (math.inf, -math.inf):
+        assert edn.loads(edn.dumps(value)) == value
+        assert from_plain(to_plain(value)) == value
+    assert math.isnan(edn.loads("##NaN"))
+    assert edn.dumps(math.nan) == "##NaN"
+
+
+def test_edn_forms():
+    text = r"""
+    ; a comment, and commas are space
+    [nil true, false 1 -2N 1.5 2.5M 1e3 "a\tb\u0041\"" \a \newline \u0042 :k :ns/k sym
+     (1 2) {:a 1, "b" [2]} #{1 2} #inst "2020" #_ ignored #_ #_ 1 2 [] ##Inf] ; end
+    """
+    assert edn.loads(text) == [
+        None, True, False, 1, -2, 1.5, Decimal("2.5"), 1000.0, 'a\tbA"',
+        Character("a"), Character("\n"), Character("B"), Keyword("k"), Keyword("ns/k"), Symbol("sym"),
+        (1, 2), {Keyword("a"): 1, "b": [2]}, SetValue((1, 2)), Tagged("inst", "2020"), [], math.inf,
+    ]  # fmt: skip
+    assert edn.loads("{[1 2] 3}") == {Vector((1, 2)): 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1 2", "[ is not closed"),
+        ("(1]", "] where ) is due"),
+        ("]", "] closes nothing"),
+        ("{:a}", "a map has a key without a value"),
+        ('"open', "cannot be read"),
+        ("1/2", "1/2 is no number"),
+        ("12x", "12x is no number"),
+        (r"\nope", r"\nope is no character"),
+        ("#tag", "nothing stands behind #tag"),
+        ("1 2", "2 forms where one is due"),
+        ("##Foo", "##Foo is not one of"),
+        ("[" * 200, "nested deeper than 100"),
+        ("9" * 5000, "a number of 5000 digits"),
+    ],
+)
+def test_text_that_is_no_edn(text, message):
+    with pytest.raises(edn.EdnError) as refused:
+        edn.loads(text)
+    assert message in str(refused.value)
+
+
+def test_log_lines_of_jepsen():
+    history = parse_history(LOG.encode(), "etcd.log")
+    read, write, cas, lost_read = history.operations
+    assert (read.type, read.output, read.end) == ("ok", None, 2)
+    assert (write.type, write.end, write.value) == ("info", None, 4)
+    assert (cas.type, cas.output, cas.error) == ("fail", [4, 0], None)
+    assert (lost_read.type, lost_read.end, lost_read.error) == ("fail", 6, "timed-out")
+    assert history.place(3) == "etcd.log:5"  # the line of another logger counts
+    again = parse_history(written_history(history.events, Format.JEPSEN_LOG))
+    assert again.events == history.events
+
+
+def test_log_lines_refuse_what_they_cannot_carry():
+    with pytest.raises(HistoryError, match=r"event 0 holds more than process, type, f, value"):
+        written_history([Event(process=0, type="invoke", f="read", time=5)], Format.JEPSEN_LOG)
+
+
+def test_edn_of_a_modern_jepsen():
+    text = """\
+{:index 0, :time 10, :process 0, :type :invoke, :f :write, :value [7 3]}
+{:index 1, :time 11, :process :nemesis, :type :info, :f :start, :value #{"n1"}}
+{:index 2, :time 12, :process 0, :type :info, :f :write, :value [7 3], :error [:timeout "x"]}
+"""
+    history = parse_history(text.encode())
+    assert history.events[1].process == "nemesis"
+    assert history.events[2].error == [Keyword("timeout"), "x"]
+    assert history.operations[0].call == 10
+    as_vector = "[" + text + "]"
+    assert parse_history(as_vector.encode()).events == history.events
+
+
+def test_a_key_in_front_of_every_value_splits_the_history():
+    text = """\
+{:process 0, :type :invoke, :f :cas, :value ["k" [1 2]]}
+{:process 0, :type :fail, :f :cas, :value ["k" [1 2]]}
+{:process 0, :type :invoke, :f :read, :value ["k2" nil]}
+{:process 0, :type :ok, :f :read, :value ["k2" nil]}
+"""
+    from jepsen.linearizability import check
+
+    result = check(parse_history(text.encode()), "cas-register")
+    assert sorted(each.keys for each in result.partitions) == [("k",), ("k2",)]
+
+
+def test_a_torn_end_is_left_out_and_damage_before_it_is_not():
+    events = [Event(process=n, type="invoke", f="read") for n in range(3)]
+    for kind in (Format.JSONL, Format.EDN, Format.MSGPACK):
+        whole = written_history(events, kind)
+        assert parse_history(whole[:-3]).events == tuple(events[:2]), kind
+    lines = written_history(events, Format.JSONL).split(b"\n")
+    damaged = b"\n".join([lines[0], lines[1][:-4], lines[2], b""])
+    with pytest.raises(HistoryError, match=r"^run:2: no JSON object"):
+        parse_history(damaged, "run")
+    lines = written_history(events, Format.EDN).split(b"\n")
+    with pytest.raises(HistoryError, match=r"^run:2: \] where \} is due"):
+        parse_history(b"\n".join([lines[0], lines[1][:-1] + b"]", lines[2], b""]), "run")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"hello\n", "run:1: begins with 'hello"),
+        (b'{"process":0,"type":"invoke"}\n', "run:1: an event without 'f'"),
+        (b'{"process":true,"type":"ok","f":"x"}\n', "run:1: process True is neither"),
+        (b'{"process":0,"type":"begin","f":"x"}\n', "run:1: type 'begin' is not one of"),
+        (b'{"process":0,"type":"ok","f":5}\n', "run:1: f 5 is not a name"),
+        (b'{"process":0,"type":"ok","f":"x","time":1.5}\n', "run:1: time 1.5 is not a whole"),
+        (b'{"process":0,"type":"ok","f":"x","value":NaN}\n', "run:1: no JSON object: NaN"),
+        (b'{"process":0,"type":"ok","f":"x","value":{"#new":1}}\n', "run:1: #new is not one of"),
+        (b'{"process":0}\n[1]\n', "run:1: an event without 'type'"),
+        (b'{"process":0,"type":"ok","f":"\xff"}\n', "run:1: not UTF-8"),
+        (b"{:process 0 :type :ok}\n", "run:1: an event without 'f'"),
+        (b"\x81\xa1a\xc1", "run: object 1: no MessagePack"),
+        (b"\x81\xa1a\x01", "run: object 1: an event without 'process'"),
+        (b"INFO  jepsen.util - 0 :ok\n", "run:1: not 'PROCESS :TYPE :F VALUE'"),
+        (b"INFO  jepsen.util - 0 :ok :read [\n", "run:1: [ is not closed"),
+        (b"\x1f\x8bnonsense", "run: cannot be unzipped"),
+        (b'{"value":' + b"[" * 5000 + b"\n\n", "run:1: "),
+    ],
+)
+def test_what_is_no_history_is_refused_with_its_place(data, text):
+    with pytest.raises(HistoryError) as refused:
+        parse_history(data, "run")
+    assert str(refused.value).startswith(text)
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=500, deadline=None, derandomize=True)
+def test_any_bytes_are_a_history_or_a_declared_error(data):
+    for prefix in (b"", b'{"', b"{:", b"\x82", b"INFO  jepsen.util - "):
+        with contextlib.suppress(HistoryError):
+            parse_history(prefix + data)
+
+
+def test_files_may_be_zipped(tmp_path):
+    events = (Event(process=0, type="invoke", f="read"),)
+    path = tmp_path / "history.edn.gz"
+    write_history(path, events, Format.EDN)
+    assert gzip.decompress(path.read_bytes()).startswith(b"{:process 0")
+    assert read_history(path).events == events
