@@ -3,6 +3,9 @@
 gzip is RFC 1952, snappy is the xerial block stream (a blob without its magic is one raw block),
 lz4 is the frame format, zstd one or more standard frames without a declared content size.
 Compressed bytes of two encoders may differ; only what they decode to is fixed.
+
+A small blob may unfold to gigabytes: what comes out is bounded while it comes out, before the
+memory is taken.
 """
 
 import enum
@@ -14,12 +17,18 @@ import cramjam
 import zstandard
 
 from wire.errors import CorruptBatchError
+from wire.primitives import read_unsigned_varint
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_WINDOW_BITS: Final = 31
 _ZSTD_LEVEL: Final = 3
+_ZSTD_PIECE_BYTES: Final = 256
+"""Fed at once; a byte of zstd unfolds to 32 KiB at most, so a piece to 8 MiB."""
+_LZ4_RATIO_MAX: Final = 255
+PLAIN_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Of one batch: 16 times what Kafka lets into the metadata log, compressed or not."""
 
 
 class Codec(enum.IntEnum):
@@ -48,24 +57,28 @@ def compress(codec: Codec, plain: bytes) -> bytes:
             return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(plain)
 
 
-def decompress(codec: Codec, compressed: bytes | memoryview) -> bytes:
+def decompress(
+    codec: Codec, compressed: bytes | memoryview, plain_bytes_max: int = PLAIN_BYTES_MAX
+) -> bytes:
     """The plain records section.
 
     Raises:
-        CorruptBatchError: the bytes are not a complete stream of this codec.
+        CorruptBatchError: the bytes are not a complete stream of this codec, or more than
+            `plain_bytes_max` bytes come out of it.
     """
+    plain = b""
     try:
         match codec:
             case Codec.NONE:
-                return bytes(compressed)
+                plain = bytes(compressed)
             case Codec.GZIP:
-                return _gunzip(bytes(compressed))
+                plain = _gunzip(bytes(compressed), plain_bytes_max)
             case Codec.SNAPPY:
-                return _read_snappy(bytes(compressed))
+                plain = _read_snappy(bytes(compressed), plain_bytes_max)
             case Codec.LZ4:
-                return bytes(cramjam.lz4.decompress(bytes(compressed)))
+                plain = _read_lz4(bytes(compressed), plain_bytes_max)
             case Codec.ZSTD:
-                return _read_zstd(bytes(compressed))
+                plain = _read_zstd(bytes(compressed), plain_bytes_max)
     except (
         zlib.error,
         struct.error,
@@ -74,28 +87,66 @@ def decompress(codec: Codec, compressed: bytes | memoryview) -> bytes:
         zstandard.ZstdError,
     ) as error:
         raise CorruptBatchError(f"records are not valid {codec.name.lower()}: {error}") from error
+    return _within(plain, plain_bytes_max)
 
 
-def _gunzip(compressed: bytes) -> bytes:
+def _within(plain: bytes, plain_bytes_max: int) -> bytes:
+    if len(plain) > plain_bytes_max:
+        raise _too_large(plain_bytes_max)
+    return plain
+
+
+def _too_large(plain_bytes_max: int) -> CorruptBatchError:
+    return CorruptBatchError(f"the records unfold to more than {plain_bytes_max} bytes")
+
+
+def _gunzip(compressed: bytes, plain_bytes_max: int) -> bytes:
     plain = bytearray()
     while compressed:
         decoder = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-        plain += decoder.decompress(compressed)
+        plain += decoder.decompress(compressed, plain_bytes_max - len(plain) + 1)
+        if len(plain) > plain_bytes_max:
+            raise _too_large(plain_bytes_max)
         if not decoder.eof:
             raise CorruptBatchError("records are not valid gzip: the stream is cut")
         compressed = decoder.unused_data
     return bytes(plain)
 
 
-def _read_zstd(compressed: bytes) -> bytes:
+def _read_zstd(compressed: bytes, plain_bytes_max: int) -> bytes:
     plain = bytearray()
     while compressed:
         decoder = zstandard.ZstdDecompressor().decompressobj()
-        plain += decoder.decompress(compressed)
+        fed = 0
+        while fed < len(compressed) and not decoder.eof:
+            plain += decoder.decompress(compressed[fed : fed + _ZSTD_PIECE_BYTES])
+            fed += _ZSTD_PIECE_BYTES
+            if len(plain) > plain_bytes_max:
+                raise _too_large(plain_bytes_max)
         if not decoder.eof:
             raise CorruptBatchError("records are not valid zstd: the stream is cut")
-        compressed = decoder.unused_data
+        compressed = decoder.unused_data + compressed[fed:]
     return bytes(plain)
+
+
+def _read_lz4(compressed: bytes, plain_bytes_max: int) -> bytes:
+    """Into a buffer that grows up to the limit; most streams fit into the first."""
+    largest = len(compressed) * _LZ4_RATIO_MAX
+    if largest <= plain_bytes_max:
+        return bytes(cramjam.lz4.decompress(compressed))
+    room = min(16 * len(compressed), plain_bytes_max)
+    while True:
+        plain = bytearray(room)
+        try:
+            size_bytes = cramjam.lz4.decompress_into(compressed, plain)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise
+            if room >= plain_bytes_max:
+                raise _too_large(plain_bytes_max) from error
+            room = min(4 * room, plain_bytes_max)
+        else:
+            return bytes(plain[:size_bytes])
 
 
 def _xerial_stream(plain: bytes) -> bytes:
@@ -106,9 +157,9 @@ def _xerial_stream(plain: bytes) -> bytes:
     return bytes(stream)
 
 
-def _read_snappy(compressed: bytes) -> bytes:
+def _read_snappy(compressed: bytes, plain_bytes_max: int) -> bytes:
     if not compressed.startswith(_XERIAL_MAGIC):
-        return bytes(cramjam.snappy.decompress_raw(compressed))
+        return _read_snappy_block(compressed, plain_bytes_max, 0)
     plain = bytearray()
     position = 0
     while position < len(compressed):
@@ -120,6 +171,17 @@ def _read_snappy(compressed: bytes) -> bytes:
         if size_bytes < 0 or position + size_bytes > len(compressed):
             raise CorruptBatchError(f"snappy block of {size_bytes} bytes does not fit")
         block = compressed[position : position + size_bytes]
-        plain += bytes(cramjam.snappy.decompress_raw(block))
+        plain += _read_snappy_block(block, plain_bytes_max, len(plain))
         position += size_bytes
     return bytes(plain)
+
+
+def _read_snappy_block(block: bytes, plain_bytes_max: int, before_bytes: int) -> bytes:
+    """A raw block begins with the length of what it holds, which the decoder allocates."""
+    try:
+        size_bytes, _ = read_unsigned_varint(block, 0)
+    except (ValueError, IndexError) as error:
+        raise CorruptBatchError(f"snappy block without a length: {error}") from error
+    if before_bytes + size_bytes > plain_bytes_max:
+        raise _too_large(plain_bytes_max)
+    return bytes(cramjam.snappy.decompress_raw(block))

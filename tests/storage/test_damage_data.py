@@ -108,9 +108,10 @@ def test_damage_in_an_older_segment() -> None:
     log = opened(disk("java-perf-0", recorded=False), "java-perf-0")
     assert log.end_offset < 300
     assert len(log.recovery_report) == 2
+    checked = LogConfig(contiguous=False, verify_from_start=True)
+    logs = PartitionLogs(disk("java-perf-0", recorded=True), "/log", checked)
     with pytest.raises(CorruptLogError, match="CRC"):
-        checked = LogConfig(contiguous=False, verify_from_start=True)
-        PartitionLogs(disk("java-perf-0", recorded=True), "/log", checked).get("java-perf", 0)
+        logs.get("java-perf", 0)
 
 
 def test_partition_metadata_removed_or_of_another_topic() -> None:
