@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 from kernel.connection_limits import ConnectionLimits
+from quorum_controller.authorization import AccessRules
+from quorum_controller.config import ElectionIntervals, TokenSettings
 from wire.types import Endpoint, NodeId
 
 RECORD_BYTES_BETWEEN_SNAPSHOTS: Final = 20 * 1024 * 1024
@@ -101,6 +103,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     metadata_log: MetadataLogConfig = MetadataLogConfig()
     broker: BrokerConfig = BrokerConfig()
     topic_defaults: TopicDefaults = TopicDefaults()
+    access: AccessRules | None = None
+    """The authorizer (`authorizer.class.name`), None without one."""
+    tokens: TokenSettings = TokenSettings()
+    """`delegation.token.*`"""
+    elections: ElectionIntervals = ElectionIntervals()
+    """Elections that the controller holds by itself."""
     connection_limits: ConnectionLimits = ConnectionLimits()
     inspection_listener: Endpoint | None = None
     """Where the inspection API listens (`inspection.listener`); None: nowhere."""

@@ -18,6 +18,7 @@ from broker_publisher.responses import (
     describe_topic_partitions,
     metadata_response,
 )
+from kernel.access import Access, principal_of
 from kernel.config import NodeConfig
 from kernel.config_requests import CONFIG_REQUESTS, forward_alter_configs
 from kernel.connections import Answered, Client
@@ -28,6 +29,13 @@ from kernel.replica import Replica
 from metadata.features import SUPPORTED_FEATURES
 from metadata.image import Image
 from metadata.node_configs import NodeConfigs
+from quorum_controller.authorization import Caller, host_text
+from quorum_controller.delegation_tokens import (
+    CREATE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    NOT_ALLOWED,
+    RENEW_DELEGATION_TOKEN,
+)
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES, OnBroker
 from quorum_controller.query_context import QueryContext
@@ -52,6 +60,10 @@ FORWARDED: Final = (
     | {DESCRIBE_QUORUM}
 )
 """What a broker sends on, and what an Envelope may carry."""
+TOKEN_REQUESTS: Final = frozenset(
+    {CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN}
+)
+"""Never sent on: tokens are not given out over PLAINTEXT."""
 RAFT: Final = frozenset({1, 52, 53, 54, DESCRIBE_QUORUM, 59})
 SUBMITTED: Final = frozenset(HANDLERS)
 """What the controller judges."""
@@ -100,6 +112,7 @@ class Dispatch:
         self._forwarding = forwarding
         self._rng = rng
         self._properties = dict(config.properties)
+        self._access = Access(config.access)
 
     def serve(self, client: Client, request: Request, answered: Answered) -> None:
         """Answer a request now or later, once."""
@@ -115,17 +128,18 @@ class Dispatch:
         match request.api_key:
             case 3:
                 context = self._context(client.listener)
-                answered(metadata_response(image, request.body, context, request.api_version))
+                body = metadata_response(image, request.body, context, request.api_version)
+                answered(self._access.metadata(image, caller_of(client), request.body, body))
             case 60:
                 context = self._context(client.listener)
                 version = request.api_version
                 answered(describe_cluster(image, request.body, context, api_version=version))
             case 75:
-                limit = self._config.broker.response_partitions_max
-                listener = client.listener
-                answered(describe_topic_partitions(image, request.body, listener, limit))
+                answered(self._described_topics(client, image, request.body))
             case key if key in QUERIED_ON_BROKER:
-                answered(self._query(key, request, is_broker=True))
+                answered(self._query(key, request, caller_of(client), is_broker=True))
+            case key if key in TOKEN_REQUESTS:
+                answered(HANDLERS[key].refuse(request.body, NOT_ALLOWED))
             case key if key in CONFIG_REQUESTS:
                 forward_alter_configs(
                     request,
@@ -140,16 +154,32 @@ class Dispatch:
                 assert key in FORWARDED, f"{key=} is served by nobody"
                 self._forwarding.forward(request, client.address, answered)
 
-    def _query(self, key: int, request: Request, *, is_broker: bool) -> Any:
+    def _described_topics(self, client: Client, image: Image, body: Any) -> Any:
+        caller = caller_of(client)
+        allowed, refused = self._access.describable(image, caller, body)
+        response = None
+        if allowed is not None:
+            limit = self._config.broker.response_partitions_max
+            response = describe_topic_partitions(image, allowed, client.listener, limit)
+        return self._access.described(image, caller, response, refused)
+
+    def _query(self, key: int, request: Request, caller: Caller, *, is_broker: bool) -> Any:
         """Answer what only reads from this node's image."""
+        image = self._cache.image
+        refused = self._access.refusal(image, caller, key, request.body)
+        if refused is not None:
+            return refused
         context = QueryContext(
             node_id=self._config.node_id,
             is_broker=is_broker,
             api_version=request.api_version,
             properties=self._properties,
             wall_ms=self._state.wall_ms,
+            access=self._access.rules,
+            tokens=self._config.tokens,
+            caller=caller,
         )
-        return QUERIES[key].answer(self._cache.image, request.body, context)
+        return QUERIES[key].answer(image, request.body, context)
 
     def _context(self, listener: str) -> ResponseContext:
         leader_id = self._replica.leader.leader_id
@@ -172,12 +202,22 @@ class Dispatch:
 
     def _serve_controller(self, client: Client, request: Request, answered: Answered) -> None:
         key = request.api_key
-        if key in RAFT:
+        caller = caller_of(client)
+        is_judged_later = key in SUBMITTED or key in QUERIES
+        refused = (
+            None
+            if is_judged_later
+            else self._access.refusal(self._cache.image, caller, key, request.body)
+        )
+        if refused is not None:
+            answered(refused)
+        elif key in RAFT:
             self._replica.serve(key, request.body, answered)
         elif key in SUBMITTED:
-            self._state.submit(key, request.body, answered, request_context(request))
+            asked = request_context(request, client.address)
+            self._state.submit(key, request.body, answered, asked)
         elif key in QUERIED_ON_CONTROLLER:
-            answered(self._query(key, request, is_broker=False))
+            answered(self._query(key, request, caller, is_broker=False))
         elif key == ENVELOPE:
             self._envelope(request.body, answered)
         elif key == DESCRIBE_CLUSTER:
@@ -207,8 +247,10 @@ class Dispatch:
         if not self._state.is_active:
             answered(envelope_body(ErrorCode.not_controller))
             return
+        address = bytes(body.client_host_address)
         try:
             inner = parse_request(APIS[ListenerKind.CONTROLLER], bytes(body.request_data))
+            principal = principal_of(body.request_principal)
         except RemoteProtocolError:
             answered(envelope_body(ErrorCode.invalid_request))
             return
@@ -216,12 +258,17 @@ class Dispatch:
             answered(envelope_body(ErrorCode.invalid_request))
             return
         answer = envelope_answer(inner, answered)
+        caller = Caller(principal, host_text(address))
         if inner.api_key in RAFT:
-            self._replica.serve(inner.api_key, inner.body, answer)
+            refused = self._access.refusal(self._cache.image, caller, inner.api_key, inner.body)
+            if refused is None:
+                self._replica.serve(inner.api_key, inner.body, answer)
+            else:
+                answer(refused)
         elif inner.api_key in QUERIES:
-            answer(self._query(inner.api_key, inner, is_broker=False))
+            answer(self._query(inner.api_key, inner, caller, is_broker=False))
         else:
-            context = request_context(inner, is_forwarded=True)
+            context = request_context(inner, address, principal=principal, is_forwarded=True)
             self._state.submit(inner.api_key, inner.body, answer, context)
 
     # ---- small ones --------------------------------------------------------------------------
@@ -252,6 +299,11 @@ class Dispatch:
                 port=0 if voter is None else voter.port,
             ),
         )
+
+
+def caller_of(client: Client) -> Caller:
+    """Who is behind a connection: listeners are PLAINTEXT, so nobody has a name."""
+    return Caller(host=host_text(client.address))
 
 
 def envelope_body(error: ErrorCode, response: bytes | None = None) -> Any:

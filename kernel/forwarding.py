@@ -16,6 +16,7 @@ import msgspec
 from kernel.clock import Clock, earliest
 from kernel.controller_link import ControllerLink
 from kernel.peers import Channel, Failure
+from quorum_controller.authorization import ANONYMOUS, host_text
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.result import RequestContext
 from wire import codec
@@ -111,7 +112,10 @@ class Forwarding:
                 forward.request.body,
                 lambda body: self._on_local_answer(forward, body),
                 request_context(
-                    forward.request, is_forwarded=True, deadline_ms=forward.deadline_ms
+                    forward.request,
+                    forward.client_address,
+                    is_forwarded=True,
+                    deadline_ms=forward.deadline_ms,
                 ),
             )
             return
@@ -159,10 +163,25 @@ class Forwarding:
 
 
 def request_context(
-    request: Request, *, is_forwarded: bool = False, deadline_ms: int | None = None
+    request: Request,
+    address: bytes,
+    *,
+    principal: str = ANONYMOUS,
+    is_forwarded: bool = False,
+    deadline_ms: int | None = None,
 ) -> RequestContext:
-    """What the controller is told about a request besides its body."""
+    """What the controller is told about a request besides its body.
+
+    Args:
+        request: as it arrived.
+        address: 4 or 16 bytes, of the client.
+        principal: who asks.
+        is_forwarded: it came through a broker.
+        deadline_ms: when its time is up, None by its own words.
+    """
     return RequestContext(
+        principal=principal,
+        client_host=host_text(address),
         api_version=request.api_version,
         client_id=request.client_id or "",
         is_forwarded=is_forwarded,

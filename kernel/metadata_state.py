@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kernel.access import Access
 from kernel.clock import Clock
 from kernel.effects import Effect, Log, LogLevel
 from kernel.raft_rpc import DESCRIBE_QUORUM
@@ -20,6 +21,7 @@ from metadata.features import record_version
 from metadata.image import EMPTY, Image, Provenance
 from metadata.loader import Loader, committed_batches
 from metadata.records import Record
+from quorum_controller.authorization import Caller
 from quorum_controller.controller import Controller
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
@@ -73,7 +75,8 @@ class MetadataState:
         assert self.controller is not None, "this node is no controller"
         if api_key in QUERIES:
             image = self.loader.image
-            answered(QUERIES[api_key].answer(image, body, self._query_context(api_key)))
+            caller = Caller(context.principal, context.client_host)
+            answered(self._queried(api_key, image, body, caller))
             return
         token = self._replies.expect(answered)
         request = ControllerRequest(
@@ -85,17 +88,24 @@ class MetadataState:
         self.controller.append_timestamp_ms = self._clock.wall_ms
         self._take(self.controller.submit(request, self._clock.now_ms))
 
-    def _query_context(self, api_key: int) -> QueryContext:
-        """Of a query that this node's broker would have forwarded to another node."""
+    def _queried(self, api_key: int, image: Image, body: Any, caller: Caller) -> Any:
+        """Answer a query that this node's broker would have forwarded to another node."""
         assert self.controller is not None
         config = self.controller.config
-        return QueryContext(
+        refused = Access(config.access).refusal(image, caller, api_key, body)
+        if refused is not None:
+            return refused
+        context = QueryContext(
             node_id=config.node_id,
             is_broker=False,
             api_version=SCHEMAS[api_key].newest_version,
             properties=config.properties,
             wall_ms=self._clock.wall_ms,
+            access=config.access,
+            tokens=config.tokens,
+            caller=caller,
         )
+        return QUERIES[api_key].answer(image, body, context)
 
     def tick(self) -> None:
         """Timers of the controller."""

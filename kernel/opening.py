@@ -1,6 +1,6 @@
 """What a node finds on its disk at start, and the parts that are made of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -14,7 +14,7 @@ from metadata.loader import Loader
 from metadata.records import Record
 from metadata.schema import MetadataRecordError
 from metadata.snapshot import decode_snapshot
-from quorum_controller.config import ControllerConfig, ElectionIntervals
+from quorum_controller.config import ControllerConfig
 from quorum_controller.controller import Controller
 from raft.config import RaftConfig
 from raft.core import RaftCore
@@ -177,19 +177,11 @@ def controller_of(
         delete_topic_enable=config.broker.delete_topic_enable,
         properties=dict(config.properties),
         voter_ids=tuple(voter.id for voter in config.voters),
-        elections=_election_intervals(dict(config.properties)),
+        access=config.access,
+        tokens=config.tokens,
+        elections=config.elections,
     )
     return Controller(controller_config, rng, new_uuid)
-
-
-def _election_intervals(properties: Mapping[str, str]) -> ElectionIntervals:
-    """What the controller elects by itself, from properties that node/config.py has checked."""
-    is_balanced = properties.get("auto.leader.rebalance.enable", "true").strip().lower() == "true"
-    seconds = int(properties.get("leader.imbalance.check.interval.seconds", 300))
-    return ElectionIntervals(
-        preferred_ms=1000 * seconds if is_balanced else None,
-        unclean_ms=int(properties.get("unclean.leader.election.interval.ms", 300_000)),
-    )
 
 
 def _bootstrap_records(vfs: Vfs, log_dir: str) -> tuple[Record, ...]:

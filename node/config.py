@@ -4,7 +4,7 @@ Kafka's key names are written only here. Every wrong value is one `ConfigError` 
 names key and value and says what is allowed, in Kafka's words where Kafka has words for it
 (apache/kafka: core/.../KafkaConfig.scala validateValues, clients/.../ConfigDef.java; 3.9, 4.x).
 Keys that mean nothing here are collected in `unknown_keys` for one warning, as Kafka does. What
-would change what the node promises and is not there (another security protocol, an authorizer,
+would change what the node promises and is not there (another security protocol,
 ZooKeeper, dynamic voters) is refused instead of ignored.
 """
 
@@ -30,6 +30,8 @@ from node.listeners import (
     split_list,
 )
 from node.properties import PropertiesError, parse_properties
+from quorum_controller.authorization import AccessRules
+from quorum_controller.config import ElectionIntervals, TokenSettings
 from wire.types import Endpoint, NodeId
 
 __all__ = ["ConfigError", "node_config", "parse_overrides", "read_config"]
@@ -37,6 +39,7 @@ __all__ = ["ConfigError", "node_config", "parse_overrides", "read_config"]
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ROLES: Final = ("broker", "controller")
 
 
@@ -92,6 +95,11 @@ NUMBERS: Final = (
     Whole("initial.broker.registration.timeout.ms", "broker", "initial_registration_timeout_ms", 1),
     Whole("log.segment.bytes", "broker", "segment_bytes", 14),
     Whole("max.request.partition.size.limit", "broker", "response_partitions_max", 1),
+    Whole("leader.imbalance.check.interval.seconds", "elections", "preferred_seconds", 1),
+    Whole("unclean.leader.election.interval.ms", "elections", "unclean_ms", 1, LONG_MAX),
+    Whole("delegation.token.max.lifetime.ms", "tokens", "max_lifetime_ms", 1, LONG_MAX),
+    Whole("delegation.token.expiry.time.ms", "tokens", "expiry_ms", 1, LONG_MAX),
+    Whole("delegation.token.expiry.check.interval.ms", "tokens", "sweep_interval_ms", 1, LONG_MAX),
     Whole("num.partitions", "topics", "partition_count", 1),
     Whole("default.replication.factor", "topics", "replication_factor", 1, 2**15 - 1),
     Whole("min.insync.replicas", "topics", "min_insync_replicas", 1),
@@ -103,6 +111,8 @@ NUMBERS: Final = (
 FLAGS: Final = (
     Flag("controlled.shutdown.enable", "broker", "controlled_shutdown_enable"),
     Flag("auto.create.topics.enable", "broker", "auto_create_topics_enable"),
+    Flag("auto.leader.rebalance.enable", "elections", "is_balanced"),
+    Flag("allow.everyone.if.no.acl.found", "access", "allows_without_acl"),
     Flag("delete.topic.enable", "broker", "delete_topic_enable"),
     Flag("unclean.leader.election.enable", "topics", "unclean_leader_election_enable"),
 )
@@ -112,6 +122,10 @@ READ_BY_HAND: Final = frozenset(
         "authorizer.class.name",
         "broker.id",
         "broker.rack",
+        "delegation.token.secret.key",
+        # Kafka does not look at it either, with KRaft.
+        "leader.imbalance.per.broker.percentage",
+        "super.users",
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
@@ -205,6 +219,9 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         metadata_log=MetadataLogConfig(**groups["metadata_log"]),
         broker=_broker(given, groups["broker"]),
         topic_defaults=TopicDefaults(**groups["topics"]),
+        access=_access(given, groups["access"]),
+        tokens=_tokens(given, groups["tokens"]),
+        elections=_elections(groups["elections"]),
         inspection_listener=inspection_listener(given.get(INSPECTION_KEY, "")),
         properties=tuple(sorted(given.items())),
         unknown_keys=tuple(sorted(set(given) - KNOWN_KEYS)),
@@ -219,7 +236,6 @@ def _refuse_unsupported(given: Mapping[str, str]) -> None:
     reasons = {
         "zookeeper.connect": "ZooKeeper is not supported; set process.roles and "
         "controller.quorum.voters",
-        "authorizer.class.name": "authorizers are not supported; remove the key",
     }
     for key, reason in reasons.items():
         if given.get(key):
@@ -233,6 +249,35 @@ def _refuse_unsupported(given: Mapping[str, str]) -> None:
             "voters that change at run time are not supported; list them in "
             "controller.quorum.voters",
         )
+
+
+def _access(given: Mapping[str, str], fields: dict[str, Any]) -> AccessRules | None:
+    key = "authorizer.class.name"
+    name = given.get(key, "")
+    if not name:
+        return None
+    if name != STANDARD_AUTHORIZER:
+        raise ConfigError.invalid(name, key, f"String must be one of: {STANDARD_AUTHORIZER}")
+    users = [user.strip() for user in given.get("super.users", "").split(";")]
+    for user in users:
+        if user and not all(user.partition(":")):
+            reason = "each principal must be of the form principalType:principalName"
+            raise ConfigError.invalid(user, "super.users", reason)
+    return AccessRules(super_users=frozenset(user for user in users if user), **fields)
+
+
+def _tokens(given: Mapping[str, str], fields: dict[str, Any]) -> TokenSettings:
+    return TokenSettings(secret_key=given.get("delegation.token.secret.key") or None, **fields)
+
+
+def _elections(fields: dict[str, Any]) -> ElectionIntervals:
+    given = dict(fields)
+    is_balanced = given.pop("is_balanced", True)
+    if "preferred_seconds" in given:
+        given["preferred_ms"] = 1000 * given.pop("preferred_seconds")
+    if not is_balanced:
+        given["preferred_ms"] = None
+    return ElectionIntervals(**given)
 
 
 def _roles(given: Mapping[str, str]) -> tuple[str, ...]:

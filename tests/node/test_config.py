@@ -156,7 +156,7 @@ def test_own_listener_names_need_a_map():
         ({"broker.heartbeat.interval.ms": "9000"}, "less than broker.session.timeout.ms=9000"),
         ({"log.dirs": "/a,/a"}, "a folder is named twice"),
         ({"zookeeper.connect": "h:1"}, "ZooKeeper is not supported"),
-        ({"authorizer.class.name": "X"}, "authorizers are not supported"),
+        ({"authorizer.class.name": "X"}, "must be one of: org.apache.kafka.metadata.authorizer."),
     ],
 )
 def test_refusals_of_a_combined_node_are_one_line(changes, message):
