@@ -15,6 +15,7 @@ Source: KIP-595, KIP-630, KIP-996; apache/kafka: raft/.../KafkaRaftClient.java, 
 """
 
 from raft.config import SHUTDOWN_MS_MAX, RaftConfig
+from raft.describe_quorum import describe_quorum
 from raft.effects import AppendBatch, Effects
 from raft.epoch_cache import NO_EPOCH, LogView
 from raft.epoch_messages import on_begin_request, on_end_request
@@ -36,7 +37,7 @@ from raft.events import (
     TimeAdvanced,
 )
 from raft.fetch_follower import on_appended, on_flushed
-from raft.fetch_leader import describe_quorum, on_fetch_request, on_fetch_snapshot_request
+from raft.fetch_leader import on_fetch_request, on_fetch_snapshot_request
 from raft.initial_role import StoredElection, initial_role
 from raft.messages import (
     BeginQuorumEpochRequest,

@@ -3,6 +3,8 @@
 Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuorumEpochRequest).
 """
 
+import msgspec
+
 from raft import error_codes
 from raft.config import EVIDENCE_RANK_MS
 from raft.messages import (
@@ -11,7 +13,8 @@ from raft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
-from raft.roles import Follower, Resigned
+from raft.progress import Progress
+from raft.roles import Follower, Leader, Resigned
 from raft.state import RaftState
 from raft.vote import voter_key_error
 from wire.types import LeaderEpoch, NodeId
@@ -107,3 +110,38 @@ def send_end_epoch(state: RaftState) -> None:
             preferred_candidates=role.preferred_candidates,
         )
         state.send_if_ready(voter_id, request)
+
+
+def begin_due_ms(state: RaftState, progress: Progress) -> int:
+    """When a voter is told (again) who leads: at once, then F/2 after it was last heard or told."""
+    heard_ms, told_ms = progress.last_contact_ms, progress.last_begin_ms
+    if heard_ms is None and told_ms is None:
+        return state.now_ms
+    newest_ms = max(-1 if heard_ms is None else heard_ms, -1 if told_ms is None else told_ms)
+    return newest_ms + state.config.begin_epoch_ms
+
+
+def send_begin_epoch(state: RaftState) -> None:
+    """Tell voters that do not fetch who leads."""
+    role = state.role
+    assert isinstance(role, Leader), f"{role=}"
+    due = [
+        voter_id
+        for voter_id, seen in role.progress.items()
+        if begin_due_ms(state, seen) <= state.now_ms
+    ]
+    if not due:
+        return
+    endpoint = state.voters.endpoint(state.config.node_id)
+    for voter_id in due:
+        seen = role.progress[voter_id]
+        request = BeginQuorumEpochRequest(
+            cluster_id=state.config.cluster_id,
+            voter_id=voter_id,
+            voter_directory_id=None,
+            leader_id=state.config.node_id,
+            leader_epoch=role.epoch,
+            leader_endpoints=() if endpoint is None else (endpoint,),
+        )
+        if state.send_if_ready(voter_id, request):
+            role.progress[voter_id] = msgspec.structs.replace(seen, last_begin_ms=state.now_ms)

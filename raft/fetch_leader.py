@@ -1,4 +1,4 @@
-"""The leader's side of replication: Fetch, long poll, high watermark, DescribeQuorum.
+"""The leader's side of replication: Fetch, FetchSnapshot, long poll, check quorum, high watermark.
 
 Pull-based: nobody pushes records. INV-HW-1: the high watermark is what a majority has durably; a
 voter says so by its fetch offset, the leader itself by Flushed. INV-HW-3: it moves only past the
@@ -9,23 +9,20 @@ Source: KIP-595; apache/kafka: raft/.../{KafkaRaftClient,LeaderState}.java.
 import msgspec
 
 from raft import error_codes
-from raft.config import OBSERVER_EXPIRY_MS, OBSERVERS_MAX, PARKED_FETCHES_MAX
+from raft.config import OBSERVERS_MAX, PARKED_FETCHES_MAX
 from raft.effects import Claimed, ReadAndSendFetch, ReadAndSendSnapshotChunk
 from raft.epoch_cache import Validity
 from raft.messages import (
-    BeginQuorumEpochRequest,
-    DescribeQuorumResponse,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    ReplicaState,
 )
-from raft.progress import Progress, contacted, fetched
+from raft.progress import Progress, contacted, fetched, recent_observers
 from raft.quorum import majority, majority_offset
 from raft.roles import Leader
 from raft.state import ParkedFetch, RaftState
-from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, ReplicaKey
+from wire.types import LeaderEpoch, NodeId, Offset, ReplicaKey
 
 
 def on_fetch_request(
@@ -168,18 +165,11 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
         update_high_watermark(state)
         return
     key = ReplicaKey(replica_id, request.replica_directory_id)
-    _expire_observers(state, role)
+    if key not in role.observers:
+        role.observers = recent_observers(role.observers, state.now_ms)
     if key in role.observers or len(role.observers) < OBSERVERS_MAX:
         known = role.observers.get(key, Progress())
         role.observers[key] = fetched(known, request.fetch_offset, end, state.now_ms, wall_ms)
-
-
-def _expire_observers(state: RaftState, role: Leader) -> None:
-    """Forget observers that have not fetched for five minutes."""
-    limit = state.now_ms - OBSERVER_EXPIRY_MS
-    role.observers = {
-        key: seen for key, seen in role.observers.items() if (seen.last_contact_ms or 0) >= limit
-    }
 
 
 def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
@@ -272,86 +262,4 @@ def on_fetch_snapshot_request(
             max_bytes=request.max_bytes,
             response=response,
         )
-    )
-
-
-def begin_due_ms(state: RaftState, progress: Progress) -> int:
-    """When a voter is told (again) who leads: at once, then F/2 after it was last heard or told."""
-    heard_ms, told_ms = progress.last_contact_ms, progress.last_begin_ms
-    if heard_ms is None and told_ms is None:
-        return state.now_ms
-    newest_ms = max(-1 if heard_ms is None else heard_ms, -1 if told_ms is None else told_ms)
-    return newest_ms + state.config.begin_epoch_ms
-
-
-def send_begin_epoch(state: RaftState) -> None:
-    """Tell voters that do not fetch who leads."""
-    role = state.role
-    assert isinstance(role, Leader), f"{role=}"
-    due = [
-        voter_id
-        for voter_id, seen in role.progress.items()
-        if begin_due_ms(state, seen) <= state.now_ms
-    ]
-    if not due:
-        return
-    endpoint = state.voters.endpoint(state.config.node_id)
-    for voter_id in due:
-        seen = role.progress[voter_id]
-        request = BeginQuorumEpochRequest(
-            cluster_id=state.config.cluster_id,
-            voter_id=voter_id,
-            voter_directory_id=None,
-            leader_id=state.config.node_id,
-            leader_epoch=role.epoch,
-            leader_endpoints=() if endpoint is None else (endpoint,),
-        )
-        if state.send_if_ready(voter_id, request):
-            role.progress[voter_id] = msgspec.structs.replace(seen, last_begin_ms=state.now_ms)
-
-
-def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
-    """The replicas as the leader sees them; NOT_LEADER_OR_FOLLOWER from anyone else."""
-    role = state.role
-    if not isinstance(role, Leader):
-        return DescribeQuorumResponse(
-            error_code=error_codes.NOT_LEADER_OR_FOLLOWER,
-            leader_id=state.role.leader_id,
-            leader_epoch=state.epoch,
-        )
-    _expire_observers(state, role)
-    voters = []
-    for voter_id in state.voters.ids:
-        if voter_id == state.config.node_id:
-            own_end = state.log.end_offset
-            row = _replica(
-                voter_id,
-                None,
-                Progress(
-                    end_offset=own_end, last_fetch_wall_ms=wall_ms, last_caught_up_wall_ms=wall_ms
-                ),
-            )
-        else:
-            row = _replica(voter_id, None, role.progress[voter_id])
-        voters.append(row)
-    observers = sorted(role.observers.items(), key=lambda item: (item[0].id, repr(item[0])))
-    watermark = state.high_watermark
-    return DescribeQuorumResponse(
-        leader_id=state.config.node_id,
-        leader_epoch=role.epoch,
-        high_watermark=-1 if watermark is None else watermark,
-        voters=tuple(voters),
-        observers=tuple(_replica(key.id, key.directory_id, seen) for key, seen in observers),
-        nodes=tuple((voter_id, state.voters.endpoints[voter_id]) for voter_id in state.voters.ids),
-    )
-
-
-def _replica(replica_id: NodeId, directory_id: DirectoryId | None, seen: Progress) -> ReplicaState:
-    """One row of DescribeQuorum."""
-    return ReplicaState(
-        replica_id=replica_id,
-        directory_id=directory_id,
-        log_end_offset=-1 if seen.end_offset is None else seen.end_offset,
-        last_fetch_timestamp_ms=seen.last_fetch_wall_ms,
-        last_caught_up_timestamp_ms=seen.last_caught_up_wall_ms,
     )

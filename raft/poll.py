@@ -1,8 +1,8 @@
 """What is due now: timers first, then the requests that each role keeps sending (spec 2.6)."""
 
-from raft.epoch_messages import send_end_epoch
+from raft.epoch_messages import begin_due_ms, send_begin_epoch, send_end_epoch
 from raft.fetch_follower import send_fetch
-from raft.fetch_leader import begin_due_ms, expire_parked, send_begin_epoch
+from raft.fetch_leader import expire_parked
 from raft.quorum import VoteResult
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from raft.state import RaftState

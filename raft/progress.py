@@ -2,7 +2,8 @@
 
 import msgspec
 
-from wire.types import Offset
+from raft.config import OBSERVER_EXPIRY_MS
+from wire.types import Offset, ReplicaKey
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,14 @@ def fetched(
         last_caught_up_wall_ms=caught_up,
         leader_end_at_last_fetch=leader_end,
     )
+
+
+def recent_observers(
+    observers: dict[ReplicaKey, Progress], now_ms: int
+) -> dict[ReplicaKey, Progress]:
+    """Those that fetched within the last five minutes; the others are forgotten."""
+    limit_ms = now_ms - OBSERVER_EXPIRY_MS
+    return {key: seen for key, seen in observers.items() if (seen.last_contact_ms or 0) >= limit_ms}
 
 
 def contacted(progress: Progress, now_ms: int) -> Progress:

@@ -1,0 +1,55 @@
+"""DescribeQuorum: the replicas as the leader sees them (KIP-595, KIP-836)."""
+
+from raft import error_codes
+from raft.messages import DescribeQuorumResponse, ReplicaState
+from raft.progress import Progress, recent_observers
+from raft.roles import Leader
+from raft.state import RaftState
+from wire.types import DirectoryId, NodeId
+
+
+def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
+    """The replicas as the leader sees them; NOT_LEADER_OR_FOLLOWER from anyone else."""
+    role = state.role
+    if not isinstance(role, Leader):
+        return DescribeQuorumResponse(
+            error_code=error_codes.NOT_LEADER_OR_FOLLOWER,
+            leader_id=state.role.leader_id,
+            leader_epoch=state.epoch,
+        )
+    voters = []
+    for voter_id in state.voters.ids:
+        if voter_id == state.config.node_id:
+            own_end = state.log.end_offset
+            row = _replica(
+                voter_id,
+                None,
+                Progress(
+                    end_offset=own_end, last_fetch_wall_ms=wall_ms, last_caught_up_wall_ms=wall_ms
+                ),
+            )
+        else:
+            row = _replica(voter_id, None, role.progress[voter_id])
+        voters.append(row)
+    recent = recent_observers(role.observers, state.now_ms)
+    observers = sorted(recent.items(), key=lambda item: (item[0].id, repr(item[0])))
+    watermark = state.high_watermark
+    return DescribeQuorumResponse(
+        leader_id=state.config.node_id,
+        leader_epoch=role.epoch,
+        high_watermark=-1 if watermark is None else watermark,
+        voters=tuple(voters),
+        observers=tuple(_replica(key.id, key.directory_id, seen) for key, seen in observers),
+        nodes=tuple((voter_id, state.voters.endpoints[voter_id]) for voter_id in state.voters.ids),
+    )
+
+
+def _replica(replica_id: NodeId, directory_id: DirectoryId | None, seen: Progress) -> ReplicaState:
+    """One row of DescribeQuorum."""
+    return ReplicaState(
+        replica_id=replica_id,
+        directory_id=directory_id,
+        log_end_offset=-1 if seen.end_offset is None else seen.end_offset,
+        last_fetch_timestamp_ms=seen.last_fetch_wall_ms,
+        last_caught_up_timestamp_ms=seen.last_caught_up_wall_ms,
+    )
