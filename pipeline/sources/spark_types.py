@@ -41,10 +41,10 @@ def wanted_schema(given: Any, options: Options) -> pa.Schema:
     """
     known = columns_of(options.decode)
     names = [field.name for field in given.fields if field.name != CORRUPT_BATCH]
-    check_names(names, options.decode)
-    has_corrupt = any(field.name == CORRUPT_BATCH for field in given.fields)
-    if has_corrupt and options.mode != "PERMISSIVE":
+    if len(names) < len(given.fields) and options.mode != "PERMISSIVE":
         raise BadInputError(f"column {CORRUPT_BATCH} needs mode=PERMISSIVE, not {options.mode}")
+    if names or not given.fields:
+        check_names(names, options.decode)
     fields = []
     for field in given.fields:
         type_ = CORRUPT_TYPE if field.name == CORRUPT_BATCH else known[field.name]

@@ -1,0 +1,28 @@
+"""One Spark session for all tests that need one."""
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    """`local[2]`; without Java or the extra the tests are left out, in CI they fail."""
+    missing = "java" if shutil.which("java") is None else None
+    if importlib.util.find_spec("pyspark") is None:
+        missing = "the extra spark"
+    if missing is not None:
+        text = f"Spark tests need {missing}"
+        if os.environ.get("CI") == "true" or os.environ.get("KRAFTLINE_REQUIRE_PEERS"):
+            pytest.fail(text)
+        pytest.skip(text)
+    import pipeline
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    made = pipeline.session("tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    yield made
+    made.stop()

@@ -1,0 +1,208 @@
+"""The source through Spark: the same rows as the single-process reader, streams exactly once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.options import parse_options
+from pipeline.core.reader import read_table
+from tests.pipeline.segments import (
+    GOLDEN,
+    batch,
+    dump_lines,
+    write_high_watermark,
+    write_partition,
+)
+from tests.pipeline.test_golden import COLUMNS, DATA, golden_text, printed_files
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def load(spark: object, path: Path, **options: str) -> object:
+    return spark.read.format("kraft-log").options(**options).load(str(path))
+
+
+def ordered(table: object) -> object:
+    return table.sort_by([("segment", "ascending"), ("offset", "ascending")])
+
+
+@pytest.mark.parametrize("partition", sorted(path.stem for path in (DATA / "dump").iterdir()))
+def test_partitions_equal_the_dump_of_kafka(spark: object, partition: str) -> None:
+    printed = printed_files(golden_text(DATA / "dump" / f"{partition}.txt"))
+    batches = load(spark, DATA / partition, decode="metadata").toArrow()
+    columns = COLUMNS.format(value="value")
+    records = load(spark, DATA / partition, columns=columns, includeControl="true").toArrow()
+    for name, lines in printed.items():
+        segment = name.rpartition("/")[2]
+        mine = [table.filter(of(table, segment)) for table in (batches, records)]
+        assert dump_lines(mine[0].sort_by("position"), mine[1].sort_by("offset")) == lines
+
+
+def of(table: object, segment: str) -> object:
+    import pyarrow.compute
+
+    return pyarrow.compute.equal(table["segment"], segment)
+
+
+@pytest.mark.parametrize("decode", ["records", "json", "metadata", "raw"])
+def test_every_decode_mode_equals_the_single_process_reader(spark: object, decode: str) -> None:
+    path = GOLDEN / "metadata-log" / "static-4.3.1" / "n1"
+    options = {
+        "decode": decode, "includeControl": "true", "includeSnapshots": "true",
+        "mode": "PERMISSIVE", "maxSplitBytes": "8000", "openCostBytes": "1",
+    }  # fmt: skip
+    expected = read_table(parse_options({"path": str(path)} | options))
+    frame = load(spark, path, **options)
+    assert frame.rdd.getNumPartitions() > 3
+    found = frame.toArrow()
+    assert found.schema.names == expected.schema.names
+    keys = [("segment", "ascending")]
+    keys.append(("offset" if "offset" in expected.schema.names else "position", "ascending"))
+    assert found.sort_by(keys).to_pylist() == expected.sort_by(keys).to_pylist()
+
+
+def test_columns_by_schema_option_and_sql(spark: object, tmp_path: Path) -> None:
+    write_partition(tmp_path, [batch(0, [b"a", b"b"])])
+    frame = spark.read.format("kraft-log").schema("offset bigint, value binary")
+    assert [tuple(row) for row in frame.load(str(tmp_path)).collect()] == [(0, b"a"), (1, b"b")]
+    kafka = load(spark, tmp_path, columns="kafka")
+    assert kafka.columns == ["key", "value", "topic", "partition", "offset", "timestamp",
+                             "timestampType"]  # fmt: skip
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log USING `kraft-log` OPTIONS (path '{tmp_path}')")
+    assert spark.sql("SELECT max(offset) FROM log").collect()[0][0] == 1
+
+
+def test_several_paths_and_an_empty_directory(spark: object, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_partition(tmp_path / name, [batch(0)])
+    (tmp_path / "empty").mkdir()
+    reader = spark.read.format("kraft-log")
+    assert reader.load([str(tmp_path / "a"), str(tmp_path / "b")]).count() == 2
+    assert reader.load(str(tmp_path / "empty")).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        (None, {"columns": "nope"}, "column 'nope' does not exist"),
+        (None, {"frob": "1"}, "option 'frob' is unknown"),
+        ("offset string", {}, "column offset is bigint, not string"),
+        ("_corrupt_batch string", {}, "needs mode=PERMISSIVE"),
+    ],
+)
+def test_bad_input_is_named(spark: object, tmp_path: Path, schema, options, message) -> None:
+    reader = spark.read.format("kraft-log").options(**options)
+    if schema is not None:
+        reader = reader.schema(schema)
+    with pytest.raises(Exception, match=message):
+        reader.load(str(tmp_path)).count()
+
+
+def test_modes_on_damage(spark: object, tmp_path: Path) -> None:
+    bad = bytearray(batch(1))
+    bad[70] ^= 1
+    write_partition(tmp_path, [batch(0), bytes(bad), batch(2)])
+    with pytest.raises(Exception, match=r"00\.log:\d+ \(base offset 1\): bad_crc"):
+        load(spark, tmp_path).collect()
+    rows = load(spark, tmp_path, mode="PERMISSIVE").select("offset", "_corrupt_batch.reason")
+    assert sorted(map(tuple, rows.collect()), key=str) == [(0, None), (2, None), (None, "bad_crc")]
+    errors = tmp_path / "errors"
+    frame = load(spark, tmp_path / "orders-0", mode="DROPMALFORMED", errorsPath=str(errors))
+    assert frame.count() == 2
+    assert [json.loads(x.read_text())["reason"] for x in errors.iterdir()] == ["bad_crc"]
+
+
+def start_query(spark: object, root: Path, out: Path, **options: str) -> object:
+    frame = spark.readStream.format("kraft-log").options(**options).load(str(root))
+    writer = frame.select("topic", "partition", "offset", "value").writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", str(out / "checkpoint")).option(
+        "path", str(out / "rows")
+    )
+    return writer.trigger(availableNow=True).start()
+
+
+def rows_written(spark: object, out: Path) -> list[int]:
+    frame = spark.read.parquet(str(out / "rows"))
+    return sorted(row["offset"] for row in frame.select("offset").collect())
+
+
+def test_a_stream_reads_to_the_high_watermark_and_goes_on(spark: object, tmp_path: Path) -> None:
+    root, out = tmp_path / "log", tmp_path / "out"
+    path = write_partition(root, [batch(i) for i in range(8)])
+    write_high_watermark(root, 6)
+    query = start_query(spark, root, out, maxOffsetsPerTrigger="4")
+    query.awaitTermination(120)
+    assert rows_written(spark, out) == list(range(6))
+    assert len([p for p in query.recentProgress if p["numInputRows"]]) == 2
+    with path.open("ab") as file:
+        file.write(batch(8, [b"v"] * 4))
+    write_high_watermark(root, 12)
+    start_query(spark, root, out).awaitTermination(120)
+    assert rows_written(spark, out) == list(range(12))
+
+
+def test_a_stream_over_a_replaced_log_stops(spark: object, tmp_path: Path) -> None:
+    root, out = tmp_path / "log", tmp_path / "out"
+    path = write_partition(root, [batch(i, epoch=1) for i in range(6)])
+    start_query(spark, root, out, upTo="logEnd").awaitTermination(120)
+    path.write_bytes(b"".join(batch(i, epoch=2) for i in range(9)))
+    query = start_query(spark, root, out, upTo="logEnd")
+    with pytest.raises(Exception, match="has leader epoch 2, not 1"):
+        query.awaitTermination(120)
+    assert rows_written(spark, out) == list(range(6))
+
+
+KILLED = """
+import sys
+import pipeline
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+class Progress(StreamingQueryListener):
+    def onQueryStarted(self, event): pass
+    def onQueryIdle(self, event): pass
+    def onQueryTerminated(self, event): pass
+    def onQueryProgress(self, event): print("progress", event.progress.batchId, flush=True)
+
+spark = pipeline.session("killed", "local[2]")
+spark.streams.addListener(Progress())
+frame = spark.readStream.format("kraft-log").options(upTo="logEnd", maxOffsetsPerTrigger="7")
+frame = frame.load(sys.argv[1]).select("topic", "partition", "offset", "value")
+writer = frame.writeStream.format("parquet").option("path", sys.argv[2] + "/rows")
+writer = writer.option("checkpointLocation", sys.argv[2] + "/checkpoint")
+writer.trigger(availableNow=True).start().awaitTermination()
+print("finished", flush=True)
+"""
+
+
+def test_exactly_once_across_kills_of_the_query(spark: object, tmp_path: Path) -> None:
+    """Python and the JVM are killed while the micro-batch after the one reported is under way."""
+    root, out = tmp_path / "log", tmp_path / "out"
+    path = write_partition(root, [batch(i * 3, [b"v"] * 3) for i in range(20)])
+    for attempt, kill_after in enumerate((0, 3)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(root), str(out)],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        for line in process.stdout:
+            assert line.strip() != "finished"
+            if line.strip() == f"progress {kill_after}":
+                break
+        os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        process.wait()
+        with path.open("ab") as file:
+            file.write(batch(60 + 3 * attempt, [b"v"] * 3))
+    start_query(spark, root, out, upTo="logEnd").awaitTermination(120)
+    assert rows_written(spark, out) == list(range(66))
