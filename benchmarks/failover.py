@@ -1,6 +1,7 @@
 """The window without writes when the leader goes: SIGKILL and SIGTERM.
 
     python -m benchmarks.failover [--json] [--kafka] [--rounds 20]
+    python -m benchmarks.failover --controllers HOST:PORT,... --restart 'command with {id}'
 
 From the answer of the last create that succeeded to the answer of the first one after. The writer
 asks all controllers in turn, as soon as one refuses or closes; the killed node is restarted and has
@@ -8,7 +9,9 @@ caught up before the next round.
 """
 
 import os
+import shlex
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import Any, Protocol
 from benchmarks import protocol, report
 from benchmarks.kafka_peer import KafkaCluster
 from benchmarks.our_quorum import OurCluster
+from benchmarks.processes import listener_pid
 
 
 class Target(Protocol):
@@ -66,6 +70,23 @@ class KafkaTarget:
         self._cluster.start(node_id)
 
 
+class GivenTarget:
+    """Local processes behind addresses; a command of the person starts one again."""
+
+    def __init__(self, controllers: list[str], restart: str) -> None:
+        self.controllers = controllers
+        self._restart = restart
+
+    def stop(self, node_id: int, sent: signal.Signals) -> None:
+        """Signal whoever listens where the leader answers."""
+        del node_id
+        _signal(listener_pid(protocol.find_leader(self.controllers)), sent)
+
+    def start(self, node_id: int) -> None:
+        """Run the command; it waits for the old process itself."""
+        subprocess.run(shlex.split(self._restart.format(id=node_id)), check=True)
+
+
 def _signal(pid: int, sent: signal.Signals) -> None:
     os.kill(pid, sent)
 
@@ -106,7 +127,7 @@ class Writer:
 
 def window(target: Target, prefix: str, sent: signal.Signals) -> float:
     """Seconds without a successful create around one signal to the leader."""
-    leader_address = protocol.wait_for_leader(target.controllers)
+    leader_address = protocol.wait_until_writable(target.controllers)
     leader_id, _, _ = protocol.leader_of(leader_address)
     writer = Writer(target.controllers, prefix)
     last = writer.until_created()
@@ -138,10 +159,19 @@ def main() -> None:
     """Measure ours, and Kafka when asked."""
     flags = report.parser(__doc__)
     flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
+    flags.add_argument("--controllers", help="measure these local nodes: host:port,...")
+    flags.add_argument("--restart", help="command that starts node {id} of them again")
     flags.add_argument("--rounds", type=int, default=20)
     flags.add_argument("--base-port", type=int, default=25200)
     args = flags.parse_args()
+    if (args.controllers is None) != (args.restart is None):
+        flags.error("--controllers and --restart belong together")
     rows: dict[str, dict[str, Any]] = {}
+    if args.controllers:
+        given = GivenTarget(args.controllers.split(","), args.restart)
+        rows["given"] = measure(given, args.rounds)
+        report.show("failover", rows, as_json=args.json)
+        return
     with tempfile.TemporaryDirectory() as name:
         ours = OurCluster(Path(name) / "ours", args.base_port)
         try:

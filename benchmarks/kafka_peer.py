@@ -129,6 +129,10 @@ class KafkaCluster:
     def up(self) -> None:
         """Format, start all and wait for a leader."""
         self.format()
+        self.launch()
+
+    def launch(self) -> None:
+        """Start all, formatted already, and wait for a leader."""
         for node_id in (1, 2, 3):
             self.start(node_id)
         deadline = time.monotonic() + 60

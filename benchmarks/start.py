@@ -1,96 +1,85 @@
-"""Start of three nodes, formatting included, and what an idle node costs.
+"""From the command to a quorum that serves, formatting included.
 
-    python -m benchmarks.start [--json] [--kafka] [--rounds 5] [--idle-seconds 10]
+    python -m benchmarks.start [--json] [--kafka] [--rounds 5]
+    python -m benchmarks.start --command 'docker compose up -d' --controllers HOST:PORT,...
 
-`up` runs from the command to its end, when every broker is unfenced; memory is the resident set,
-CPU the share of one core over the idle seconds, both per node.
+Ours: `scripts/quorum up` from the command to its end, when every broker is unfenced. Kafka: three
+times `kafka-storage format`, then three processes until there is a leader. Any other cluster: from
+the start of the command until it has a leader.
 """
 
-import os
+import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report
+from benchmarks import protocol, report
 from benchmarks.kafka_peer import KafkaCluster
 from benchmarks.our_quorum import OurCluster
 
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
-
-def resident_mb(pid: int) -> float:
-    """Resident set of a process in MB (10^6 bytes)."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise ProcessLookupError(pid)
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
-
-
-def idle(pids: list[int], seconds: float) -> dict[str, float]:
-    """Largest resident set and largest share of a core among idle processes."""
-    time.sleep(2.0)  # start-up work ends
-    before = [cpu_seconds(pid) for pid in pids]
-    time.sleep(seconds)
-    used = [cpu_seconds(pid) - b for pid, b in zip(pids, before, strict=True)]
-    return {
-        "rss_mb": round(max(map(resident_mb, pids)), 1),
-        "idle_cpu_percent": round(100 * max(used) / seconds, 2),
-    }
-
-
-def measure_ours(folder: Path, rounds: int, seconds: float, base_port: int) -> dict[str, Any]:
+def measure_ours(folder: Path, rounds: int, base_port: int) -> dict[str, Any]:
     """Each round in a fresh folder, so that formatting counts."""
     took: list[float] = []
-    figures: dict[str, float] = {}
     for number in range(rounds):
         cluster = OurCluster(folder / f"q{number}", base_port)
         begin = time.perf_counter()
-        cluster.up()
-        took.append(time.perf_counter() - begin)
         try:
-            if number == rounds - 1:
-                pids = [node["pid"] for node in cluster.status()["nodes"]]
-                figures = idle(pids, seconds)
+            cluster.up()
+            took.append(time.perf_counter() - begin)
         finally:
             cluster.down()
     summary = report.summary_ms(took)
-    return {"up_p50_ms": summary["p50_ms"], "up_max_ms": summary["max_ms"], **figures}
+    return {"up_p50_ms": summary["p50_ms"], "up_max_ms": summary["max_ms"]}
 
 
-def measure_kafka(folder: Path, seconds: float, base_port: int) -> dict[str, Any]:
+def measure_kafka(folder: Path, base_port: int) -> dict[str, Any]:
     """One round: formatting three times and until there is a leader."""
     cluster = KafkaCluster(folder / "kafka", base_port)
     begin = time.perf_counter()
     try:
-        cluster.up()
-        took = time.perf_counter() - begin
-        figures = idle([cluster.pid(node_id) for node_id in (1, 2, 3)], seconds)
+        cluster.format()
+        formatted = time.perf_counter()
+        cluster.launch()
+        ended = time.perf_counter()
     finally:
         cluster.down()
-    return {"up_p50_ms": round(1000 * took), **figures}
+    return {
+        "up_p50_ms": round(1000 * (ended - begin)),
+        "of_which_format_ms": round(1000 * (formatted - begin)),
+    }
+
+
+def measure_command(command: str, controllers: list[str]) -> dict[str, Any]:
+    """Run a shell command that starts some cluster, and wait for its leader."""
+    begin = time.perf_counter()
+    with subprocess.Popen(command, shell=True):
+        protocol.wait_for_leader(controllers, 120)
+        return {"up_p50_ms": round(1000 * (time.perf_counter() - begin))}
 
 
 def main() -> None:
-    """Measure ours, and Kafka when asked."""
+    """Measure what the flags name."""
     flags = report.parser(__doc__)
     flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
+    flags.add_argument("--command", help="a shell command that starts another cluster")
+    flags.add_argument("--controllers", help="where that cluster's leader is: host:port,...")
     flags.add_argument("--rounds", type=int, default=5)
-    flags.add_argument("--idle-seconds", type=float, default=10.0)
     flags.add_argument("--base-port", type=int, default=25300)
     args = flags.parse_args()
+    if (args.command is None) != (args.controllers is None):
+        flags.error("--command and --controllers belong together")
     rows: dict[str, dict[str, Any]] = {}
+    if args.command:
+        rows["given"] = measure_command(args.command, args.controllers.split(","))
+        report.show("start", rows, as_json=args.json)
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows["kraftline"] = measure_ours(folder, args.rounds, args.idle_seconds, args.base_port)
+        rows["kraftline"] = measure_ours(folder, args.rounds, args.base_port)
         if args.kafka:
-            rows["kafka"] = measure_kafka(folder, args.idle_seconds, args.base_port + 10)
+            rows["kafka"] = measure_kafka(folder, args.base_port + 10)
     report.show("start", rows, as_json=args.json)
 
 

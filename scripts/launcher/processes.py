@@ -38,19 +38,8 @@ def start_node(
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(root)},
         )
-    share_cores(process.pid)
     (folder / PID_FILE).write_text(f"{process.pid} {start_time(process.pid)}\n", encoding="ascii")
     return process
-
-
-def share_cores(pid: int) -> None:
-    """Let a node that is woken wait for its turn instead of interrupting who wakes it.
-
-    The nodes of this script share the cores of one machine: a leader that sends to a follower was
-    stopped in the middle of its step by it. docs/decisions/0007-batch-scheduling.md
-    """
-    with contextlib.suppress(AttributeError, OSError):
-        os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
 
 
 def running_pid(cluster: Cluster, node_id: int) -> int | None:
