@@ -1,14 +1,16 @@
 """Connections that others opened to this node: bytes to requests, answers to bytes, in order.
 
-Three bounds: so many unanswered requests, then the connection is not read (`SetReading`); so many
-connections and so long idle (`connection_limits`); the driver bounds the bytes that a client does
-not read. A broker answers nobody before it has caught up with the metadata, as Kafka: a client told
-of no broker or no controller would wait for its own time-out instead of asking another node.
+Four bounds: so many unanswered requests, then the connection is not read (`SetReading`); so much
+of one connection in each step; so many connections and so long idle (`connection_limits`); the
+driver bounds the bytes that a client does not read.
+
+A broker answers nobody before it has caught up with the metadata, as Kafka: a client told of no
+broker or no controller would wait for its own time-out instead of asking another node.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kernel.clock import Clock
 from kernel.connection_limits import ConnectionCounts, ConnectionLimits, RefusalLog
@@ -18,6 +20,10 @@ from kernel.record_requests import NoResponse
 from wire.api_table import Api, ListenerKind
 from wire.connection import Request, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
+
+REQUESTS_PER_STEP: Final = 128
+"""Of one connection, as many as the controller's requests of a busy broker that come at once."""
+RESPONSE_BYTES_PER_STEP: Final = 256 * 1024
 
 
 class Client:
@@ -36,6 +42,7 @@ class Client:
         "is_taking",
         "kind",
         "listener",
+        "sent_bytes",
         "used_ms",
     )
 
@@ -57,6 +64,7 @@ class Client:
         self.held = b""
         self.is_read = True
         self.is_taking = False
+        self.sent_bytes = 0
         self.used_ms = now_ms
 
 
@@ -93,6 +101,8 @@ class Connections:
         self._refusals = RefusalLog()
         # Least recently used first.
         self._clients: OrderedDict[int, Client] = OrderedDict()
+        # Clients whose requests go on in the next step.
+        self._backlog: dict[int, Client] = {}
         self._serves_clients = False
 
     def __len__(self) -> int:
@@ -140,6 +150,7 @@ class Connections:
     def closed(self, connection_id: int) -> None:
         """It is gone; answers that are still to come are dropped."""
         client = self._clients.pop(connection_id, None)
+        self._backlog.pop(connection_id, None)
         if client is not None:
             self._counts.remove(client.kind, client.host)
 
@@ -151,6 +162,8 @@ class Connections:
         self._used(client)
         if self._is_held(client):
             client.held += content
+        elif connection_id in self._backlog:
+            client.connection.feed(content)
         else:
             self._take(client, content)
 
@@ -161,28 +174,39 @@ class Connections:
             held, client.held = client.held, b""
             self._take(client, held)
 
+    def _serve_backlog(self) -> None:
+        for client in list(self._backlog.values()):
+            self._take(client, b"")
+
     def _is_held(self, client: Client) -> bool:
         return client.kind is ListenerKind.BROKER and not self._serves_clients
 
     def _take(self, client: Client, content: bytes) -> None:
-        """Serve what these bytes complete, and what waited for answers to make room."""
+        """Serve what these bytes complete, and what waited for answers to make room.
+
+        A client that asks for a lot at once gets a part of it in each step, like everybody.
+        """
         connection = client.connection
+        connection.feed(content)
         client.is_taking = True
-        while True:
+        self._backlog.pop(client.connection_id, None)
+        sent_bytes_max = client.sent_bytes + RESPONSE_BYTES_PER_STEP
+        for _ in range(REQUESTS_PER_STEP):
+            if client.sent_bytes > sent_bytes_max:
+                self._backlog[client.connection_id] = client
+                break
             try:
-                requests = connection.receive(content)
+                request = connection.next_request()
             except RemoteProtocolError as error:
                 self._close(client, str(error))
                 return
-            was_full = not connection.wants_bytes
-            for request in requests:
-                if self._is_open(client):
-                    self._serve(client, request, self._answer_function(client, request))
+            if request is None:
+                break
+            self._serve(client, request, self._answer_function(client, request))
             if not self._is_open(client):
                 return
-            if not requests or not was_full or not connection.wants_bytes:
-                break
-            content = b""
+        else:
+            self._backlog[client.connection_id] = client
         client.is_taking = False
         self._settle(client)
 
@@ -191,8 +215,10 @@ class Connections:
         connection = client.connection
         if connection.failure is not None and connection.in_flight_count == 0:
             self._close(client, connection.failure)
-        elif client.is_read != connection.wants_bytes:
-            self._set_reading(client, is_wanted=connection.wants_bytes)
+            return
+        is_wanted = connection.wants_bytes and client.connection_id not in self._backlog
+        if client.is_read != is_wanted:
+            self._set_reading(client, is_wanted=is_wanted)
 
     def _set_reading(self, client: Client, *, is_wanted: bool) -> None:
         client.is_read = is_wanted
@@ -228,6 +254,7 @@ class Connections:
             return
         if content:
             self._used(client)
+            client.sent_bytes += len(content)
             self._effects.append(SendBytes(client.connection_id, content))
         if client.is_taking:
             return
@@ -245,7 +272,8 @@ class Connections:
     # ---- time --------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Close what has been idle for too long; who waits for an answer is not idle."""
+        """Go on with the backlog; close what is idle for too long (not who awaits an answer)."""
+        self._serve_backlog()
         idle_ms_max = self._limits.idle_ms_max
         while idle_ms_max and self._clients:
             client = next(iter(self._clients.values()))
@@ -257,7 +285,9 @@ class Connections:
                 self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """When to tick: at once while there is a backlog."""
+        if self._backlog:
+            return self._clock.now_ms
         if not self._limits.idle_ms_max or not self._clients:
             return None
         return next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max

@@ -134,38 +134,47 @@ class ServerConnection:
         if self._failure is None:
             self._failure = reason
 
-    def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
-        """Requests that these bytes complete.
+    def feed(self, received: bytes | bytearray | memoryview) -> None:
+        """Add bytes of the stream; what arrives after nonsense is dropped."""
+        if self._failure is None:
+            self._frames.feed(received)
 
-        After responses made room (`wants_bytes`), call it with no bytes: whole frames may wait.
+    def next_request(self) -> Request | None:
+        """The next whole request; None until bytes or responses make one possible.
 
-        Nonsense behind requests that are not answered yet is kept as `failure`, and what arrives
-        after it is dropped.
+        Nonsense behind requests that are not answered yet is kept as `failure`.
 
         Raises:
             RemoteProtocolError: the connection must be closed now; the text says why.
         """
-        if self._failure is not None:
-            return []
-        self._frames.feed(received)
-        requests: list[Request] = []
-        while self.wants_bytes:
-            try:
-                content = self._frames.next_frame()
-                if content is None:
-                    break
-                request = parse_request(self._apis, content, self._next_slot)
-            except RemoteProtocolError as error:
-                if self.in_flight_count == 0:
-                    raise
-                self._failure = str(error)
-                break
-            self._awaited[self._next_slot] = (
-                request.api_key,
-                request.api_version,
-                request.correlation_id,
-            )
-            self._next_slot += 1
+        if not self.wants_bytes:
+            return None
+        try:
+            content = self._frames.next_frame()
+            if content is None:
+                return None
+            request = parse_request(self._apis, content, self._next_slot)
+        except RemoteProtocolError as error:
+            if self.in_flight_count == 0:
+                raise
+            self._failure = str(error)
+            return None
+        self._awaited[self._next_slot] = (
+            request.api_key,
+            request.api_version,
+            request.correlation_id,
+        )
+        self._next_slot += 1
+        return request
+
+    def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
+        """All requests that these bytes complete, as far as `next_request` gives them.
+
+        After responses made room (`wants_bytes`), call it with no bytes: whole frames may wait.
+        """
+        self.feed(received)
+        requests = []
+        while (request := self.next_request()) is not None:
             requests.append(request)
         return requests
 

@@ -5,7 +5,9 @@ import struct
 import pytest
 
 from kernel.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
-from kernel.effects import LogLevel
+from kernel.connections import REQUESTS_PER_STEP
+from kernel.effects import LogLevel, SendBytes, SetReading
+from kernel.events import BytesReceived, Now
 from tests.kernel.harness import World, config_of, create_topic_body
 from wire.codec import default_request, encode_request
 from wire.errors import ErrorCode
@@ -135,6 +137,23 @@ def test_a_flood_behind_a_slow_request_is_not_read_and_then_answered() -> None:
     world.run_until(lambda: len(raw.correlation_ids) == 3_000)
     assert raw.correlation_ids == list(range(3_000))
     assert (follower, raw.pipe.server[2]) not in world.unread
+
+
+def test_a_flood_of_one_client_does_not_stop_others() -> None:
+    """Its requests are served in parts, and between them whoever else asks."""
+    world = ready_world(1)
+    flood, other = Raw(world, 1), Raw(world, 1)
+    content = b"".join(api_versions(number) for number in range(5_000))
+    kernel = world.kernel(1)
+    now = Now(world.now_ms, world.now_ms)
+    effects = kernel.step(BytesReceived(flood.pipe.server[2], content), now)
+    effects += kernel.step(BytesReceived(other.pipe.server[2], api_versions(1)), now)
+    sent = [effect.connection_id for effect in effects if isinstance(effect, SendBytes)]
+    assert sent.index(other.pipe.server[2]) <= 4 * REQUESTS_PER_STEP
+    assert kernel.next_deadline_ms() == world.now_ms, "the rest goes on at once"
+    assert SetReading(flood.pipe.server[2], is_wanted=False) in effects
+    world.run_for(1_000)
+    assert kernel.next_deadline_ms() != world.now_ms
 
 
 # ---- limits ----------------------------------------------------------------------------------------
