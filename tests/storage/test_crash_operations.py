@@ -1,0 +1,342 @@
+"""Every public operation of the storage, cut off at each step of its trace, on many disks.
+
+After a power failure (five disks drawn per step) or a SIGKILL: what was acknowledged before the
+operation is there, what the operation does is absent or complete, and opening again works.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from storage.checkpoint_files import OffsetCheckpoint
+from storage.flushed_end_file import FlushedEndFile
+from storage.log import Log, LogConfig
+from storage.memory_vfs import MemoryVfs, SimulatedCrashError
+from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from storage.partition_directories import (
+    create_partition_directory,
+    mark_deleted,
+    open_metadata_log,
+    remove_partition_directory,
+    scan_partition_directories,
+)
+from storage.quorum_state_file import ElectionState, QuorumStateFile
+from storage.recovery import SegmentsDropped, TailCut
+from storage.segment import Segment
+from storage.snapshot_files import SnapshotFiles
+from storage.space_reserve import SpaceReserve
+from tests.storage.test_crash import batch
+from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, TopicId
+
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, recovery_point_bytes=400)
+LAZY = LogConfig(
+    segment_bytes=700, index_interval_bytes=100, recovery_point_bytes=400, verify_from_start=False
+)
+DIRECTORY = "/d/__cluster_metadata-0"
+DISKS = 5
+FLUSHED = 20
+OLD, NEW = OffsetAndEpoch(Offset(5), LeaderEpoch(1)), OffsetAndEpoch(Offset(9), LeaderEpoch(1))
+TOPIC = TopicId(b"t" * 16)
+State = Any
+
+
+@dataclass
+class Operation:
+    """`prepare` ends with everything acknowledged; `check` looks at a disk after the end."""
+
+    prepare: Callable[[MemoryVfs], State]
+    act: Callable[[State], object]
+    check: Callable[[MemoryVfs, bool], None]
+
+
+def disk() -> MemoryVfs:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    vfs.sync_directory("/")
+    return vfs
+
+
+# ---- logs --------------------------------------------------------------------------------------
+
+
+def prepared_log(vfs: MemoryVfs) -> Log:
+    log = open_metadata_log(vfs, "/d", CONFIG)
+    for offset in range(FLUSHED):
+        log.append(batch(offset, 1), offset)
+    log.flush()
+    return log
+
+
+def append_and_roll(log: Log) -> None:
+    for offset in range(FLUSHED, FLUSHED + 8):
+        log.append(batch(offset, 2), offset)
+
+
+def append_fetched(log: Log) -> None:
+    log.append_fetched(b"".join(batch(n, 2) for n in range(FLUSHED, FLUSHED + 8)), 2)
+
+
+def append_and_flush(log: Log) -> None:
+    append_and_roll(log)
+    log.flush()
+
+
+def log_is(
+    kept: range, *, done_end: int | None = None, done_start: int | None = None
+) -> Callable[[MemoryVfs, bool], None]:
+    """`kept` is there whatever happens; afterwards the log ends and starts where it should."""
+
+    def check(vfs: MemoryVfs, is_done: bool) -> None:
+        for config in (CONFIG, LAZY):
+            log = open_metadata_log(vfs.crash(), "/d", config)
+            assert {type(event) for event in log.recovery_report} <= {TailCut, SegmentsDropped}
+            for offset in kept:
+                assert log.read(offset, 1) == batch(offset, 1), offset
+            for offset in range(max(FLUSHED, log.log_start_offset), log.end_offset):
+                assert log.read(offset, 1) == batch(offset, 2), offset  # whole or not at all
+            if is_done and done_end is not None:
+                assert log.end_offset == done_end
+            if is_done and done_start is not None:
+                assert log.log_start_offset == done_start
+            log.append(batch(log.end_offset, 9), log.end_offset)
+            log.close()
+
+    return check
+
+
+# ---- small files -------------------------------------------------------------------------------
+
+
+def one_of(
+    read: Callable[[MemoryVfs], object], before: object, after: object
+) -> Callable[[MemoryVfs, bool], None]:
+    def check(vfs: MemoryVfs, is_done: bool) -> None:
+        found = read(vfs)
+        assert found == after if is_done else found in (before, after), found
+
+    return check
+
+
+VOTE = ElectionState(LeaderEpoch(3), None, ReplicaKey(NodeId(2)))
+LED = ElectionState(LeaderEpoch(4), NodeId(1))
+MINE = MetaProperties("cluster", NodeId(1))
+OTHER = MetaProperties("cluster", NodeId(2))
+
+
+def prepared_quorum_state(vfs: MemoryVfs) -> QuorumStateFile:
+    file = QuorumStateFile(vfs, "/d", (NodeId(1),))
+    file.write(VOTE)
+    return file
+
+
+def prepared_checkpoint(vfs: MemoryVfs) -> OffsetCheckpoint:
+    checkpoint = OffsetCheckpoint(vfs, "/d")
+    checkpoint.record("a", 0, 5)
+    return checkpoint
+
+
+def prepared_flushed_end(vfs: MemoryVfs) -> FlushedEndFile:
+    file = FlushedEndFile(vfs, "/d")
+    file.record(50)
+    file.write(60)
+    return file
+
+
+def prepared_meta(vfs: MemoryVfs) -> MemoryVfs:
+    write_meta_properties(vfs, "/d", MINE)
+    return vfs
+
+
+def write_snapshot(files: SnapshotFiles, snapshot_id: OffsetAndEpoch) -> None:
+    writer = files.writer(snapshot_id)
+    writer.append(b"a" * 700)
+    writer.append(b"b" * 700)
+    writer.freeze()
+
+
+def prepared_snapshots(vfs: MemoryVfs) -> SnapshotFiles:
+    files = SnapshotFiles(vfs, "/d")
+    write_snapshot(files, OLD)
+    return files
+
+
+def snapshots_are(vfs: MemoryVfs, is_done: bool) -> None:
+    files = SnapshotFiles(vfs, "/d")
+    files.clean()
+    found = files.list()
+    assert found == [OLD, NEW] if is_done else OLD in found
+    for snapshot_id in found:  # a final name has the whole content
+        assert files.read(snapshot_id) == b"a" * 700 + b"b" * 700
+
+
+def prepared_segment(vfs: MemoryVfs) -> Segment:
+    log = Log.open(vfs, "/d/p", CONFIG)
+    for offset in range(5):
+        log.append(batch(offset, 1), offset)
+    log.flush()
+    vfs.sync_directory("/d")
+    segment = Segment(vfs, "/d/p", 0, 100)
+    assert segment.size_bytes > 0
+    return segment
+
+
+def segment_is(vfs: MemoryVfs, is_done: bool) -> None:
+    """Whatever an index file holds after a crash: reading by offset gives what is asked for."""
+    log = Log.open(vfs, "/d/p", LogConfig(index_interval_bytes=100, verify_from_start=is_done))
+    for offset in range(5):
+        assert log.read(offset, 1) == batch(offset, 1)
+
+
+def prepared_partition(vfs: MemoryVfs) -> MemoryVfs:
+    create_partition_directory(vfs, "/d", "a", 0, TOPIC)
+    return vfs
+
+
+def delete_partition(vfs: MemoryVfs) -> None:
+    remove_partition_directory(vfs, mark_deleted(vfs, "/d/a-0", bytes(16)))
+
+
+def partition_is_gone(vfs: MemoryVfs, is_done: bool) -> None:
+    found = scan_partition_directories(vfs, "/d")
+    assert found == [] if is_done else len(found) <= 1
+    for directory in found:
+        if directory.suffix:
+            remove_partition_directory(vfs, directory.path)
+        else:
+            assert directory.topic_id in (TOPIC, None)
+
+
+def partition_is_made(vfs: MemoryVfs, is_done: bool) -> None:
+    found = [d.topic_id for d in scan_partition_directories(vfs, "/d")]
+    assert found == [TOPIC] if is_done else found in ([], [None], [TOPIC])
+    create_partition_directory(vfs, "/d", "a", 0, TOPIC)
+
+
+def same(vfs: MemoryVfs) -> MemoryVfs:
+    return vfs
+
+
+ACKNOWLEDGED = range(FLUSHED)
+OPERATIONS = {
+    "log-append": Operation(prepared_log, append_and_roll, log_is(ACKNOWLEDGED)),
+    "log-append-fetched": Operation(prepared_log, append_fetched, log_is(ACKNOWLEDGED)),
+    "log-flush": Operation(
+        prepared_log, append_and_flush, log_is(ACKNOWLEDGED, done_end=FLUSHED + 8)
+    ),
+    "log-close": Operation(prepared_log, Log.close, log_is(ACKNOWLEDGED, done_end=FLUSHED)),
+    "log-truncate": Operation(
+        prepared_log, lambda log: log.truncate_to(13), log_is(range(13), done_end=13)
+    ),
+    "log-truncate-fully": Operation(
+        prepared_log,
+        lambda log: log.truncate_fully_and_start_at(40),
+        log_is(range(0), done_end=40, done_start=40),
+    ),
+    "log-raise-start": Operation(
+        prepared_log, lambda log: log.raise_log_start_to(14), log_is(range(14, FLUSHED))
+    ),
+    "log-open": Operation(
+        lambda vfs: prepared_log(vfs) and vfs,
+        lambda vfs: open_metadata_log(vfs, "/d", CONFIG),
+        log_is(ACKNOWLEDGED, done_end=FLUSHED),
+    ),
+    "segment-indexes": Operation(prepared_segment, Segment.write_indexes, segment_is),
+    "quorum-state": Operation(
+        prepared_quorum_state,
+        lambda file: file.write(LED),
+        one_of(lambda vfs: QuorumStateFile(vfs, "/d").read(), VOTE, LED),
+    ),
+    "checkpoint": Operation(
+        prepared_checkpoint,
+        lambda checkpoint: checkpoint.record("a", 0, 6),
+        one_of(lambda vfs: OffsetCheckpoint(vfs, "/d").get("a", 0), 5, 6),
+    ),
+    "checkpoint-forget": Operation(
+        prepared_checkpoint,
+        lambda checkpoint: checkpoint.forget("a", 0),
+        one_of(lambda vfs: OffsetCheckpoint(vfs, "/d").get("a", 0), 5, 0),
+    ),
+    "flushed-end-lowered": Operation(
+        prepared_flushed_end,
+        lambda file: file.record(10),
+        lambda vfs, is_done: one_of_ends(vfs, {10} if is_done else {10, 50, 60}),
+    ),
+    "flushed-end-written": Operation(
+        prepared_flushed_end,
+        lambda file: file.write(70),
+        lambda vfs, _: one_of_ends(vfs, {50, 60, 70}),
+    ),
+    "meta-properties": Operation(
+        prepared_meta,
+        lambda vfs: write_meta_properties(vfs, "/d", OTHER),
+        one_of(lambda vfs: read_meta_properties(vfs, "/d"), MINE, OTHER),
+    ),
+    "snapshot-write": Operation(
+        prepared_snapshots, lambda files: write_snapshot(files, NEW), snapshots_are
+    ),
+    "partition-create": Operation(same, prepared_partition, partition_is_made),
+    "partition-delete": Operation(prepared_partition, delete_partition, partition_is_gone),
+    "reserve": Operation(
+        lambda vfs: SpaceReserve(vfs, "/d"),
+        SpaceReserve.fill,
+        lambda vfs, _: None if SpaceReserve(vfs, "/d").fill() else pytest.fail("not filled"),
+    ),
+}
+
+
+def one_of_ends(vfs: MemoryVfs, allowed: set[int]) -> None:
+    file = FlushedEndFile(vfs, "/d")
+    assert file.damage is None
+    assert file.end_offset in allowed
+
+
+def run(operation: Operation, crash_at: int | None) -> tuple[MemoryVfs, bool]:
+    """The disk when the operation ended or was cut off at its step `crash_at`; whether it ended."""
+    vfs = disk()
+    state = operation.prepare(vfs)
+    if crash_at is not None:
+        vfs.crash_at = vfs.operations + crash_at
+    try:
+        operation.act(state)
+    except SimulatedCrashError:
+        return vfs, False
+    return vfs, True
+
+
+def steps_of(operation: Operation) -> int:
+    vfs = disk()
+    state = operation.prepare(vfs)
+    before = vfs.operations
+    operation.act(state)
+    return vfs.operations - before
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_power_failure_at_every_step(name: str) -> None:
+    operation = OPERATIONS[name]
+    count = steps_of(operation)
+    assert count > 0
+    for step in [*range(count), None]:
+        vfs, is_done = run(operation, step)
+        assert is_done == (step is None)
+        operation.check(vfs.crash(), is_done)
+        for seed in range(DISKS):
+            rng = random.Random(f"{name} {step} {seed}")
+            operation.check(vfs.crash(rng), is_done)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_sigkill_at_every_step(name: str) -> None:
+    operation = OPERATIONS[name]
+    for step in [*range(steps_of(operation)), None]:
+        vfs, is_done = run(operation, step)
+        vfs.crash_at = None
+        vfs.kill()
+        if not name.startswith("log"):  # `log_is` looks through a crash of its own
+            operation.check(vfs, is_done)
+        else:
+            log = open_metadata_log(vfs, "/d", CONFIG)
+            assert log.end_offset >= FLUSHED or name.startswith("log-trunc")
