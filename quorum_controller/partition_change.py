@@ -5,6 +5,9 @@ when nothing changes. It is the only maker of PartitionChangeRecords; each adds 
 epoch, and 1 to the leader epoch when it names a leader.
 Source: apache/kafka: metadata/.../controller/PartitionChangeBuilder.java; the numbers of the steps
 are those of the specification of the partition change builder.
+
+Not copied: Kafka keeps a replica that a reassignment takes away in the ELR of the partition, and
+may elect it as the last known leader.
 """
 
 from enum import Enum
@@ -143,13 +146,13 @@ class _Builder:
             self.removing = self.adding = ()
 
     def _fill_elr(self) -> None:
-        """Step 2: who leaves an ISR below its minimum stays eligible (KIP-966)."""
+        """Step 2: who leaves an ISR below its minimum stays eligible (KIP-966), if a replica."""
         minimum = effective_min_isr(self.image, self.topic_name, self.policy.defaults)
         if len(self.isr) >= minimum:
             self.elr = ()
             return
         gone = self.target.unclean_shutdown
-        candidates = {*self.elr, *self.partition.isr}
+        candidates = {*self.elr, *self.partition.isr}.intersection(self.replicas)
         self.elr = tuple(sorted(r for r in candidates if r not in self.isr and r != gone))
 
     def _elect(self, changes: dict[str, Any]) -> None:
@@ -180,7 +183,8 @@ class _Builder:
                 return replica, False
         last_known = self.partition.last_known_elr
         has_nobody = self.has_elr and not self.isr and not self.elr
-        if has_nobody and len(last_known) == 1 and self._is_acceptable(last_known[0]):
+        is_candidate = len(last_known) == 1 and last_known[0] in self.replicas
+        if has_nobody and is_candidate and self._is_acceptable(last_known[0]):
             return last_known[0], True
         is_allowed = election is Election.UNCLEAN or (
             election is None and unclean_election(self.image, self.topic_name, self.policy)

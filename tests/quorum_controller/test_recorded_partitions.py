@@ -5,8 +5,8 @@ response is Kafka's to the byte and the records that we make are the next ones o
 """
 
 import pytest
+from history import decoded, handled, history, label, queried, response_frame, samples
 from msgspec.structs import replace
-from recorded import decoded, handled, history, label, queried, response_frame, samples
 
 from metadata.records import AccessControlEntryRecord, PartitionRecord
 from quorum_controller.queries import QUERIES
