@@ -8,8 +8,9 @@ linearized; when no such operation is legal, the last choice is taken back.
 How it is held (no objects in the loop, all ints):
 
 - Calls are numbered 1..n in time order; `following`/`preceding` link those not yet linearized
-  (0 is the head, n + 1 the end). Linearizing unlinks a call, taking back links it in again, in
-  exactly the opposite order, so that the arrays are as they were.
+  (0 is the head, n + 1 the end; calls that change no state have a list of their own, see below).
+  Linearizing unlinks a call, taking back links it in again, in exactly the opposite order, so that
+  the arrays are as they were.
 - Returns are numbered 0.. in time order. `calls_before[k]` is the last call before return k: on
   equal times calls come before returns, since intervals are closed.
 - A configuration is (first pending return, which open operations are linearized, state). What
@@ -25,8 +26,8 @@ How it is held (no objects in the loop, all ints):
 
 Sound shortcuts (`prune`; each proof is an exchange of neighbours in a legal order):
 
-- A legal operation that changes no state (a read) is linearized at once; if that fails, so does
-  every other choice at this configuration.
+- A legal operation that changes no state (a read) is linearized before anything else is tried;
+  if that fails, so does every other choice at this configuration.
 - A never returned operation that would change nothing here is not tried.
 - Of never returned operations of one kind the earlier called goes first (`needs`: the slot of
   the one before it, which must be linearized).
@@ -108,6 +109,23 @@ def plan_of(entries: Sequence[Entry], *, prune: bool = True) -> Plan:
     return plan._replace(order=tuple(order), width=width)
 
 
+def _linked(forced: Sequence[bool]) -> tuple[list[int], list[int], int]:
+    """Two lists in one pair of arrays, both in order of calls and with one common end.
+
+    Head 0 is that of the calls that may change the state, the head returned that of the forced.
+    """
+    tail = len(forced)
+    observations = tail + 1
+    following = [tail] * (tail + 2)
+    preceding = [0] * (tail + 2)
+    last = {False: 0, True: observations}
+    for call in range(1, tail):
+        before = last[forced[call]]
+        following[before], preceding[call] = call, before
+        last[forced[call]] = call
+    return following, preceding, observations
+
+
 class Search:
     """One search that can be interrupted: `advance` runs blocks of steps until it knows."""
 
@@ -155,13 +173,14 @@ class Search:
         plan = self.plan
         _, kinds, bits, needs, forced, return_bits, return_calls, calls_before, _ = plan
         tail = len(kinds)  # behind the last call, and above every limit
-        following = [*range(1, tail + 1), tail]
-        preceding = [0, *range(tail)]
+        following, preceding, observations = _linked(forced)
+        has_observations = following[observations] != tail
         seen, stack, on_dead_end = self.seen, self._stack, self._on_dead_end
         push, pop, remember = stack.append, stack.pop, seen.add
         unit, end = 1 << self.return_shift, len(return_calls)
         row: Row = self.table.begin(plan.width)
-        linearized, pending, call = 1, 0, 1
+        linearized, pending = 1, 0
+        observing, call = has_observations, following[observations if has_observations else 0]
         limit, pending_bit = calls_before[0], return_bits[0]
         while True:
             block = self._block
@@ -187,7 +206,10 @@ class Search:
                         new = linearized | bit
                     key = new | moved[0]
                     if key in seen:
-                        call = tail if forced[call] else following[call]
+                        if observing:
+                            observing, call = False, tail
+                        else:
+                            call = following[call]
                         continue
                     remember(key)
                     push((call, row, linearized, pending))
@@ -201,7 +223,14 @@ class Search:
                     if after != pending:
                         pending = after
                         limit, pending_bit = calls_before[pending], return_bits[pending]
-                    row, linearized, call = moved, new, following[0]
+                    row, linearized = moved, new
+                    if has_observations:
+                        observing, call = True, following[observations]
+                    else:
+                        call = following[0]
+                    continue
+                if observing:
+                    observing, call = False, following[0]
                     continue
                 if on_dead_end is not None:
                     on_dead_end([frame[0] for frame in stack])
