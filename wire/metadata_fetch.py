@@ -190,7 +190,7 @@ def encode_response(fetched: MetadataFetched) -> bytes:
     """The body of a response of version 17 or 18, without a header."""
     start = _RESPONSE_START.pack(
         0, 0, 0, _ONE, METADATA_TOPIC_ID, _ONE,
-        0, fetched.error_code, fetched.high_watermark, -1, fetched.log_start_offset, 0, -1,
+        0, fetched.error_code, fetched.high_watermark, -1, fetched.log_start_offset, _NONE, -1,
     )  # fmt: skip
     count, tags = 0, b""
     diverging, snapshot_id = fetched.diverging_epoch, fetched.snapshot_id
@@ -409,7 +409,7 @@ def response_to_kio(new: Any, fetched: MetadataFetched) -> Any:
         current_leader=new.LeaderIdAndEpoch(
             leader_id=fetched.leader_id, leader_epoch=fetched.leader_epoch
         ),
-        aborted_transactions=None,
+        aborted_transactions=(),
         records=fetched.records,
         **more,
     )
