@@ -1,6 +1,6 @@
 """Every public operation of the storage, cut off at each step of its trace, on many disks.
 
-After a power failure (five disks drawn per step) or a SIGKILL: what was acknowledged before the
+After a power failure (twelve disks drawn per step) or a SIGKILL: what was acknowledged before the
 operation is there, what the operation does is absent or complete, and opening again works.
 """
 
@@ -36,7 +36,7 @@ LAZY = LogConfig(
     segment_bytes=700, index_interval_bytes=100, recovery_point_bytes=400, verify_from_start=False
 )
 DIRECTORY = "/d/__cluster_metadata-0"
-DISKS = 5
+DISKS = 12
 FLUSHED = 20
 OLD, NEW = OffsetAndEpoch(Offset(5), LeaderEpoch(1)), OffsetAndEpoch(Offset(9), LeaderEpoch(1))
 TOPIC = TopicId(b"t" * 16)
