@@ -91,7 +91,7 @@ def describe_configs(image: Image, request: Any, context: QueryContext) -> Any:
         results.append(
             _describe.DescribeConfigsResult(
                 error_code=error.code,
-                error_message=error.message,
+                error_message=error.message or "",
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
                 configs=rows,

@@ -1,125 +1,155 @@
-"""Requests that real Kafka answered, put to our handlers at every point of Kafka's own log.
+"""Requests that real Kafka answered, put to our controller on an image of the recorded log.
 
-The image at an offset is made from the recorded metadata log. Where Kafka's answer is ours and
-Kafka's next records are ours too, the handler did what Kafka's controller did.
+A sample has the frames without their length, and `end_offset`: the part of the scenario's metadata
+log that was written when the request came. The controller is activated there; what it writes can be
+compared with what Kafka's log holds next.
 """
 
 import json
 import random
+import sys
 from functools import cache
 from pathlib import Path
 
-from metadata.apply import apply
-from metadata.delta import MetadataDelta
-from metadata.image import EMPTY
-from metadata.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
-from quorum_controller.authorization import AccessRules
-from quorum_controller.config import ControllerConfig, TokenSettings
-from quorum_controller.configs import TopicConfigDefaults
-from quorum_controller.handlers import HANDLERS, refusal
-from quorum_controller.liveness import Liveness
-from quorum_controller.partition_index import Electorate, PartitionIndex
-from quorum_controller.partitions import PartitionDefaults
+from metadata.features import METADATA_VERSION_NAMES
+from metadata.loader import Loader
+from metadata.node_configs import NodeConfigs
+from metadata.records import FeatureLevelRecord
+from quorum_controller.alter_configs import (
+    ALTER_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    alter_configs_response,
+    incremental_alter_configs_response,
+)
+from quorum_controller.broker_config_rules import broker_refusals
+from quorum_controller.config import ControllerConfig
+from quorum_controller.controller import Controller
+from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
-from quorum_controller.result import Draft, RequestContext
-from quorum_controller.services import Services
-from tests.metadata.golden_logs import log_batches
+from quorum_controller.result import ControllerRequest, RequestContext
 from wire import codec
-from wire.errors import ApiError
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "metadata"))
+from golden_logs import log_batches
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller"
-SUPER = AccessRules(frozenset({"User:ANONYMOUS"}))
-"""Whoever recorded the frames was a super user."""
-MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+NODE_IDS = {"static-4.3.1": 3, "static-3.9.1": 1}
+"""The active controller of a scenario while the samples were recorded."""
+PROPERTIES = {
+    "static-4.3.1": {"unclean.leader.election.enable": "false"},
+    "static-3.9.1": {},
+}
+"""What matters of the recorded nodes' server.properties."""
+FEATURES = {
+    "static-4.3.1": {
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        "metadata.version": (7, max(METADATA_VERSION_NAMES)),
+        "share.version": (0, 1),
+        "streams.version": (0, 1),
+        "transaction.version": (0, 2),
+    },
+    "static-3.9.1": {"kraft.version": (0, 1), "metadata.version": (1, 21)},
+}
+"""What the recorded software can do, which is more than ours."""
+
+RESPONSES = {
+    ALTER_CONFIGS: alter_configs_response,
+    INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs_response,
+}
 
 
 def samples(name):
-    """The recorded frames of a file."""
-    return [json.loads(line) for line in (GOLDEN / f"{name}.jsonl").read_text().splitlines()]
-
-
-def label(sample):
-    """A test id."""
-    return f"{sample['scenario']}-{sample['ms']}-{sample['api']}-v{sample['api_version']}"
-
-
-def decoded(sample):
-    """The request and Kafka's response, in the newest shape."""
-    frame = bytes.fromhex(sample["request_hex"])
-    header, position = codec.split_request(frame)
-    body = memoryview(frame)[position:]
-    request = codec.decode_request(header.api_key, header.api_version, body)
-    answer = bytes.fromhex(sample["response_hex"])
-    _, response = codec.decode_response(header.api_key, header.api_version, answer)
-    return request, response
-
-
-def response_frame(sample, response):
-    """Our response as the bytes of a frame with the recorded correlation id."""
-    answer = bytes.fromhex(sample["response_hex"])
-    correlation_id = int.from_bytes(answer[:4], "big", signed=True)
-    return codec.encode_response(
-        sample["api_key"], sample["api_version"], correlation_id, response
-    )
+    """The samples of a file."""
+    return [json.loads(line) for line in (GOLDEN / name).read_text().splitlines()]
 
 
 @cache
-def history(scenario):
-    """(offset, image before it, record) of the data records of a scenario's log."""
-    image, found = EMPTY, []
+def states(scenario):
+    """The image after every batch of a scenario's log, by end offset; transactions whole."""
+    loader = Loader()
+    found = {0: loader.image}
     for batch in log_batches(scenario):
-        for index, record in enumerate(batch.records):
-            offset = batch.base_offset + index
-            if not isinstance(record, MARKERS):
-                if all(topic.partitions for topic in image.topics.values()):
-                    found.append((offset, image, record))  # not within the creation of a topic
-                image = apply(image, record, offset, MetadataDelta())
+        loader.commit([batch])
+        if loader.transaction_start is None:
+            found[batch.end_offset] = loader.image
     return found
 
 
-def services_at(image, **more):
-    """Services of a controller with an authorizer, in the recorded clusters' settings."""
-    rng = random.Random(1)
+def records_from(scenario, offset):
+    """The records of the log from an offset on."""
+    return [
+        record
+        for batch in log_batches(scenario)
+        for i, record in enumerate(batch.records)
+        if batch.base_offset + i >= offset
+    ]
+
+
+def request_of(sample):
+    """Header and body, the body in the newest shape."""
+    frame = bytes.fromhex(sample["request_hex"])
+    header, position = codec.split_request(frame)
+    body = codec.decode_request(header.api_key, header.api_version, memoryview(frame)[position:])
+    return header, body
+
+
+def controller_at(scenario, end_offset):
+    """An active controller on the image of a scenario."""
     config = ControllerConfig(
-        cluster_id="x",
-        node_id=1,
-        bootstrap_records=(),
-        access=more.pop("access", SUPER),
-        tokens=TokenSettings(secret_key="golden-secret"),
+        cluster_id="recorded",
+        node_id=NODE_IDS[scenario],
+        bootstrap_records=(FeatureLevelRecord(name="metadata.version", feature_level=21),),
+        properties=PROPERTIES[scenario],
+        supported_features=FEATURES[scenario],
     )
-    fields = {
-        "config": config,
-        "context": RequestContext(),
-        "defaults": TopicConfigDefaults(1, {}),
-        "rng": rng,
-        "new_uuid": lambda: rng.randbytes(16),
-        "liveness": Liveness(9000, 0),
-        "now_ms": 0,
-        "wall_ms": 0,
-        "electorate": Electorate(PartitionIndex(image), PartitionDefaults()),
-    }
-    return Services(**(fields | more))
+    rng = random.Random(1)
+    controller = Controller(config, rng, lambda: rng.randbytes(16))
+    output = controller.activate(9, end_offset, states(scenario)[end_offset], 1_000)
+    assert not output.proposals, "the log has data: nothing is written at activation"
+    return controller
 
 
-def handled(api_key, image, request, offset=0, **more):
-    """The response to a request at an image, and the records that come with it."""
-    draft = Draft(image, offset)
-    response = HANDLERS[api_key].handle(draft, request, services_at(image, **more))
-    if isinstance(response, ApiError):
-        return refusal(api_key, request, response), []
-    response = getattr(response, "response", response)
-    return response, [r for part in draft.parts for r in part.records] + draft.records
+def refused_by_broker(sample, body, end_offset):
+    """The answer of the broker that was asked if it passes nothing on, else None."""
+    key = sample["api_key"]
+    if key not in RESPONSES or not sample["to"].startswith("broker"):
+        return None
+    image = states(sample["scenario"])[end_offset]
+    node_id = int(sample["to"].split("-")[1])
+    node = NodeConfigs(image, node_id, PROPERTIES[sample["scenario"]])
+    refusals = broker_refusals(key, body, image, node)
+    return None if None in refusals else RESPONSES[key](body, refusals)
 
 
-def queried(api_key, image, request, **more):
-    """The response to a request that only reads."""
-    fields = {
-        "node_id": 1,
-        "is_broker": True,
-        "api_version": 0,
-        "properties": {},
-        "wall_ms": 0,
-        "access": SUPER,
-    }
-    return QUERIES[api_key].answer(image, request, QueryContext(**(fields | more)))
+def answer(sample, end_offset):
+    """(response frame, records written) of our controller or node for a sample."""
+    header, body = request_of(sample)
+    scenario, key = sample["scenario"], header.api_key
+    if key in QUERIES:
+        is_broker = sample["to"].startswith("broker")
+        node_id = int(sample["to"].split("-")[1])
+        context = QueryContext(
+            node_id=node_id,
+            is_broker=is_broker,
+            api_version=header.api_version,
+            properties=PROPERTIES[scenario],
+            wall_ms=0,
+        )
+        response = QUERIES[key].answer(states(scenario)[end_offset], body, context)
+        records = []
+    elif (refused := refused_by_broker(sample, body, end_offset)) is not None:
+        response, records = refused, []
+    else:
+        assert key in HANDLERS, f"{key=}"
+        controller = controller_at(scenario, end_offset)
+        context = RequestContext(api_version=header.api_version, is_forwarded=True)
+        request = ControllerRequest(api_key=key, body=body, reply_token=1, context=context)
+        output = controller.submit(request, 1_000)
+        records = [record for proposal in output.proposals for record in proposal.records]
+        _, late = controller.commit(controller.next_offset)
+        (response,) = [a.body for a in (*output.answers, *late.answers)]
+    frame = codec.encode_response(key, header.api_version, header.correlation_id, response)
+    return frame, records
