@@ -1,0 +1,89 @@
+"""`scripts/pipeline JOB`: one job, one line of result.
+
+Exit codes: 0 clean, 1 findings, 2 bad input, 3 internal error.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
+from pipeline.jobs.job import JobConfig, JobResult
+
+CLEAN: Final = 0
+FINDINGS: Final = 1
+BAD_INPUT: Final = 2
+INTERNAL: Final = 3
+# job -> its module and what it does
+JOBS: Final = {
+    "export": ("pipeline.jobs.export", "records to Parquet"),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one job; returns the exit code."""
+    parsed, module = _parse(arguments)
+    config = JobConfig(
+        inputs=tuple(parsed.input),
+        output=parsed.output,
+        run_id=time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        + f"-{time.monotonic_ns() % 10**6:06d}",
+        spark=parsed.spark,
+        master=parsed.master,
+        as_json=parsed.json,
+        dry_run=parsed.dry_run,
+        overwrite=parsed.overwrite,
+        arguments=parsed,
+    )
+    try:
+        result: JobResult = module.run(config)
+    except (BadInputError, DataLossError, CorruptSegmentError) as error:
+        sys.stderr.write(f"pipeline {parsed.job}: {error}\n")
+        return BAD_INPUT
+    except Exception:  # noqa: BLE001  # the last resort: say it and exit with its own code
+        sys.stderr.write(f"pipeline {parsed.job}: internal error\n{traceback.format_exc()}")
+        return INTERNAL
+    _show(parsed.job, result, as_json=parsed.json)
+    return FINDINGS if result.findings else CLEAN
+
+
+def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, Any]:
+    parser = argparse.ArgumentParser("pipeline", description=__doc__, allow_abbrev=False)
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
+    modules = {}
+    for name, (path, text) in JOBS.items():
+        modules[name] = importlib.import_module(path)
+        job = jobs.add_parser(name, help=text, description=text, allow_abbrev=False)
+        _add_common(job)
+        modules[name].add_arguments(job)
+    parsed = parser.parse_args(arguments)
+    return parsed, modules[parsed.job]
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--input", nargs="+", required=True, metavar="DIR", help="log directories")
+    parser.add_argument("--output", metavar="DIR", help="where the result appears")
+    parser.add_argument("--spark", action="store_true", help="use Spark also for small inputs")
+    parser.add_argument("--master", default="local[*]", help="of Spark, default local[*]")
+    parser.add_argument("--json", action="store_true", help="results and progress as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be read")
+    parser.add_argument("--overwrite", action="store_true", help="replace a finished run")
+
+
+def _show(job: str, result: JobResult, *, as_json: bool) -> None:
+    if as_json:
+        shown = {"job": job, "tables": result.tables, "counters": result.counters,
+                 "findings": result.findings}  # fmt: skip
+        sys.stdout.write(json.dumps(shown) + "\n")
+        return
+    figures = {**result.tables, **result.counters, "findings": result.findings}
+    sys.stdout.write(f"{job}: " + ", ".join(f"{k} {v}" for k, v in figures.items()) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

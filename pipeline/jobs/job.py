@@ -1,0 +1,186 @@
+"""What all jobs have in common: their configuration, result, publishing and progress.
+
+A job writes into a folder that nobody looks at and is published by renames at its very end, so a
+failed run leaves nothing half-published:
+
+    OUTPUT/_tmp/RUN_ID/...   while the job runs
+    OUTPUT/...               after it, with run.json and, last of all, the empty file _SUCCESS
+"""
+
+import json
+import platform
+import shutil
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pipeline.core.errors import BadInputError
+from pipeline.core.split import Split
+
+SUCCESS_NAME: Final = "_SUCCESS"
+RUN_NAME: Final = "run.json"
+TEMPORARY_NAME: Final = "_tmp"
+PROGRESS_SECONDS: Final = 5.0
+# Below so many bytes a job runs in this process unless Spark is asked for.
+SPARK_BYTES_MIN: Final = 1 << 30
+
+
+class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What every job is told; `arguments` holds the job's own flags."""
+
+    inputs: tuple[str, ...]
+    output: str | None
+    run_id: str
+    spark: bool = False
+    master: str = "local[*]"
+    as_json: bool = False
+    dry_run: bool = False
+    overwrite: bool = False
+    arguments: Namespace = Namespace()  # never written to
+
+    def session(self, job: str) -> Any:
+        """The Spark session of the run, made at the first use.
+
+        Raises:
+            BadInputError: Spark or Java is missing.
+        """
+        import pipeline  # noqa: PLC0415  # the package imports this module's siblings
+
+        return pipeline.session(f"kraftline {job}", self.master)
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job did: rows per table and counters; findings decide the exit code."""
+
+    tables: dict[str, int] = {}
+    counters: dict[str, int] = {}
+    findings: int = 0
+
+
+@contextmanager
+def publishing(config: JobConfig, inputs: Sequence[Split] = ()) -> Iterator["Publication"]:
+    """A folder to write into; its entries appear in the output when the block ends well.
+
+    Args:
+        config: of the run; `output` must be given.
+        inputs: what is read, for run.json.
+
+    Raises:
+        BadInputError: the output is missing, or holds a finished run and `overwrite` is not set.
+    """
+    if config.output is None:
+        raise BadInputError("--output is missing")
+    output = Path(config.output)
+    if (output / SUCCESS_NAME).exists() and not config.overwrite:
+        raise BadInputError(f"{output} holds a finished run; name another folder or --overwrite")
+    folder = output / TEMPORARY_NAME / config.run_id
+    folder.mkdir(parents=True, exist_ok=False)
+    publication = Publication(folder, config, inputs)
+    try:
+        yield publication
+        publication.publish(output)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if (output / TEMPORARY_NAME).exists() and not any((output / TEMPORARY_NAME).iterdir()):
+            (output / TEMPORARY_NAME).rmdir()
+
+
+class Publication:
+    """The folder of a run; `result` must be set before the block ends."""
+
+    def __init__(self, folder: Path, config: JobConfig, inputs: Sequence[Split]) -> None:
+        self.folder = folder
+        self.result: JobResult | None = None
+        self._config = config
+        self._inputs = inputs
+        self._started = time.monotonic()
+
+    def publish(self, output: Path) -> None:
+        """Rename everything into place, `_SUCCESS` last."""
+        assert self.result is not None
+        (self.folder / RUN_NAME).write_text(json.dumps(self._run(), indent=1) + "\n")
+        (output / SUCCESS_NAME).unlink(missing_ok=True)
+        for entry in sorted(self.folder.iterdir()):
+            target = output / entry.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            entry.rename(target)
+        (output / SUCCESS_NAME).touch()
+
+    def _run(self) -> dict[str, Any]:
+        assert self.result is not None
+        sizes = {split.file.path: split.frozen_size for split in self._inputs}
+        return {
+            "run_id": self._config.run_id,
+            "inputs": [{"path": path, "frozen_size": size} for path, size in sizes.items()],
+            "versions": {name: _version(name) for name in ("kraftline", "pyspark", "pyarrow")}
+            | {"python": platform.python_version()},
+            "tables": self.result.tables,
+            "counters": self.result.counters,
+            "findings": self.result.findings,
+            "seconds": round(time.monotonic() - self._started, 3),
+        }
+
+
+@contextmanager
+def progress(spark: Any, planned_bytes: int, *, as_json: bool = False) -> Iterator[None]:
+    """A line on stderr every five seconds: tasks done, planned bytes, time left."""
+    over = threading.Event()
+    started = time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(PROGRESS_SECONDS):
+            done, total = _tasks(spark)
+            share = done / total if total else 0.0
+            seconds = time.monotonic() - started
+            left = seconds * (1 - share) / share if share else None
+            line = progress_line(done, total, planned_bytes, left, as_json=as_json)
+            sys.stderr.write(line + "\n")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def progress_line(
+    done: int, total: int, planned_bytes: int, left_seconds: float | None, *, as_json: bool
+) -> str:
+    """One line of progress, for a person or a machine."""
+    read = planned_bytes * done // total if total else 0
+    if as_json:
+        seconds = None if left_seconds is None else round(left_seconds)
+        return json.dumps({"tasks_done": done, "tasks": total, "bytes": read,
+                           "bytes_planned": planned_bytes, "seconds_left": seconds})  # fmt: skip
+    left = "" if left_seconds is None else f", {left_seconds:.0f} s left"
+    megabytes = f"{read / 1e6:.0f} of {planned_bytes / 1e6:.0f} MB"
+    return f"tasks {done} of {total}, {megabytes}{left}"
+
+
+def _tasks(spark: Any) -> tuple[int, int]:
+    tracker = spark.sparkContext.statusTracker()
+    done = total = 0
+    for stage_id in tracker.getActiveStageIds():
+        info = tracker.getStageInfo(stage_id)
+        if info is not None:
+            done += info.numCompletedTasks
+            total += info.numTasks
+    return done, total
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,121 @@
+"""The frame of the jobs: publishing, exit codes; export in this process."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.cli import main
+from pipeline.core.errors import BadInputError
+from pipeline.core.options import parse_options
+from pipeline.core.reader import read_table
+from pipeline.jobs.job import JobConfig, JobResult, progress_line, publishing
+from pipeline.session import check_java
+from tests.pipeline.segments import GOLDEN, batch, write_partition
+
+
+def test_export_writes_every_row_and_a_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = GOLDEN / "data-log", tmp_path / "out"
+    assert main(["export", "--input", str(source), "--output", str(out), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    expected = read_table(parse_options({"path": str(source)}))
+    files = sorted((out / "data").rglob("*.parquet"))
+    tables = [pq.ParquetFile(path).read() for path in files]
+    assert sum(table.num_rows for table in tables) == expected.num_rows == printed["tables"]["data"]
+    found = [row for table in tables for row in table.to_pylist()]
+    order = lambda row: (row["topic"], row["segment"], row["offset"])  # noqa: E731
+    assert sorted(found, key=order) == sorted(expected.to_pylist(), key=order)
+    assert len(pq.read_table(out / "manifest.parquet")) == len(files)
+    run = json.loads((out / "run.json").read_text())
+    assert {entry["path"] for entry in run["inputs"]} == {str(p) for p in source.rglob("*.log")}
+    assert sorted(path.name for path in out.iterdir()) == [
+        "_SUCCESS",
+        "data",
+        "manifest.parquet",
+        "run.json",
+    ]
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    source = str(GOLDEN / "data-log")
+    assert main(["export", "--input", source, "--output", str(out), "--dry-run"]) == 0
+    assert "splits 22, bytes 91823" in capsys.readouterr().out
+    assert not out.exists()
+
+
+def test_a_failed_run_publishes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = bytearray(batch(0))
+    bad[70] ^= 1
+    source, out = write_partition(tmp_path / "in", [bytes(bad)]).parent, tmp_path / "out"
+    assert main(["export", "--input", str(source), "--output", str(out)]) == 2
+    assert "bad_crc" in capsys.readouterr().err
+    assert list(out.iterdir()) == []
+
+
+def test_a_finished_run_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    source, out = write_partition(tmp_path / "in", [batch(0)]).parent, tmp_path / "out"
+    command = ["export", "--input", str(source), "--output", str(out)]
+    assert main(command) == 0
+    assert main(command) == 2
+    assert main([*command, "--overwrite"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "/no/such"], "/no/such: no such file or directory"),
+        (["--input", "."], "no segments"),
+        (["--input", ".", "--decode", "x"], "decode is 'x', allowed"),
+    ],
+)
+def test_bad_input_is_exit_code_2(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "--output", "out", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_success_appears_last_and_old_tables_are_replaced(tmp_path: Path) -> None:
+    config = JobConfig(inputs=(), output=str(tmp_path), run_id="r")
+    with publishing(config) as publication:
+        (publication.folder / "t").mkdir()
+        (publication.folder / "t" / "old").write_text("x")
+        publication.result = JobResult()
+    again = JobConfig(inputs=(), output=str(tmp_path), run_id="r", overwrite=True)
+    with publishing(again) as publication:
+        (publication.folder / "t").mkdir()
+        (publication.folder / "t" / "new").write_text("x")
+        assert (tmp_path / "_SUCCESS").exists()
+        publication.result = JobResult()
+    assert [path.name for path in (tmp_path / "t").iterdir()] == ["new"]
+
+
+def test_progress_tells_bytes_and_time_left() -> None:
+    assert progress_line(1, 4, 8_000_000, 30.0, as_json=False) == (
+        "tasks 1 of 4, 2 of 8 MB, 30 s left"
+    )
+    assert json.loads(progress_line(0, 0, 8, None, as_json=True))["seconds_left"] is None
+
+
+def test_java_that_is_missing_or_old_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(BadInputError, match="has no bin/java"):
+        check_java()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(BadInputError, match="is version 11"):
+        check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BadInputError, match="no java on PATH"):
+        check_java()
