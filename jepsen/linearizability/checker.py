@@ -4,8 +4,9 @@ One partition may be refuted after thousands of steps while another is undecided
 so the partitions take turns: each gets 2^14 steps, then each 2^17, 2^20, ... and the first
 refutation ends the race. Narrow and short ones come first in every round.
 
-A search that would exceed the cache, the steps or the time ends as `unknown`, never as `ok`; an
-`illegal` found before stays `illegal`.
+A search whose cache is full goes on with the second engine (`frontier`), whose memory does not
+grow with the length of the history. What exceeds the cache there too, the steps or the time ends
+as `unknown`, never as `ok`; an `illegal` found before stays `illegal`.
 """
 
 import time
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from jepsen.linearizability.frontier import FrontierSearch
 from jepsen.linearizability.history import History, HistoryError, Operation, history_of
 from jepsen.linearizability.model import Model, OperationError, Violation
 from jepsen.linearizability.models import model_named
@@ -24,7 +26,8 @@ from jepsen.linearizability.transitions import Transitions
 OK: Final = "ok"
 ILLEGAL: Final = "illegal"
 UNKNOWN: Final = "unknown"
-ENGINE: Final = "wing-gong-lowe"
+DEPTH_FIRST: Final = "wing-gong-lowe"
+FROM_RETURN_TO_RETURN: Final = "just-in-time"
 FIRST_ROUND_STEPS: Final = 1 << 14
 ROUND_FACTOR: Final = 8
 
@@ -52,17 +55,20 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
         keys: The keys it is about.
         standing: `exact`, or what a projection onto one key is worth (`Standing`).
         verdict: `ok`, `illegal` or `unknown`; `unknown` also if the race ended before.
+        engine: The algorithm that was at work last.
         operations: Indexes of its operations in the history, by call; without dropped ones.
         dropped: Number of operations left out because they tell nothing.
         steps: Steps of the search.
         cache_size: Configurations visited.
-        witness: For `ok`, indexes of operations in a legal order. Operations that never returned
+        witness: For `ok`, indexes of operations in a legal order (None if the second engine
+            decided). Operations that never returned
             and need not have happened are left out.
     """
 
     keys: tuple[Any, ...]
     standing: str
     verdict: str
+    engine: str
     operations: tuple[int, ...]
     dropped: int
     steps: int
@@ -76,7 +82,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         verdict: `ok`, `illegal` or `unknown`.
         partitions: One result for each search.
-        engine: Name of the algorithm.
+        engine: Names of the algorithms that decided.
         operations: Operations of the history.
         steps: Steps of all searches together.
         cache_size: Configurations visited by all searches together.
@@ -104,49 +110,63 @@ class Progress(NamedTuple):
 
 
 class _Runner:
-    """One partition in the race."""
+    """One partition in the race: depth first, then from return to return if memory was short."""
 
     def __init__(self, model: Model, partition: Partition, budget: Budget, *, prune: bool) -> None:
         self.partition: Final = partition
-        self.search: Search | None = new_search(
+        self.verdict = UNKNOWN
+        self.witness: tuple[int, ...] | None = None
+        self.engine = DEPTH_FIRST
+        self._model: Final = model
+        self._given_up_steps = 0
+        self._search: Search | FrontierSearch | None = new_search(
             model, partition, cache_entries=budget.cache_entries, prune=prune
         )
-        self.verdict = UNKNOWN
         self.steps = 0
         self.cache_size = 0
-        self.witness: tuple[int, ...] | None = None
         self._note()
 
     @property
     def is_running(self) -> bool:
-        return self.search is not None
+        return self._search is not None
 
     def advance(self, steps: int) -> None:
-        assert self.search is not None
-        self.search.advance(steps)
+        assert self._search is not None
+        self._search.advance(steps)
         self._note()
 
     def give_up(self) -> None:
-        """Undecided: frees its memory."""
-        self.search = None
+        """Frees the memory of its engine; the second one may still decide."""
+        if not isinstance(self._search, Search):
+            self._search = None
+            return
+        table, plan = Transitions(self._model, self.partition.keys), self._search.plan
+        for item in self.partition.items:
+            table.kind(item.parts)  # the numbers that the plan has
+        self._given_up_steps = self.steps
+        self._search = FrontierSearch(plan, table)
+        self.cache_size = 0
+        self.engine = FROM_RETURN_TO_RETURN
 
     def _note(self) -> None:
-        search = self.search
+        search = self._search
         assert search is not None
-        self.steps, self.cache_size = search.steps, len(search.seen)
+        self.steps = self._given_up_steps + search.steps
+        self.cache_size = len(search.seen) if isinstance(search, Search) else search.size
         if search.is_legal is None:
             return
         self.verdict = OK if search.is_legal else ILLEGAL
-        if search.is_legal:
+        if search.is_legal and isinstance(search, Search):
             items = self.partition.items
             self.witness = tuple(items[index].operation for index in search.linearization())
-        self.search = None
+        self._search = None
 
     def result(self) -> PartitionResult:
         return PartitionResult(
             keys=self.partition.keys,
             standing=self.partition.standing.value,
             verdict=self.verdict,
+            engine=self.engine,
             operations=tuple(item.operation for item in self.partition.items),
             dropped=self.partition.dropped,
             steps=self.steps,
@@ -222,7 +242,7 @@ def check(
     return Result(
         verdict=race.verdict(),
         partitions=results,
-        engine=ENGINE,
+        engine=", ".join(sorted({each.engine for each in results})) or "none",
         operations=len(history.operations),
         steps=sum(result.steps for result in results),
         cache_size=sum(result.cache_size for result in results),
@@ -236,7 +256,7 @@ def _refuted(history: History, violation: Violation, wall_s: float) -> Result:
     return Result(
         verdict=ILLEGAL,
         partitions=(),
-        engine=ENGINE,
+        engine="none",
         operations=len(history.operations),
         steps=0,
         cache_size=0,

@@ -50,7 +50,7 @@ def test_one_object_a_file(files, capsys, kind):
 
 def test_lines_for_people(files, capsys):
     assert verify(files(GOOD)) == 0
-    assert ": ok  2 operations, 2 steps, " in capsys.readouterr().out
+    assert ": ok  2 operations, 3 steps, " in capsys.readouterr().out
 
 
 def test_a_spent_budget_is_unknown_with_its_reason(files, capsys):

@@ -186,3 +186,17 @@ def test_the_witness_is_a_legal_order():
         assert all(other.end is None or other.end >= operation.call for other in later)
     done = set(partition.witness)
     assert all(history[i].end is None or i in done for i in partition.operations)
+
+
+def test_a_long_refutation_goes_on_in_little_memory():
+    """Rounds of concurrent writes and a wrong read at the end: every order of every round counts."""
+    rounds = [
+        write(client, client, 100 * n, 100 * n + 50) for n in range(150) for client in range(6)
+    ]
+    operations = [*rounds, read(0, 99, 99_999, 99_999)]
+    whole = check(operations, "register", clock=None)
+    assert (whole.verdict, whole.engine) == ("illegal", "wing-gong-lowe")
+    small = check(operations, "register", budget=Budget(cache_entries=2_000), clock=None)
+    assert (small.verdict, small.engine, small.reason) == ("illegal", "just-in-time", None)
+    legal = check(rounds, "register", budget=Budget(cache_entries=100), clock=None)
+    assert legal.verdict == "ok"
