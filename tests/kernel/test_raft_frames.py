@@ -1,6 +1,6 @@
 """Every raft frame that real Kafka 3.9.1 and 4.3.1 exchanged, through the messages of the core.
 
-Bytes -> body -> raft message -> body -> bytes: what the core cannot say would be missing at the end.
+Bytes -> body -> raft message -> body -> bytes: what the core cannot say is missing at the end.
 """
 
 import json
@@ -26,7 +26,7 @@ RESPONSE_HEADER_BYTES = 5  # correlation id, no tagged fields
 VOTERS = [pair for pair in PAIRS if pair["api_key"] in (52, 53, 54, 59)]
 FETCHES = [pair for pair in PAIRS if pair["api_key"] == FETCH]
 WITH_DIRECTORY_IDS = {"dynamic-4.3.1-00478", "dynamic-4.3.1-00479", "dynamic-4.3.1-00505"}
-"""EndQuorumEpoch under kraft.version 1: directory ids of the successors, which static voters lack."""
+"""EndQuorumEpoch of kraft.version 1: directory ids of successors, which static voters lack."""
 
 
 def by_id(pairs):
