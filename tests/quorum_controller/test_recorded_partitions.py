@@ -8,6 +8,7 @@ import pytest
 from history import decoded, handled, history, label, queried, response_frame, samples
 from msgspec.structs import replace
 
+from broker_publisher.responses import describe_topic_partitions
 from metadata.records import AccessControlEntryRecord, PartitionRecord
 from quorum_controller.queries import QUERIES
 from wire import codec
@@ -98,3 +99,18 @@ def test_every_listed_sample_is_there():
     keys = {(sample["scenario"], sample["ms"]) for sample in SAMPLES}
     assert set(IN_ANY_ORDER) <= keys
     assert ("static-4.3.1", NOTHING_TO_DELETE) in keys
+
+
+DESCRIPTIONS = [s for s in samples("describe_topic_answers") if s["scenario"] in SCENARIOS]
+
+
+@pytest.mark.parametrize("sample", DESCRIPTIONS, ids=label)
+def test_described_topics_are_those_of_kafka(sample):
+    request, _ = decoded(sample)
+    answer = bytes.fromhex(sample["response_hex"])
+    images = [image for _, image, _ in history(sample["scenario"])]
+    assert any(
+        response_frame(sample, describe_topic_partitions(image, request, listener, 2000)) == answer
+        for image in images
+        for listener in ("PLAINTEXT", "SASL")
+    )
