@@ -60,6 +60,8 @@ class Driver:
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._has_sent = False
+        self._has_flushed = False
         self._inbound: dict[int, InboundEnd] = {}
         self._outbound: dict[int, OutboundSocket] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
@@ -97,15 +99,21 @@ class Driver:
 
     def _turn(self) -> None:
         self._is_scheduled = False
-        if self.exit.done():
+        if self.exit.done() or not self._events:
             return
         try:
-            # What came together is stepped together, so that it is flushed together.
-            events, self._events = self._events, deque()
-            self.perform(self._kernel.steps(events, now()))
+            self._step_waiting()
+            if self._has_flushed:  # and may go on at once: a follower acknowledges
+                self._step_waiting()
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - top of the driver: anything here ends the node
             self._fail(error)
+
+    def _step_waiting(self) -> None:
+        # What came together is stepped together, so that it is flushed together.
+        events, self._events = self._events, deque()
+        self._has_sent = self._has_flushed = False
+        self.perform(self._kernel.steps(events, now()))
 
     def perform(self, effects: list[Effect]) -> None:
         """Do what a step asked for, in its order."""
@@ -152,6 +160,7 @@ class Driver:
     def _send(self, effect: SendBytes) -> None:
         socket = self._inbound.get(effect.connection_id)
         if socket is not None:
+            self._has_sent = True
             socket.write(effect.data)
 
     def _close(self, effect: CloseConnection) -> None:
@@ -175,6 +184,7 @@ class Driver:
     def _send_peer(self, effect: SendPeerBytes) -> None:
         socket = self._outbound.get(effect.peer_id)
         if socket is not None:
+            self._has_sent = True
             socket.write(effect.data)
 
     def _close_peer(self, effect: ClosePeer) -> None:
@@ -188,11 +198,14 @@ class Driver:
     # ---- threads ---------------------------------------------------------------------------
 
     def _run_flush(self, effect: RunFlush) -> None:
-        if self._flusher.may_run_in_loop:
+        if not self._flusher.may_run_in_loop:
+            self._flusher.run_on_thread(effect.token, effect.plan)
+        elif self._has_sent:
             # Behind what this step sends: a loop that collects writes sends them before.
             self._loop.call_soon(self._flush_quickly, effect)
         else:
-            self._flusher.run_on_thread(effect.token, effect.plan)
+            self._flusher.run_here(effect.token, effect.plan)
+            self._has_flushed = True
 
     def _flush_quickly(self, effect: RunFlush) -> None:
         if self._events:  # there is other work meanwhile
