@@ -48,6 +48,7 @@ from wire.types import NodeId, Rng
 NO_TIME: Final = timedelta(0)
 METADATA: Final = 3
 API_VERSIONS: Final = 18
+API_VERSIONS_LEVEL_ZERO_SINCE: Final = 4
 DESCRIBE_QUORUM: Final = 55
 ENVELOPE: Final = 58
 DESCRIBE_CLUSTER: Final = 60
@@ -280,7 +281,12 @@ class Dispatch:
         image = self._cache.image
         finalized = {name: level for name, level in sorted(image.features.items()) if level > 0}
         epoch = image.provenance.end_offset - 1
-        return api_versions_body(table, SUPPORTED_FEATURES, finalized, epoch)
+        # Older clients cannot read a range that begins at 0 (KAFKA-17011).
+        is_old = request.api_version < API_VERSIONS_LEVEL_ZERO_SINCE
+        supported = {
+            name: levels for name, levels in SUPPORTED_FEATURES.items() if levels[0] or not is_old
+        }
+        return api_versions_body(table, supported, finalized, epoch)
 
     def _update_raft_voter(self) -> Any:
         """Followers of Kafka 4.3 send it even at kraft.version 0 and expect no error."""

@@ -58,7 +58,7 @@ def min_isr_change_error(
     return None
 
 
-def clear_elr_records(image: Image, changed: Iterable[ConfigRecord]) -> list[Record]:
+def clear_elr_records(image: Image, changed: Iterable[Record]) -> list[Record]:
     """What follows changes of configs: the ELR of whatever got another minimum is cleared.
 
     Args:
@@ -70,7 +70,7 @@ def clear_elr_records(image: Image, changed: Iterable[ConfigRecord]) -> list[Rec
     resources = [
         (record.resource_type, record.resource_name)
         for record in changed
-        if record.name == MIN_INSYNC_REPLICAS
+        if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS
     ]
     if any(resource_type == CONFIG_BROKER for resource_type, _ in resources):
         return [ClearElrRecord(topic_name="")]
