@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from metadata.schema import MetadataRecordError, UnknownTags
+from wire.primitives import encode_unsigned_varint, read_unsigned_varint
 
-VARINT_BYTES_MAX: Final = 5
 # Arrays shorter than this have a precompiled Struct; they are nearly all of a metadata log.
 _SMALL: Final = 64
 _INTS: Final = tuple(struct.Struct(f">{count}i") for count in range(_SMALL))
@@ -22,32 +22,20 @@ UUID_BYTES: Final = 16
 
 def unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """The number at `position` and the position after it."""
-    number = 0
-    for shift in range(0, 7 * VARINT_BYTES_MAX, 7):
-        byte = buffer[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 128:
-            return number, position
-    raise MetadataRecordError("a varint is longer than 5 bytes")
+    try:
+        return read_unsigned_varint(buffer, position)
+    except ValueError as error:
+        raise MetadataRecordError(str(error)) from error
 
 
 def write_unsigned_varint(out: bytearray, number: int) -> None:
     """Append a number as unsigned varint."""
-    assert 0 <= number < 1 << 32, f"{number=}"
-    while number > 127:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
+    out += varint_bytes(number)
 
 
 def varint_bytes(number: int) -> bytes:
     """A number as unsigned varint."""
-    if number < 128:
-        return _ONE_BYTE[number]
-    out = bytearray()
-    write_unsigned_varint(out, number)
-    return bytes(out)
+    return _ONE_BYTE[number] if 0 <= number < 128 else encode_unsigned_varint(number)
 
 
 def read_bytes(buffer: bytes, position: int, end: int) -> tuple[bytes | None, int]:
