@@ -14,9 +14,11 @@ not answer UNKNOWN_SERVER_ERROR and go on).
 Source: apache/kafka: metadata/.../controller/QuorumController.java.
 """
 
+import dataclasses
 import heapq
 from collections import deque
 from collections.abc import Callable, Hashable
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,6 +35,7 @@ from quorum_controller.elections import ElectionTimer
 from quorum_controller.elr import min_isr_default
 from quorum_controller.handlers import HANDLERS, TIMED_OUT, not_controller, refusal, timeout_ms
 from quorum_controller.liveness import Liveness
+from quorum_controller.mutation_quota import MutationQuotas
 from quorum_controller.partition_index import Electorate, PartitionIndex
 from quorum_controller.partitions import PartitionDefaults
 from quorum_controller.periodic import NoOpTimer, TokenSweepTimer
@@ -106,6 +109,7 @@ class Controller:
         self._deadline_sequence = 0
         self._sweeps: deque[tuple[Sweep, _Parked | None]] = deque()
         self._liveness = Liveness(self._config.session_timeout_ms, self._now_ms)
+        self._quotas = MutationQuotas()
         self._no_op = NoOpTimer(self._config.max_idle_interval_ms, self._now_ms)
         self._token_sweep = TokenSweepTimer(self._config.tokens.sweep_interval_ms, self._now_ms)
         self._index = PartitionIndex(EMPTY)
@@ -313,8 +317,13 @@ class Controller:
             now_ms=now_ms,
             wall_ms=self.append_timestamp_ms,
             electorate=self._electorate(),
+            quotas=self._quotas,
         )
         result = HANDLERS[request.api_key].handle(draft, request.body, services)
+        if self._quotas.wait_ms and not isinstance(result, ApiError):
+            throttle_time = timedelta(milliseconds=self._quotas.wait_ms)
+            result = dataclasses.replace(result, throttle_time=throttle_time)
+            self._quotas.wait_ms = 0
         return result if isinstance(result, BrokerResult) else BrokerResult(result)
 
     def _refused_at_the_door(self, request: ControllerRequest, now_ms: int) -> ApiError | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from metadata.image import Image, Topic
 from quorum_controller.authorization import Operation, ResourceType
 from quorum_controller.bodies import NO_TIME
+from quorum_controller.mutation_quota import EXCEEDED
 from quorum_controller.partitions import is_active
 from quorum_controller.placement import place
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
@@ -27,6 +28,8 @@ from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId
 
 CREATE_PARTITIONS: Final = 37
+STRICT_VERSION: Final = 3
+"""From here on a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 
 
@@ -90,6 +93,8 @@ def _add_partitions(draft: Draft, wanted: Any, services: Services) -> ApiError |
         assignments = _manual(draft.image, topic, wanted.assignments)
     if isinstance(assignments, ApiError):
         return assignments
+    if services.charge(draft.image, len(assignments), STRICT_VERSION):
+        return EXCEEDED
     emit_partitions(draft, topic.topic_id, assignments, len(topic.partitions))
     return None
 

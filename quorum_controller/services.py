@@ -15,10 +15,11 @@ from quorum_controller.authorization import (
 from quorum_controller.config import ControllerConfig
 from quorum_controller.configs import TopicConfigDefaults
 from quorum_controller.liveness import Liveness
+from quorum_controller.mutation_quota import MutationQuotas
 from quorum_controller.partition_index import Electorate
 from quorum_controller.placement import UsableBroker
 from quorum_controller.result import RequestContext
-from quorum_controller.topics import TopicServices
+from quorum_controller.topics import CREATE_TOPICS_STRICT_VERSION, TopicServices
 from wire.types import Rng
 
 
@@ -39,6 +40,18 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Since 1970, for what is stored as a date; the batch gets the same timestamp."""
     electorate: Electorate
     """For whatever may move leaders."""
+    quotas: MutationQuotas = msgspec.field(default_factory=MutationQuotas)
+    """How much a client may change."""
+
+    def charge(self, image: Image, partition_count: int, strict_since_version: int) -> int:
+        """Ms that the caller must wait before it may change so many partitions, 0 if it may now.
+
+        Older versions than `strict_since_version` have no error for it: they are never refused.
+        """
+        context = self.context
+        user = context.principal.partition(":")[2]
+        wait_ms = self.quotas.charge(image, user, context.client_id, partition_count, self.now_ms)
+        return wait_ms if context.api_version >= strict_since_version else 0
 
     @property
     def caller(self) -> Caller:
@@ -70,4 +83,5 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             rng=self.rng,
             new_uuid=self.new_uuid,
             usable_brokers=self.usable_brokers(image),
+            charge=lambda count: self.charge(image, count, CREATE_TOPICS_STRICT_VERSION),
         )

@@ -19,7 +19,11 @@ from quorum_controller.bodies import (
 )
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
-from quorum_controller.topics import create_topics, delete_topics
+from quorum_controller.topics import (
+    DELETE_TOPICS_STRICT_VERSION,
+    create_topics,
+    delete_topics,
+)
 from wire.errors import ApiError, ErrorCode
 from wire.types import TopicId
 
@@ -83,7 +87,7 @@ def delete_topics_for(draft: Draft, request: DeleteTopicsRequest, services: Serv
     image = draft.image
     may_all = services.may(image, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)
     if may_all or not services.config.delete_topic_enable:
-        return delete_topics(draft, request, services.config)
+        return _delete(draft, request, services)
     allowed, refused = [], []
     for topic in request.topics:
         row = _refusal(image, topic, services)
@@ -92,11 +96,20 @@ def delete_topics_for(draft: Draft, request: DeleteTopicsRequest, services: Serv
         else:
             refused.append(row)
     if not refused:
-        return delete_topics(draft, request, services.config)
-    response = delete_topics(draft, replace(request, topics=tuple(allowed)), services.config)
+        return _delete(draft, request, services)
+    response = _delete(draft, replace(request, topics=tuple(allowed)), services)
     if isinstance(response, ApiError):
         return response
     return replace(response, responses=(*response.responses, *refused))
+
+
+def _delete(draft: Draft, request: DeleteTopicsRequest, services: Services) -> Any:
+    return delete_topics(
+        draft,
+        request,
+        services.config,
+        lambda count: services.charge(draft.image, count, DELETE_TOPICS_STRICT_VERSION),
+    )
 
 
 def _refusal(image: Image, topic: Any, services: Services) -> Any | None:

@@ -32,6 +32,8 @@ from quorum_controller.bodies import (
 from quorum_controller.config import ControllerConfig
 from quorum_controller.config_rules import topic_config_error
 from quorum_controller.configs import TopicConfigDefaults
+from quorum_controller.elr import clear_elr_records
+from quorum_controller.mutation_quota import EXCEEDED
 from quorum_controller.partitions import DIRECTORIES_LEVEL, default_directory, is_active
 from quorum_controller.placement import UsableBroker, place
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
@@ -48,6 +50,9 @@ from wire.types import (
 )
 
 TOPIC_NAME_CHARS_MAX: Final = 249
+CREATE_TOPICS_STRICT_VERSION: Final = 6
+DELETE_TOPICS_STRICT_VERSION: Final = 5
+"""From here on a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_AUTHORIZATION_FAILED: Final = int(ErrorCode.topic_authorization_failed)
 _UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
@@ -72,6 +77,8 @@ class TopicServices(msgspec.Struct, frozen=True):
     new_uuid: Callable[[], bytes]
     usable_brokers: list[UsableBroker]
     """Sorted by id, without those that are shutting down."""
+    charge: Callable[[int], int] = lambda _: 0
+    """Takes new partitions from the caller's quota: ms to wait, 0 if they may be made now."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -137,8 +144,20 @@ def new_topic_name_error(image: Image, name: str) -> ApiError | None:
     return None
 
 
-def delete_topics(draft: Draft, request: DeleteTopicsRequest, config: ControllerConfig) -> Any:
-    """Delete topics named by name or id; rows in the order of the request."""
+def delete_topics(
+    draft: Draft,
+    request: DeleteTopicsRequest,
+    config: ControllerConfig,
+    charge: Callable[[int], int] = lambda _: 0,
+) -> Any:
+    """Delete topics named by name or id; rows in the order of the request.
+
+    Args:
+        draft: takes the records.
+        request: the body.
+        config: says whether topics can be deleted at all.
+        charge: takes the partitions from the caller's quota, as in `TopicServices`.
+    """
     if not config.delete_topic_enable:
         disabled = ApiError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
         return delete_topics_error(request, disabled)
@@ -165,12 +184,20 @@ def delete_topics(draft: Draft, request: DeleteTopicsRequest, config: Controller
             else:
                 name = TopicName(existing.name)
         if error is None:
-            draft.emit(RemoveTopicRecord(topic_id=topic_id))
+            error = _delete(draft, topic_id, charge)
         rows.append(_deletion_row(name, topic_id, error))
         if len(draft.records) > RECORDS_PER_BATCH_MAX:
             return RECORDS_EXCEEDED
     unique = {(row.name, row.topic_id, row.error_code): row for row in rows}
     return DeleteTopicsResponse(throttle_time=NO_TIME, responses=tuple(unique.values()))
+
+
+def _delete(draft: Draft, topic_id: TopicId, charge: Callable[[int], int]) -> ApiError | None:
+    """Delete a topic that exists, unless the caller's quota is used up."""
+    if charge(len(draft.image.topics[topic_id].partitions)):
+        return EXCEEDED
+    draft.emit(RemoveTopicRecord(topic_id=topic_id))
+    return None
 
 
 def delete_topics_error(request: DeleteTopicsRequest, error: ApiError) -> Any:
@@ -239,6 +266,8 @@ def _create_topic(
         assignments = _placed_assignments(draft.image, topic, services)
     if isinstance(assignments, ApiError):
         return assignments
+    if services.charge(len(assignments)):
+        return EXCEEDED
     topic_id = TopicId(services.new_uuid())
     assert topic_id not in draft.image.topics, "a topic id came twice"
     draft.emit(TopicRecord(name=topic.name, topic_id=topic_id))
@@ -251,6 +280,8 @@ def _create_topic(
                 value=configs[name],
             )
         )
+    for record in clear_elr_records(draft.image, draft.records[-len(configs) :] if configs else ()):
+        draft.emit(record)
     emit_partitions(draft, topic_id, assignments)
     return _Created(topic_id, len(assignments), len(assignments[0].replicas), configs)
 

@@ -1,0 +1,96 @@
+"""The controller mutation quota (KIP-599): how many partitions per second a client may change.
+
+A token bucket per user, client id or both, whichever the quota names. A request is let in while its
+bucket is not in debt and may put it there: one large request passes, the next ones wait. Soft
+state: a new controller starts with full buckets.
+Source: apache/kafka: server/.../quota/{ControllerMutationQuotaManager,ClientQuotaManager}.java,
+clients/.../metrics/stats/TokenBucket.java.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from metadata.image import Image, QuotaKey
+from wire.errors import ApiError, ErrorCode
+
+RATE: Final = "controller_mutation_rate"
+BURST_SECONDS: Final = 11
+"""A full bucket holds so many seconds of the rate: controller.quota.window.num (11) x
+controller.quota.window.size.seconds (1)."""
+BUCKETS_MAX: Final = 10_000
+"""More clients than this share a fresh start: the oldest bucket is forgotten."""
+EXCEEDED: Final = ApiError(
+    ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded."
+)
+_ANY: Final = "\x00any"
+
+
+class _Bucket(msgspec.Struct):
+    tokens: float
+    updated_ms: int
+
+
+class MutationQuotas:
+    """All buckets of one controller."""
+
+    __slots__ = ("_buckets", "wait_ms")
+
+    def __init__(self) -> None:
+        self._buckets: dict[tuple[str, str], _Bucket] = {}
+        self.wait_ms = 0
+        """How long the last caller that was refused must wait; whoever reads it sets it to 0."""
+
+    def charge(
+        self, image: Image, user: str, client_id: str, partition_count: int, now_ms: int
+    ) -> int:
+        """Take tokens for partitions that are created or deleted.
+
+        Args:
+            image: has the quotas.
+            user: name of the principal.
+            client_id: of the request, empty when it has none.
+            partition_count: the cost.
+            now_ms: monotonic.
+
+        Returns:
+            0 when the change may go on, else ms until the bucket is out of debt; then nothing was
+            taken.
+        """
+        found = next(_quotas(image, user, client_id), None)
+        if found is None:
+            return 0
+        key, rate = found
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= BUCKETS_MAX:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = self._buckets[key] = _Bucket(rate * BURST_SECONDS, now_ms)
+        seconds = max(0, now_ms - bucket.updated_ms) / 1000
+        bucket.tokens = min(rate * BURST_SECONDS, bucket.tokens + rate * seconds)
+        bucket.updated_ms = now_ms
+        if bucket.tokens < 0:
+            self.wait_ms = max(1, round(-bucket.tokens / rate * 1000))
+            return self.wait_ms
+        bucket.tokens -= partition_count
+        return 0
+
+
+def _quotas(image: Image, user: str, client_id: str) -> Iterator[tuple[tuple[str, str], float]]:
+    """(bucket key, partitions per second) of the quotas for a client, the best one first."""
+    both: list[tuple[QuotaKey, tuple[str, str]]] = [
+        ((("client-id", client), ("user", name)), (user, client_id))
+        for name in (user, None)
+        for client in (client_id, None)
+    ]
+    by_user: list[tuple[QuotaKey, tuple[str, str]]] = [
+        ((("user", name),), (user, _ANY)) for name in (user, None)
+    ]
+    by_client: list[tuple[QuotaKey, tuple[str, str]]] = [
+        ((("client-id", client),), (_ANY, client_id)) for client in (client_id, None)
+    ]
+    for entity, bucket in (*both[:2], by_user[0], *both[2:], by_user[1], *by_client):
+        quotas = image.client_quotas.get(entity)
+        if quotas is not None and RATE in quotas:
+            yield bucket, quotas[RATE]

@@ -1,0 +1,89 @@
+"""The controller mutation quota: a bucket in debt refuses, time pays, others are not touched."""
+
+import pytest
+from controller_harness import Harness, topic
+from kio.schema.alter_client_quotas.v1.request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+
+from quorum_controller.mutation_quota import BURST_SECONDS
+from quorum_controller.quotas import ALTER_CLIENT_QUOTAS
+from quorum_controller.result import RequestContext
+
+THROTTLED = 89
+RATE = 2.0
+FULL = int(RATE * BURST_SECONDS)
+
+
+def with_quota(*entity):
+    harness = Harness().start(1)
+    body = AlterClientQuotasRequest(
+        entries=(
+            EntryData(
+                entity=tuple(EntityData(entity_type=k, entity_name=n) for k, n in entity),
+                ops=(OpData(key="controller_mutation_rate", value=RATE, remove=False),),
+            ),
+        ),
+        validate_only=False,
+    )
+    (row,) = harness.call(ALTER_CLIENT_QUOTAS, body).entries
+    assert row.error_code == 0
+    return harness
+
+
+def codes(response):
+    return [int(row.error_code) for row in response.topics]
+
+
+def test_one_large_request_passes_and_the_next_waits_until_the_debt_is_paid():
+    harness = with_quota(("user", None))
+    assert codes(harness.create(topic("large", partitions=FULL + 4))) == [0]
+    refused = harness.create(topic("next"))
+    assert codes(refused) == [THROTTLED]
+    assert refused.topics[0].error_message == "The throttling quota has been exceeded."
+    assert refused.throttle_time.total_seconds() == 4 / RATE
+    assert "next" not in harness.image.topic_id_by_name
+    harness.now_ms += 2_000
+    assert codes(harness.create(topic("next"))) == [0]
+
+
+def test_topics_of_one_request_are_charged_one_by_one():
+    harness = with_quota(("user", "ANONYMOUS"))
+    wanted = [topic("a", partitions=FULL + 1), topic("b")]
+    assert codes(harness.create(*wanted)) == [0, THROTTLED]
+
+
+def test_deletion_costs_its_partitions():
+    harness = with_quota(("user", "ANONYMOUS"))
+    harness.create(topic("large", partitions=FULL + 1))
+    (row,) = harness.delete("large").responses
+    assert row.error_code == THROTTLED
+    assert "large" in harness.image.topic_id_by_name
+
+
+def test_old_clients_are_never_refused():
+    harness = with_quota(("user", None))
+    old = RequestContext(api_version=5)
+    harness.create(topic("large", partitions=FULL + 1), context=old)
+    assert codes(harness.create(topic("next"), context=old)) == [0]
+
+
+@pytest.mark.parametrize(
+    ("entity", "is_refused"),
+    [
+        ([("user", "somebody")], False),
+        ([("client-id", "app")], True),
+        ([("client-id", "other")], False),
+        ([("client-id", None)], True),
+        ([("user", "ANONYMOUS"), ("client-id", "app")], True),
+        ([("user", None), ("client-id", "other")], False),
+    ],
+)
+def test_whom_a_quota_means(entity, is_refused):
+    harness = with_quota(*entity)
+    context = RequestContext(client_id="app")
+    harness.create(topic("large", partitions=FULL + 1), context=context)
+    assert codes(harness.create(topic("next"), context=context)) == [THROTTLED * is_refused]
