@@ -251,9 +251,15 @@ def give_up_pre_vote(state: RaftState) -> None:
 
 
 def send_votes(state: RaftState) -> None:
-    """Ask every voter that has not answered, as its connection allows."""
+    """Ask every voter that has not answered, as its connection allows.
+
+    INV-VOTE-1: what a candidate says of its log is durable. Else it could lose the tail, restart in
+    the same epoch and win with votes that were given for a log it no longer has.
+    """
     role = state.role
     assert isinstance(role, Prospective | Candidate), f"{role=}"
+    if not state.log.is_durable:
+        return  # asked again when the flush is done
     if role.votes.result is not VoteResult.UNDECIDED:
         return
     for voter_id in role.votes.unanswered:

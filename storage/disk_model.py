@@ -134,6 +134,10 @@ class DirectoryNode:
         self._durable = dict(self.entries)
         self._unsynced.clear()
 
+    def durable_entry(self, name: str) -> "Node | None":
+        """What the disk has under a name for certain."""
+        return self._durable.get(name)
+
     def after_crash(self, rng: Rng | None) -> "DirectoryNode":
         """A copy of the tree as the disk may have it; all of the copy is durable."""
         found = dict(self._durable)

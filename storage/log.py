@@ -20,6 +20,8 @@ from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
 from wire.batch import Batch, BatchHeader, iterate_batches
 from wire.errors import CorruptBatchError
 
+_COPY_BYTES = 1 << 20
+
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]
 
 
@@ -94,10 +96,27 @@ class Log:
         loaded = load_log(vfs, directory, config, flushed, log_start_offset)
         log = cls(vfs, directory, config, recovery_point, loaded)
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
+        log._write_again_from(flushed)
         log.flush()
         if recovery_point is not None:
             recovery_point.note(log.flushed_end_offset)
         return log
+
+    def _write_again_from(self, flushed_end: int) -> None:
+        """Write the bytes above the recorded flushed end once more, as they are.
+
+        After a failed fsync the page cache may hold what the disk does not, marked clean: a new
+        process reads it, and its own fsync would write nothing. (Rebello et al., "Can applications
+        recover from fsync failures?", 2020)
+        """
+        if flushed_end >= self.end_offset:
+            return
+        for segment in self._segments[self._floor(flushed_end) :]:
+            is_split = flushed_end > segment.base_offset
+            position = segment.find(flushed_end) if is_split else 0
+            while content := segment.file.pread(_COPY_BYTES, position):
+                segment.file.pwrite(content, position)
+                position += len(content)
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:

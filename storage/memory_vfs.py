@@ -154,6 +154,18 @@ class MemoryVfs:
         """The sum of all file lengths."""
         return sum(len(node.content) for node in self._root.files())
 
+    def durable_content(self, path: str) -> bytearray | None:
+        """What of a file every crash leaves; None if its name may be lost. Not to be changed."""
+        node: Node | None = self._root
+        for name in _names(path):
+            node = node.durable_entry(name) if isinstance(node, DirectoryNode) else None
+        return node.durable if isinstance(node, FileNode) else None
+
+    def written_content(self, path: str) -> bytearray | None:
+        """What every process reads in a file. Not to be changed."""
+        node = self._find(path)
+        return node.content if isinstance(node, FileNode) else None
+
     def damage(self, path: str, position: int, content: bytes) -> None:
         """Replace bytes inside a file, on the disk and in every view of it (bit rot)."""
         node = self._file(path)

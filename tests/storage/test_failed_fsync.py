@@ -1,0 +1,30 @@
+"""After a failed fsync the page cache may lie: a restarted process must not take it for durable."""
+
+import errno
+
+import pytest
+
+from storage.errors import FsyncError
+from storage.log import LogConfig
+from storage.partition_directories import open_metadata_log
+from tests.storage.test_crash import batch
+from tests.storage.test_flushed_end import disk, filled
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 150])
+def test_what_a_failed_sync_forgot_is_written_again_at_the_next_start(segment_bytes: int) -> None:
+    vfs = disk()
+    log = filled(vfs, 3)
+    log.append(batch(3, 1), 3)
+    log.append(batch(4, 1), 4)
+    vfs.failing = lambda kind, path: errno.EIO if kind == "sync" and path.endswith("log") else None
+    with pytest.raises(FsyncError):
+        log.flush()
+    vfs.failing = None
+    vfs.kill()
+    config = LogConfig(segment_bytes=segment_bytes)
+    again = open_metadata_log(vfs, "/d", config)
+    assert again.flushed_end_offset == again.end_offset == 5
+
+    after = open_metadata_log(vfs.crash(), "/d", config)
+    assert after.end_offset == 5
