@@ -29,6 +29,6 @@ def session(
     Raises:
         BadInputError: pyspark or Java 17 is missing; the text says what to install.
     """
-    from pipeline.session import make_session  # noqa: PLC0415  # needs pyspark
+    from pipeline.spark_session import make_session  # noqa: PLC0415  # needs pyspark
 
     return register(make_session(name, master, conf or {}))

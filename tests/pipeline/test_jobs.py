@@ -11,7 +11,7 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.options import parse_options
 from pipeline.core.reader import read_table
 from pipeline.jobs.job import JobConfig, JobResult, progress_line, publishing
-from pipeline.session import check_java
+from pipeline.spark_session import check_java
 from tests.pipeline.segments import GOLDEN, batch, write_partition
 
 

@@ -16,7 +16,7 @@ _LOCAL: Final = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?")
 
 
 def make_session(name: str, master: str, conf: dict[str, str]) -> Any:
-    """A session; see `pipeline.session`."""
+    """A session; see `pipeline.session` of the package."""
     check_spark()
     check_java()
     from pyspark.sql import SparkSession  # noqa: PLC0415  # the extra may be missing
