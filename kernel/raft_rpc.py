@@ -4,6 +4,7 @@ A request that is not about exactly partition 0 of `__cluster_metadata` never re
 `request_of` gives None and `invalid_request_body` is the answer (KIP-595, "prologue").
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
@@ -35,46 +36,22 @@ RAFT_API_KEYS: Final = frozenset(
 # ---- requests that arrive ----------------------------------------------------------------------
 
 
-def request_of(api_key: int, body: Any) -> raft.RaftRequest | None:  # noqa: PLR0911
+def request_of(api_key: int, body: Any) -> raft.RaftRequest | None:
     """The raft message of a request body; None unless it is about the metadata partition."""
     if isinstance(body, MetadataFetch):
         return _fetch_request(body)
-    if api_key == FETCH:
-        return None
-    partition = _metadata_partition(api_key, body.topics)
-    if partition is None:
-        return None
-    match api_key:
-        case 52:
-            return _vote_request(body, partition)
-        case 53:
-            return _begin_request(body, partition)
-        case 54:
-            return raft.EndQuorumEpochRequest(
-                cluster_id=body.cluster_id,
-                leader_id=NodeId(partition.leader_id),
-                leader_epoch=LeaderEpoch(partition.leader_epoch),
-                preferred_candidates=tuple(
-                    NodeId(candidate.candidate_id) for candidate in partition.preferred_candidates
-                ),
-            )
-        case 55:
-            return raft.DescribeQuorumRequest()
-        case 59:
-            return _fetch_snapshot_request(body, partition)
-        case _:
-            raise AssertionError(f"not a raft api: {api_key=}")
+    partition = None if api_key == FETCH else _metadata_partition(api_key, body.topics)
+    return None if partition is None else _REQUEST_OF[api_key](body, partition)
 
 
 def _metadata_partition(api_key: int, topics: Any) -> Any | None:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
-    match api_key:
-        case 59:
-            ours = topic.name == METADATA_TOPIC_NAME and partition.partition == 0
-        case _:
-            ours = topic.topic_name == METADATA_TOPIC_NAME and partition.partition_index == 0
+    if api_key == FETCH_SNAPSHOT:
+        ours = topic.name == METADATA_TOPIC_NAME and partition.partition == 0
+    else:
+        ours = topic.topic_name == METADATA_TOPIC_NAME and partition.partition_index == 0
     return partition if ours else None
 
 
@@ -121,6 +98,22 @@ def _begin_request(body: Any, partition: Any) -> raft.BeginQuorumEpochRequest:
     )
 
 
+def _end_request(body: Any, partition: Any) -> raft.EndQuorumEpochRequest:
+    return raft.EndQuorumEpochRequest(
+        cluster_id=body.cluster_id,
+        leader_id=NodeId(partition.leader_id),
+        leader_epoch=LeaderEpoch(partition.leader_epoch),
+        preferred_candidates=tuple(
+            NodeId(candidate.candidate_id) for candidate in partition.preferred_candidates
+        ),
+    )
+
+
+def _describe_request(body: Any, partition: Any) -> raft.DescribeQuorumRequest:
+    del body, partition
+    return raft.DescribeQuorumRequest()
+
+
 def _fetch_snapshot_request(body: Any, partition: Any) -> raft.FetchSnapshotRequest:
     return raft.FetchSnapshotRequest(
         cluster_id=body.cluster_id,
@@ -135,30 +128,28 @@ def _fetch_snapshot_request(body: Any, partition: Any) -> raft.FetchSnapshotRequ
     )
 
 
+_REQUEST_OF: Final[dict[int, Callable[[Any, Any], raft.RaftRequest]]] = {
+    VOTE: _vote_request,
+    BEGIN_QUORUM_EPOCH: _begin_request,
+    END_QUORUM_EPOCH: _end_request,
+    DESCRIBE_QUORUM: _describe_request,
+    FETCH_SNAPSHOT: _fetch_snapshot_request,
+}
+
+
 # ---- requests that leave -----------------------------------------------------------------------
 
 
 def body_of_request(message: raft.RaftRequest) -> tuple[int, Any]:
-    """The api key and the request body of a raft message."""
-    match message:
-        case raft.FetchRequest():
-            return FETCH, _fetch_body(message)
-        case raft.VoteRequest():
-            return VOTE, _vote_body(message)
-        case raft.BeginQuorumEpochRequest():
-            return BEGIN_QUORUM_EPOCH, _begin_body(message)
-        case raft.EndQuorumEpochRequest():
-            return END_QUORUM_EPOCH, _end_body(message)
-        case raft.FetchSnapshotRequest():
-            return FETCH_SNAPSHOT, _fetch_snapshot_body(message)
-        case raft.DescribeQuorumRequest():
-            raise AssertionError("the core does not send DescribeQuorum")
+    """The api key and the request body of a raft message; the core sends no DescribeQuorum."""
+    api_key, body_of = _BODY_OF[type(message)]
+    return api_key, body_of(message)
 
 
 def _fetch_body(message: raft.FetchRequest) -> MetadataFetch:
     return MetadataFetch(
         cluster_id=message.cluster_id,
-        replica_id=-1 if message.replica_id is None else message.replica_id,
+        replica_id=_wire_id(message.replica_id),
         replica_directory_id=message.replica_directory_id,
         current_leader_epoch=message.current_leader_epoch,
         fetch_offset=message.fetch_offset,
@@ -183,8 +174,8 @@ def _vote_body(message: raft.VoteRequest) -> Any:
     )
     return new.VoteRequest(
         cluster_id=message.cluster_id,
-        voter_id=-1 if message.voter_id is None else message.voter_id,
-        topics=(new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),),
+        voter_id=_wire_id(message.voter_id),
+        topics=_one_topic(new, partition),
     )
 
 
@@ -198,8 +189,8 @@ def _begin_body(message: raft.BeginQuorumEpochRequest) -> Any:
     )
     return new.BeginQuorumEpochRequest(
         cluster_id=message.cluster_id,
-        voter_id=-1 if message.voter_id is None else message.voter_id,
-        topics=(new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),),
+        voter_id=_wire_id(message.voter_id),
+        topics=_one_topic(new, partition),
         leader_endpoints=tuple(
             new.LeaderEndpoint(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
             for endpoint in message.leader_endpoints
@@ -220,7 +211,7 @@ def _end_body(message: raft.EndQuorumEpochRequest) -> Any:
     )
     return new.EndQuorumEpochRequest(
         cluster_id=message.cluster_id,
-        topics=(new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),),
+        topics=_one_topic(new, partition),
         leader_endpoints=(),
     )
 
@@ -239,10 +230,23 @@ def _fetch_snapshot_body(message: raft.FetchSnapshotRequest) -> Any:
     )
     return new.FetchSnapshotRequest(
         cluster_id=message.cluster_id,
-        replica_id=-1 if message.replica_id is None else message.replica_id,
+        replica_id=_wire_id(message.replica_id),
         max_bytes=message.max_bytes,
         topics=(new.TopicSnapshot(name=METADATA_TOPIC_NAME, partitions=(partition,)),),
     )
+
+
+_BODY_OF: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
+    raft.FetchRequest: (FETCH, _fetch_body),
+    raft.VoteRequest: (VOTE, _vote_body),
+    raft.BeginQuorumEpochRequest: (BEGIN_QUORUM_EPOCH, _begin_body),
+    raft.EndQuorumEpochRequest: (END_QUORUM_EPOCH, _end_body),
+    raft.FetchSnapshotRequest: (FETCH_SNAPSHOT, _fetch_snapshot_body),
+}
+
+
+def _one_topic(new: Any, partition: Any) -> tuple[Any]:
+    return (new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),)
 
 
 # ---- responses: see raft_answers ---------------------------------------------------------------
@@ -250,6 +254,10 @@ def _fetch_snapshot_body(message: raft.FetchSnapshotRequest) -> Any:
 body_of_response = raft_answers.body_of_response
 response_of = raft_answers.response_of
 invalid_request_body = raft_answers.invalid_request_body
+
+
+def _wire_id(node_id: NodeId | None) -> int:
+    return -1 if node_id is None else node_id
 
 
 def _node_id(wire_id: int) -> NodeId | None:
