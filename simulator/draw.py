@@ -1,0 +1,110 @@
+"""What one seed decides before it runs: topology, settings, which faults and how strong.
+
+Swarm (Groce et al., 2012): each class of faults is on or off by a coin, its strength is drawn after
+that. Runs with everything on hide bugs: constant elections leave no time for replication.
+"""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+MINUTE_US: Final = 60_000_000
+
+FAULT_CLASSES: Final[tuple[str, ...]] = (
+    "kill",
+    "power_failure",
+    "pause",
+    "partition",
+    "one_way",
+    "clog",
+    "reset",
+    "crash_at_operation",
+    "all_down",
+    "terminate",
+    "slow_disk",
+    "sync_error",
+    "disk_full",
+    "clock_jump",
+)
+"""What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller fixes; None leaves it to the seed."""
+
+    node_count: int | None = None
+    observer_count: int | None = None
+    faults: tuple[str, ...] | None = None
+    """Only these classes; the seed still chooses among them."""
+    duration_us: int = MINUTE_US
+    write_count: int = 200
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a run is made of beside its random streams."""
+
+    seed: int
+    voter_count: int
+    observer_count: int
+    is_combined: bool
+    """Voters are brokers too; else there is at least one broker beside them."""
+    duration_us: int
+    write_count: int
+    faults: tuple[str, ...]
+    fault_interval_us: int
+    """Mean time between two faults."""
+    fault_length_us: int
+    """Mean length of a fault that ends by itself."""
+    delay_us: int
+    """Shortest way of a byte between two nodes."""
+    delay_mean_us: int
+    """Mean of the exponential part on top."""
+    flush_us: int
+    flush_mean_us: int
+    election_timeout_ms: int
+    fetch_timeout_ms: int
+    fetch_bytes_max: int
+    segment_bytes: int
+    record_bytes_between_snapshots: int
+    retention_bytes: int
+    session_timeout_ms: int
+    clock_rate_ppm_max: int
+    """How far a node's clock may run too fast or too slow."""
+
+
+def draw_settings(seed: int, rng: Random, options: Options) -> Settings:
+    """The settings of a seed."""
+    allowed: tuple[str, ...] = FAULT_CLASSES if options.faults is None else options.faults
+    on = tuple(name for name in FAULT_CLASSES if rng.random() < 0.5 and name in allowed)
+    if len(allowed) == 1:
+        on = allowed
+    is_combined = rng.random() < 0.5
+    observers = rng.choice((0, 0, 1, 2)) if is_combined else rng.choice((1, 1, 2, 3))
+    voters = rng.choice((1, 3, 3, 3, 5, 5, 5))
+    has_small_files = rng.random() < 0.3
+    has_snapshots = rng.random() < 0.5
+    fetch_timeout_ms = rng.choice((500, 1_000, 2_000, 3_000))
+    return Settings(
+        seed=seed,
+        voter_count=voters if options.node_count is None else options.node_count,
+        observer_count=observers if options.observer_count is None else options.observer_count,
+        is_combined=is_combined or options.observer_count == 0,
+        duration_us=options.duration_us,
+        write_count=options.write_count,
+        faults=on,
+        fault_interval_us=rng.choice((500_000, 1_500_000, 4_000_000)),
+        fault_length_us=rng.choice((200_000, 1_000_000, 4_000_000)),
+        delay_us=rng.choice((50, 200, 2_000)),
+        delay_mean_us=rng.choice((50, 500, 20_000)),
+        flush_us=rng.choice((20, 100, 1_000)),
+        flush_mean_us=rng.choice((50, 200, 10_000)),
+        election_timeout_ms=rng.choice((200, 500, 1_000)),
+        fetch_timeout_ms=fetch_timeout_ms,
+        fetch_bytes_max=rng.choice((1, 2_000, 1 << 20, 1 << 20)),
+        segment_bytes=rng.choice((2_000, 20_000)) if has_small_files else 1 << 30,
+        record_bytes_between_snapshots=rng.choice((1_000, 5_000)) if has_snapshots else 1 << 40,
+        retention_bytes=rng.choice((3_000, 20_000)) if has_snapshots else 1 << 40,
+        session_timeout_ms=rng.choice((1_500, 4_000, 9_000)),
+        clock_rate_ppm_max=rng.choice((0, 0, 1_000, 200_000)),
+    )

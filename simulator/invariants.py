@@ -1,0 +1,520 @@
+"""The named invariants, checked after each step on the node that took it.
+
+They look at the disk and at the world from outside (simulator/log_mirror.py, simulator/ledger.py);
+from the node they read what it says of itself: role, epoch, vote, high watermark, image. Names are
+those of docs/invariants.md; `I1` to `I20` stay for ever, a violation prints its name.
+"""
+
+import json
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from kernel import effects as out
+from kernel import events
+from kernel.kernel import Kernel
+from metadata.image import Image
+from metadata.loader import image_of
+from metadata.snapshot import decode_snapshot
+from raft.core import RaftCore
+from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from simulator.ledger import Ledger
+from simulator.log_mirror import FOLDER, Entry, LogMirror, segment_paths
+from simulator.machine import Machine
+from simulator.probes import Probes
+from storage.snapshot_files import parse_snapshot_name
+from wire.batch import iterate_batches
+
+QUORUM_STATE: Final = f"{FOLDER}/quorum-state"
+COMPARED_EVERY: Final = 8
+"""Images are compared at every so many commits of a node, and at the end."""
+
+
+class Violation(Exception):  # noqa: N818 - the field's word for a broken invariant
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+
+
+class Seen(msgspec.Struct):
+    """What was last seen of a node; `incarnation` tells whether it is still the same process."""
+
+    incarnation: int = -1
+    epoch: int = 0
+    highest_epoch: int = 0
+    leader_id: int | None = None
+    voted_id: int | None = None
+    role: type = Unattached
+    log_end: int = 0
+    log_start: int = 0
+    generation: int = 0
+    high_watermark: int | None = None
+    applied: int = 0
+    commits: int = 0
+    durable_end: int = 0
+    snapshots: frozenset[str] = frozenset()
+    resigned_epoch: int = -1
+    led_epoch: int = -1
+    was_active: bool = False
+
+
+class Invariants:
+    """One checker for a whole run."""
+
+    def __init__(
+        self, machines: dict[int, Machine], voters: frozenset[int], probes: Probes
+    ) -> None:
+        self.ledger = Ledger()
+        self.mirrors = {number: LogMirror() for number in machines}
+        self.created: set[bytes] = set()
+        """Ids of topics whose creation is committed."""
+        self._machines = machines
+        self._voters = voters
+        self._probes = probes
+        self._seen = {number: Seen() for number in machines}
+        self._leaders: dict[int, int] = {}
+        self._votes: dict[tuple[int, int], int] = {}
+        self._active: dict[int, int] = {}
+        self.elections = 0
+
+    # ---- one step ------------------------------------------------------------------------------
+
+    def after_step(
+        self, machine: Machine, event: events.Event | None, effects: list[out.Effect]
+    ) -> None:
+        """Check what this step may have changed.
+
+        Raises:
+            Violation: an invariant is broken.
+        """
+        kernel = machine.kernel
+        assert kernel is not None
+        core = kernel.replica.core
+        seen = self._seen[machine.id]
+        if event is None or seen.incarnation != machine.incarnation:
+            seen = self._started(machine, kernel)
+        role = core.role
+        voted = role.voted_key
+        voted_id = None if voted is None else int(voted.id)
+        leader_id = role.leader_id
+        if (
+            core.epoch != seen.epoch
+            or type(role) is not seen.role
+            or leader_id != seen.leader_id
+            or voted_id != seen.voted_id
+        ):
+            self._on_role(machine, core, seen, voted_id)
+        if (
+            core.log_end_offset != seen.log_end
+            or core.log_generation != seen.generation
+            or core.log_start_offset != seen.log_start
+        ):
+            self._on_log(machine, core, seen)
+        if core.high_watermark != seen.high_watermark and core.high_watermark is not None:
+            self._on_high_watermark(machine, core, seen)
+        applied = kernel.state.loader.end_offset
+        if applied > self.ledger.end_offset and seen.led_epoch == core.epoch:
+            # The leader of this epoch committed and resigned in one step.
+            self._commit(machine, core, applied)
+        if applied != seen.applied:
+            self._on_applied(machine, kernel, seen, applied)
+        is_active = kernel.state.is_active
+        if is_active or seen.was_active:
+            self._on_controller(machine, kernel, seen, is_active=is_active)
+        if type(event) is events.SnapshotDone or core.log_start_offset > 0:
+            self._on_snapshots(machine, seen)
+        del effects
+
+    def process_ended(self, machine: Machine) -> None:
+        """A process is gone: note what its disk has for certain."""
+        seen = self._seen[machine.id]
+        mirror = self.mirrors[machine.id]
+        mirror.forget_durable()
+        seen.durable_end = mirror.durable_end(machine.vfs)
+
+    # ---- start ---------------------------------------------------------------------------------
+
+    def _started(self, machine: Machine, kernel: Kernel) -> Seen:
+        """I18, I13, I16: what a restart finds."""
+        before = self._seen[machine.id]
+        core = kernel.replica.core
+        mirror = self.mirrors[machine.id]
+        mirror.forget_durable()
+        entries = mirror.reread(machine.vfs)
+        self._check_checksums(machine)
+        if mirror.end_offset < before.durable_end and core.log_start_offset < before.durable_end:
+            self._fail(
+                "I18",
+                machine,
+                f"the log ended durably at {before.durable_end} and ends at {mirror.end_offset} "
+                "after a restart",
+            )
+        if mirror.end_offset != core.log_end_offset and entries:
+            self._fail(
+                "I18",
+                machine,
+                f"the files end at {mirror.end_offset}, the node says {core.log_end_offset}",
+            )
+        for entry, previous in zip(entries, [None, *entries], strict=False):
+            self._register(machine, entry, previous)
+        if core.epoch < before.highest_epoch and before.incarnation >= 0:
+            self._fail("I2", machine, f"epoch {core.epoch} after {before.highest_epoch}")
+        seen = Seen(
+            incarnation=machine.incarnation,
+            highest_epoch=before.highest_epoch,
+            log_end=core.log_end_offset,
+            log_start=core.log_start_offset,
+            generation=core.log_generation,
+            applied=kernel.state.loader.end_offset,
+            epoch=-1,
+        )
+        self._seen[machine.id] = seen
+        if core.leader.leader_id == machine.id and type(core.role) is not Resigned:
+            is_alone = len(self._voters) == 1
+            if not (is_alone and core.is_leader):
+                self._fail("I16", machine, f"it restarts as {type(core.role).__name__} of itself")
+        return seen
+
+    def _check_checksums(self, machine: Machine) -> None:
+        for path in segment_paths(machine.vfs):
+            content = machine.vfs.written_content(path)
+            assert content is not None
+            for batch in iterate_batches(bytes(content)):
+                if not batch.crc_is_valid:
+                    self._fail(
+                        "I18",
+                        machine,
+                        f"{path}: the batch at offset {batch.header.base_offset} fails its "
+                        "checksum and was kept",
+                    )
+
+    # ---- roles: I1 I2 I3 I4 I7 I16 -------------------------------------------------------------
+
+    def _on_role(self, machine: Machine, core: RaftCore, seen: Seen, voted_id: int | None) -> None:
+        role, epoch = core.role, core.epoch
+        leader_id = None if role.leader_id is None else int(role.leader_id)
+        if epoch < seen.highest_epoch:
+            self._fail("I2", machine, f"epoch {epoch} after {seen.highest_epoch}")
+        if leader_id is not None:
+            known = self._leaders.setdefault(epoch, leader_id)
+            if known != leader_id:
+                self._fail("I1", machine, f"epoch {epoch} is led by {known} and by {leader_id}")
+        self._check_role(machine, core, seen)
+        if voted_id is not None:
+            first = self._votes.setdefault((machine.id, epoch), voted_id)
+            if first != voted_id:
+                self._fail("I3", machine, f"votes in epoch {epoch}: {first}, then {voted_id}")
+            if voted_id != machine.id and (epoch, voted_id) != (seen.epoch, seen.voted_id):
+                self._check_vote(machine, voted_id, epoch)
+        self._check_durable_state(machine, epoch, voted_id)
+        if type(role) is Leader and (seen.role is not Leader or seen.epoch != epoch):
+            self._on_elected(machine, core)
+        self._probe_role(role, seen, epoch)
+        if type(role) is Leader:
+            seen.led_epoch = epoch
+        seen.epoch = epoch
+        seen.highest_epoch = max(seen.highest_epoch, epoch)
+        seen.role = type(role)
+        seen.leader_id = leader_id
+        seen.voted_id = voted_id
+        if type(role) is Resigned:
+            seen.resigned_epoch = epoch
+
+    def _check_role(self, machine: Machine, core: RaftCore, seen: Seen) -> None:
+        role = core.role
+        if machine.id not in self._voters and type(role) not in (Unattached, Follower):
+            self._fail("I16", machine, f"an observer is {type(role).__name__}")
+        if type(role) is Follower and role.leader_id == machine.id:
+            self._fail("I16", machine, "it follows itself")
+        if type(role) in (Leader, Candidate) and seen.resigned_epoch == core.epoch:
+            self._fail("I16", machine, f"resigned in epoch {core.epoch}, now {type(role).__name__}")
+
+    def _check_vote(self, machine: Machine, candidate_id: int, epoch: int) -> None:
+        """I4: the candidate's log is at least as good, by the bytes on both disks."""
+        candidate = self._machines[candidate_id]
+        if candidate.kernel is None or candidate.kernel.replica.core.epoch != epoch:
+            return
+        theirs = _last(self.mirrors[candidate_id], candidate)
+        ours = _last(self.mirrors[machine.id], machine)
+        if theirs < ours:
+            self._fail(
+                "I4", machine, f"it has {ours} and votes for {candidate_id}, which has {theirs}"
+            )
+
+    def _check_durable_state(self, machine: Machine, epoch: int, voted_id: int | None) -> None:
+        """I2, I3: what a power failure would leave of epoch and vote."""
+        if machine.id not in self._voters:
+            return
+        content = machine.vfs.durable_content(QUORUM_STATE)
+        stored = {} if content is None else json.loads(bytes(content))
+        stored_epoch = stored.get("leaderEpoch", 0)
+        if stored_epoch != epoch:
+            self._fail("I2", machine, f"epoch {epoch} in memory, {stored_epoch} on the disk")
+        stored_vote = stored.get("votedId", -1)
+        if voted_id is not None and stored_vote != voted_id:
+            self._fail("I3", machine, f"it voted for {voted_id}, the disk says {stored_vote}")
+
+    def _on_elected(self, machine: Machine, core: RaftCore) -> None:
+        """I7: everything committed is in the new leader's log, or in its snapshot."""
+        self.elections += 1
+        self._probes.hit("leader_elected")
+        if not self.ledger.entries:
+            return
+        last = self.ledger.entries[-1]
+        mirror = self.mirrors[machine.id]
+        found = mirror.find(last.base_offset)
+        if found is not None and found == last:
+            return
+        if core.log_start_offset >= last.end_offset:
+            return
+        self._fail("I7", machine, f"it leads epoch {core.epoch} without {last}, it has {found}")
+
+    def _probe_role(self, role: object, seen: Seen, epoch: int) -> None:
+        if type(role) is Resigned:
+            self._probes.hit("leader_resigned")
+        if type(role) is Candidate and seen.role is Candidate and epoch > seen.epoch:
+            self._probes.hit("election_lost_and_retried")
+        if type(role) is Prospective and seen.role is Follower:
+            self._probes.hit("follower_became_prospective")
+        if type(role) is Follower and seen.role is Prospective and epoch == seen.epoch:
+            self._probes.hit("prospective_went_back")
+        if type(role) is Follower and seen.role is Leader:
+            self._probes.hit("leader_deposed")
+
+    # ---- the log: I5 I6 I11 --------------------------------------------------------------------
+
+    def _on_log(self, machine: Machine, core: RaftCore, seen: Seen) -> None:
+        mirror = self.mirrors[machine.id]
+        is_cut = core.log_generation != seen.generation or core.log_end_offset < seen.log_end
+        if is_cut or core.log_start_offset != seen.log_start:
+            before = mirror.entries
+            mirror.forget_durable()
+            after = mirror.reread(machine.vfs)
+            self._on_cut(machine, core, before, after)
+            fresh = after
+        else:
+            fresh = mirror.appended(machine.vfs)
+        first = len(mirror.entries) - len(fresh)
+        previous = mirror.entries[first - 1] if first > 0 else None
+        for entry in fresh:
+            self._register(machine, entry, previous)
+            previous = entry
+        assert machine.kernel is not None
+        told = machine.kernel.replica.writer.log.end_offset
+        if mirror.entries and mirror.end_offset != told:
+            self._fail("I6", machine, f"the files end at {mirror.end_offset}, the node says {told}")
+        seen.log_end = core.log_end_offset
+        seen.log_start = core.log_start_offset
+        seen.generation = core.log_generation
+
+    def _on_cut(
+        self, machine: Machine, core: RaftCore, before: list[Entry], after: list[Entry]
+    ) -> None:
+        kept = set(after)
+        start = core.log_start_offset
+        for entry in before:
+            if entry in kept or entry.end_offset <= start:
+                continue
+            self._probes.hit("log_truncated")
+            if self.ledger.entry_at(entry.base_offset) == entry:
+                self._fail("I11", machine, f"it cut {entry}, which is committed")
+            if type(core.role) is Leader and entry.epoch == core.epoch:
+                self._fail("I5", machine, f"a leader cut its own {entry}")
+
+    def _register(self, machine: Machine, entry: Entry, previous: Entry | None) -> None:
+        """I6, by induction: equal (epoch, offset) means equal batch and equal batch before it."""
+        known = self.ledger.batches.get((entry.epoch, entry.base_offset))
+        if previous is not None and (
+            previous.end_offset != entry.base_offset or previous.epoch > entry.epoch
+        ):
+            self._fail("I6", machine, f"{entry} behind {previous}")
+        if known is None:
+            self.ledger.batches[entry.epoch, entry.base_offset] = (entry, previous)
+            return
+        if known[0] != entry:
+            self._fail("I6", machine, f"two logs differ: {entry} and {known[0]}")
+        if previous is not None and known[1] is not None and known[1] != previous:
+            self._fail("I6", machine, f"two logs differ before {entry}: {previous}, {known[1]}")
+        if known[1] is None and previous is not None:
+            self.ledger.batches[entry.epoch, entry.base_offset] = (entry, previous)
+
+    # ---- commits: I8 I9 I10 I17 ----------------------------------------------------------------
+
+    def _on_high_watermark(self, machine: Machine, core: RaftCore, seen: Seen) -> None:
+        high_watermark = core.high_watermark
+        if high_watermark is None:
+            return  # a new leader does not know it yet; it may not fall later
+        if seen.high_watermark is not None and high_watermark < seen.high_watermark:
+            self._fail(
+                "I9", machine, f"high watermark {high_watermark} after {seen.high_watermark}"
+            )
+        seen.high_watermark = high_watermark
+        if high_watermark > core.log_end_offset:
+            self._fail("I9", machine, f"{high_watermark=} above the log end {core.log_end_offset}")
+        if high_watermark <= self.ledger.end_offset:
+            return
+        if type(core.role) is not Leader:
+            self._fail(
+                "I9",
+                machine,
+                f"a {type(core.role).__name__} commits {high_watermark}, no leader has",
+            )
+        self._commit(machine, core, high_watermark)
+
+    def _commit(self, machine: Machine, core: RaftCore, high_watermark: int) -> None:
+        mirror = self.mirrors[machine.id]
+        last = mirror.find(high_watermark - 1)
+        if last is None or last.end_offset != high_watermark:
+            self._fail("I10", machine, f"{high_watermark=} inside a batch: {last}")
+        assert last is not None
+        if last.epoch != core.epoch:
+            self._fail("I10", machine, f"epoch {core.epoch} commits {last} of an earlier epoch")
+        ends = {
+            number: self.mirrors[number].durable_end(self._machines[number].vfs)
+            for number in sorted(self._voters)
+        }
+        count = sum(end >= high_watermark for end in ends.values())
+        if count < len(self._voters) // 2 + 1:
+            self._fail(
+                "I10", machine, f"it commits {high_watermark}; durable ends of the voters: {ends}"
+            )
+        position = self.ledger.end_offset
+        while position < high_watermark:
+            entry = mirror.find(position)
+            if entry is None or entry.base_offset != position:
+                self._fail("I8", machine, f"no batch at {position} below {high_watermark=}")
+            assert entry is not None
+            self.ledger.commit(entry, self._stored(machine, entry))
+            position = entry.end_offset
+        self.created.update(self.ledger.take_created())
+
+    def _stored(self, machine: Machine, entry: Entry) -> bytes:
+        assert machine.kernel is not None
+        log = machine.kernel.replica.writer.log
+        return log.read(entry.base_offset, 1, entry.end_offset)
+
+    def _on_applied(self, machine: Machine, kernel: Kernel, seen: Seen, applied: int) -> None:
+        if applied < seen.applied:
+            self._fail("I17", machine, f"the image went back from {seen.applied} to {applied}")
+        if applied > self.ledger.end_offset:
+            self._fail("I8", machine, f"applied {applied}, committed {self.ledger.end_offset}")
+        mirror = self.mirrors[machine.id]
+        last = mirror.find(applied - 1) if applied > mirror.start_offset else None
+        if last is not None:
+            committed = self.ledger.entry_at(last.base_offset)
+            if committed is not None and committed != last:
+                self._fail("I8", machine, f"applied {last}, committed is {committed}")
+        seen.applied = applied
+        seen.commits += 1
+        if seen.commits % COMPARED_EVERY == 0:
+            self.compare_image(machine, kernel)
+
+    def compare_image(self, machine: Machine, kernel: Kernel) -> None:
+        """I17: the image equals what the oracle makes of the committed bytes."""
+        image = kernel.cache.image
+        expected = self.ledger.images.get(image.provenance.end_offset)
+        if expected is None or kernel.state.loader.transaction_start is not None:
+            return
+        different = image_difference(image, expected)
+        if different is not None:
+            self._fail("I17", machine, f"at {image.provenance.end_offset}: {different}")
+
+    # ---- controller and snapshots: I13 I14 ---------------------------------------------------------
+
+    def _on_controller(
+        self, machine: Machine, kernel: Kernel, seen: Seen, *, is_active: bool
+    ) -> None:
+        controller = kernel.state.controller
+        assert controller is not None
+        core = kernel.replica.core
+        if is_active:
+            epoch = controller.epoch
+            assert epoch is not None
+            if self._active.setdefault(epoch, machine.id) != machine.id:
+                self._fail("I14", machine, f"a second controller is active in epoch {epoch}")
+            role = core.role
+            if type(role) is not Leader or role.epoch != epoch or not role.is_claimed:
+                self._fail("I14", machine, f"active in epoch {epoch} as {role}")
+            if controller.committed.provenance.end_offset > self.ledger.end_offset:
+                self._fail("I14", machine, "it takes for committed what is not")
+        else:
+            self._probes.hit("controller_renounced")
+            if controller.latest is not controller.committed:
+                self._fail("I14", machine, "inactive with records that were not committed")
+        seen.was_active = is_active
+
+    def _on_snapshots(self, machine: Machine, seen: Seen) -> None:
+        if not machine.vfs.is_directory(FOLDER):
+            return
+        names = frozenset(n for n in machine.vfs.list(FOLDER) if n.endswith(".checkpoint"))
+        if names == seen.snapshots:
+            return
+        for name in sorted(names - seen.snapshots):
+            self._check_snapshot(machine, name)
+        seen.snapshots = names
+        assert machine.kernel is not None
+        start = machine.kernel.replica.core.log_start_offset
+        ids = [i for i in map(parse_snapshot_name, sorted(names)) if i is not None]
+        if start > 0 and not any(i.offset >= start for i in ids):
+            self._fail("I13", machine, f"the log starts at {start}, snapshots: {sorted(names)}")
+
+    def _check_snapshot(self, machine: Machine, name: str) -> None:
+        snapshot_id = parse_snapshot_name(name)
+        if snapshot_id is None or snapshot_id.offset == 0:
+            return
+        self._probes.hit("snapshot_appeared")
+        if snapshot_id.offset > self.ledger.end_offset:
+            self._fail("I13", machine, f"{name} holds what is not committed")
+        content = machine.vfs.written_content(f"{FOLDER}/{name}")
+        assert content is not None
+        snapshot = decode_snapshot(bytes(content))
+        image = image_of(snapshot.records, snapshot_id, snapshot.last_contained_timestamp_ms)
+        expected = self.ledger.images.get(snapshot_id.offset)
+        different = None if expected is None else image_difference(image, expected)
+        if different is not None:
+            self._fail("I13", machine, f"{name} is not the image at its offset: {different}")
+
+    # ---- clients: I12 --------------------------------------------------------------------------
+
+    def on_acknowledged(self, topic_id: bytes) -> None:
+        """I12: what a client is told exists is committed by then."""
+        if topic_id not in self.created:
+            raise Violation("I12", f"topic {topic_id.hex()} was acknowledged and is not committed")
+
+    def _fail(self, invariant: str, machine: Machine, text: str) -> None:
+        raise Violation(invariant, f"node {machine.id}: {text}")
+
+
+def _last(mirror: LogMirror, machine: Machine) -> tuple[int, int]:
+    """(epoch of the last record, end offset); of the snapshot where the log is empty."""
+    if mirror.entries:
+        return mirror.entries[-1].epoch, mirror.end_offset
+    assert machine.kernel is not None
+    core = machine.kernel.replica.core
+    return int(core.last_epoch), int(core.log_end_offset)
+
+
+_COMPARED: Final = tuple(name for name in Image.__struct_fields__ if name != "provenance")
+
+
+def image_difference(one: Image, other: Image) -> str | None:
+    """The first field in which two images differ, None if they are equal.
+
+    A registration's offset is not compared: a snapshot does not keep it.
+    """
+    for name in _COMPARED:
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if mine is theirs or mine == theirs:
+            continue
+        if name == "brokers":
+            plain = [
+                {key: replace(b, registration_offset=0) for key, b in brokers.items()}
+                for brokers in (mine, theirs)
+            ]
+            if plain[0] == plain[1]:
+                continue
+        return name
+    return None

@@ -1,0 +1,62 @@
+"""What the whole world knows to be committed, and the one image that it leads to.
+
+Kept by the simulator alone: the first time any high watermark passes a batch, the batch is entered.
+The oracle applies the committed bytes by itself; every node's image has to equal its image.
+"""
+
+from typing import Final
+
+from metadata.image import Image
+from metadata.loader import Loader, committed_batches
+from simulator.log_mirror import Entry
+
+IMAGES_KEPT: Final = 400
+
+
+class Ledger:
+    """Committed batches in order, and images at their ends."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._index: dict[int, int] = {}
+        self._loader = Loader()
+        self._created: set[bytes] = set()
+        self.images: dict[int, Image] = {0: self._loader.image}
+        self.batches: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
+        """(epoch, base offset) -> the batch and the one before it, of every log that ever was."""
+
+    @property
+    def end_offset(self) -> int:
+        """Everything below is committed."""
+        return self.entries[-1].end_offset if self.entries else 0
+
+    def entry_at(self, base_offset: int) -> Entry | None:
+        """The committed batch that begins here."""
+        number = self._index.get(base_offset)
+        return None if number is None else self.entries[number]
+
+    def commit(self, entry: Entry, content: bytes) -> None:
+        """Enter the next batch with its bytes."""
+        assert entry.base_offset == self.end_offset, f"{entry=} {self.end_offset=}"
+        self._index[entry.base_offset] = len(self.entries)
+        self.entries.append(entry)
+        for _, delta in self._loader.commit(committed_batches(content)):
+            self._created.update(delta.topics_created)
+        self.images[entry.end_offset] = self._loader.image
+        while len(self.images) > IMAGES_KEPT:
+            del self.images[next(iter(self.images))]
+
+    def take_created(self) -> set[bytes]:
+        """Ids of the topics whose creation was committed since the last call."""
+        taken, self._created = self._created, set()
+        return taken
+
+    @property
+    def image(self) -> Image:
+        """The newest committed image, outside any open transaction."""
+        return self._loader.image
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a metadata transaction is open at the end."""
+        return self._loader.transaction_start is not None

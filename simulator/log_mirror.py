@@ -1,0 +1,146 @@
+"""The metadata log of one machine as its disk has it, batch by batch: the simulator's own reader.
+
+It shares no code with storage/: a bug there must not hide itself here. Batches are read once, when
+they appear; a cut or a rewrite is seen by the bytes, not by what the node says.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from storage.memory_vfs import MemoryVfs
+
+FOLDER: Final = "/data/__cluster_metadata-0"
+_HEADER: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, crc
+_LAST_DELTA_AT: Final = 23
+_OVERHEAD: Final = 12
+
+
+class Entry(NamedTuple):
+    """One batch."""
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    crc: int
+
+
+class LogMirror:
+    """Batches in order. `written` is what processes read, `durable_end` what every crash leaves."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._segments: list[tuple[str, int]] = []  # path, bytes read of it
+        self._ends: list[int] = []  # number of entries at the end of each segment read
+        self._durable: dict[str, tuple[int, int]] = {}  # path -> bytes walked, end offset there
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last batch; 0 for an empty log."""
+        return self.entries[-1].end_offset if self.entries else 0
+
+    @property
+    def start_offset(self) -> int:
+        """Of the first batch that is there."""
+        return self.entries[0].base_offset if self.entries else 0
+
+    def find(self, offset: int) -> Entry | None:
+        """The batch that holds an offset."""
+        low, high = 0, len(self.entries)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle].end_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self.entries) and self.entries[low].base_offset <= offset:
+            return self.entries[low]
+        return None
+
+    def appended(self, vfs: MemoryVfs) -> list[Entry]:
+        """Read on where the last read ended; the log has only grown."""
+        if not self._segments:
+            return self.reread(vfs)
+        path, position = self._segments[-1]
+        content = vfs.written_content(path)
+        if content is None:
+            return self.reread(vfs)
+        before = len(self.entries)
+        self._read(path, content, position)
+        if vfs.exists(_segment_path(self.end_offset)) and self.end_offset > 0:
+            following = _segment_path(self.end_offset)
+            if following != path:
+                return self.entries[before:] + self._read_new(vfs, following)
+        return self.entries[before:]
+
+    def _read_new(self, vfs: MemoryVfs, path: str) -> list[Entry]:
+        content = vfs.written_content(path)
+        if content is None:
+            return []
+        before = len(self.entries)
+        self._segments.append((path, 0))
+        self._read(path, content, 0)
+        return self.entries[before:]
+
+    def reread(self, vfs: MemoryVfs) -> list[Entry]:
+        """Read everything anew: after a truncation, a start, a snapshot."""
+        self.entries = []
+        self._segments = []
+        for path in segment_paths(vfs):
+            content = vfs.written_content(path)
+            assert content is not None
+            self._segments.append((path, 0))
+            self._read(path, content, 0)
+        return self.entries
+
+    def _read(self, path: str, content: bytearray, position: int) -> None:
+        for entry, end in _batches(content, position):
+            self.entries.append(entry)
+            position = end
+        self._segments[-1] = (path, position)
+
+    def durable_end(self, vfs: MemoryVfs) -> int:
+        """End offset of the batches that are wholly durable, in a row from the start."""
+        end_offset = 0
+        for path in segment_paths(vfs):
+            content = vfs.durable_content(path)
+            if content is None:
+                break
+            walked, known_end = self._durable.get(path, (0, 0))
+            if walked > len(content):
+                walked, known_end = 0, 0
+            for entry, end in _batches(content, walked):
+                walked, known_end = end, entry.end_offset
+            self._durable[path] = (walked, known_end)
+            if known_end == 0:
+                break
+            end_offset = known_end
+        return end_offset
+
+    def forget_durable(self) -> None:
+        """After a cut or a crash the bytes behind the walk may be others."""
+        self._durable.clear()
+
+
+def segment_paths(vfs: MemoryVfs) -> list[str]:
+    """The segments of the metadata log, in order."""
+    if not vfs.is_directory(FOLDER):
+        return []
+    return [f"{FOLDER}/{name}" for name in vfs.list(FOLDER) if name.endswith(".log")]
+
+
+def _segment_path(base_offset: int) -> str:
+    return f"{FOLDER}/{base_offset:020d}.log"
+
+
+def _batches(content: bytearray, position: int) -> Iterator[tuple[Entry, int]]:
+    """Whole batches from a position on, each with the position behind it."""
+    size = len(content)
+    while position + _HEADER.size + 6 <= size:
+        base_offset, length, epoch, magic, crc = _HEADER.unpack_from(content, position)
+        end = position + _OVERHEAD + length
+        if magic != 2 or length <= 0 or end > size:
+            return
+        (last_delta,) = struct.unpack_from(">i", content, position + _LAST_DELTA_AT)
+        yield Entry(base_offset, base_offset + last_delta + 1, epoch, crc), end
+        position = end

@@ -1,0 +1,423 @@
+"""One machine: a disk, a clock, and at most one kernel; the effects of its steps, performed.
+
+Every incarnation of the process is a number; whatever belongs to an older one (bytes on the way,
+flushes, timers) finds it changed and does nothing. A step that dies in the middle of its disk
+operations (`crash_at`) has sent nothing: effects leave after a step.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import Any, Final, Protocol
+
+from kernel import effects as out
+from kernel import events
+from kernel.config import NodeConfig
+from kernel.kernel import Kernel
+from simulator.network import End, Network, Pipe
+from simulator.scheduler import Scheduler
+from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
+from storage.memory_vfs import MemoryVfs, SimulatedCrashError
+from wire.types import DirectoryId
+
+WALL_MS: Final = 1_700_000_000_000
+CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
+DATA: Final = "/data"
+
+
+class Power(Enum):
+    """State of the process."""
+
+    UP = "up"
+    DOWN = "down"
+    PAUSED = "paused"
+
+
+class Watcher(Protocol):
+    """Who looks at every step."""
+
+    def before_step(self, machine: "Machine", event: events.Event | None) -> None:
+        """An event is about to be taken; None: the process starts."""
+        ...
+
+    def after_step(
+        self, machine: "Machine", event: events.Event | None, effects: list[out.Effect]
+    ) -> None:
+        """A step is done; its effects have not been performed."""
+        ...
+
+    def process_ended(self, machine: "Machine", reason: str, error: BaseException | None) -> None:
+        """The process is gone: killed, without power, stopped by an error, or shut down."""
+        ...
+
+
+class Machine:
+    """One node of the cluster.
+
+    Args:
+        config: of the node; its host name is its id.
+        scheduler, network: of the world.
+        rng: chance of the disk and of the process.
+        watcher: looks at every step.
+        flush_us: draws how long a flush takes.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        scheduler: Scheduler,
+        network: Network,
+        *,
+        rng: Random,
+        watcher: Watcher,
+        flush_us: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.id = int(config.node_id)
+        self.scheduler = scheduler
+        self.network = network
+        self.watcher = watcher
+        self.rng = rng
+        self.vfs = MemoryVfs()
+        self.vfs.make_directory(DATA)
+        self.vfs.sync_directory("/")
+        self.kernel: Kernel | None = None
+        self.power = Power.DOWN
+        self.incarnation = 0
+        self.clock_offset_ms = 0
+        self.clock_rate_ppm = 0
+        self.wall_offset_ms = 0
+        self.logs: list[tuple[int, out.Log]] = []
+        self._flush_us = flush_us
+        self._paused: list[events.Event] = []
+        self._inbound: dict[int, Pipe] = {}
+        self._outbound: dict[int, Pipe] = {}
+        self._next_connection_id = 1
+        self._timer_us: int | None = None
+        self._timer_number = 0
+        self._perform: dict[type, Callable[[Any], None]] = {
+            out.SendBytes: self._send,
+            out.CloseConnection: self._close,
+            out.SetReading: lambda _: None,
+            out.ConnectPeer: self._connect,
+            out.SendPeerBytes: self._send_peer,
+            out.ClosePeer: self._close_peer,
+            out.RunFlush: self._run_flush,
+            out.RunLocalChanges: self._run_local_changes,
+            out.RunSnapshot: self._run_snapshot,
+            out.Log: lambda effect: self.logs.append((scheduler.now_us, effect)),
+            out.Exit: self._exit,
+        }
+
+    # ---- clocks ------------------------------------------------------------------------------
+
+    def now(self) -> events.Now:
+        """What this machine's clocks show."""
+        scaled_us = self.scheduler.now_us * (1_000_000 + self.clock_rate_ppm) // 1_000_000
+        monotonic_ms = 1_000 + self.clock_offset_ms + scaled_us // 1_000
+        wall_ms = WALL_MS + self.wall_offset_ms + scaled_us // 1_000
+        return events.Now(monotonic_ms, wall_ms)
+
+    def _due_us(self, deadline_ms: int) -> int:
+        scaled_us = (deadline_ms - 1_000 - self.clock_offset_ms) * 1_000
+        return -(-scaled_us * 1_000_000 // (1_000_000 + self.clock_rate_ppm))
+
+    # ---- process -----------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process runs, paused or not."""
+        return self.kernel is not None
+
+    def start(self) -> None:
+        """Start a process on what is on the disk."""
+        assert self.kernel is None, f"machine {self.id} runs"
+        self.incarnation += 1
+        self.power = Power.UP
+        self._paused.clear()
+        self._timer_us = None
+        try:
+            self.watcher.before_step(self, None)
+            self.kernel = Kernel(
+                self.config,
+                self.vfs,
+                Random(self.rng.getrandbits(64)),  # noqa: S311 - simulated chance
+                cluster_id=CLUSTER_ID,
+                directory_ids={DATA: DirectoryId(bytes([self.id]) * 16)},
+                now=self.now(),
+            )
+            effects = self.kernel.start(self.now())
+        except SimulatedCrashError as crash:
+            self.power_off(str(crash))
+        except (OSError, FsyncError, CorruptLogError, CorruptFileError) as error:
+            self._ended(f"refused to start: {error}", error)
+        else:
+            self._after(None, effects)
+
+    def kill(self) -> None:
+        """SIGKILL: what was written stays in the page cache."""
+        if self.kernel is None:
+            return
+        self.network.lose(self.id, is_silent=False)
+        self.vfs.kill()
+        self._ended("killed", None)
+
+    def power_off(self, why: str = "power failure") -> None:
+        """The machine loses its power: unsynced changes are kept or lost by chance."""
+        self.network.lose(self.id, is_silent=True)
+        self.vfs = self.vfs.crash(self.rng)
+        self._ended(why, None)
+
+    def terminate(self) -> None:
+        """SIGTERM: controlled shutdown, hand-over, then the process ends by itself."""
+        if self.kernel is not None:
+            self.post(events.ShutdownRequested(), self.incarnation)
+
+    def pause(self) -> None:
+        """SIGSTOP: events wait, clocks run on."""
+        if self.power is Power.UP:
+            self.power = Power.PAUSED
+
+    def resume(self) -> None:
+        """SIGCONT: everything that waited is taken in order."""
+        if self.power is not Power.PAUSED:
+            return
+        self.power = Power.UP
+        waiting, self._paused = self._paused, []
+        for event in waiting:
+            self.post(event, self.incarnation)
+        self._set_timer()
+
+    def _ended(self, reason: str, error: BaseException | None) -> None:
+        self.kernel = None
+        self.power = Power.DOWN
+        self.incarnation += 1
+        self._inbound.clear()
+        self._outbound.clear()
+        self.watcher.process_ended(self, reason, error)
+
+    # ---- events ------------------------------------------------------------------------------
+
+    def post(self, event: events.Event, incarnation: int) -> None:
+        """Step the kernel with one event of this incarnation."""
+        kernel = self.kernel
+        if kernel is None or incarnation != self.incarnation:
+            return
+        if self.power is Power.PAUSED:
+            self._paused.append(event)
+            return
+        self.watcher.before_step(self, event)
+        try:
+            effects = kernel.step(event, self.now())
+        except SimulatedCrashError as crash:
+            self.power_off(str(crash))
+        except (OSError, FsyncError, CorruptLogError) as error:
+            self._stop(error)
+        else:
+            self._after(event, effects)
+
+    def _stop(self, error: BaseException) -> None:
+        """An error that ends the node, as the driver does it: exit code 1."""
+        self.network.lose(self.id, is_silent=False)
+        self.vfs.kill()
+        self._ended(f"stopped: {error}", error)
+
+    def _after(self, event: events.Event | None, effects: list[out.Effect]) -> None:
+        self.watcher.after_step(self, event, effects)
+        incarnation = self.incarnation
+        for effect in effects:
+            self._perform[type(effect)](effect)
+            if self.incarnation != incarnation:
+                return
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self.kernel is None or self.power is Power.PAUSED:
+            return
+        deadline_ms = self.kernel.next_deadline_ms()
+        if deadline_ms is None:
+            self._timer_us = None
+            self._timer_number += 1
+            return
+        due_us = max(self.scheduler.now_us + 1, self._due_us(deadline_ms))
+        if due_us == self._timer_us:
+            return
+        self._timer_us = due_us
+        self._timer_number += 1
+        number, incarnation = self._timer_number, self.incarnation
+
+        def fire() -> None:
+            if number == self._timer_number and incarnation == self.incarnation:
+                self._timer_us = None
+                self.post(events.TimeAdvanced(), incarnation)
+
+        self.scheduler.at(due_us, fire)
+
+    # ---- network -----------------------------------------------------------------------------
+
+    def accept(self, pipe: Pipe, listener: str) -> End | None:
+        """Somebody's first packet arrives; None: no process listens."""
+        if self.kernel is None:
+            return None
+        connection_id = self._next_connection_id
+        self._next_connection_id += 1
+        self._inbound[connection_id] = pipe
+        incarnation = self.incarnation
+        opened = events.ConnectionOpened(connection_id, listener)
+        self.scheduler.after(0, lambda: self.post(opened, incarnation))
+        return Inbound(self, connection_id, incarnation)
+
+    def drop_inbound(self, connection_id: int, incarnation: int) -> None:
+        """A connection to this process is gone."""
+        if incarnation == self.incarnation and self._inbound.pop(connection_id, None) is not None:
+            self.post(events.ConnectionClosed(connection_id), incarnation)
+
+    def drop_outbound(self, peer_id: int, incarnation: int, *, refused: bool) -> None:
+        """A connection of this process is gone."""
+        if incarnation == self.incarnation and self._outbound.pop(peer_id, None) is not None:
+            self.post(events.PeerDisconnected(peer_id, refused=refused), incarnation)
+
+    def _send(self, effect: out.SendBytes) -> None:
+        pipe = self._inbound.get(effect.connection_id)
+        if pipe is not None:
+            self.network.send(pipe, bytes(effect.data), to_server=False)
+
+    def _close(self, effect: out.CloseConnection) -> None:
+        pipe = self._inbound.pop(effect.connection_id, None)
+        if pipe is not None:
+            self.network.close(pipe, by_server=True)
+
+    def _connect(self, effect: out.ConnectPeer) -> None:
+        end = Outbound(self, effect.peer_id, self.incarnation)
+        host = int(effect.host)
+        listener = "CONTROLLER" if effect.port == CONTROLLER_PORT else "PLAINTEXT"
+        finder = self.find_machine
+        self._outbound[effect.peer_id] = self.network.connect(
+            end, host, lambda pipe: finder(host).accept(pipe, listener)
+        )
+
+    find_machine: Callable[[int], "Machine"]
+    """Set by the world."""
+
+    def _send_peer(self, effect: out.SendPeerBytes) -> None:
+        pipe = self._outbound.get(effect.peer_id)
+        if pipe is not None:
+            self.network.send(pipe, bytes(effect.data), to_server=True)
+
+    def _close_peer(self, effect: out.ClosePeer) -> None:
+        pipe = self._outbound.pop(effect.peer_id, None)
+        if pipe is not None:
+            self.network.close(pipe, by_server=False)
+
+    # ---- disk --------------------------------------------------------------------------------
+
+    def _run_flush(self, effect: out.RunFlush) -> None:
+        done = events.FlushDone(effect.token)
+        self._run_later(self._flush_us(), effect.plan.run, lambda: done)
+
+    def _run_local_changes(self, effect: out.RunLocalChanges) -> None:
+        """An error of folder work is told to the kernel; it does not end the node."""
+        incarnation = self.incarnation
+
+        def run() -> None:
+            if incarnation != self.incarnation:
+                return
+            error: str | None = None
+            try:
+                effect.work()
+            except SimulatedCrashError as crash:
+                self.power_off(str(crash))
+                return
+            except (OSError, FsyncError, OutOfSpaceError) as raised:
+                error = str(raised)
+            self.post(events.LocalChangesDone(effect.token, error), incarnation)
+
+        self.scheduler.after(self._flush_us(), run)
+
+    def _run_snapshot(self, effect: out.RunSnapshot) -> None:
+        done = events.SnapshotDone(effect.token)
+        self._run_later(self._flush_us(), effect.work, lambda: done)
+
+    def _run_later(
+        self, delay_us: int, work: Callable[[], object], done: Callable[[], events.Event]
+    ) -> None:
+        """Work of another thread: it ends some time later, and its end is an event."""
+        incarnation = self.incarnation
+
+        def run() -> None:
+            if incarnation != self.incarnation:
+                return
+            try:
+                work()
+            except SimulatedCrashError as crash:
+                self.power_off(str(crash))
+            except (OSError, FsyncError, CorruptLogError) as error:
+                self._stop(error)
+            else:
+                self.post(done(), incarnation)
+
+        self.scheduler.after(delay_us, run)
+
+    def _exit(self, effect: out.Exit) -> None:
+        assert self.kernel is not None
+        self.network.lose(self.id, is_silent=False)
+        if effect.code == 0:
+            self.kernel.close()
+        self.vfs.kill()
+        self._ended(f"exit {effect.code}: {effect.reason}", None)
+
+
+CONTROLLER_PORT: Final = 9093
+
+
+class Inbound:
+    """The server's side of a connection, bound to an incarnation."""
+
+    def __init__(self, machine: Machine, connection_id: int, incarnation: int) -> None:
+        self._machine = machine
+        self._connection_id = connection_id
+        self._incarnation = incarnation
+
+    @property
+    def host(self) -> int:
+        """The machine."""
+        return self._machine.id
+
+    def opened(self) -> None:
+        """The kernel was told by `accept`."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the client."""
+        event = events.BytesReceived(self._connection_id, data)
+        self._machine.post(event, self._incarnation)
+
+    def closed(self, *, refused: bool) -> None:
+        """The client is gone."""
+        del refused
+        self._machine.drop_inbound(self._connection_id, self._incarnation)
+
+
+class Outbound:
+    """The client's side of a connection to another node."""
+
+    def __init__(self, machine: Machine, peer_id: int, incarnation: int) -> None:
+        self._machine = machine
+        self._peer_id = peer_id
+        self._incarnation = incarnation
+
+    @property
+    def host(self) -> int:
+        """The machine."""
+        return self._machine.id
+
+    def opened(self) -> None:
+        """It stands."""
+        self._machine.post(events.PeerConnected(self._peer_id), self._incarnation)
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the other node."""
+        self._machine.post(events.PeerBytes(self._peer_id, data), self._incarnation)
+
+    def closed(self, *, refused: bool) -> None:
+        """The other node is gone, or was not there."""
+        self._machine.drop_outbound(self._peer_id, self._incarnation, refused=refused)

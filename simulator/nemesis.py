@@ -1,0 +1,233 @@
+"""Faults: a plan drawn before the run, so that a part of it can be run again.
+
+A plan is a list of decisions with times and targets; nothing else brings faults in. Shrinking a
+failure is leaving decisions out (simulator/shrink.py).
+"""
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import msgspec
+
+from simulator.draw import Settings
+from simulator.machine import Machine, Power
+from simulator.network import Network
+from simulator.probes import Probes
+from simulator.scheduler import Scheduler
+
+QUIET_START_US: Final = 1_000_000
+OPERATIONS_AHEAD_MAX: Final = 40
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault."""
+
+    at_us: int
+    kind: str
+    targets: tuple[int, ...]
+    length_us: int
+    """Until it ends by itself: restart, resume, heal."""
+    amount: int = 0
+    """Of the kind: disk operations until the crash, milliseconds of a jump."""
+
+
+def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
+    """The decisions of a run, in time order; they end with the fault phase."""
+    plan = []
+    at_us = QUIET_START_US
+    while settings.faults:
+        at_us += 1 + int(rng.expovariate(1.0) * settings.fault_interval_us)
+        if at_us >= settings.duration_us:
+            break
+        kind = rng.choice(settings.faults)
+        targets = list(machine_ids)
+        rng.shuffle(targets)
+        if kind in ("partition", "one_way"):
+            count = rng.choice((1, 1, rng.randrange(1, len(targets) + 1)))
+        elif kind == "all_down":
+            count = len(targets)
+        elif kind in ("clog", "reset"):
+            count = min(2, len(targets))
+        else:
+            count = 1
+        plan.append(
+            Decision(
+                at_us=at_us,
+                kind=kind,
+                targets=tuple(targets[:count]),
+                length_us=1_000 + int(rng.expovariate(1.0) * settings.fault_length_us),
+                amount=1 + rng.randrange(OPERATIONS_AHEAD_MAX),
+            )
+        )
+    return plan
+
+
+class Nemesis:
+    """Carries a plan out."""
+
+    def __init__(
+        self,
+        plan: list[Decision],
+        scheduler: Scheduler,
+        network: Network,
+        machines: dict[int, Machine],
+        probes: Probes,
+        restart: Callable[[Machine], None],
+    ) -> None:
+        self.plan = plan
+        self.fired: dict[str, int] = {}
+        self.is_over = False
+        self._scheduler = scheduler
+        self._network = network
+        self._machines = machines
+        self._probes = probes
+        self._restart = restart
+        self.slow_disks: dict[int, int] = {}
+        """Machine -> factor on the time of its flushes."""
+
+    def start(self) -> None:
+        """Every decision at its time."""
+        for decision in self.plan:
+            self._scheduler.at(decision.at_us, lambda d=decision: self._fire(d))  # type: ignore[misc]
+
+    def stop(self) -> None:
+        """No new fault: links heal, disks have room, the paused go on, the dead restart."""
+        self.is_over = True
+        self._network.heal_all()
+        self.slow_disks.clear()
+        for machine in self._machines.values():
+            machine.vfs.bytes_max = None
+            machine.vfs.crash_at = None
+            machine.vfs.failing = None
+            machine.resume()
+            if not machine.is_up:
+                self._restart(machine)
+
+    def _fire(self, decision: Decision) -> None:
+        if self.is_over:
+            return
+        self.fired[decision.kind] = self.fired.get(decision.kind, 0) + 1
+        machines = [self._machines[number] for number in decision.targets]
+        getattr(self, f"_do_{decision.kind}")(decision, machines)
+
+    def _later(self, decision: Decision, action: Callable[[], None]) -> None:
+        def end() -> None:
+            if not self.is_over:
+                action()
+
+        self._scheduler.after(decision.length_us, end)
+
+    def _restart_later(self, decision: Decision, machine: Machine) -> None:
+        self._later(decision, lambda: self._restart(machine))
+
+    # ---- processes ---------------------------------------------------------------------------
+
+    def _do_kill(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            machine.kill()
+            self._restart_later(decision, machine)
+
+    def _do_power_failure(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            if machine.is_up:
+                machine.power_off()
+            self._restart_later(decision, machine)
+
+    def _do_all_down(self, decision: Decision, machines: list[Machine]) -> None:
+        self._probes.hit("all_nodes_down")
+        self._do_power_failure(decision, machines)
+
+    def _do_terminate(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            machine.terminate()
+            self._restart_later(decision, machine)
+
+    def _do_pause(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            if machine.power is Power.UP:
+                machine.pause()
+                self._later(decision, machine.resume)
+
+    def _do_crash_at_operation(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            if machine.is_up:
+                machine.vfs.crash_at = machine.vfs.operations + decision.amount
+                self._restart_later(decision, machine)
+
+    # ---- network -----------------------------------------------------------------------------
+
+    def _do_partition(self, decision: Decision, machines: list[Machine]) -> None:
+        inside = {machine.id for machine in machines}
+        self._cut(decision, [(a, b) for a, b in self._pairs() if (a in inside) != (b in inside)])
+
+    def _do_one_way(self, decision: Decision, machines: list[Machine]) -> None:
+        inside = {machine.id for machine in machines}
+        outward = decision.amount % 2 == 0
+        self._cut(
+            decision,
+            [
+                (a, b)
+                for a, b in self._pairs()
+                if (a in inside) is outward and (b in inside) is not outward
+            ],
+        )
+
+    def _cut(self, decision: Decision, links: list[tuple[int, int]]) -> None:
+        for link in links:
+            self._network.cut(*link)
+
+        def heal() -> None:
+            for link in links:
+                self._network.heal(*link)
+
+        self._later(decision, heal)
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        ids = sorted(self._machines)
+        return [(a, b) for a in ids for b in ids if a != b]
+
+    def _do_clog(self, decision: Decision, machines: list[Machine]) -> None:
+        if len(machines) > 1:
+            until_us = self._scheduler.now_us + decision.length_us
+            self._network.clog(machines[0].id, machines[1].id, until_us)
+
+    def _do_reset(self, _decision: Decision, machines: list[Machine]) -> None:
+        if len(machines) > 1:
+            for pipe in self._network.pipes_between(machines[0].id, machines[1].id):
+                self._network.reset(pipe)
+
+    # ---- disks and clocks --------------------------------------------------------------------
+
+    def _do_slow_disk(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            number = machine.id
+            self.slow_disks[number] = 5 * decision.amount
+            self._later(decision, lambda n=number: self._speed_up(n))  # type: ignore[misc]
+
+    def _speed_up(self, number: int) -> None:
+        self.slow_disks.pop(number, None)
+
+    def _do_sync_error(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            vfs = machine.vfs
+
+            def fail_once(kind: str, _path: str, vfs: object = vfs) -> int | None:
+                if kind != "sync":
+                    return None
+                vfs.failing = None  # type: ignore[attr-defined]
+                return errno.EIO
+
+            vfs.failing = fail_once
+            self._restart_later(decision, machine)
+
+    def _do_disk_full(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            vfs = machine.vfs
+            vfs.bytes_max = vfs.used_bytes()
+            self._later(decision, lambda v=vfs: setattr(v, "bytes_max", None))  # type: ignore[misc]
+
+    def _do_clock_jump(self, decision: Decision, machines: list[Machine]) -> None:
+        for machine in machines:
+            machine.wall_offset_ms += (decision.amount - OPERATIONS_AHEAD_MAX // 2) * 1_000

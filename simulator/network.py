@@ -1,0 +1,230 @@
+"""Connections between nodes and clients as TCP gives them: in order, late, cut, or reset.
+
+Bytes of a connection arrive in order or not at all. A cut link (one way or both) holds what is on
+it: it arrives after the link heals, possibly at a process that no longer waits for it. A killed
+process resets its connections; a machine without power says nothing until it is up again.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final, Protocol
+
+from simulator.scheduler import Scheduler
+
+CONNECT_GIVE_UP_US: Final = 10_000_000
+RETRANSMIT_US: Final = 200_000
+SILENCE_MEAN_US: Final = 5_000_000
+"""How long a peer goes on before it finds out that a machine lost its power."""
+
+
+class End(Protocol):
+    """One side of a connection."""
+
+    @property
+    def host(self) -> int:
+        """The machine; clients have numbers of their own."""
+        ...
+
+    def opened(self) -> None:
+        """The connection stands."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        ...
+
+    def closed(self, *, refused: bool) -> None:
+        """The other side closed or reset it, or refused to open it."""
+        ...
+
+
+class Direction:
+    """One way of a connection; `target` is None until it stands."""
+
+    __slots__ = ("held", "last_us", "link", "target")
+
+    def __init__(self, source_host: int, target_host: int, target: End | None) -> None:
+        self.link = (source_host, target_host)
+        self.target = target
+        self.last_us = 0
+        self.held: list[Callable[[], None]] = []
+
+
+class Pipe:
+    """A connection: `client` opened it to a host."""
+
+    __slots__ = ("is_open", "to_client", "to_server")
+
+    def __init__(self, client: End, host: int) -> None:
+        self.to_server = Direction(client.host, host, None)
+        self.to_client = Direction(host, client.host, client)
+        self.is_open = True
+
+    @property
+    def hosts(self) -> tuple[int, int]:
+        """Of the client and of the server."""
+        return self.to_server.link
+
+
+class Network:
+    """All links; a link is an ordered pair of hosts."""
+
+    def __init__(self, scheduler: Scheduler, rng: Random, delay_us: int, mean_us: int) -> None:
+        self._scheduler = scheduler
+        self._rng = rng
+        self._delay_us = delay_us
+        self._mean_us = mean_us
+        self._cut: set[tuple[int, int]] = set()
+        self._clogged_until: dict[tuple[int, int], int] = {}
+        self._pipes: dict[Pipe, None] = {}
+        self.sent = 0
+        self.held = 0
+
+    # ---- links -------------------------------------------------------------------------------
+
+    def cut(self, source: int, target: int) -> None:
+        """Nothing arrives from source at target until `heal`."""
+        self._cut.add((source, target))
+
+    def heal(self, source: int, target: int) -> None:
+        """What was held arrives now."""
+        self._cut.discard((source, target))
+        for pipe in list(self._pipes):
+            for direction in (pipe.to_server, pipe.to_client):
+                if direction.link == (source, target) and direction.held:
+                    held, direction.held = direction.held, []
+                    for deliver in held:
+                        self._schedule(direction, deliver)
+
+    def heal_all(self) -> None:
+        """Every link works again."""
+        for source, target in sorted(self._cut):
+            self.heal(source, target)
+        self._clogged_until.clear()
+
+    def clog(self, source: int, target: int, until_us: int) -> None:
+        """Nothing arrives before a time, then everything at once."""
+        self._clogged_until[source, target] = until_us
+
+    def is_cut(self, source: int, target: int) -> bool:
+        """Whether nothing passes."""
+        return (source, target) in self._cut
+
+    def _schedule(self, direction: Direction, deliver: Callable[[], None]) -> None:
+        link = direction.link
+        delay = self._delay_us + int(self._rng.expovariate(1.0) * self._mean_us)
+        due_us = max(self._scheduler.now_us + delay, direction.last_us + 1)
+        clogged_us = self._clogged_until.get(link)
+        if clogged_us is not None:
+            due_us = max(due_us, clogged_us)
+        direction.last_us = due_us
+
+        def arrive() -> None:
+            if link in self._cut or direction.held:
+                self.held += 1
+                direction.held.append(deliver)
+            else:
+                deliver()
+
+        self._scheduler.at(due_us, arrive)
+
+    # ---- connections -------------------------------------------------------------------------
+
+    def connect(self, client: End, host: int, find_server: Callable[[Pipe], End | None]) -> Pipe:
+        """Open a connection; the client hears `opened` or `closed`.
+
+        Args:
+            client: who connects.
+            host: of the server.
+            find_server: called when the first packet arrives; None = nobody listens there.
+        """
+        pipe = Pipe(client, host)
+        self._pipes[pipe] = None
+
+        def arrive() -> None:
+            if not pipe.is_open:
+                return
+            pipe.to_server.target = find_server(pipe)
+            is_refused = pipe.to_server.target is None
+            self._schedule(pipe.to_client, refuse if is_refused else opened)
+
+        def opened() -> None:
+            if pipe.is_open:
+                client.opened()
+
+        def refuse() -> None:
+            if pipe.is_open:
+                self._forget(pipe)
+                client.closed(refused=True)
+
+        def give_up() -> None:
+            if pipe.is_open and pipe.to_server.target is None:
+                self._forget(pipe)
+                client.closed(refused=False)
+
+        self._schedule(pipe.to_server, arrive)
+        self._scheduler.after(CONNECT_GIVE_UP_US, give_up)
+        return pipe
+
+    def send(self, pipe: Pipe, data: bytes, *, to_server: bool) -> None:
+        """Bytes on their way."""
+        if not pipe.is_open:
+            return
+        self.sent += 1
+        direction = pipe.to_server if to_server else pipe.to_client
+
+        def deliver() -> None:
+            if pipe.is_open and direction.target is not None:
+                direction.target.received(data)
+
+        self._schedule(direction, deliver)
+
+    def close(self, pipe: Pipe, *, by_server: bool) -> None:
+        """One side closes (or is killed): the other hears of it behind what was sent before."""
+        if not pipe.is_open:
+            return
+        direction = pipe.to_client if by_server else pipe.to_server
+
+        def deliver() -> None:
+            if pipe.is_open:
+                self._forget(pipe)
+                if direction.target is not None:
+                    direction.target.closed(refused=False)
+
+        self._schedule(direction, deliver)
+
+    def reset(self, pipe: Pipe) -> None:
+        """Both sides lose it now, with what is on the way."""
+        if not pipe.is_open:
+            return
+        self._forget(pipe)
+        for end in (pipe.to_client.target, pipe.to_server.target):
+            if end is not None:
+                end.closed(refused=False)
+
+    def lose(self, host: int, *, is_silent: bool) -> None:
+        """A host lost all its connections; silent: the others hear of it seconds later."""
+        for pipe in list(self._pipes):
+            client_host, server_host = pipe.hosts
+            if host not in (client_host, server_host):
+                continue
+            by_server = server_host == host
+            if is_silent:
+                other = pipe.to_client.target if by_server else pipe.to_server.target
+                self._forget(pipe)
+                if other is not None:
+                    self._tell_later(other)
+            else:
+                self.close(pipe, by_server=by_server)
+
+    def _tell_later(self, end: End) -> None:
+        delay = int(self._rng.expovariate(1.0) * SILENCE_MEAN_US) + RETRANSMIT_US
+        self._scheduler.after(delay, lambda: end.closed(refused=False))
+
+    def pipes_between(self, one: int, other: int) -> list[Pipe]:
+        """Open connections between two hosts."""
+        return [pipe for pipe in self._pipes if set(pipe.hosts) == {one, other}]
+
+    def _forget(self, pipe: Pipe) -> None:
+        pipe.is_open = False
+        self._pipes.pop(pipe, None)

@@ -1,0 +1,24 @@
+"""Named random streams of one seed: a draw in one never shifts the draws of another."""
+
+import random
+from typing import Final
+
+NAMES: Final = ("draw", "nemesis", "network", "disk", "workload", "clocks")
+
+
+class Streams:
+    """`random.Random` per name; a stream of a node is named `nodes/3/1` (node, incarnation).
+
+    Seeded by text, which `random` hashes with SHA-512: the same in every process.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._streams: dict[str, random.Random] = {}
+
+    def stream(self, name: str) -> random.Random:
+        """The stream of a name, made at its first use."""
+        found = self._streams.get(name)
+        if found is None:
+            found = self._streams[name] = random.Random(f"{self._seed}/{name}")  # noqa: S311
+        return found

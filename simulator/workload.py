@@ -1,0 +1,257 @@
+"""Clients of the simulated cluster: raw Kafka protocol, one request at a time, no retries.
+
+Each client creates, deletes or asks through one node after the other. What it was told becomes an
+operation of a history; what it was not told in time is indeterminate. Refusals that only reflect a
+state (exists, unknown) are recorded as failed: a deposed leader may say them for a moment, and
+Kafka's protocol does not promise more.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from simulator.network import Network, Pipe
+from simulator.scheduler import Scheduler
+from wire import codec
+from wire.client_connection import ClientConnection
+from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+REQUEST_US: Final = 5_000_000
+"""How long a client waits before it takes an operation for indeterminate."""
+NAMES: Final = 12
+"""Topic names are few, so that operations meet."""
+FIRST_CLIENT_HOST: Final = 1_000
+
+REFUSED_FOR_SURE: Final = frozenset(
+    {
+        ErrorCode.topic_already_exists,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.not_controller,
+        ErrorCode.invalid_replication_factor,
+    }
+)
+
+
+class Operation(msgspec.Struct, kw_only=True):
+    """One operation of a client."""
+
+    client: int
+    kind: str
+    """`create` or `delete`."""
+    name: str
+    called_us: int
+    topic_id: bytes | None = None
+    returned_us: int | None = None
+    outcome: str = "info"
+    """`ok`, `fail` (it did certainly not happen) or `info` (nobody knows)."""
+    error: str | None = None
+
+
+class Client:
+    """One client: an operation at a time, on a connection that it keeps while it can."""
+
+    def __init__(
+        self, number: int, workload: "Workload", network: Network, scheduler: Scheduler
+    ) -> None:
+        self.host = FIRST_CLIENT_HOST + number
+        self._workload = workload
+        self._network = network
+        self._scheduler = scheduler
+        self._connection: Connection | None = None
+        self._operation: Operation | None = None
+        self._attempt = 0
+
+    def run(self, operation: Operation, target: int) -> None:
+        """Do one operation through a node; the workload hears of its end."""
+        self._operation = operation
+        self._attempt += 1
+        attempt = self._attempt
+        if self._connection is not None and self._connection.target != target:
+            self._connection.close()
+            self._connection = None
+        if self._connection is None:
+            self._connection = Connection(self, target, self._network, self._workload.open)
+        self._connection.request(*request_of(operation))
+        self._scheduler.after(REQUEST_US, lambda: self._time_out(attempt))
+
+    def answered(self, body: Any) -> None:
+        """The answer to the operation under way."""
+        operation = self._operation
+        assert operation is not None
+        answers = body.topics if operation.kind == "create" else body.responses
+        answer = answers[0]
+        if answer.error_code is ErrorCode.none:
+            topic_id = getattr(answer, "topic_id", None)
+            operation.topic_id = None if topic_id is None else topic_id.bytes
+            self._end("ok", None)
+        elif answer.error_code in REFUSED_FOR_SURE:
+            self._end("fail", answer.error_code.name)
+        else:
+            self._end("info", answer.error_code.name)
+
+    def lost(self, connection: "Connection", *, refused: bool) -> None:
+        """The node is gone: what was sent may or may not happen; refused: nothing was sent."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if self._operation is not None:
+            self._end("fail" if refused else "info", "REFUSED" if refused else "CLOSED")
+
+    def _time_out(self, attempt: int) -> None:
+        if attempt != self._attempt or self._operation is None:
+            return
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._end("info", "TIMED_OUT")
+
+    def _end(self, outcome: str, error: str | None) -> None:
+        operation = self._operation
+        assert operation is not None
+        self._operation = None
+        operation.outcome = outcome
+        operation.error = error
+        operation.returned_us = self._scheduler.now_us
+        self._workload.ended(self, operation)
+
+
+class Connection:
+    """One connection of a client; what arrives on an older one is nobody's."""
+
+    def __init__(
+        self,
+        client: Client,
+        target: int,
+        network: Network,
+        connect: "Callable[[Connection], Pipe]",
+    ) -> None:
+        self.host = client.host
+        self.target = target
+        self._client = client
+        self._network = network
+        self._protocol = ClientConnection("simulated")
+        self._is_closed = False
+        self._pipe = connect(self)
+
+    def request(self, api_key: int, body: Any) -> None:
+        """Send now, or as soon as the versions are known."""
+        _, content = self._protocol.request(api_key, body)
+        if content:
+            self._network.send(self._pipe, content, to_server=True)
+
+    def opened(self) -> None:
+        """It stands: ask for the versions."""
+        self._network.send(self._pipe, self._protocol.opening_bytes(), to_server=True)
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the node."""
+        if self._is_closed:
+            return
+        try:
+            responses = self._protocol.receive(data)
+        except (RemoteProtocolError, LocalProtocolError) as error:
+            raise AssertionError(f"a node sent nonsense: {error}") from error
+        content = self._protocol.bytes_to_send()
+        if content:
+            self._network.send(self._pipe, content, to_server=True)
+        for response in responses:
+            self._client.answered(response.body)
+
+    def closed(self, *, refused: bool) -> None:
+        """The node is gone."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._client.lost(self, refused=refused)
+
+    def close(self) -> None:
+        """Leave."""
+        self._is_closed = True
+        self._network.close(self._pipe, by_server=False)
+
+
+class Workload:
+    """All clients, and the history they make."""
+
+    def __init__(
+        self,
+        rng: Random,
+        network: Network,
+        scheduler: Scheduler,
+        *,
+        targets: tuple[int, ...],
+        write_count: int,
+        duration_us: int,
+        accept: Callable[[Connection], Pipe],
+        on_acknowledged: Callable[[bytes], None],
+    ) -> None:
+        self.history: list[Operation] = []
+        self.open = accept
+        self._rng = rng
+        self._scheduler = scheduler
+        self._targets = targets
+        self._left = write_count
+        self._on_acknowledged = on_acknowledged
+        self.is_stopped = False
+        client_count = 3
+        self._think_us = max(1_000, duration_us * client_count // max(1, write_count))
+        self._clients = [Client(number, self, network, scheduler) for number in range(client_count)]
+
+    def start(self) -> None:
+        """Every client begins somewhere in its first pause."""
+        for client in self._clients:
+            self._think(client)
+
+    def _think(self, client: Client) -> None:
+        delay = int(self._rng.expovariate(1.0) * self._think_us)
+        self._scheduler.after(delay, lambda: self._next(client))
+
+    def _next(self, client: Client) -> None:
+        if self.is_stopped or self._left <= 0:
+            return
+        self._left -= 1
+        self.submit(client, "create" if self._rng.random() < 0.65 else "delete")
+
+    def submit(self, client: Client, kind: str) -> Operation:
+        """One more operation now."""
+        operation = Operation(
+            client=client.host,
+            kind=kind,
+            name=f"topic-{self._rng.randrange(NAMES)}",
+            called_us=self._scheduler.now_us,
+        )
+        self.history.append(operation)
+        client.run(operation, self._rng.choice(self._targets))
+        return operation
+
+    def ended(self, client: Client, operation: Operation) -> None:
+        """An operation has its outcome."""
+        if operation.outcome == "ok" and operation.kind == "create":
+            assert operation.topic_id is not None
+            self._on_acknowledged(operation.topic_id)
+        self._think(client)
+
+    @property
+    def pending_count(self) -> int:
+        """Operations without an outcome so far."""
+        return sum(operation.returned_us is None for operation in self.history)
+
+
+def request_of(operation: Operation) -> tuple[int, Any]:
+    """API key and body."""
+    if operation.kind == "create":
+        module = codec.newest(CREATE_TOPICS, "request")
+        topic = module.CreatableTopic(
+            name=operation.name, num_partitions=2, replication_factor=-1, assignments=(), configs=()
+        )
+        return CREATE_TOPICS, module.CreateTopicsRequest(
+            topics=(topic,), timeout=timedelta(seconds=4), validate_only=False
+        )
+    module = codec.newest(DELETE_TOPICS, "request")
+    state = module.DeleteTopicState(name=operation.name, topic_id=None)
+    return DELETE_TOPICS, module.DeleteTopicsRequest(topics=(state,), timeout=timedelta(seconds=4))

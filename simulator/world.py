@@ -1,0 +1,232 @@
+"""A cluster in one process: machines, network, clients, faults, and who watches them."""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from kernel import effects as out
+from kernel import events
+from kernel.config import (
+    BrokerConfig,
+    MetadataLogConfig,
+    NodeConfig,
+    QuorumConfig,
+    TopicDefaults,
+    Voter,
+)
+from simulator.draw import Settings
+from simulator.invariants import Invariants, Violation
+from simulator.machine import CONTROLLER_PORT, DATA, Machine
+from simulator.nemesis import Decision, Nemesis
+from simulator.network import Network, Pipe
+from simulator.probes import Probes
+from simulator.scheduler import Scheduler
+from simulator.streams import Streams
+from simulator.workload import Connection, Workload
+from wire.types import Endpoint, NodeId
+
+BROKER_PORT: Final = 9092
+FIRST_OBSERVER_ID: Final = 101
+Traced = Callable[[int, str], None]
+
+
+class World:
+    """Everything of one run.
+
+    Args:
+        settings: what the seed decided.
+        plan: the faults; the caller draws it, so that a part of it can be tried.
+        trace: told of every noteworthy thing, with its time in microseconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        streams: Streams,
+        plan: list[Decision],
+        trace: Traced | None = None,
+    ) -> None:
+        self.settings = settings
+        self.scheduler = Scheduler()
+        self.probes = Probes()
+        self.event_count = 0
+        self.events_by_kind: dict[str, int] = {}
+        self.digest = 0
+        self._trace = trace
+        self._disk = streams.stream("disk")
+        self.network = Network(
+            self.scheduler, streams.stream("network"), settings.delay_us, settings.delay_mean_us
+        )
+        self.voters = frozenset(range(1, settings.voter_count + 1))
+        self.machines = {number: self._machine(number, streams) for number in machine_ids(settings)}
+        self.invariants = Invariants(self.machines, self.voters, self.probes)
+        self.nemesis = Nemesis(
+            plan, self.scheduler, self.network, self.machines, self.probes, self.restart
+        )
+        brokers = tuple(m.id for m in self.machines.values() if m.config.is_broker)
+        self.workload = Workload(
+            streams.stream("workload"),
+            self.network,
+            self.scheduler,
+            targets=brokers,
+            write_count=settings.write_count,
+            duration_us=settings.duration_us,
+            accept=self._open_client,
+            on_acknowledged=self.invariants.on_acknowledged,
+        )
+
+    def _machine(self, number: int, streams: Streams) -> Machine:
+        clocks = streams.stream("clocks")
+        machine = Machine(
+            node_config(self.settings, number),
+            self.scheduler,
+            self.network,
+            rng=streams.stream(f"nodes/{number}"),
+            watcher=self,
+            flush_us=lambda: self._flush_us(number),
+        )
+        machine.find_machine = lambda host: self.machines[host]
+        rate = self.settings.clock_rate_ppm_max
+        machine.clock_rate_ppm = clocks.randrange(-rate, rate + 1) if rate else 0
+        machine.clock_offset_ms = clocks.randrange(1_000_000)
+        return machine
+
+    def _flush_us(self, number: int) -> int:
+        settings = self.settings
+        duration = settings.flush_us + int(self._disk.expovariate(1.0) * settings.flush_mean_us)
+        return duration * self.nemesis.slow_disks.get(number, 1)
+
+    def _open_client(self, connection: Connection) -> Pipe:
+        target = self.machines[connection.target]
+        return self.network.connect(
+            connection, target.id, lambda pipe: target.accept(pipe, "PLAINTEXT")
+        )
+
+    # ---- the run -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """All machines at once, the faults and the clients."""
+        for machine in self.machines.values():
+            machine.start()
+        self.nemesis.start()
+        self.workload.start()
+
+    def restart(self, machine: Machine) -> None:
+        """Start a process where none runs."""
+        if not machine.is_up:
+            machine.vfs.crash_at = None
+            machine.start()
+
+    def run(self, end_us: int) -> None:
+        """Until a time."""
+        while self.scheduler.run_once(end_us):
+            pass
+
+    def run_until(self, condition: Callable[[], bool], end_us: int) -> bool:
+        """Until a condition holds; False if the time comes first."""
+        while not condition():
+            if not self.scheduler.run_once(end_us):
+                return condition()
+        return True
+
+    # ---- watching ----------------------------------------------------------------------------
+
+    def before_step(self, machine: Machine, event: events.Event | None) -> None:
+        """Count it."""
+        self.event_count += 1
+        kind = "Start" if event is None else type(event).__name__
+        self.events_by_kind[kind] = self.events_by_kind.get(kind, 0) + 1
+        mark = f"{self.scheduler.now_us} {machine.id} {kind}"
+        self.digest = zlib.crc32(mark.encode(), self.digest)
+
+    def after_step(
+        self, machine: Machine, event: events.Event | None, effects: list[out.Effect]
+    ) -> None:
+        """Check the invariants on the node that was stepped."""
+        self.invariants.after_step(machine, event, effects)
+        for effect in effects:
+            if type(effect) is out.Log:
+                self._on_log(machine, effect)
+
+    def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
+        """Note it; an error that no fault explains is a violation."""
+        self._note(f"node {machine.id}: {reason}")
+        self.invariants.process_ended(machine)
+        if "operation" in reason:
+            self.probes.hit("crashed_between_disk_operations")
+        if error is None:
+            return
+        if "injected" in str(error) or machine.vfs.bytes_max is not None:
+            if "sync" in str(error):
+                self.probes.hit("node_stopped_by_sync_error")
+            return
+        raise Violation("I20", f"node {machine.id} {reason}") from error
+
+    def _on_log(self, machine: Machine, log: out.Log) -> None:
+        mark = MARK_OF_LOG.get(log.event)
+        if mark is not None:
+            self.probes.hit(mark)
+        if self._trace is not None:
+            fields = " ".join(f"{name}={value}" for name, value in log.fields.items())
+            self._note(f"node {machine.id}: {log.event} {fields}".rstrip())
+
+    def _note(self, text: str) -> None:
+        if self._trace is not None:
+            self._trace(self.scheduler.now_us, text)
+
+
+MARK_OF_LOG: Final = {
+    "leader_unreachable": "evidence",
+    "disk_full": "disk_full",
+    "snapshot_loaded": "snapshot_fetched",
+    "torn_tail_cut": "torn_tail_cut",
+}
+"""Marks that a node's own log lines stand for."""
+
+
+def machine_ids(settings: Settings) -> tuple[int, ...]:
+    """Voters from 1 on, observers from 101 on."""
+    voters = range(1, settings.voter_count + 1)
+    observers = range(FIRST_OBSERVER_ID, FIRST_OBSERVER_ID + settings.observer_count)
+    return (*voters, *observers)
+
+
+def node_config(settings: Settings, number: int) -> NodeConfig:
+    """The configuration of one machine; its host name is its number."""
+    is_voter = number <= settings.voter_count
+    is_broker = settings.is_combined or not is_voter
+    endpoints = []
+    if is_broker:
+        endpoints.append(Endpoint("PLAINTEXT", str(number), BROKER_PORT))
+    if is_voter:
+        endpoints.append(Endpoint("CONTROLLER", str(number), CONTROLLER_PORT))
+    return NodeConfig(
+        node_id=NodeId(number),
+        is_broker=is_broker,
+        is_controller=is_voter,
+        voters=tuple(
+            Voter(NodeId(i), str(i), CONTROLLER_PORT) for i in range(1, settings.voter_count + 1)
+        ),
+        controller_listener_names=("CONTROLLER",),
+        listeners=tuple(endpoints),
+        advertised_listeners=tuple(endpoints),
+        inter_broker_listener_name="PLAINTEXT" if is_broker else None,
+        log_dirs=(DATA,),
+        metadata_log_dir=DATA,
+        quorum=QuorumConfig(
+            election_timeout_ms=settings.election_timeout_ms,
+            fetch_timeout_ms=settings.fetch_timeout_ms,
+            election_backoff_ms_max=settings.election_timeout_ms,
+            fetch_bytes_max=settings.fetch_bytes_max,
+        ),
+        metadata_log=MetadataLogConfig(
+            segment_bytes=settings.segment_bytes,
+            record_bytes_between_snapshots=settings.record_bytes_between_snapshots,
+            retention_bytes=settings.retention_bytes,
+        ),
+        broker=BrokerConfig(
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 4,
+        ),
+        topic_defaults=TopicDefaults(replication_factor=1),
+    )
