@@ -14,7 +14,7 @@ from uuid import UUID
 from kernel.clock import Clock
 from kernel.config import NodeConfig
 from kernel.controller_link import ControllerLink
-from kernel.effects import Effect, Log, LogLevel
+from kernel.effects import Effect, Exit, Log, LogLevel
 from kernel.peers import Failure
 from metadata.delta import MetadataDelta
 from metadata.features import SUPPORTED_FEATURES
@@ -48,11 +48,7 @@ class BrokerState(Enum):
 
 
 class BrokerLifecycle:
-    """A publisher (it follows the image) and a timer.
-
-    `on_caught_up` is called when the controller has seen that this broker follows the metadata (and
-    again after another registration), `on_shut_down` when the broker has left.
-    """
+    """A publisher (it follows the image) and a timer."""
 
     def __init__(
         self,
@@ -73,7 +69,6 @@ class BrokerLifecycle:
         self._controller = controller
         self._clock = clock
         self._effects = effects
-        self.on_caught_up: Callable[[], None] = lambda: None
         self._on_shut_down = on_shut_down
         self.state = BrokerState.NOT_RUNNING
         self.epoch: int | None = None
@@ -82,7 +77,7 @@ class BrokerLifecycle:
         self._is_waiting = False
         self._next_send_ms: int | None = None
         self._failure_count = 0
-        self._started_ms = 0
+        self._id_in_use_ms: int | None = None
         self._shutdown_deadline_ms: int | None = None
         self._shutdown_check_ms = 0
         self._is_image_fenced = True
@@ -91,7 +86,6 @@ class BrokerLifecycle:
         """Begin to register."""
         assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
         self.state = BrokerState.STARTING
-        self._started_ms = self._clock.now_ms
         self._next_send_ms = self._clock.now_ms
 
     @property
@@ -99,19 +93,10 @@ class BrokerLifecycle:
         """Whether the newest published image has this broker unfenced, in this incarnation."""
         return not self._is_image_fenced
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the first registration has taken longer than its limit."""
-        limit_ms = self._config.broker.initial_registration_timeout_ms
-        return (
-            self.state is BrokerState.STARTING
-            and self.epoch is None
-            and self._clock.now_ms >= self._started_ms + limit_ms
-        )
-
     def on_leader_changed(self) -> None:
         """There is somebody to ask: do not wait for the pause to end."""
         self._failure_count = 0
+        self._id_in_use_ms = None  # a new leader gives every session its full time again
         if not self._is_waiting and self._next_send_ms is not None and not self.is_settled:
             self._next_send_ms = self._clock.now_ms
 
@@ -223,12 +208,31 @@ class BrokerLifecycle:
             return
         if isinstance(answer, Failure):
             self._retry(answer.value)
+        elif answer.error_code is ErrorCode.duplicate_broker_registration:
+            self._on_id_in_use()
         elif answer.error_code is not ErrorCode.none:
             self._retry(answer.error_code.name)
         else:
             self.epoch = answer.broker_epoch
             self._failure_count = 0
             self._next_send_ms = self._clock.now_ms
+
+    def _on_id_in_use(self) -> None:
+        """Wait for the session of our former process to end; one that does not is another's."""
+        now_ms, broker = self._clock.now_ms, self._config.broker
+        if self._id_in_use_ms is None:
+            self._id_in_use_ms = now_ms
+        limit_ms = max(broker.initial_registration_timeout_ms, broker.session_timeout_ms)
+        if now_ms - self._id_in_use_ms < limit_ms:
+            self._retry(ErrorCode.duplicate_broker_registration.name)
+            return
+        reason = (
+            f"node.id={self._config.node_id} is used by another broker that is registered and"
+            " alive; each node of a cluster needs its own id"
+        )
+        self._next_send_ms = None
+        self._effects.append(Log(LogLevel.ERROR, "node_id_in_use", {"error": reason}))
+        self._effects.append(Exit(1, reason))
 
     def _retry(self, reason: str) -> None:
         doublings = min(self._failure_count, 10)
@@ -285,7 +289,6 @@ class BrokerLifecycle:
             return SHUTDOWN_POLL_MS
         if self.state is BrokerState.STARTING and answer.is_caught_up:
             self.state = BrokerState.RECOVERY
-            self.on_caught_up()
         if self.state is BrokerState.RECOVERY and not answer.is_fenced:
             self.state = BrokerState.RUNNING
         if self.state is BrokerState.RUNNING:

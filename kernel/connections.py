@@ -5,7 +5,9 @@ of one connection in each step; so many connections and so long idle (`connectio
 driver bounds the bytes that a client does not read.
 
 A broker answers nobody before it has caught up with the metadata, as Kafka: a client told of no
-broker or no controller would wait for its own time-out instead of asking another node.
+broker or no controller would wait for its own time-out instead of asking another node. Unlike
+Kafka's, it then need not be registered: a killed broker that is back registers only when its old
+session has ended, and until then can answer and send on as well as any other.
 """
 
 from collections import OrderedDict
@@ -103,7 +105,8 @@ class Connections:
         self._clients: OrderedDict[int, Client] = OrderedDict()
         # Clients whose requests go on in the next step.
         self._backlog: dict[int, Client] = {}
-        self._serves_clients = False
+        self.serves_clients = False
+        """Whether the listeners of brokers are served; `serve_clients` begins it."""
 
     def __len__(self) -> int:
         """How many are open."""
@@ -169,7 +172,7 @@ class Connections:
 
     def serve_clients(self) -> None:
         """The broker has caught up: answer those who wait, and everybody from now on."""
-        self._serves_clients = True
+        self.serves_clients = True
         for client in [c for c in self._clients.values() if c.kind is ListenerKind.BROKER]:
             held, client.held = client.held, b""
             self._take(client, held)
@@ -179,7 +182,7 @@ class Connections:
             self._take(client, b"")
 
     def _is_held(self, client: Client) -> bool:
-        return client.kind is ListenerKind.BROKER and not self._serves_clients
+        return client.kind is ListenerKind.BROKER and not self.serves_clients
 
     def _take(self, client: Client, content: bytes) -> None:
         """Serve what these bytes complete, and what waited for answers to make room.

@@ -172,7 +172,6 @@ class Kernel:
             effects=self._effects,
             on_shut_down=self._on_broker_shut_down,
         )
-        self.lifecycle.on_caught_up = self.connections.serve_clients
         return [self.folders, self.lifecycle]
 
     # ---- the driver's side -------------------------------------------------------------------
@@ -190,6 +189,9 @@ class Kernel:
         self._clock.set(now)
         for event in events:
             self._take(event)
+            self.replica.drain()
+        if not self.connections.serves_clients and self._knows_the_cluster():
+            self.connections.serve_clients()
             self.replica.drain()
         self._tick()
         self._writer.plan_flush(self.replica.core)
@@ -267,6 +269,16 @@ class Kernel:
                 self._start()
             case _:
                 assert_never(event)
+
+    def _knows_the_cluster(self) -> bool:
+        """Whether the image is as new as the quorum says and has a broker to name to clients."""
+        high_watermark = self.replica.core.high_watermark
+        image = self.cache.image
+        return (
+            high_watermark is not None
+            and image.provenance.end_offset >= high_watermark
+            and any(not broker.fenced for broker in image.brokers.values())
+        )
 
     def _tick(self) -> None:
         """What became due by the events of this step; everything else waits for its deadline."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.quorum import free_base_port, wait_until
 
@@ -212,3 +213,25 @@ def test_killed_at_any_moment_of_its_start(node: Node) -> None:
         process.wait(15)
     node.log.unlink()
     node.run_once()
+
+
+def test_killed_at_any_moment_of_its_end(node: Node) -> None:
+    """What was acknowledged before is there afterwards, and the next start needs no help."""
+    created = []
+    process = node.start("--format", CLUSTER_ID)
+    try:
+        for number, moment_s in enumerate(KILL_MOMENTS_S):
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 2})
+            name = f"killed-{number}"
+            admin.create_topics([NewTopic(name, 1, 1)])[name].result(15)
+            created.append(name)
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(moment_s / 4)
+            process.kill()
+            process.wait(15)
+            process = node.start()
+            assert set(created) <= set(admin.list_topics(timeout=15).topics), node.log.read_text()
+    finally:
+        process.kill()
+        process.wait(15)
