@@ -1,13 +1,19 @@
 """Snapshots in a running quorum: written, kept, fetched by those who lag, refused when damaged."""
 
+import random
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from kernel import effects as out
+from kernel.clock import Clock
 from kernel.config import MetadataLogConfig, QuorumConfig
+from kernel.events import Now
+from kernel.opening import open_storage
+from raft.effects import WriteSnapshotChunk
 from storage.errors import CorruptFileError, CorruptLogError
+from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.snapshot_files import snapshot_name
 from storage.space_reserve import RESERVE_BYTES
 from tests.kernel.harness import Node, World, config_of
@@ -53,6 +59,12 @@ def said(world: World, node_id: int, event: str) -> list[out.Log]:
 def have_all(world: World, count: int) -> bool:
     wanted = {f"t{number}" for number in range(count)}
     return all(wanted <= set(world.kernel(i).cache.image.topic_id_by_name) for i in world.alive)
+
+
+def leader_of(world: World) -> int:
+    leader = world.active()
+    assert leader is not None
+    return leader
 
 
 def lagging(seed: int = 0, **more: Any) -> tuple[World, int]:
@@ -243,3 +255,52 @@ def test_a_damaged_newest_snapshot_stops_the_start_and_is_named() -> None:
     vfs.damage(path, 100, bytes([vfs.read(path)[100] ^ 1]))
     with pytest.raises(CorruptFileError, match=r"\.checkpoint: "):
         world.start(node_id)
+
+
+def test_a_crash_at_every_step_of_an_installation() -> None:
+    """Before the end the old log opens, or the snapshot takes its place; never neither."""
+    world, away = lagging(quorum=QuorumConfig())
+    leader = leader_of(world)
+    snapshot_id = snapshots(world, leader)[-1]
+    content = world.kernel(leader).replica.writer.snapshots.read(snapshot_id)
+    config = world.nodes[away].config
+
+    def install(vfs: MemoryVfs) -> None:
+        opened = open_storage(config, vfs, None, Clock(Now(0, 0)), [])
+        begun = vfs.operations
+        chunks = [content[:5_000], content[5_000:]]
+        for number, chunk in enumerate(chunks):
+            opened.writer.downloads.write(
+                WriteSnapshotChunk(
+                    snapshot_id=snapshot_id,
+                    position_bytes=5_000 * number,
+                    chunk=chunk,
+                    done=number == len(chunks) - 1,
+                    generation=1,
+                )
+            )
+        operations.append(vfs.operations - begun)
+
+    operations: list[int] = []
+    clean = world.nodes[away].vfs.crash()
+    install(clean)
+    before = open_storage(config, world.nodes[away].vfs.crash(), None, Clock(Now(0, 0)), [])
+    old_end = before.writer.log.end_offset
+    ends = set()
+    for step in range(operations[0]):
+        for seed in range(4):
+            vfs = world.nodes[away].vfs.crash()
+            opened = open_storage(config, vfs.crash(), None, Clock(Now(0, 0)), [])
+            assert opened.writer.log.end_offset == old_end
+            vfs.crash_at = clean.operations - operations[0] + step
+            with pytest.raises(SimulatedCrashError):
+                install(vfs)
+            effects: list[out.Effect] = []
+            after = vfs.crash(random.Random(step * 100 + seed))
+            opened = open_storage(config, after, None, Clock(Now(0, 0)), effects)
+            assert not effects, effects
+            end = opened.writer.log.end_offset
+            ends.add(end)
+            assert end in (old_end, snapshot_id.offset)
+            assert opened.loader.image.provenance.end_offset in (0, end)
+    assert ends == {old_end, snapshot_id.offset}
