@@ -18,6 +18,7 @@ from quorum_controller.config import ControllerConfig, TokenSettings
 from quorum_controller.configs import TopicConfigDefaults
 from quorum_controller.handlers import HANDLERS, refusal
 from quorum_controller.liveness import Liveness
+from quorum_controller.mutation_quota import MutationQuotas
 from quorum_controller.partition_index import Electorate, PartitionIndex
 from quorum_controller.partitions import PartitionDefaults
 from quorum_controller.queries import QUERIES
@@ -95,6 +96,7 @@ def services_at(image, **more):
         "liveness": Liveness(9000, 0),
         "now_ms": 0,
         "wall_ms": 0,
+        "quotas": MutationQuotas(),
         "electorate": Electorate(PartitionIndex(image), PartitionDefaults()),
     }
     return Services(**(fields | more))
