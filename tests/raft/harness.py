@@ -112,6 +112,8 @@ class Node:
         before = len(self.records)
         if isinstance(effect, fx.PersistElection):
             self.election = (effect.epoch, effect.leader_id, effect.voted_key)
+            if effect.voted_key is not None and effect.voted_key.id == self.id:
+                self.world.candidate_appeared(self)
             return []
         if isinstance(effect, fx.TruncateLog):
             assert effect.end_offset >= self.high_watermark, "INV-HW-4"
@@ -154,7 +156,7 @@ class Node:
                 self.flushed_count = max(self.flushed_count, flushed.end_offset)
             self.step(flushed)
 
-        self.world.after(self.world.rng.choice((0, 1, 1, 4)), done)
+        self.world.after(self.world.flush_delay_ms(), done)
 
     def _send(self, effect):
         world = self.world
@@ -236,6 +238,24 @@ class World:
 
     def _delay(self):
         return 1 + self.rng.randrange(3) + (self.rng.randrange(30) if self.loss else 0)
+
+    def flush_delay_ms(self):
+        """Mostly quick; while there are faults now and then so slow that elections come between."""
+        if self.loss and self.rng.random() < 0.05:
+            return 400
+        return self.rng.choice((0, 1, 1, 4))
+
+    def candidate_appeared(self, node):
+        """Some die while they stand, and are back before the round is over."""
+        if self.loss and self.rng.random() < 0.3:
+            incarnation = node.incarnation
+
+            def die():
+                if node.core and node.incarnation == incarnation:
+                    node.crash()
+                    self.after(self.rng.randrange(20), lambda: node.core or node.start())
+
+            self.after(1 + self.rng.randrange(8), die)
 
     def request(self, sender, effect):
         target = self.nodes[effect.destination_id]
