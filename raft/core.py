@@ -50,14 +50,14 @@ from raft.messages import (
 )
 from raft.poll import next_deadline_ms, poll
 from raft.responses import on_request_failed, on_response
-from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from raft.roles import Follower, Leader, Resigned, Role, Unattached
 from raft.snapshot_fetch import (
     on_snapshot_added,
     on_snapshot_installed,
     on_snapshot_refused,
 )
 from raft.state import RaftState
-from raft.vote import on_vote_request, resign, send_votes
+from raft.vote import on_vote_request, resign
 from raft.voters import voter_set
 from wire.types import (
     LeaderAndEpoch,
@@ -239,8 +239,6 @@ class RaftCore:
                 on_appended(state, event)
             case Flushed():
                 on_flushed(state, event)
-                if isinstance(state.role, Prospective | Candidate):
-                    send_votes(state)
             case Propose():
                 self._on_propose(event)
             case _:
