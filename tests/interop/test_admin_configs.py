@@ -161,6 +161,7 @@ def test_a_config_is_changed_and_read_back(configs: ConfigsClient, topic: str) -
 
 
 def test_a_wrong_value_is_refused_with_kafka_s_words(configs: ConfigsClient, topic: str) -> None:
+    wait_until(lambda: len(configs.read(topic)) == TOPIC_CONFIGS_LISTED, 10, lambda: topic)
     before = configs.read(topic)
     assert configs.write(topic, "retention.ms", "soon") == NOT_A_NUMBER
     assert configs.write(topic, "no.such", "1") == "Unknown topic config name: no.such"
