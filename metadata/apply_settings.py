@@ -20,6 +20,7 @@ from metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from metadata.same_fields import copied
 from metadata.schema import Record
 from wire.types import Offset
 
@@ -66,17 +67,8 @@ def _add_acl(
     image: Image, record: AccessControlEntryRecord, offset: Offset, delta: MetadataDelta
 ) -> Image:
     del offset
-    acl = Acl(
-        resource_type=record.resource_type,
-        resource_name=record.resource_name,
-        pattern_type=record.pattern_type,
-        principal=record.principal,
-        host=record.host,
-        operation=record.operation,
-        permission_type=record.permission_type,
-    )
     delta.acls.add(record.id)
-    return replace(image, acls=image.acls.set(record.id, acl))
+    return replace(image, acls=image.acls.set(record.id, copied(Acl, record)))
 
 
 def _remove_acl(
@@ -93,15 +85,9 @@ def _set_scram(
     image: Image, record: UserScramCredentialRecord, offset: Offset, delta: MetadataDelta
 ) -> Image:
     del offset
-    credential = ScramCredential(
-        salt=record.salt,
-        stored_key=record.stored_key,
-        server_key=record.server_key,
-        iterations=record.iterations,
-    )
     key = (record.mechanism, record.name)
     delta.scram.add(key)
-    return replace(image, scram=image.scram.set(key, credential))
+    return replace(image, scram=image.scram.set(key, copied(ScramCredential, record)))
 
 
 def _remove_scram(

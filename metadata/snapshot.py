@@ -41,6 +41,7 @@ from metadata.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
+from metadata.same_fields import copied
 from metadata.schema import MetadataRecordError, Record
 from wire.batch import encode_batch, encode_control_batch, iterate_batches
 from wire.types import DIRECTORY_MIGRATING, LeaderEpoch, NodeId
@@ -239,25 +240,9 @@ def _quota_records(image: Image) -> Iterator[Record]:
 
 def _security_records(image: Image) -> Iterator[Record]:
     for acl_id, acl in sorted_items(image.acls):
-        yield AccessControlEntryRecord(
-            id=acl_id,
-            resource_type=acl.resource_type,
-            resource_name=acl.resource_name,
-            pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
+        yield copied(AccessControlEntryRecord, acl, id=acl_id)
     for (mechanism, name), credential in sorted_items(image.scram):
-        yield UserScramCredentialRecord(
-            name=name,
-            mechanism=mechanism,
-            salt=credential.salt,
-            stored_key=credential.stored_key,
-            server_key=credential.server_key,
-            iterations=credential.iterations,
-        )
+        yield copied(UserScramCredentialRecord, credential, name=name, mechanism=mechanism)
     for token_id, token in sorted_items(image.delegation_tokens):
         yield DelegationTokenRecord(
             owner=token.owner,

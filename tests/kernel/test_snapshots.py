@@ -87,7 +87,7 @@ def test_a_snapshot_by_bytes_covers_committed_records_and_lets_the_log_go() -> N
         log = world.kernel(node_id).replica.writer.log
         assert len(said(world, node_id, "snapshot_written")) > 2
         assert log.log_start_offset in {snapshot_id.offset for snapshot_id in found}
-        assert min(found).offset == log.log_start_offset > 0
+        assert found[0].offset == log.log_start_offset > 0
         held = sum(world.kernel(node_id).replica.writer.snapshots.size(i) for i in found)
         assert log.size_bytes + held <= SMALL.retention_bytes + SMALL.segment_bytes * 2 or (
             len(found) == 1
@@ -143,8 +143,8 @@ def test_a_node_that_was_away_fetches_the_snapshot_in_chunks(seed: int) -> None:
     world.run_until(lambda: have_all(world, 60))
     (loaded,) = said(world, away, "snapshot_loaded")
     log = world.kernel(away).replica.writer.log
-    assert log.log_start_offset >= loaded.fields["end_offset"]
-    assert min(snapshots(world, away)).offset == log.log_start_offset
+    assert log.log_start_offset >= int(str(loaded.fields["end_offset"]))
+    assert snapshots(world, away)[0].offset == log.log_start_offset
     world.run_for(2_000)
     images = [world.kernel(i).cache.image for i in world.alive]
     assert images[0].topics == images[1].topics == images[2].topics

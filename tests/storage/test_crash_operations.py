@@ -239,7 +239,7 @@ OPERATIONS = {
         prepared_log, lambda log: log.raise_log_start_to(14), log_is(range(14, FLUSHED))
     ),
     "log-open": Operation(
-        lambda vfs: prepared_log(vfs) and vfs,
+        lambda vfs: (prepared_log(vfs), vfs)[1],
         lambda vfs: open_metadata_log(vfs, "/d", CONFIG),
         log_is(ACKNOWLEDGED, done_end=FLUSHED),
     ),
