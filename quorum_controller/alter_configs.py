@@ -28,6 +28,7 @@ from metadata.features import LEVEL_CORDONED_DIRECTORIES
 from metadata.image import Image
 from metadata.node_configs import NodeConfigs
 from metadata.records import ConfigRecord
+from quorum_controller.authorization import Operation, config_error
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.config_rules import (
     client_metrics_config_error,
@@ -145,7 +146,10 @@ def _alter_all(
         if counts[key] > 1:
             errors.append(_DUPLICATE)
             continue
-        errors.append(_alter_one(target, resource, services, changes_of))
+        refused = config_error(
+            draft.image, services.config.access, services.caller, Operation.ALTER_CONFIGS, *key
+        )
+        errors.append(refused or _alter_one(target, resource, services, changes_of))
         if len(target.records) > RECORDS_PER_BATCH_MAX:
             return RECORDS_EXCEEDED
     changed = [record for record in target.records if isinstance(record, ConfigRecord)]

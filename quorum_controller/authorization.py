@@ -96,6 +96,25 @@ CLUSTER_OPERATIONS: Final = {
 """By API key: what the caller must be allowed on the cluster; other APIs look at resources."""
 
 
+_CLUSTER_CONFIGS: Final = (
+    ResourceType.CLUSTER,
+    ErrorCode.cluster_authorization_failed,
+    "Cluster authorization failed.",
+)
+_CONFIG_RESOURCES: Final = {
+    2: (
+        ResourceType.TOPIC,
+        ErrorCode.topic_authorization_failed,
+        "Topic authorization failed.",
+    ),
+    32: (
+        ResourceType.GROUP,
+        ErrorCode.group_authorization_failed,
+        "Group authorization failed.",
+    ),
+}
+
+
 class AccessRules(msgspec.Struct, frozen=True):
     """The settings of a node's authorizer."""
 
@@ -156,6 +175,31 @@ def cluster_error(
         return None
     text = f"Request of {caller.principal} needs {operation.name} permission."
     return ApiError(ErrorCode.cluster_authorization_failed, text)
+
+
+def config_error(
+    image: Image,
+    rules: AccessRules | None,
+    caller: Caller,
+    operation: Operation,
+    config_type: int,
+    name: str,
+) -> ApiError | None:
+    """Why the caller may not read or change the configs of a resource, None if it may.
+
+    Args:
+        image: its ACLs decide.
+        rules: None without an authorizer.
+        caller: who asks.
+        operation: DESCRIBE_CONFIGS or ALTER_CONFIGS.
+        config_type: Kafka's number; what is neither topic nor group belongs to the cluster.
+        name: of the topic or group.
+    """
+    kind, code, text = _CONFIG_RESOURCES.get(config_type, _CLUSTER_CONFIGS)
+    resource = CLUSTER_NAME if kind is ResourceType.CLUSTER else name
+    if rules is None or is_allowed(image, rules, caller, Action(operation, kind, resource)):
+        return None
+    return ApiError(code, text)
 
 
 def host_text(address: bytes) -> str:

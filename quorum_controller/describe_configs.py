@@ -30,6 +30,7 @@ from metadata.config_schema import (
 from metadata.config_values import parse_value, value_text
 from metadata.image import CONFIG_BROKER, Image, sorted_items
 from metadata.node_configs import Named, NodeConfigs, definition_of
+from quorum_controller.authorization import Operation, config_error
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.query_context import QueryContext
 from quorum_controller.topics import illegal_topic_name
@@ -74,7 +75,10 @@ def describe_configs(image: Image, request: Any, context: QueryContext) -> Any:
     node = NodeConfigs(image, context.node_id, context.properties)
     results = []
     for resource in request.resources:
-        found = _entries(image, node, int(resource.resource_type), str(resource.resource_name))
+        key = (int(resource.resource_type), str(resource.resource_name))
+        found = config_error(
+            image, context.access, context.caller, Operation.DESCRIBE_CONFIGS, *key
+        ) or _entries(image, node, *key)
         error = found if isinstance(found, ApiError) else ApiError(ErrorCode.none)
         rows: tuple[Any, ...] = ()
         if not isinstance(found, ApiError):

@@ -45,6 +45,9 @@ class Liveness:
         self.session_timeout_ms = session_timeout_ms
         self._activated_ms = now_ms
         self._contacts: dict[NodeId, _Contact] = {}
+        self._deadline_of: object = None
+        """The brokers that `_deadline_ms` was computed for; None after a contact."""
+        self._deadline_ms: int | None = None
 
     def touch(self, broker: Broker, metadata_offset: int, now_ms: int) -> None:
         """A heartbeat arrived; a fenced broker forgets its controlled shutdown."""
@@ -109,16 +112,23 @@ class Liveness:
         return image.brokers[min(stale)[1]] if stale else None
 
     def next_deadline_ms(self, image: Image) -> int | None:
-        """When the next session ends, None without unfenced brokers."""
-        contacts = [self._last_contact_ms(b) for b in image.brokers.values() if not b.fenced]
-        # A session ends strictly after its time-out: waking up exactly then would find nothing.
-        return min(contacts) + self.session_timeout_ms + 1 if contacts else None
+        """When the next session ends, None without unfenced brokers.
+
+        Asked after every step of a node, so the answer is kept until a broker is heard or changes.
+        """
+        if self._deadline_of is not image.brokers:
+            contacts = [self._last_contact_ms(b) for b in image.brokers.values() if not b.fenced]
+            # A session ends strictly after its time-out: waking up then would find nothing.
+            self._deadline_ms = min(contacts) + self.session_timeout_ms + 1 if contacts else None
+            self._deadline_of = image.brokers
+        return self._deadline_ms
 
     def _known(self, broker: Broker) -> _Contact | None:
         contact = self._contacts.get(broker.id)
         return contact if contact is not None and contact.epoch == broker.epoch else None
 
     def _entry(self, broker: Broker, now_ms: int) -> _Contact:
+        self._deadline_of = None
         contact = self._known(broker)
         if contact is None:
             contact = self._contacts[broker.id] = _Contact(broker.epoch, now_ms)

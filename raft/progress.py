@@ -35,13 +35,13 @@ def fetched(
         caught_up = max(caught_up, wall_ms)
     elif previous_end is not None and 0 < previous_end <= fetch_offset:
         caught_up = max(caught_up, progress.last_fetch_wall_ms)
-    return msgspec.structs.replace(
-        progress,
+    return Progress(
         end_offset=fetch_offset,
         last_contact_ms=now_ms,
         last_fetch_wall_ms=max(progress.last_fetch_wall_ms, wall_ms),
         last_caught_up_wall_ms=caught_up,
         leader_end_at_last_fetch=leader_end,
+        last_begin_ms=progress.last_begin_ms,
     )
 
 

@@ -9,16 +9,15 @@ import json
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from kernel import effects as out
 from kernel import events
 from kernel.kernel import Kernel
-from metadata.image import Image
 from metadata.loader import image_of
 from metadata.snapshot import decode_snapshot
 from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from simulator.image_compare import image_difference
 from simulator.ledger import Ledger
 from simulator.log_mirror import FOLDER, Entry, LogMirror, segment_paths
 from simulator.machine import Machine
@@ -152,12 +151,9 @@ class Invariants:
                 f"the log ended durably at {before.durable_end} and ends at {mirror.end_offset} "
                 "after a restart",
             )
-        if mirror.end_offset != core.log_end_offset and entries:
-            self._fail(
-                "I18",
-                machine,
-                f"the files end at {mirror.end_offset}, the node says {core.log_end_offset}",
-            )
+        told = kernel.replica.writer.log.end_offset
+        if mirror.end_offset != told and entries:
+            self._fail("I18", machine, f"files end at {mirror.end_offset}, the node says {told}")
         for entry, previous in zip(entries, [None, *entries], strict=False):
             self._register(machine, entry, previous)
         if core.epoch < before.highest_epoch and before.incarnation >= 0:
@@ -207,7 +203,8 @@ class Invariants:
             first = self._votes.setdefault((machine.id, epoch), voted_id)
             if first != voted_id:
                 self._fail("I3", machine, f"votes in epoch {epoch}: {first}, then {voted_id}")
-            if voted_id != machine.id and (epoch, voted_id) != (seen.epoch, seen.voted_id):
+            is_new = seen.epoch >= 0 and (epoch, voted_id) != (seen.epoch, seen.voted_id)
+            if voted_id != machine.id and is_new:
                 self._check_vote(machine, voted_id, epoch)
         self._check_durable_state(machine, epoch, voted_id)
         if type(role) is Leader and (seen.role is not Leader or seen.epoch != epoch):
@@ -422,7 +419,7 @@ class Invariants:
         if different is not None:
             self._fail("I17", machine, f"at {image.provenance.end_offset}: {different}")
 
-    # ---- controller and snapshots: I13 I14 ---------------------------------------------------------
+    # ---- controller and snapshots: I13 I14 --------------------------------------------------------
 
     def _on_controller(
         self, machine: Machine, kernel: Kernel, seen: Seen, *, is_active: bool
@@ -495,26 +492,3 @@ def _last(mirror: LogMirror, machine: Machine) -> tuple[int, int]:
     assert machine.kernel is not None
     core = machine.kernel.replica.core
     return int(core.last_epoch), int(core.log_end_offset)
-
-
-_COMPARED: Final = tuple(name for name in Image.__struct_fields__ if name != "provenance")
-
-
-def image_difference(one: Image, other: Image) -> str | None:
-    """The first field in which two images differ, None if they are equal.
-
-    A registration's offset is not compared: a snapshot does not keep it.
-    """
-    for name in _COMPARED:
-        mine, theirs = getattr(one, name), getattr(other, name)
-        if mine is theirs or mine == theirs:
-            continue
-        if name == "brokers":
-            plain = [
-                {key: replace(b, registration_offset=0) for key, b in brokers.items()}
-                for brokers in (mine, theirs)
-            ]
-            if plain[0] == plain[1]:
-                continue
-        return name
-    return None

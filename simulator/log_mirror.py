@@ -8,12 +8,15 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import crc32c
+
 from storage.memory_vfs import MemoryVfs
 
 FOLDER: Final = "/data/__cluster_metadata-0"
 _HEADER: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, crc
 _LAST_DELTA_AT: Final = 23
 _OVERHEAD: Final = 12
+_CRC_FROM: Final = 21  # the checksum covers everything behind it
 
 
 class Entry(NamedTuple):
@@ -110,6 +113,8 @@ class LogMirror:
             if walked > len(content):
                 walked, known_end = 0, 0
             for entry, end in _batches(content, walked):
+                if crc32c.crc32c(content[walked + _CRC_FROM : end]) != entry.crc:
+                    break  # a torn write
                 walked, known_end = end, entry.end_offset
             self._durable[path] = (walked, known_end)
             if known_end == 0:

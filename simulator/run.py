@@ -111,26 +111,21 @@ def is_at_rest(world: World) -> bool:
 
 def why_not_at_rest(world: World) -> str:
     """What is missing, empty when nothing is."""
-    kernels = {number: machine.kernel for number, machine in world.machines.items()}
-    down = [number for number, kernel in kernels.items() if kernel is None]
+    down = [number for number, machine in world.machines.items() if not machine.is_up]
     if down:
         return f"nodes {down} are down"
-    running = {number: kernel for number, kernel in kernels.items() if kernel is not None}
-    active = [number for number, kernel in running.items() if kernel.state.is_active]
+    kernels = {n: m.kernel for n, m in world.machines.items() if m.kernel is not None}
+    active = [number for number, kernel in kernels.items() if kernel.state.is_active]
     if len(active) != 1:
         return f"active controllers: {active}"
     if world.workload.pending_count:
         return f"{world.workload.pending_count} operations of clients are pending"
-    leader = running[active[0]].replica.core
-    for number, kernel in running.items():
-        core = kernel.replica.core
-        if core.leader != leader.leader:
-            return f"node {number} follows {core.leader}, not {leader.leader}"
-        if kernel.state.loader.end_offset < world.invariants.ledger.end_offset:
-            return (
-                f"node {number} applied {kernel.state.loader.end_offset} of "
-                f"{world.invariants.ledger.end_offset}"
-            )
-        if not kernel.is_unfenced:
-            return f"broker {number} is fenced"
-    return ""
+    leader = kernels[active[0]].replica.core.leader
+    end_offset = world.invariants.ledger.end_offset
+    for number, kernel in kernels.items():
+        if kernel.replica.core.leader != leader:
+            return f"node {number} follows {kernel.replica.core.leader}, not {leader}"
+        if kernel.state.loader.end_offset < end_offset:
+            return f"node {number} applied {kernel.state.loader.end_offset} of {end_offset}"
+    fenced = [number for number, kernel in kernels.items() if not kernel.is_unfenced]
+    return f"brokers {fenced} are fenced" if fenced else ""

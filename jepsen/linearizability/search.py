@@ -169,18 +169,19 @@ class Search:
         """Indexes of the entries in the order found (so far); the last is the newest."""
         return [self.plan.order[frame[0] - 1] for frame in self._stack]
 
-    def _search(self) -> Iterator[None]:  # noqa: C901, PLR0912, PLR0915  # one loop: calls cost more than it
+    def _search(self) -> Iterator[None]:  # noqa: C901, PLR0915  # one loop: calls cost too much
         plan = self.plan
         _, kinds, bits, needs, forced, return_bits, return_calls, calls_before, _ = plan
         tail = len(kinds)  # behind the last call, and above every limit
         following, preceding, observations = _linked(forced)
         has_observations = following[observations] != tail
+        first = observations if has_observations else 0
         seen, stack, on_dead_end = self.seen, self._stack, self._on_dead_end
         push, pop, remember = stack.append, stack.pop, seen.add
         unit, end = 1 << self.return_shift, len(return_calls)
         row: Row = self.table.begin(plan.width)
         linearized, pending = 1, 0
-        observing, call = has_observations, following[observations if has_observations else 0]
+        observing, call = has_observations, following[first]
         limit, pending_bit = calls_before[0], return_bits[0]
         while True:
             block = self._block
@@ -194,22 +195,15 @@ class Search:
                     if need and (moved is row or not need & linearized):
                         call = following[call]
                         continue
-                    after = pending
+                    after, new = pending, linearized | bit
                     if bit == pending_bit:
-                        after += 1
-                        new = linearized
                         while new & return_bits[after]:
                             new ^= return_bits[after]
                             after += 1
                         new += (after - pending) * unit
-                    else:
-                        new = linearized | bit
                     key = new | moved[0]
                     if key in seen:
-                        if observing:
-                            observing, call = False, tail
-                        else:
-                            call = following[call]
+                        observing, call = False, tail if observing else following[call]
                         continue
                     remember(key)
                     push((call, row, linearized, pending))
@@ -224,10 +218,7 @@ class Search:
                         pending = after
                         limit, pending_bit = calls_before[pending], return_bits[pending]
                     row, linearized = moved, new
-                    if has_observations:
-                        observing, call = True, following[observations]
-                    else:
-                        call = following[0]
+                    observing, call = has_observations, following[first]
                     continue
                 if observing:
                     observing, call = False, following[0]

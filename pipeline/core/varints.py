@@ -1,11 +1,16 @@
-"""Many variable-length integers at once: numpy versions of `wire.primitives`."""
+"""Many variable-length integers at once: numpy versions of `wire.primitives`.
 
-from typing import Any, Final
+Nearly all numbers in a record have one or two bytes, so those are looked up in tables of what two
+bytes mean; longer ones are put together byte by byte.
+"""
+
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
 VARINT_BITS: Final = 32
 VARLONG_BITS: Final = 64
 
@@ -15,27 +20,47 @@ class SuspectError(Exception):
 
 
 def read_varints(
-    content: npt.NDArray[np.uint8], positions: Int64Array, bits: int = VARINT_BITS
+    content: Bytes, positions: Int64Array, bits: int = VARINT_BITS
 ) -> tuple[Int64Array, Int64Array]:
     """The zigzag numbers at the positions and the positions after them.
 
     Raises:
         SuspectError: a position outside the content, or a number of more than `bits` bits.
     """
-    _check(content, positions)
-    group = content[positions]
+    if not len(positions):
+        return positions.astype(np.int64), positions.astype(np.int64)
+    last = int(positions.max())
+    if last >= len(content):
+        raise SuspectError("a record reaches over the end of its section")
+    first = content[positions]
+    if int(first.max()) < 128:
+        return _ONE_BYTE[first], positions + 1
+    if last + 1 < len(content):
+        # every two neighbouring bytes as one number, the first one low
+        pairs: npt.NDArray[np.uint16] = np.ndarray(
+            (len(content) - 1,), "<u2", content.data, strides=(1,)
+        )
+        pair = pairs[positions]
+        length = _LENGTH[pair]
+        if int(length.max()) <= 2:
+            return _TWO_BYTES[pair], positions + length
+    return _read_any(content, positions, first, bits)
+
+
+def _read_any(
+    content: Bytes, positions: Int64Array, first: Bytes, bits: int
+) -> tuple[Int64Array, Int64Array]:
+    """Numbers of any length; `first` are their first bytes."""
+    number = (first & 0x7F).astype(np.uint64)
     after = positions + 1
-    if not len(group) or int(group.max()) < 128:
-        small = group.astype(np.int64)
-        return (small >> 1) ^ -(small & 1), after
-    number = (group & 0x7F).astype(np.uint64)
-    more: Any = np.flatnonzero(group & 0x80)
+    more: npt.NDArray[np.intp] = np.flatnonzero(first & 0x80)
     shift = 7
     while len(more):
         if shift >= bits:
             raise SuspectError("a number is too long")
         where = after[more]
-        _check(content, where)
+        if int(where.max()) >= len(content):
+            raise SuspectError("a number reaches over the end of its section")
         group = content[where]
         number[more] |= (group & 0x7F).astype(np.uint64) << np.uint64(shift)
         after[more] += 1
@@ -47,6 +72,14 @@ def read_varints(
     return signed ^ -(number & np.uint64(1)).astype(np.int64), after
 
 
-def _check(content: npt.NDArray[np.uint8], positions: Int64Array) -> None:
-    if len(positions) and int(positions.max()) >= len(content):
-        raise SuspectError("a record reaches over the end of its section")
+def _zigzag(numbers: Int64Array) -> Int64Array:
+    return (numbers >> 1) ^ -(numbers & 1)
+
+
+_PAIR: Final = np.arange(1 << 16, dtype=np.int64)
+_LOW: Final = _PAIR & 0xFF
+_HIGH: Final = _PAIR >> 8
+_ONE_BYTE: Final = _zigzag(np.arange(128, dtype=np.int64))
+# bytes of the number that starts with a pair; 3 for "three or more"
+_LENGTH: Final = np.where(_LOW < 128, 1, np.where(_HIGH < 128, 2, 3)).astype(np.uint8)
+_TWO_BYTES: Final = _zigzag(np.where(_LOW < 128, _LOW, _LOW & 0x7F | (_HIGH & 0x7F) << 7))
