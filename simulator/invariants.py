@@ -106,12 +106,13 @@ class Invariants:
             or voted_id != seen.voted_id
         ):
             self._on_role(machine, core, seen, voted_id)
+        written_end = kernel.replica.writer.log.end_offset
         if (
-            core.log_end_offset != seen.log_end
+            written_end != seen.log_end
             or core.log_generation != seen.generation
             or core.log_start_offset != seen.log_start
         ):
-            self._on_log(machine, core, seen)
+            self._on_log(machine, core, seen, written_end)
         if core.high_watermark != seen.high_watermark and core.high_watermark is not None:
             self._on_high_watermark(machine, core, seen)
         applied = kernel.state.loader.end_offset
@@ -161,7 +162,7 @@ class Invariants:
         seen = Seen(
             incarnation=machine.incarnation,
             highest_epoch=before.highest_epoch,
-            log_end=core.log_end_offset,
+            log_end=told,
             log_start=core.log_start_offset,
             generation=core.log_generation,
             applied=kernel.state.loader.end_offset,
@@ -283,9 +284,9 @@ class Invariants:
 
     # ---- the log: I5 I6 I11 --------------------------------------------------------------------
 
-    def _on_log(self, machine: Machine, core: RaftCore, seen: Seen) -> None:
+    def _on_log(self, machine: Machine, core: RaftCore, seen: Seen, written_end: int) -> None:
         mirror = self.mirrors[machine.id]
-        is_cut = core.log_generation != seen.generation or core.log_end_offset < seen.log_end
+        is_cut = core.log_generation != seen.generation or written_end < seen.log_end
         if is_cut or core.log_start_offset != seen.log_start:
             before = mirror.entries
             mirror.forget_durable()
@@ -299,11 +300,9 @@ class Invariants:
         for entry in fresh:
             self._register(machine, entry, previous)
             previous = entry
-        assert machine.kernel is not None
-        told = machine.kernel.replica.writer.log.end_offset
-        if mirror.entries and mirror.end_offset != told:
-            self._fail("I6", machine, f"the files end at {mirror.end_offset}, the node says {told}")
-        seen.log_end = core.log_end_offset
+        if mirror.entries and mirror.end_offset != written_end:
+            self._fail("I6", machine, f"files end at {mirror.end_offset}, told {written_end}")
+        seen.log_end = written_end
         seen.log_start = core.log_start_offset
         seen.generation = core.log_generation
 
