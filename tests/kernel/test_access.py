@@ -1,0 +1,169 @@
+"""What the authorizer hides and refuses in answers that a node gives itself."""
+
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from kernel.access import Access, principal_of
+from kernel.forwarding import ANONYMOUS_PRINCIPAL
+from metadata.apply import apply_all
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY
+from metadata.records import AccessControlEntryRecord, PartitionRecord, TopicRecord
+from quorum_controller.authorization import AccessRules, Caller, Operation
+from wire import codec
+from wire.errors import ErrorCode, RemoteProtocolError
+from wire.types import LeaderEpoch, NodeId, PartitionEpoch
+
+METADATA, DESCRIBE_TOPIC_PARTITIONS, VOTE = 3, 75, 52
+ALICE = Caller("User:alice", "10.0.0.1")
+RULES = Access(AccessRules())
+OPEN = Access(None)
+FAILED = ErrorCode.topic_authorization_failed
+
+
+def topic_id(name):
+    return name.encode().ljust(16, b"\0")
+
+
+def image():
+    """Topics `mine`, which alice may read, and `other`."""
+    records = []
+    for name in ("mine", "other"):
+        records.append(TopicRecord(name=name, topic_id=topic_id(name)))
+        records.append(
+            PartitionRecord(
+                partition_id=0,
+                topic_id=topic_id(name),
+                replicas=(NodeId(1),),
+                isr=(NodeId(1),),
+                leader=NodeId(1),
+                leader_epoch=LeaderEpoch(0),
+                partition_epoch=PartitionEpoch(0),
+                directories=(bytes(16),),
+            )
+        )
+    records.append(
+        AccessControlEntryRecord(
+            id=bytes(16),
+            resource_type=2,
+            resource_name="mine",
+            pattern_type=3,
+            principal="User:alice",
+            host="*",
+            operation=int(Operation.READ),
+            permission_type=3,
+        )
+    )
+    return apply_all(EMPTY, records, 0, MetadataDelta())
+
+
+def metadata_rows(*names):
+    new = codec.newest(METADATA, "response")
+    return new.MetadataResponse(
+        throttle_time=timedelta(0),
+        brokers=(),
+        cluster_id="c",
+        controller_id=1,
+        topics=tuple(
+            new.MetadataResponseTopic(
+                error_code=ErrorCode.none,
+                name=name,
+                topic_id=uuid.UUID(bytes=topic_id(name)),
+                is_internal=False,
+                partitions=(),
+                topic_authorized_operations=3576,
+            )
+            for name in names
+        ),
+        error_code=ErrorCode.none,
+    )
+
+
+def metadata_request(*names, by_id=False):
+    new = codec.newest(METADATA, "request")
+    topics = tuple(
+        new.MetadataRequestTopic(
+            topic_id=uuid.UUID(bytes=topic_id(name)) if by_id else None,
+            name=None if by_id else name,
+        )
+        for name in names
+    )
+    return new.MetadataRequest(
+        topics=topics or None,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+
+
+def seen(*names, by_id=False, access=RULES):
+    request = metadata_request(*names, by_id=by_id)
+    response = access.metadata(
+        image(), ALICE, request, metadata_rows(*(names or ("mine", "other")))
+    )
+    return [(row.name, row.topic_id is not None, row.error_code) for row in response.topics]
+
+
+def test_all_topics_are_those_that_may_be_described():
+    assert seen() == [("mine", True, ErrorCode.none)]
+
+
+def test_names_are_refused_without_their_id():
+    assert seen("mine", "other") == [
+        ("mine", True, ErrorCode.none),
+        ("other", False, FAILED),
+    ]
+
+
+def test_ids_are_refused_without_their_name():
+    assert seen("other", by_id=True) == [(None, True, FAILED)]
+
+
+def test_operations_are_the_caller_s():
+    response = RULES.metadata(image(), ALICE, metadata_request("mine"), metadata_rows("mine"))
+    bits = response.topics[0].topic_authorized_operations
+    assert bits == (1 << Operation.READ) | (1 << Operation.DESCRIBE)
+
+
+def test_without_an_authorizer_nothing_changes():
+    response = metadata_rows("mine", "other")
+    assert OPEN.metadata(image(), ALICE, metadata_request(), response) is response
+    assert OPEN.refusal(image(), ALICE, VOTE, None) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed", "refused"),
+    [
+        ((), ["mine"], ()),
+        (("mine", "other"), ["mine"], ("other",)),
+        (("other", "nowhere"), None, ("nowhere", "other")),
+    ],
+)
+def test_descriptions_of_partitions(asked, allowed, refused):
+    new = codec.newest(DESCRIBE_TOPIC_PARTITIONS, "request")
+    request = new.DescribeTopicPartitionsRequest(
+        topics=tuple(new.TopicRequest(name=name) for name in asked), cursor=None
+    )
+    found, hidden = RULES.describable(image(), ALICE, request)
+    assert (found and [topic.name for topic in found.topics], hidden) == (allowed, refused)
+    response = RULES.described(image(), ALICE, None, hidden)
+    assert [(row.name, row.error_code) for row in response.topics] == [
+        (name, FAILED) for name in refused
+    ]
+
+
+def test_the_quorum_is_for_nodes_with_cluster_action():
+    request = codec.newest(VOTE, "request").VoteRequest(cluster_id="c", voter_id=1, topics=())
+    refused = RULES.refusal(image(), ALICE, VOTE, request)
+    assert refused.error_code is ErrorCode.cluster_authorization_failed
+    super_user = Access(AccessRules(frozenset({"User:alice"})))
+    assert super_user.refusal(image(), ALICE, VOTE, request) is None
+
+
+def test_principals_of_envelopes():
+    assert principal_of(ANONYMOUS_PRINCIPAL) == "User:ANONYMOUS"
+    assert principal_of(None) == "User:ANONYMOUS"
+    for wrong in (b"", b"\x00\x07\x05User", b"\x00\x00\x05Us", b"\x00\x00\x03\xff\xff\x02a"):
+        with pytest.raises(RemoteProtocolError):
+            principal_of(wrong)
