@@ -79,13 +79,16 @@ def encode_offsets(offsets: dict[tuple[str, int], int]) -> bytes:
 
 
 class OffsetCheckpoint:
-    """An offset checkpoint file of a log directory, held in memory and rewritten whole."""
+    """An offset checkpoint file of a log directory, rewritten whole.
+
+    Several may be open on one file, each for other partitions: a change is made to what the file
+    says then.
+    """
 
     def __init__(self, vfs: Vfs, log_directory: str, name: str = RECOVERY_POINT_NAME) -> None:
         self._vfs = vfs
         self.path = join(log_directory, name)
-        content = vfs.read(self.path) if vfs.exists(self.path) else b""
-        self._offsets = decode_offsets(content, self.path)
+        self._offsets = self._read()
 
     def get(self, topic: str, partition: int) -> int:
         """The recorded offset, 0 if there is none."""
@@ -95,12 +98,16 @@ class OffsetCheckpoint:
         """Make an offset durable; does nothing when it is the one recorded."""
         assert offset >= 0
         if self._offsets.get((topic, partition)) != offset:
-            self._write({**self._offsets, (topic, partition): offset})
+            self._write({**self._read(), (topic, partition): offset})
 
     def forget(self, topic: str, partition: int) -> None:
         """Drop a partition that is deleted."""
         if (topic, partition) in self._offsets:
-            self._write({key: o for key, o in self._offsets.items() if key != (topic, partition)})
+            self._write({key: o for key, o in self._read().items() if key != (topic, partition)})
+
+    def _read(self) -> dict[tuple[str, int], int]:
+        content = self._vfs.read(self.path) if self._vfs.exists(self.path) else b""
+        return decode_offsets(content, self.path)
 
     def _write(self, offsets: dict[tuple[str, int], int]) -> None:
         write_file_atomically(self._vfs, self.path, encode_offsets(offsets))

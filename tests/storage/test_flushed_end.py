@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from storage.checkpoint_files import RECOVERY_POINT_NAME
+from storage.checkpoint_files import RECOVERY_POINT_NAME, OffsetCheckpoint
 from storage.errors import CorruptLogError
 from storage.flushed_end_file import FLUSHED_END_NAME, decode_flushed_end, encode_flushed_end
 from storage.log import Log, LogConfig
@@ -135,3 +135,14 @@ def test_an_unreadable_record_is_reported_and_the_older_one_holds(content: bytes
     vfs.unlink(PATH)
     with pytest.raises(CorruptLogError):  # by Kafka's file
         open_metadata_log(vfs, "/d", LogConfig())
+
+
+def test_two_owners_of_one_checkpoint_file_keep_each_others_lines() -> None:
+    vfs = disk()
+    first, second = OffsetCheckpoint(vfs, "/d"), OffsetCheckpoint(vfs, "/d")
+    first.record("a", 0, 5)
+    second.record("b", 1, 7)
+    first.record("a", 0, 6)
+    assert vfs.read(f"/d/{RECOVERY_POINT_NAME}") == b"0\n2\na 0 6\nb 1 7\n"
+    second.forget("b", 1)
+    assert OffsetCheckpoint(vfs, "/d").get("a", 0) == 6
