@@ -27,7 +27,7 @@ from jepsen.linearizability.transitions import describe
 
 SECONDS_MAX: Final = 10.0
 SEARCH_STEPS_MAX: Final = 1 << 21
-RELAXED_STEPS_MAX: Final = 1 << 17
+RELAXED_STEPS_MAX: Final = 1 << 15
 SHOWN_MAX: Final = 10
 Explains = Callable[[Sequence[Item]], bool | None]
 

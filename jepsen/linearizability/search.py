@@ -169,7 +169,7 @@ class Search:
         """Indexes of the entries in the order found (so far); the last is the newest."""
         return [self.plan.order[frame[0] - 1] for frame in self._stack]
 
-    def _search(self) -> Iterator[None]:  # noqa: C901, PLR0915  # one loop: calls cost too much
+    def _search(self) -> Iterator[None]:  # noqa: C901, PLR0912, PLR0915  # one loop: fast
         plan = self.plan
         _, kinds, bits, needs, forced, return_bits, return_calls, calls_before, _ = plan
         tail = len(kinds)  # behind the last call, and above every limit

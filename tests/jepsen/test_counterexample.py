@@ -68,7 +68,7 @@ def test_a_counterexample_is_illegal_by_itself_and_minimal(sequential):
     while seen < 3:
         history = history_of(corrupted(sequential, rng))
         result = check(history, sequential.model)
-        found = explain(history, sequential.model, result=result)
+        found = explain(history, sequential.model, result=result, clock=lambda: 0.0)
         assert (found is None) == (result.verdict == "ok")
         if found is None or not result.partitions:
             continue
