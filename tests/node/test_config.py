@@ -196,3 +196,49 @@ def test_overrides_win_over_the_file(tmp_path):
         parse_overrides(["nonsense"])
     with pytest.raises(ConfigError, match=r"cannot read .*nothing"):
         read_config(tmp_path / "nothing")
+
+
+def limits(**changes):
+    keys = {name.replace("__", "."): value for name, value in changes.items()}
+    return node_config({**COMBINED, **keys}).connection_limits
+
+
+def test_limits_of_connections():
+    found = limits(
+        max__connections="7",
+        max__connections__per__ip="0",
+        max__connections__per__ip__overrides="127.0.0.1:5, ::1:6",
+        connections__max__idle__ms="0",
+    )
+    assert (found.connections_max, found.per_address_max) == (7, 0)
+    assert found.per_address_overrides == (("127.0.0.1", 5), ("::1", 6))
+    assert found.idle_ms_max == 1, "0 closes what is idle at once, as in Kafka"
+    assert found.protected_listener is None, "one broker listener needs no protection"
+    assert limits(connections__max__idle__ms="-5").idle_ms_max == 0, "never"
+
+
+def test_the_inter_broker_listener_is_protected_beside_others():
+    found = limits(
+        listeners="INTERNAL://:9091,EXTERNAL://:9092,CONTROLLER://:9093",
+        listener__security__protocol__map="INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,"
+        "CONTROLLER:PLAINTEXT",
+        inter__broker__listener__name="INTERNAL",
+    )
+    assert found.protected_listener == "INTERNAL"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("max.connections", "-1", "Value must be at least 0"),
+        ("max.connections.per.ip", "0", "can be set to zero only if"),
+        ("max.connections.per.ip.overrides", "localhost:5", "ADDRESS:COUNT with an IP address"),
+        ("max.connections.per.ip.overrides", "10.0.0.1", "ADDRESS:COUNT with an IP address"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:x", "ADDRESS:COUNT with an IP address"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:1,10.0.0.1:2", "listed twice"),
+    ],
+)
+def test_limits_that_are_refused(key, value, message):
+    with pytest.raises(ConfigError, match=message) as refused:
+        node_config({**COMBINED, key: value})
+    assert key in str(refused.value)
