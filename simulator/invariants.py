@@ -418,7 +418,7 @@ class Invariants:
         if different is not None:
             self._fail("I17", machine, f"at {image.provenance.end_offset}: {different}")
 
-    # ---- controller and snapshots: I13 I14 --------------------------------------------------------
+    # ---- controller and snapshots: I13 I14 -------------------------------------------------------
 
     def _on_controller(
         self, machine: Machine, kernel: Kernel, seen: Seen, *, is_active: bool

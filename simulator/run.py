@@ -3,6 +3,7 @@
 import msgspec
 
 from simulator.draw import Options, Settings, draw_settings
+from simulator.histories import operations_of, refutation
 from simulator.invariants import Violation
 from simulator.nemesis import Decision, draw_plan
 from simulator.scheduler import StuckError
@@ -102,6 +103,11 @@ def come_to_rest(world: World) -> None:
     for machine in world.machines.values():
         assert machine.kernel is not None
         world.invariants.compare_image(machine, machine.kernel)
+    image = world.invariants.ledger.image
+    operations = operations_of(world.workload, image, world.scheduler.now_us)
+    why = refutation(operations)
+    if why is not None:
+        raise Violation("linearizability", why)
 
 
 def is_at_rest(world: World) -> bool:

@@ -27,12 +27,17 @@ NAMES: Final = 12
 """Topic names are few, so that operations meet."""
 FIRST_CLIENT_HOST: Final = 1_000
 
+
+def topic_name(number: int) -> str:
+    """One of the names that clients use."""
+    return f"topic-{number}"
+
+
 REFUSED_FOR_SURE: Final = frozenset(
     {
         ErrorCode.topic_already_exists,
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_id,
-        ErrorCode.not_controller,
         ErrorCode.invalid_replication_factor,
     }
 )
@@ -91,7 +96,7 @@ class Client:
             operation.topic_id = None if topic_id is None else topic_id.bytes
             self._end("ok", None)
         elif answer.error_code in REFUSED_FOR_SURE:
-            self._end("fail", answer.error_code.name)
+            self._end("fail", "REFUSED")
         else:
             self._end("info", answer.error_code.name)
 
@@ -222,7 +227,7 @@ class Workload:
         operation = Operation(
             client=client.host,
             kind=kind,
-            name=f"topic-{self._rng.randrange(NAMES)}",
+            name=topic_name(self._rng.randrange(NAMES)),
             called_us=self._scheduler.now_us,
         )
         self.history.append(operation)
