@@ -48,10 +48,13 @@ class _TooLargeError(CorruptBatchError):
         super().__init__(f"the records unfold to more than {bytes_max} bytes")
 
 
-def plain_sections(table: BatchTable, bytes_max: int) -> tuple[bytes, Int64Array, Int64Array]:
-    """A buffer with the plain sections of all batches, and where each starts and ends in it.
+def plain_sections(
+    table: BatchTable, bytes_max: int, total_max: int
+) -> tuple[bytes, Int64Array, Int64Array]:
+    """A buffer with the plain sections of the first batches, and where each starts and ends in it.
 
-    Batches without compression are not copied when all are such.
+    Batches without compression are not copied when all are such. Of compressed ones no more are
+    taken once `total_max` bytes have come out, at least one: the length of the arrays says how many.
 
     Raises:
         CorruptBatchError: some section is damaged; which one, the caller finds out one by one.
@@ -64,10 +67,14 @@ def plain_sections(table: BatchTable, bytes_max: int) -> tuple[bytes, Int64Array
     if int(codecs.max()) > Codec.ZSTD:
         raise CorruptBatchError("an unknown codec")
     parts = []
+    left = total_max
     buffer = table.buffer
     for start, end, codec in zip(starts.tolist(), ends.tolist(), codecs.tolist(), strict=True):
         section = buffer[start:end]
         parts.append(plain_section(Codec(codec), section, bytes_max) if codec else section)
+        left -= len(parts[-1])
+        if left <= 0:
+            break
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     after = np.cumsum(lengths)
     return b"".join(parts), after - lengths, after

@@ -202,6 +202,9 @@ def _groups(table: BatchTable, limits: Limits) -> Iterator[BatchTable]:
     """Parts of the table below the limits, compressed batches counted at their compressed size."""
     counts = np.clip(table.column("records_count"), 0, table.sizes)
     rows, size = np.cumsum(counts), np.cumsum(table.sizes)
+    if len(table) and rows[-1] * 4 <= limits.rows * 5 and size[-1] <= limits.size_bytes:
+        yield table  # no small rest behind a full group
+        return
     done = 0
     while done < len(table):
         rows_before = int(rows[done - 1]) if done else 0
@@ -209,30 +212,35 @@ def _groups(table: BatchTable, limits: Limits) -> Iterator[BatchTable]:
         by_rows = int(np.searchsorted(rows, rows_before + limits.rows, "right"))
         by_size = int(np.searchsorted(size, size_before + limits.size_bytes, "right"))
         stop = max(min(by_rows, by_size), done + 1)
-        whole = done == 0 and stop == len(table)
-        mask = slice(done, stop)
-        yield (
-            table
-            if whole
-            else BatchTable(table.buffer, table.origin, table.positions[mask], table.headers[mask])
-        )
+        part = slice(done, stop)
+        yield BatchTable(table.buffer, table.origin, table.positions[part], table.headers[part])
         done = stop
 
 
 def _decode_group(table: BatchTable, target: _Target) -> Iterator[pa.RecordBatch | Fault]:
-    rows = _fast_rows(table, target)
-    if rows is None:
-        yield from _decode_one_by_one(table, target)
-    elif rows.num_rows:
-        yield rows
+    done = 0
+    while done < len(table):
+        rest = table if done == 0 else table.select(np.arange(len(table)) >= done)
+        rows, used = _fast_rows(rest, target)
+        done += used
+        if rows is None:
+            yield from _decode_one_by_one(rest, target)
+        elif rows.num_rows:
+            yield rows
 
 
-def _fast_rows(table: BatchTable, target: _Target) -> pa.RecordBatch | None:
-    """The rows of all batches, None when some batch needs the slow reader's judgement."""
+def _fast_rows(table: BatchTable, target: _Target) -> tuple[pa.RecordBatch | None, int]:
+    """The rows of the first batches and how many these are.
+
+    None stands for all of them when some batch needs the slow reader's judgement.
+    """
+    limits = target.limits
     try:
         if bool((table.column("attributes") & _RESERVED_BITS).any()):
-            return None
-        data, starts, ends = plain_sections(table, target.limits.batch_bytes_max)
+            return None, len(table)
+        data, starts, ends = plain_sections(table, limits.batch_bytes_max, limits.size_bytes)
+        if len(starts) < len(table):
+            table = table.select(np.arange(len(table)) < len(starts))
         content = np.frombuffer(data, np.uint8)
         fields = read_fields(content, data, starts, ends, table.column("records_count"))
         group = Group(table, data, fields, target.context.topic)
@@ -241,8 +249,8 @@ def _fast_rows(table: BatchTable, target: _Target) -> pa.RecordBatch | None:
         if target.validate == "full":
             _check_against_header(group)
     except (SuspectError, CorruptBatchError, pa.ArrowInvalid):
-        return None
-    return _record_rows(group, target)
+        return None, len(table)
+    return _record_rows(group, target), len(table)
 
 
 def _decode_one_by_one(table: BatchTable, target: _Target) -> Iterator[pa.RecordBatch | Fault]:
@@ -259,7 +267,7 @@ def _decode_one_by_one(table: BatchTable, target: _Target) -> Iterator[pa.Record
         if fault is not None:
             yield fault
             continue
-        rows = _fast_rows(one, target)
+        rows, _ = _fast_rows(one, target)
         if rows is None:
             rows = _record_rows(_canonical_group(one, records, target.context.topic), target)
         if rows.num_rows:

@@ -187,6 +187,14 @@ def test_limits_cut_the_output() -> None:
     assert [part.num_rows for part in found] == [30, 30, 30, 10]
 
 
+@pytest.mark.parametrize("codec", Codec)
+def test_limits_count_plain_bytes(codec: Codec) -> None:
+    logs = [batch(10 * i, [bytes(1000)] * 10, codec=codec) for i in range(10)]
+    found = rows_of(only_table(b"".join(logs)), "offset", limits=Limits(size_bytes=30_000))
+    assert max(part.num_rows for part in found) <= 30
+    assert [x for part in found for x in part["offset"].to_pylist()] == list(range(100))
+
+
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 def test_a_bomb_is_a_fault_and_not_the_end(codec: Codec) -> None:
     bomb = compress(codec, bytes(3_000_000))

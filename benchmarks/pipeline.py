@@ -1,0 +1,193 @@
+"""The pipeline: records and bytes per CPU second, in this process and through Spark.
+
+python -m benchmarks.pipeline [--megabytes N] [--spark] [--kafka] [--json]
+
+Core figures are the best of three runs of this process's CPU time, page cache warm. Spark figures
+count driver, JVM and Python workers on local[2] after three warming runs, sink noop. --kafka also
+times Kafka's DumpLogSegments over the same metadata log.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from benchmarks import kafka_peer, report
+from benchmarks.pipeline_data import write_log, write_metadata_log
+from pipeline.core.batches import scan
+from pipeline.core.options import parse_options
+from pipeline.core.reader import plan_read, read_splits
+from wire.compression import Codec
+
+RUNS: Final = 3
+# name -> value bytes, batch bytes, codec
+LOGS: Final = {
+    "100B_16K_none": (100, 16 << 10, Codec.NONE),
+    "100B_16K_zstd": (100, 16 << 10, Codec.ZSTD),
+    "100B_16K_gzip": (100, 16 << 10, Codec.GZIP),
+    "1KB_16K_none": (1000, 16 << 10, Codec.NONE),
+    "100B_1rec_none": (100, 1, Codec.NONE),
+}
+READS: Final = {
+    "all columns": {},
+    "kafka": {"columns": "kafka"},
+    "offset,timestamp": {"columns": "offset,timestamp"},
+    "batch rows": {"decode": "metadata"},
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = report.parser(__doc__)
+    parser.add_argument("--megabytes", type=int, default=280, help="plain bytes of each log")
+    parser.add_argument("--metadata-records", type=int, default=400_000)
+    parser.add_argument("--spark", action="store_true", help="also through Spark, local[2]")
+    parser.add_argument("--kafka", action="store_true", help="also Kafka's DumpLogSegments")
+    arguments = parser.parse_args()
+    pa.set_cpu_count(1)
+    folder = Path(tempfile.mkdtemp(prefix="pipeline-"))
+    try:
+        rows: dict[str, dict[str, Any]] = {}
+        size = arguments.megabytes * 1_000_000
+        for name, (value, batch, codec) in LOGS.items():
+            share = size // 10 if batch == 1 else size
+            records = write_log(folder / name / "log-0", share, value, batch, codec)
+            rows[name] = _core(folder / name, records)
+        metadata = folder / "metadata" / "__cluster_metadata-0"
+        records = write_metadata_log(metadata, arguments.metadata_records, 10)
+        rows["metadata log"] = _metadata(metadata, records, with_kafka=arguments.kafka)
+        if arguments.spark:
+            for name, figures in _spark(folder, ["100B_16K_none", "1KB_16K_none"]).items():
+                rows[name] |= figures
+        report.show("pipeline", rows, as_json=arguments.json)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _core(folder: Path, records: int) -> dict[str, Any]:
+    size = sum(path.stat().st_size for path in folder.rglob("*.log"))
+    figures: dict[str, Any] = {"records": records, "MB": round(size / 1e6)}
+    seconds = _cpu_seconds(lambda: _audit(folder))
+    figures["core header+crc GB/s"] = round(size / seconds / 1e9, 2)
+    for name, options in READS.items():
+        seconds = _cpu_seconds(partial(_read, folder, options))
+        figures[f"core {name} Mrec/s"] = round(records / seconds / 1e6, 2)
+    return figures
+
+
+def _metadata(folder: Path, records: int, *, with_kafka: bool) -> dict[str, Any]:
+    size = sum(path.stat().st_size for path in folder.rglob("*.log"))
+    read = {"decode": "json", "columns": "offset,json,apiKey"}
+    seconds = _cpu_seconds(lambda: _read(folder, read))
+    headers = _cpu_seconds(lambda: _read(folder, {"decode": "metadata"}))
+    figures: dict[str, Any] = {
+        "records": records,
+        "MB": round(size / 1e6),
+        "core json Mrec/s": round(records / seconds / 1e6, 3),
+        "core batch rows Mrec/s": round(records / headers / 1e6, 2),
+    }
+    if with_kafka:
+        figures["kafka dump Mrec/s"] = round(records / _kafka_dump(folder) / 1e6, 3)
+    return figures
+
+
+def _audit(folder: Path) -> int:
+    batches = 0
+    for path in sorted(folder.rglob("*.log")):
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            for table in scan(file.fileno(), 0, size, frozen_size=size):
+                assert table.fault is None
+                batches += len(table)
+    return batches
+
+
+def _read(folder: Path, options: dict[str, str]) -> int:
+    chosen = parse_options({"path": str(folder)} | options)
+    packs = plan_read(chosen).packs
+    return sum(rows.num_rows for pack in packs for rows in read_splits(pack, chosen))
+
+
+def _cpu_seconds(work: Callable[[], int]) -> float:
+    best = float("inf")
+    for _ in range(RUNS):
+        started = time.process_time()
+        assert work() > 0
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def _kafka_dump(folder: Path) -> float:
+    """CPU seconds of Kafka's tool, its start and warming included."""
+    command = kafka_peer.java(
+        "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder",
+        "--skip-record-metadata", "--files", str(next(folder.glob("*.log"))), heap="512m",
+    )  # fmt: skip
+    before = os.times()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = os.times()
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+
+
+def _spark(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+    import pipeline  # noqa: PLC0415  # needs the extra
+
+    spark = pipeline.session("benchmark", "local[2]")
+    rows: dict[str, dict[str, Any]] = {}
+    try:
+        for name in names:
+            figures: dict[str, Any] = {}
+            for read, options in READS.items():
+                if read == "batch rows":
+                    continue
+                frame = spark.read.format("kraft-log").options(**options).load(str(folder / name))
+                for _ in range(3):
+                    frame.write.format("noop").mode("overwrite").save()
+                count = _records(folder / name)
+                wall, cpu = time.perf_counter(), _process_tree_seconds()
+                frame.write.format("noop").mode("overwrite").save()
+                wall, cpu = time.perf_counter() - wall, _process_tree_seconds() - cpu
+                figures[f"spark {read} Mrec/s cpu"] = round(count / cpu / 1e6, 2)
+                figures[f"spark {read} Mrec/s wall"] = round(count / wall / 1e6, 2)
+            rows[name] = figures
+    finally:
+        spark.stop()
+    return rows
+
+
+def _records(folder: Path) -> int:
+    return _read(folder, {"columns": "offset"})
+
+
+def _process_tree_seconds() -> float:
+    """CPU seconds of this process and all below it: driver, JVM, daemons, workers."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended
+            parents[int(entry.name)] = int(fields[1])
+            ticks[int(entry.name)] = sum(map(int, fields[11:15]))
+    tree = {os.getpid()}
+    while True:
+        more = {child for child, parent in parents.items() if parent in tree} - tree
+        if not more:
+            break
+        tree |= more
+    return sum(ticks[process] for process in tree if process in ticks) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
