@@ -22,30 +22,18 @@ from wire.types import LeaderEpoch, NodeId
 
 def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpochRequest) -> None:
     """Follow the sender; the voter key is checked after the transition."""
-    if state.is_foreign(request.cluster_id):
-        code = error_codes.INCONSISTENT_CLUSTER_ID
-        state.answer(reply_token, BeginQuorumEpochResponse(top_error_code=code))
+    if state.refuses_cluster(reply_token, request.cluster_id, BeginQuorumEpochResponse):
         return
     error = _sender_error(state, request.leader_id, request.leader_epoch)
     if error == error_codes.NONE:
         state.observe(request.leader_id, request.leader_epoch)
         error = voter_key_error(state, request.voter_id, request.voter_directory_id)
-    state.answer(
-        reply_token,
-        BeginQuorumEpochResponse(
-            error_code=error,
-            leader_id=state.role.leader_id,
-            leader_epoch=state.epoch,
-            leader_endpoint=state.leader_endpoint,
-        ),
-    )
+    state.answer_voter(reply_token, BeginQuorumEpochResponse, error)
 
 
 def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRequest) -> None:
     """The leader gave up: stand after a back-off that grows with the place in its list."""
-    if state.is_foreign(request.cluster_id):
-        code = error_codes.INCONSISTENT_CLUSTER_ID
-        state.answer(reply_token, EndQuorumEpochResponse(top_error_code=code))
+    if state.refuses_cluster(reply_token, request.cluster_id, EndQuorumEpochResponse):
         return
     error = _sender_error(state, request.leader_id, request.leader_epoch)
     if error == error_codes.NONE:
@@ -53,15 +41,7 @@ def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRe
         role = state.role
         if isinstance(role, Follower) and role.leader_id == request.leader_id and state.is_voter:
             _shorten_timer(state, role, request.preferred_candidates)
-    state.answer(
-        reply_token,
-        EndQuorumEpochResponse(
-            error_code=error,
-            leader_id=state.role.leader_id,
-            leader_epoch=state.epoch,
-            leader_endpoint=state.leader_endpoint,
-        ),
-    )
+    state.answer_voter(reply_token, EndQuorumEpochResponse, error)
 
 
 def _sender_error(state: RaftState, leader_id: NodeId, epoch: LeaderEpoch) -> int:

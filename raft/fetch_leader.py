@@ -29,9 +29,7 @@ def on_fetch_request(
     state: RaftState, reply_token: int, request: FetchRequest, wall_ms: int
 ) -> None:
     """Answer a Fetch now or park it until there is news."""
-    if state.is_foreign(request.cluster_id):
-        error = error_codes.INCONSISTENT_CLUSTER_ID
-        state.answer(reply_token, FetchResponse(top_error_code=error))
+    if state.refuses_cluster(reply_token, request.cluster_id, FetchResponse):
         return
     response = _evaluate(state, request, wall_ms)
     if not _may_park(state, request, response):
@@ -227,9 +225,7 @@ def on_fetch_snapshot_request(
     state: RaftState, reply_token: int, request: FetchSnapshotRequest
 ) -> None:
     """Serve a chunk: activity of a voter, but no acknowledgement of any offset."""
-    if state.is_foreign(request.cluster_id):
-        error = error_codes.INCONSISTENT_CLUSTER_ID
-        state.answer(reply_token, FetchSnapshotResponse(top_error_code=error))
+    if state.refuses_cluster(reply_token, request.cluster_id, FetchSnapshotResponse):
         return
     error = leader_error(state, request.current_leader_epoch)
     if error == error_codes.NONE:

@@ -4,6 +4,8 @@ INV-DURABLE-1 (effects.py): a changed election (epoch, leader, vote) is a Persis
 same step, before everything that is sent. INV-HW-2: the high watermark never decreases.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from raft import error_codes
@@ -195,6 +197,28 @@ class RaftState:
     def answer(self, reply_token: int, response: RaftResponse) -> None:
         """Answer a request with a value that needs no read of the log."""
         self.effects.send.append(SendResponse(reply_token=reply_token, response=response))
+
+    def refuses_cluster(
+        self, reply_token: int, cluster_id: str | None, make: Callable[..., RaftResponse]
+    ) -> bool:
+        """Answer INCONSISTENT_CLUSTER_ID when a request names another cluster."""
+        if not self.is_foreign(cluster_id):
+            return False
+        self.answer(reply_token, make(top_error_code=error_codes.INCONSISTENT_CLUSTER_ID))
+        return True
+
+    def answer_voter(
+        self, reply_token: int, make: Callable[..., RaftResponse], error_code: int, **more: bool
+    ) -> None:
+        """Answer Vote, Begin- or EndQuorumEpoch with the leader and epoch as they are now."""
+        response = make(
+            error_code=error_code,
+            leader_id=self.role.leader_id,
+            leader_epoch=self.role.epoch,
+            leader_endpoint=self.leader_endpoint,
+            **more,
+        )
+        self.answer(reply_token, response)
 
     def become(self, new: Role) -> None:
         """Change the role: check, persist, notify, forget connections, refuse parked fetches."""

@@ -27,9 +27,7 @@ from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch,
 
 def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) -> None:
     """Answer Vote; a larger epoch is adopted even by a pre-vote and before the key check."""
-    if state.is_foreign(request.cluster_id):
-        error = error_codes.INCONSISTENT_CLUSTER_ID
-        state.answer(reply_token, VoteResponse(top_error_code=error))
+    if state.refuses_cluster(reply_token, request.cluster_id, VoteResponse):
         return
     error = _request_error(state, request)
     granted = False
@@ -39,16 +37,7 @@ def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) ->
         error = voter_key_error(state, request.voter_id, request.voter_directory_id)
     if error == error_codes.NONE:
         granted = _grant(state, request)
-    state.answer(
-        reply_token,
-        VoteResponse(
-            error_code=error,
-            leader_id=state.role.leader_id,
-            leader_epoch=state.epoch,
-            vote_granted=granted,
-            leader_endpoint=state.leader_endpoint,
-        ),
-    )
+    state.answer_voter(reply_token, VoteResponse, error, vote_granted=granted)
 
 
 def voter_key_error(
