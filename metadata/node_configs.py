@@ -59,6 +59,7 @@ class NodeConfigs:
 
     def __init__(self, image: Image, node_id: int, properties: Mapping[str, str]) -> None:
         self.node_id = node_id
+        properties = _with_both_ids(properties)
         self.properties = properties
         self._layers: tuple[tuple[Mapping[str, str], int], ...] = (
             (image.config(CONFIG_BROKER, str(node_id)), SOURCE_BROKER),
@@ -129,6 +130,14 @@ class NodeConfigs:
         value = self.value(name)
         assert value is not None, f"{name} has no default"
         return int(value)
+
+
+def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """`node.id` and the older `broker.id` say the same: where one is missing the other counts."""
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name not in properties and other in properties:
+            return {**properties, name: properties[other]}
+    return properties
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ _LISTENER_ONLY: Final = frozenset(
 """Dynamic only with a listener prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 _POOLS: Final = (
     "num.io.threads",
+    "num.network.threads",
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
     "background.threads",

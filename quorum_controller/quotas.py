@@ -8,7 +8,7 @@ image/ClientQuotasImage.java, server-common/.../QuotaConfig.java; 4.3.
 import ipaddress
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.alter_client_quotas.v1 import response as _alter_v1
@@ -51,28 +51,34 @@ def _invalid(text: str) -> ApiError:
 
 
 def alter_client_quotas(draft: Draft, request: Any) -> Any:
-    """Set and remove quotas; a row per entity of the request, each taken or refused alone."""
+    """Set and remove quotas; a row per entity, each taken or refused alone.
+
+    An entity or a key that comes twice is refused as a whole; Kafka applies the first of them and
+    says no all the same.
+    """
     target = Draft(draft.image, draft.base_offset) if request.validate_only else draft
-    seen: set[tuple[tuple[str, str | None], ...]] = set()
-    errors: list[ApiError] = []
+    entries: dict[QuotaKey, Any] = {}
+    errors: dict[QuotaKey, ApiError] = {}
     for entry in request.entries:
-        entity = tuple(sorted(_entity(entry), key=lambda part: part[0]))
-        if entity in seen:
-            errors.append(_invalid(f"Ignoring duplicate entity {_shown(entity)}"))
-            continue
-        seen.add(entity)
-        errors.append(_alter_entity(target, entry) or ApiError(ErrorCode.none))
+        key: QuotaKey = tuple(sorted(_entity(entry), key=lambda part: part[0]))
+        names = [str(op.key) for op in entry.ops]
+        if key in entries or len(set(names)) < len(names):
+            errors[key] = _invalid(f"Ignoring duplicate entity {_shown(key)}")
+        entries[key] = entry
+    for key, entry in entries.items():
+        if key not in errors:
+            errors[key] = _alter_entity(target, entry) or ApiError(ErrorCode.none)
         if len(target.records) > RECORDS_PER_BATCH_MAX:
             return RECORDS_EXCEEDED
-    return _alter_response(request, errors)
+    return _alter_response(list(entries.values()), [errors[key] for key in entries])
 
 
 def alter_client_quotas_error(request: Any, error: ApiError) -> Any:
     """The response that refuses every entity."""
-    return _alter_response(request, [error] * len(request.entries))
+    return _alter_response(request.entries, [error] * len(request.entries))
 
 
-def _alter_response(request: Any, errors: list[ApiError]) -> Any:
+def _alter_response(entries: Sequence[Any], errors: Sequence[ApiError]) -> Any:
     return _alter.AlterClientQuotasResponse(
         throttle_time=NO_TIME,
         entries=tuple(
@@ -84,7 +90,7 @@ def _alter_response(request: Any, errors: list[ApiError]) -> Any:
                     for part in entry.entity
                 ),
             )
-            for entry, error in zip(request.entries, errors, strict=True)
+            for entry, error in zip(entries, errors, strict=True)
         ),
     )
 
@@ -108,12 +114,8 @@ def _alter_entity(target: Draft, entry: Any) -> ApiError | None:
     key: QuotaKey = tuple(sorted(entity, key=lambda part: part[0]))
     current: Mapping[str, float] = target.image.client_quotas.get(key, {})
     records = []
-    names = [str(op.key) for op in entry.ops]
     for op in entry.ops:
         name = str(op.key)
-        if names.count(name) > 1:
-            text = f"Duplicate quota key {name} not updating quota for this entity {_shown(key)}"
-            return _invalid(text)
         parts = tuple(QuotaEntity(entity_type=kind, entity_name=value) for kind, value in entity)
         if op.remove:
             if name in current:
