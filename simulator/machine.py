@@ -25,6 +25,10 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 DATA: Final = "/data"
 
 
+STOPPING: Final = (OSError, FsyncError, OutOfSpaceError, CorruptLogError, CorruptFileError)
+"""What ends a node with exit code 1 in the asyncio driver too; a fault has to explain it."""
+
+
 class Power(Enum):
     """State of the process."""
 
@@ -149,7 +153,7 @@ class Machine:
             effects = self.kernel.start(self.now())
         except SimulatedCrashError as crash:
             self.power_off(str(crash))
-        except (OSError, FsyncError, CorruptLogError, CorruptFileError) as error:
+        except STOPPING as error:
             self._ended(f"refused to start: {error}", error)
         else:
             self._after(None, effects)
@@ -211,7 +215,7 @@ class Machine:
             effects = kernel.step(event, self.now())
         except SimulatedCrashError as crash:
             self.power_off(str(crash))
-        except (OSError, FsyncError, CorruptLogError) as error:
+        except STOPPING as error:
             self._stop(error)
         else:
             self._after(event, effects)
@@ -351,7 +355,7 @@ class Machine:
                 work()
             except SimulatedCrashError as crash:
                 self.power_off(str(crash))
-            except (OSError, FsyncError, CorruptLogError) as error:
+            except STOPPING as error:
                 self._stop(error)
             else:
                 self.post(done(), incarnation)

@@ -1,9 +1,8 @@
 """Clients of the simulated cluster: raw Kafka protocol, one request at a time, no retries.
 
 Each client creates, deletes or asks through one node after the other. What it was told becomes an
-operation of a history; what it was not told in time is indeterminate. Refusals that only reflect a
-state (exists, unknown) are recorded as failed: a deposed leader may say them for a moment, and
-Kafka's protocol does not promise more.
+operation of a history; what it was not told in time is indeterminate, and so is nearly every refusal
+(see REFUSED_FOR_SURE).
 """
 
 from collections.abc import Callable
@@ -33,14 +32,9 @@ def topic_name(number: int) -> str:
     return f"topic-{number}"
 
 
-REFUSED_FOR_SURE: Final = frozenset(
-    {
-        ErrorCode.topic_already_exists,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.invalid_replication_factor,
-    }
-)
+REFUSED_FOR_SURE: Final = frozenset({ErrorCode.invalid_replication_factor})
+"""Everything else is indeterminate: a broker forwards a request again after it lost the controller
+(as Kafka's does), so TOPIC_ALREADY_EXISTS may speak of the topic that this very request made."""
 
 
 class Operation(msgspec.Struct, kw_only=True):

@@ -23,6 +23,7 @@ from simulator.probes import Probes
 from simulator.scheduler import Scheduler
 from simulator.streams import Streams
 from simulator.workload import Connection, Workload
+from storage.errors import OutOfSpaceError
 from wire.types import Endpoint, NodeId
 
 BROKER_PORT: Final = 9092
@@ -156,7 +157,8 @@ class World:
             self.probes.hit("crashed_between_disk_operations")
         if error is None:
             return
-        if "injected" in str(error) or machine.vfs.bytes_max is not None:
+        is_full = isinstance(error, OutOfSpaceError) and machine.vfs.bytes_max is not None
+        if "injected" in str(error) or is_full:
             if "sync" in str(error):
                 self.probes.hit("node_stopped_by_sync_error")
             return
