@@ -45,9 +45,12 @@ def run(options: Namespace) -> int:
         PropertiesError,
         FormatError,
         CorruptFileError,
-        OSError,
     ) as error:
         sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        sys.stderr.write(f"{where}{error.strerror or error}\n")
         return 1
 
 

@@ -59,6 +59,10 @@ def main(words: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return FAILED
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        sys.stderr.write(f"quorum: {where}{error.strerror or error}\n")
+        return FAILED
     except KeyboardInterrupt:
         return 130
     assert isinstance(code, int)

@@ -144,7 +144,7 @@ def check_folder_free(cluster: Cluster, node: NodePlan) -> None:
     path = cluster.data_folder(node.id) / ".lock"
     try:
         lock = path.open("r+b")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     with lock:
         try:

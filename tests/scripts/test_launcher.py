@@ -277,6 +277,15 @@ def test_refusals_are_one_line_and_exit_1(tmp_path, capsys, words, message):
     assert not (tmp_path / "q").exists()
 
 
+def test_a_folder_that_cannot_be_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nothing")):
+        assert main(["up", "--dir", str(folder), "--base-port", "28950"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"quorum: cannot write to {folder}")
+        assert error.count("\n") == 1
+
+
 def test_commands_on_a_stopped_quorum(tmp_path, capsys):
     planned = cluster(tmp_path / "q")
     save_cluster(planned)
