@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from metadata.features import LEVEL_ELR
 from metadata.image import LEADER_RECOVERING, NO_LEADER, Image, Partition
 from metadata.records import PartitionChangeRecord
 from quorum_controller.elr import effective_min_isr, is_elr_enabled
@@ -99,8 +100,8 @@ class _Builder:
     ) -> None:
         self.image = image
         self.topic_name = topic_name
-        self.level = image.metadata_version
-        self.has_elr = is_elr_enabled(image)
+        self.level = level = image.metadata_version
+        self.has_elr = level >= LEVEL_ELR and is_elr_enabled(image)
         self.partition = partition
         self.target = target
         self.policy = policy
