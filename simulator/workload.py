@@ -1,8 +1,8 @@
 """Clients of the simulated cluster: raw Kafka protocol, one request at a time, no retries.
 
 Each client creates, deletes or asks through one node after the other. What it was told becomes an
-operation of a history; what it was not told in time is indeterminate, and so is nearly every refusal
-(see REFUSED_FOR_SURE).
+operation of a history; what it was not told in time is indeterminate, and so is nearly every
+refusal (see REFUSED_FOR_SURE).
 """
 
 from collections.abc import Callable
