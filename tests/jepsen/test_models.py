@@ -212,3 +212,10 @@ def test_outcomes_of_a_controller():
 
 def test_a_history_without_clients_is_ok():
     assert check(History([]), "kv").verdict == "ok"
+
+
+def test_a_lost_write_that_only_a_cas_noticed_is_kept():
+    steps = sequence(("cas", [1, 2], [1, 2]), ("read", None, 2))
+    assert check([lost("write", 1), *steps], "cas-register").verdict == "ok"
+    refused = sequence(("write", 2, 2), ("cas", [2, 3], [2, 3], ("type", "fail")))
+    assert check([lost("write", 1), *refused], "cas-register").verdict == "ok"
