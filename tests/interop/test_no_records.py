@@ -18,6 +18,8 @@ from tests.interop.quorum import Quorum, wait_until
 
 SECONDS = 5.0
 """Far below any client's own time-out."""
+IDEMPOTENT_SECONDS = 20.0
+"""librdkafka asks its brokers one after the other, with pauses, before it gives up."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def test_librdkafka_idempotent_producer(quorum: Quorum, topic: str) -> None:
         return False
 
     with pytest.raises(KafkaException, match="Idempotent producer not supported"):
-        wait_until(produced, SECONDS, lambda: "no fatal error")
+        wait_until(produced, IDEMPOTENT_SECONDS, lambda: "no fatal error")
 
 
 def test_kafka_python_producer(quorum: Quorum, topic: str) -> None:
