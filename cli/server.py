@@ -1,4 +1,4 @@
-"""`kraftline server start PROPERTIES`: runs a node in this process until it is told to stop."""
+"""`kraftline server start [PROPERTIES]`: runs a node in this process until it is told to stop."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,16 @@ def run(arguments: Sequence[str]) -> int:
     """Starts the node; returns its exit code when it ends."""
     parser = Parser("kraftline server", "Run a node.")
     parser.add_argument("command", choices=["start"], help="what to do")
-    parser.add_argument("properties", help="server.properties")
+    parser.add_argument(
+        "properties",
+        nargs="?",
+        help="server.properties; without one: KAFKA_* variables, CLUSTER_ID",
+    )
+    parser.add_argument(
+        "--environment",
+        action="store_true",
+        help="KAFKA_* variables are stronger than the file, as in the apache/kafka image",
+    )
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable"
     )
@@ -20,4 +29,5 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from node.main import start  # noqa: PLC0415  # a usage error must not wait for it
 
-    return start(Path(options.properties), options.override, options.format)
+    path = None if options.properties is None else Path(options.properties)
+    return start(path, options.override, options.format, environment=options.environment)

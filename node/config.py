@@ -157,13 +157,22 @@ def read_config(
     Raises:
         ConfigError: the file cannot be read, or a value is refused.
     """
+    properties = read_properties(path)
+    return node_config({**properties, **parse_overrides(overrides)}, host_name=host_name)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The keys and values of a file, as they stand there.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
     try:
-        properties = parse_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (UnicodeDecodeError, PropertiesError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
-    return node_config({**properties, **parse_overrides(overrides)}, host_name=host_name)
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import os
 import random
 import resource
 import signal
@@ -17,8 +18,9 @@ from kernel.effects import Exit, Log, LogLevel
 from kernel.events import ShutdownRequested
 from kernel.formatting import FormatError
 from kernel.kernel import Kernel, UnsupportedFeatureError
-from node.config import read_config
+from node.config import node_config, parse_overrides, read_config, read_properties
 from node.driver import LISTEN_BACKLOG, Driver, now
+from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
 from node.errors import ConfigError, StartError
 from node.http import HttpListener
 from node.identity import Identity, prepare, uuid_source
@@ -56,10 +58,18 @@ PRELOAD_AFTER_S = 1.0
 PRELOAD_PAUSE_S = 0.05
 
 
-def run_node(properties: Path, overrides: Sequence[str], format_cluster_id: str | None) -> int:
+def run_node(
+    properties: Path | None,
+    overrides: Sequence[str],
+    format_cluster_id: str | None,
+    *,
+    environment: bool = False,
+) -> int:
     """Run one node in this process; returns its exit code."""
     try:
-        config = read_config(properties, overrides)
+        config = _config(properties, overrides, environment=environment)
+        if properties is None and format_cluster_id is None:
+            format_cluster_id = os.environ.get(CLUSTER_ID, DEFAULT_CLUSTER_ID)
         identity, kernel = _open(config, format_cluster_id)
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
@@ -74,6 +84,14 @@ def run_node(properties: Path, overrides: Sequence[str], format_cluster_id: str 
     assert identity.locks, "the folders stay locked while the node runs"
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, kernel))
+
+
+def _config(properties: Path | None, overrides: Sequence[str], *, environment: bool) -> NodeConfig:
+    """From the file, the environment, or both; the overrides are the strongest."""
+    if properties is not None and not environment:
+        return read_config(properties, overrides)
+    file = None if properties is None else read_properties(properties)
+    return node_config({**effective(file, os.environ), **parse_overrides(overrides)})
 
 
 def _open(config: NodeConfig, format_cluster_id: str | None) -> tuple[Identity, Kernel]:

@@ -1,0 +1,85 @@
+"""Configuration by environment variables, as the apache/kafka container image takes it.
+
+    KAFKA_NODE_ID=1                      node.id=1
+    KAFKA_LISTENER_SECURITY_PROTOCOL_MAP listener.security.protocol.map
+    KAFKA_A__B                           a_b    (two underscores are one)
+    KAFKA_A___B                          a-b    (three are a dash)
+    CLUSTER_ID                           format folders that are not formatted for this cluster
+
+(apache/kafka: core/src/main/scala/kafka/docker/KafkaDockerWrapper.scala, KIP-975; Kafka 4.3)
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+PREFIX: Final = "KAFKA_"
+CLUSTER_ID: Final = "CLUSTER_ID"
+DEFAULT_CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
+"""The image's own, for a container that is started without one."""
+NOT_PROPERTIES: Final = frozenset(
+    {
+        "KAFKA_VERSION",
+        "KAFKA_HOME",
+        "KAFKA_DEBUG",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_CMD_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JMX_PORT",
+    }
+)
+"""What the JVM and Kafka's scripts read themselves."""
+DEFAULTS: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "log.dirs": "/tmp/kraft-combined-logs",  # noqa: S108 - Kafka's own default
+}
+"""What runs when neither a file nor a variable says anything: one combined node."""
+
+
+def properties_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The properties that KAFKA_* variables stand for, by key.
+
+    A variable without a name behind the prefix is left out.
+    """
+    found = {}
+    for variable in sorted(environment):
+        if variable.startswith(PREFIX) and variable not in NOT_PROPERTIES:
+            key = property_key(variable)
+            if key:
+                found[key] = environment[variable]
+    return found
+
+
+def property_key(variable: str) -> str:
+    """`node.id` for KAFKA_NODE_ID."""
+    assert variable.startswith(PREFIX), f"{variable=}"
+    dotted = variable[len(PREFIX) :].lower().replace("_", ".")
+    return dotted.replace("...", "-").replace("..", "_")
+
+
+def effective(file: Mapping[str, str] | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """What a container of the image runs with.
+
+    Args:
+        file: a mounted server.properties; variables are stronger than it. None: there is none,
+            and the defaults count only where no variable is given at all.
+        environment: all variables of the process.
+    """
+    told = properties_of(environment)
+    if file is not None:
+        return {**file, **told}
+    return told or dict(DEFAULTS)
