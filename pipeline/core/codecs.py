@@ -54,7 +54,7 @@ def plain_sections(
     """A buffer with the plain sections of the first batches, and where each starts and ends in it.
 
     Batches without compression are not copied when all are such. Of compressed ones no more are
-    taken once `total_max` bytes have come out, at least one: the length of the arrays says how many.
+    taken once `total_max` bytes have come out, at least one: the arrays tell how many by length.
 
     Raises:
         CorruptBatchError: some section is damaged; which one, the caller finds out one by one.

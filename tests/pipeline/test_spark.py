@@ -240,3 +240,27 @@ def test_planned_partitions_live_as_long_as_the_frame(spark: object, tmp_path: P
     path.write_bytes(batch(0) + batch(1))
     assert frame.count() == 1
     assert load(spark, tmp_path).count() == 2
+
+
+def test_the_format_is_found_without_registration(spark: object, tmp_path: Path) -> None:
+    """Another session of the same context knows nothing; Spark finds `pyspark_kraft_log`."""
+    write_partition(tmp_path, [batch(0)])
+    fresh = spark.newSession()
+    assert fresh.read.format("kraft-log").load(str(tmp_path)).count() == 1
+
+
+def test_committed_readers_and_splits(spark: object) -> None:
+    options = {"isolation": "read_committed", "maxSplitBytes": "1000", "openCostBytes": "1"}
+    expected = read_table(parse_options({"path": str(DATA / "txn-0")} | options))
+    frame = load(spark, DATA / "txn-0", **options)
+    assert frame.rdd.getNumPartitions() > 4
+    assert frame.count() == expected.num_rows == 48
+
+
+def test_a_filter_does_not_leak_into_the_next_use(spark: object) -> None:
+    """Why there is no push-down: in Spark 4.3 a pushed filter would stay with the DataFrame."""
+    frame = load(spark, DATA / "java-perf-0", columns="offset")
+    assert frame.filter("offset = 7").count() == 1
+    assert frame.count() == 300
+    both = frame.filter("offset = 1").union(frame.filter("offset = 2"))
+    assert sorted(row[0] for row in both.collect()) == [1, 2]
