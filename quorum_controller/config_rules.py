@@ -15,6 +15,7 @@ from metadata.config_values import parse_value
 from metadata.node_configs import NodeConfigs
 from wire.errors import ApiError, ErrorCode
 
+_LAGS: Final = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
 _REMOTE_STORAGE: Final = "remote.storage.enable"
 _LOCAL_IS_REMOTE: Final = -2
 """local.retention.*: as much as retention.* says."""
@@ -54,9 +55,9 @@ def topic_config_error(
             return _invalid(f"Unknown topic config name: {name}")
     parsed: dict[str, Any] = {}
     for name, text in sorted(configs.items()):
-        value, error = parse_value(definitions[name], text)
-        if error is not None:
-            return _invalid(error)
+        value, reason = parse_value(definitions[name], text)
+        if reason is not None:
+            return _invalid(reason)
         parsed[name] = value
 
     def value_of(name: str) -> Any:
@@ -66,7 +67,12 @@ def topic_config_error(
             parsed[name] = parse_value(definitions[name], default)[0]
         return parsed[name]
 
-    return _lag_conflict(value_of) or _remote_storage_conflict(value_of, existing, node)
+    error = None
+    if not _LAGS.isdisjoint(parsed):  # the defaults of a node do not contradict each other
+        error = _lag_conflict(value_of)
+    if error is None and (_REMOTE_STORAGE in configs or _REMOTE_STORAGE in existing):
+        error = _remote_storage_conflict(value_of, existing, node)
+    return error
 
 
 def _lag_conflict(value_of: Callable[[str], Any]) -> ApiError | None:
