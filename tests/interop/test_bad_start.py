@@ -75,6 +75,13 @@ class Node(msgspec.Struct, frozen=True):
     def wait_leads(self) -> None:
         """Wait until the node leads its quorum of one."""
         wait_until(lambda: '"leader_id": 1' in self.log.read_text(), 15, self.log.read_text)
+        wait_until(lambda: self.flushed_end >= 5, 15, self.log.read_text)
+
+    @property
+    def flushed_end(self) -> int:
+        """How far the metadata log was durable, as the node records it."""
+        path = self.segment.parent / "flushed-end-offset"
+        return int(path.read_text().split()[1]) if path.exists() else 0
 
     def run_once(self) -> None:
         """Format, lead once, and stop in good order."""
@@ -168,8 +175,10 @@ def test_torn_last_batch_is_cut_with_a_warning(node: Node) -> None:
         process.kill()
         process.wait(15)
     node.log.unlink()
-    with node.segment.open("r+b") as segment:
-        segment.truncate(node.segment.stat().st_size - 3)
+    with node.segment.open("r+b") as segment:  # a batch whose write the SIGKILL cut, never flushed
+        torn = segment.read(80)
+        segment.seek(0, 2)
+        segment.write(torn)
 
     process = node.start()
     try:
@@ -181,6 +190,23 @@ def test_torn_last_batch_is_cut_with_a_warning(node: Node) -> None:
     assert '"level": "WARN"' in warning
     assert "batch is cut" in warning
     assert str(node.segment) in warning
+
+
+def test_a_flushed_batch_that_is_torn_after_a_sigkill_stops_the_node(node: Node) -> None:
+    process = node.start("--format", CLUSTER_ID)
+    try:
+        node.wait_leads()
+    finally:
+        process.kill()
+        process.wait(15)
+    size = 170  # inside the second batch, which begins at 91
+    with node.segment.open("r+b") as segment:
+        segment.truncate(size)
+    line = node.refusal()
+    assert line.startswith(str(node.segment))
+    assert "batch is cut" in line
+    assert "position" in line
+    assert node.segment.stat().st_size == size
 
 
 def test_damage_below_the_flushed_end_stops_the_node(node: Node) -> None:
