@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
@@ -41,8 +40,11 @@ from kernel.kernel import Kernel
 from node.connections import InboundEnd, InboundSocket, OutboundSocket, connect
 from node.flusher import Flusher
 from node.logs import write_log
+from node.worker import Worker
 
 LISTEN_BACKLOG: Final = 1024
+FOLDERS_WAIT_S: Final = 0.2
+"""How long a node that stops waits for folder work; the next start makes what is missing."""
 
 
 def now() -> Now:
@@ -67,7 +69,7 @@ class Driver:
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._next_connection_id = 1
         self._flusher = Flusher(loop, self._flush_done)
-        self._folders = ThreadPoolExecutor(1, "folders")
+        self._folders = Worker(loop, "folders")
         self.exit: asyncio.Future[Exit] = loop.create_future()
         self._perform: dict[type, Callable[[Any], None]] = {
             SendBytes: self._send,
@@ -221,31 +223,20 @@ class Driver:
 
     def _run_local_changes(self, effect: RunLocalChanges) -> None:
         done = partial(self._local_changes_done, effect.token)
-        self._folders.submit(self._in_thread, effect.work, done)
+        self._folders.submit(effect.work, done)
 
     def _local_changes_done(self, token: int, error: BaseException | None) -> None:
         self.post(LocalChangesDone(token, None if error is None else str(error)))
 
     def _run_snapshot(self, effect: RunSnapshot) -> None:
         done = partial(self._snapshot_done, effect.token)
-        self._folders.submit(self._in_thread, effect.work, done)
+        self._folders.submit(effect.work, done)
 
     def _snapshot_done(self, token: int, error: BaseException | None) -> None:
         if error is not None:
             self._fail(error)
         else:
             self.post(SnapshotDone(token))
-
-    def _in_thread(
-        self, work: Callable[[], object], done: Callable[[BaseException | None], None]
-    ) -> None:
-        error: BaseException | None = None
-        try:
-            work()
-        except BaseException as raised:  # noqa: BLE001 - handed to the loop, which decides
-            error = raised
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(done, error)
 
     # ---- the end ---------------------------------------------------------------------------
 
@@ -267,4 +258,5 @@ class Driver:
         for socket in [*self._inbound.values(), *self._outbound.values()]:
             socket.close()
         self._flusher.close()
-        self._folders.shutdown(wait=True)
+        if not self._folders.close(FOLDERS_WAIT_S):
+            write_log(Log(LogLevel.INFO, "folder_work_left", {"waited_s": FOLDERS_WAIT_S}))

@@ -8,14 +8,14 @@ again. docs/decisions/0006-flush-in-the-loop.md has the figures.
 """
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from functools import partial
 from typing import Final
 
 from kernel.effects import Plan
+from node.worker import Worker
 
 QUICK_S: Final = 0.0005
 """A flush below it is quick: the loop may do the next one itself."""
@@ -51,12 +51,9 @@ class Flusher:
     """One flush at a time; `done(token, error)` is called in the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, done: Done) -> None:
-        self._loop = loop
         self._done = done
         self._pace = Pace()
-        self._queue: SimpleQueue[tuple[int, Plan] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="flush", daemon=True)
-        self._thread.start()
+        self._worker = Worker(loop, "flush")
 
     @property
     def may_run_in_loop(self) -> bool:
@@ -65,29 +62,22 @@ class Flusher:
 
     def run_here(self, token: int, plan: Plan) -> None:
         """Flush now, in the calling thread, which is the loop's."""
-        self._done(token, self._timed(plan))
+        error: BaseException | None = None
+        try:
+            self._run(plan)
+        except Exception as raised:  # noqa: BLE001 - as from the thread: the node decides
+            error = raised
+        self._done(token, error)
 
     def run_on_thread(self, token: int, plan: Plan) -> None:
         """Flush on the thread."""
-        self._queue.put((token, plan))
+        self._worker.submit(partial(self._run, plan), partial(self._done, token))
 
     def close(self) -> None:
         """Wait for the flush that runs; no other begins."""
-        self._queue.put(None)
-        self._thread.join()
+        self._worker.close()
 
-    def _timed(self, plan: Plan) -> BaseException | None:
+    def _run(self, plan: Plan) -> None:
         begin = time.perf_counter()
-        try:
-            plan.run()
-        except BaseException as error:  # noqa: BLE001 - handed to the loop, which decides
-            return error
+        plan.run()
         self._pace.note(time.perf_counter() - begin)
-        return None
-
-    def _work(self) -> None:
-        while (job := self._queue.get()) is not None:
-            token, plan = job
-            error = self._timed(plan)
-            if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._done, token, error)
