@@ -12,6 +12,7 @@ Source: apache/kafka: metadata/.../controller/BrokersToIsrs.java; ReplicationCon
 (imbalancedPartitions, reassigningTopics).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -28,14 +29,18 @@ class PartitionIndex:
     __slots__ = ("_topics_by_broker", "imbalanced", "leaderless", "reassigning")
 
     def __init__(self, image: Image) -> None:
-        self._topics_by_broker: dict[NodeId, set[TopicId]] = {}
+        self._topics_by_broker: defaultdict[NodeId, set[TopicId]] = defaultdict(set)
         self.leaderless: set[TopicPartition] = set()
         self.imbalanced: set[TopicPartition] = set()
         """The first replica does not lead; leaderless ones too."""
         self.reassigning: set[TopicPartition] = set()
+        topics_by_broker = self._topics_by_broker
         for topic_id, topic in image.topics.items():
             for partition_id, partition in topic.partitions.items():
-                self._add(topic_id, partition_id, partition)
+                for replica in partition.replicas:
+                    topics_by_broker[replica].add(topic_id)
+                if not partition.has_preferred_leader or partition.is_reassigning:
+                    self._add(topic_id, partition_id, partition)
 
     def advance(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Follow one batch: `before` plus its records is `after`, `delta` names what changed."""
@@ -76,13 +81,8 @@ class PartitionIndex:
                         yield topic_id, partition_id
 
     def _add(self, topic_id: TopicId, partition_id: int, partition: Partition) -> None:
-        topics_by_broker = self._topics_by_broker
         for replica in partition.replicas:
-            topics = topics_by_broker.get(replica)
-            if topics is None:
-                topics_by_broker[replica] = {topic_id}
-            else:
-                topics.add(topic_id)
+            self._topics_by_broker[replica].add(topic_id)
         if not partition.has_preferred_leader:
             self.imbalanced.add((topic_id, partition_id))
             if not partition.has_leader:
