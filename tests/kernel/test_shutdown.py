@@ -5,6 +5,7 @@ import pytest
 from kernel.effects import Exit
 from tests.kernel.harness import World
 from wire.errors import ErrorCode
+from wire.types import NodeId
 
 
 def ready_world(seed: int = 1) -> World:
@@ -83,7 +84,7 @@ def test_one_voter_that_is_gone_is_no_reason_to_give_up() -> None:
     assert leader is not None
     gone, leaving = (node_id for node_id in world.nodes if node_id != leader)
     world.kill(gone)
-    world.run_until(lambda: world.kernel(leader).cache.image.brokers[gone].fenced, 30_000)
+    world.run_until(lambda: world.kernel(leader).cache.image.brokers[NodeId(gone)].fenced, 30_000)
     world.terminate(leaving)
     world.run_until(lambda: stopped(world, leaving))
     assert "controlled_shutdown_given_up" not in events_of(world, leaving)
@@ -103,7 +104,7 @@ def test_nobody_waits_for_a_broker_that_died_and_came_back(is_leader_leaving: bo
     world.run_for(50)
     world.start(gone)
     world.run_for(500)
-    assert not world.kernel(leader).cache.image.brokers[gone].fenced
+    assert not world.kernel(leader).cache.image.brokers[NodeId(gone)].fenced
     leaving = leader if is_leader_leaving else other
     world.terminate(leaving)
     assert world.run_until(lambda: stopped(world, leaving)) <= 1_000
