@@ -3,6 +3,7 @@
 Source: apache/kafka: clients/.../common/config/ConfigDef.java (parseType, Validator classes).
 """
 
+import math
 import re
 from typing import Any, Final
 
@@ -157,8 +158,10 @@ def _is_offset_reset(value: str) -> bool:
 
 def _java_double(value: float) -> str:
     """Double.toString: plain from 0.001 up to 10 million, else with an exponent `E`."""
-    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
-        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")  # noqa: PLR0124
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{value!r}".partition("e")

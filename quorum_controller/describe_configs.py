@@ -139,7 +139,9 @@ _NAME_NEEDED: Final = {
 }
 
 
-def _entries(image: Image, node: NodeConfigs, kind: int, name: str) -> Iterable[_Entry] | ApiError:  # noqa: PLR0911 - one per type
+def _entries(  # noqa: PLR0911 - one return per type
+    image: Image, node: NodeConfigs, kind: int, name: str
+) -> Iterable[_Entry] | ApiError:
     if not name and kind in _NAME_NEEDED:
         return ApiError(ErrorCode.invalid_request, _NAME_NEEDED[kind])
     match kind:
