@@ -142,7 +142,7 @@ def _edge(on_error: OnError) -> Any:
             )
             response.headers["Allow"] = ", ".join(sorted(refusal.allowed_methods))
             return response
-        except Exception:  # noqa: BLE001 - top of a request: the node goes on, the log has the stack
+        except Exception:  # noqa: BLE001 - top of a request: the log has the stack
             on_error(request.path, traceback.format_exc())
             return _problem(
                 Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug: the node's log has the stack")

@@ -6,6 +6,7 @@ failure is leaving decisions out (simulator/shrink.py).
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -90,7 +91,7 @@ class Nemesis:
     def start(self) -> None:
         """Every decision at its time."""
         for decision in self.plan:
-            self._scheduler.at(decision.at_us, lambda d=decision: self._fire(d))  # type: ignore[misc]
+            self._scheduler.at(decision.at_us, partial(self._fire, decision))
 
     def stop(self) -> None:
         """No new fault: links heal, disks have room, the paused go on, the dead restart."""

@@ -40,7 +40,7 @@ LINE_COLUMNS_MAX: Final = 100
 BANNED_MODULE_NAMES: Final = frozenset({"utils", "util", "helpers", "helper", "common", "misc"})
 LEFTOVER: Final = re.compile(r"#.*\b(TODO|FIXME|XXX)\b")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.])/(work|root|home)/[\w.]|/(?:Users)/\w")
-SLEEPING_ALLOWED: Final = ("tests/interop/", "tests/jepsen/")
+SLEEPING_ALLOWED: Final = ("tests/interop/", "tests/jepsen/", "tests/browser/")
 
 # Measured size by "path" or "path::qualified function"; may only shrink.
 OFFENDERS: Final[dict[str, int]] = {}

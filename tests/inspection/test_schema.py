@@ -1,4 +1,4 @@
-"""schemathesis against a running node: answers fit the OpenAPI document, bad requests are refused."""
+"""schemathesis against a running node: answers fit the document, bad requests are refused."""
 
 import asyncio
 import threading

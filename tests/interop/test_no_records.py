@@ -34,7 +34,7 @@ def librdkafka(quorum: Quorum, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": quorum.bootstrap, "log_level": 0, **more}
 
 
-# ---- producers ------------------------------------------------------------------------------------
+# ---- producers -------------------------------------------------------------------------------
 
 
 def test_librdkafka_producer(quorum: Quorum, topic: str) -> None:
@@ -103,7 +103,7 @@ async def test_aiokafka_idempotent_producer(quorum: Quorum) -> None:
         await producer.stop()
 
 
-# ---- consumers ------------------------------------------------------------------------------------
+# ---- consumers -------------------------------------------------------------------------------
 
 
 def test_librdkafka_consumer(quorum: Quorum, topic: str) -> None:

@@ -112,7 +112,8 @@ def test_edn_forms():
     """
     assert edn.loads(text) == [
         None, True, False, 1, -2, 1.5, Decimal("2.5"), 1000.0, 'a\tbA"',
-        Character("a"), Character("\n"), Character("B"), Keyword("k"), Keyword("ns/k"), Symbol("sym"),
+        Character("a"), Character("\n"), Character("B"), Keyword("k"), Keyword("ns/k"),
+        Symbol("sym"),
         (1, 2), {Keyword("a"): 1, "b": [2]}, SetValue((1, 2)), Tagged("inst", "2020"), [], math.inf,
     ]  # fmt: skip
     assert edn.loads("{[1 2] 3}") == {Vector((1, 2)): 3}

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from jepsen.linearizability import Budget, Operation, check
 from jepsen.linearizability.checker import new_search, ordered_partitions
@@ -143,10 +144,11 @@ def test_a_spent_time_limit_is_unknown():
 
 
 def test_a_refuted_key_ends_the_race_though_another_is_undecided():
-    hard = [Operation(**{name: getattr(each, name) for name in each.__struct_fields__} | {"key": "hard"})
-            for each in hard_history()]  # fmt: skip
-    easy = [Operation(process=200 + n, f="append", value=n, call=n, end=n, key="easy", output=[n, 0])
-            for n in range(2)]  # fmt: skip
+    hard = [replace(each, key="hard") for each in hard_history()]
+    easy = [
+        Operation(process=200 + n, f="append", value=n, call=n, end=n, key="easy", output=[n, 0])
+        for n in range(2)
+    ]
     result = check([*hard, *easy], "append-log", budget=Budget(steps=200_000), clock=None)
     assert result.verdict == "illegal"
     assert {each.keys: each.verdict for each in result.partitions} == {
@@ -156,8 +158,7 @@ def test_a_refuted_key_ends_the_race_though_another_is_undecided():
 
 
 def test_a_full_cache_gives_up_one_key_and_goes_on_with_the_others():
-    hard = [Operation(**{name: getattr(each, name) for name in each.__struct_fields__} | {"key": "hard"})
-            for each in hard_history()]  # fmt: skip
+    hard = [replace(each, key="hard") for each in hard_history()]
     chain = [Operation(process=300 + n % 20, f="append", value=n, call=20 * (n // 20), key="long",
                        end=20 * (n // 20) + 19, output=[n, n]) for n in range(4000)]  # fmt: skip
     budget = Budget(cache_entries=20_000, steps=10_000_000)
@@ -189,7 +190,7 @@ def test_the_witness_is_a_legal_order():
 
 
 def test_a_long_refutation_goes_on_in_little_memory():
-    """Rounds of concurrent writes and a wrong read at the end: every order of every round counts."""
+    """Rounds of concurrent writes, a wrong read at the end: every order of every round counts."""
     rounds = [
         write(client, client, 100 * n, 100 * n + 50) for n in range(150) for client in range(6)
     ]

@@ -206,7 +206,9 @@ class World:
         for effect in effects:
             self._perform_one(node_id, life, effect)
 
-    def _perform_one(self, node_id: int, life: int, effect: out.Effect) -> None:  # noqa: C901, PLR0912
+    def _perform_one(  # noqa: C901, PLR0912
+        self, node_id: int, life: int, effect: out.Effect
+    ) -> None:
         node = self.nodes[node_id]
         match effect:
             case out.SendBytes():

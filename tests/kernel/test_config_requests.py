@@ -1,4 +1,4 @@
-"""AlterConfigs at a broker: what it answers itself, what it passes on, how both become one answer."""
+"""AlterConfigs at a broker: what it answers itself, what it passes on, and both as one answer."""
 
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,

@@ -1,8 +1,8 @@
-"""The storage of a controller alone, opened with each damaged folder that real Kafka 4.3.1 was started with.
+"""The storage of a controller alone, opened with each damaged folder of the golden set.
 
-docs/formats/damage.md has both reactions in one table. The metadata are of a level that this controller
-does not lead, so no election follows; the log is applied to its end. Each case is opened twice: as Kafka left
-it (nothing recorded), and with the flushed end recorded as this software does.
+docs/formats/damage.md has both reactions in one table. The metadata are of a level that this
+controller does not lead, so no election follows; the log is applied to its end. Each case is opened
+twice: as Kafka left it (nothing recorded), and with the flushed end recorded as this software does.
 """
 
 import json

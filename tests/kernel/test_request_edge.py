@@ -54,7 +54,7 @@ def api_versions(correlation_id: int) -> bytes:
     return frame(struct.pack(">hhih", API_VERSIONS, 0, correlation_id, -1))
 
 
-# ---- a broker that starts ------------------------------------------------------------------------
+# ---- a broker that starts --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -70,7 +70,7 @@ def test_a_restarted_broker_answers_when_it_knows_the_brokers(seed: int) -> None
 
 
 def test_the_controller_named_is_one_that_lives_when_no_broker_leads() -> None:
-    """As beside a Kafka controller: the leader is no broker, and a dead broker is not fenced yet."""
+    """As beside a Kafka controller: the leader is no broker, a dead broker not fenced yet."""
     world = World(3)
     world.nodes[1].config = config_of(1, is_broker=False)
     world.start_all()
@@ -109,7 +109,7 @@ def test_a_request_to_a_leader_that_is_stopped_goes_to_the_next_one() -> None:
     world.run_until(lambda: "after" in world.kernel(leader).cache.image.topic_id_by_name)
 
 
-# ---- order and nonsense ---------------------------------------------------------------------------
+# ---- order and nonsense ----------------------------------------------------------------------
 
 
 def test_what_was_asked_before_nonsense_is_answered() -> None:
@@ -156,7 +156,7 @@ def test_a_flood_of_one_client_does_not_stop_others() -> None:
     assert kernel.next_deadline_ms() != world.now_ms
 
 
-# ---- limits ----------------------------------------------------------------------------------------
+# ---- limits ----------------------------------------------------------------------------------
 
 
 def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:

@@ -32,7 +32,8 @@ def event_of(fields: Any) -> Event:
             raise ValueError(f"an event without '{name}'")
     process, kind, f = fields["process"], fields["type"], fields["f"]
     if isinstance(process, bool) or not isinstance(process, int | str):
-        raise ValueError(f"process {process!r} is neither a number nor a name")  # noqa: TRY004  # input, not a bug
+        text = f"process {process!r} is neither a number nor a name"
+        raise ValueError(text)  # noqa: TRY004  # input, not a bug
     if kind not in TYPES:
         raise ValueError(f"type {kind!r} is not one of {', '.join(TYPES)}")
     if not isinstance(f, str):
