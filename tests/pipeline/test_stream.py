@@ -1,6 +1,7 @@
 """The stream without Spark: where micro-batches end, what they hold, and the guards."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,43 @@ def test_the_metadata_log_is_committed_where_a_majority_agrees(tmp_path: Path) -
     held, _ = latest_offset(initial_offset(committed), committed, Limit())
     assert point(whole, "__cluster_metadata") == (672, 99)
     assert point(held, "__cluster_metadata")[0] == 671
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_that_grows_rolls_and_is_retained_is_read_exactly_once(
+    tmp_path: Path, seed: int
+) -> None:
+    """Random appends, rolls, retention of what was read, partial appends and restarts."""
+    rng = random.Random(seed)
+    chosen = options(tmp_path)
+    base, end, segment_end = 0, 0, 0
+    content = b""
+    write_partition(tmp_path, [])
+    start, found = initial_offset(chosen), []
+    for _ in range(60):
+        action = rng.random()
+        if action < 0.5:
+            count = rng.randint(1, 6)
+            content += batch(end, [b"v"] * count, epoch=1 + end // 50)
+            end += count
+        elif action < 0.6 and end > base:
+            base, content = end, b""
+        elif action < 0.7:
+            for path in sorted((tmp_path / "orders-0").glob("*.log"))[:-1]:
+                if segment_end > int(path.stem) and point(start)[0] >= base:
+                    path.unlink()
+        tail = b"" if rng.random() < 0.7 else batch(end, [b"cut"])[: rng.randint(1, 60)]
+        write_partition(tmp_path, [content, tail], base_offset=base)
+        segment_end = end
+        if rng.random() < 0.5:
+            limit = rng.choice([Limit(), Limit(rows=5), Limit(size_bytes=200)])
+            until, problems = latest_offset(start, chosen, limit)
+            assert problems == []
+            part = rows(start, until, chosen)
+            assert rows(start, until, chosen) == part  # a replay after a crash
+            found += part
+            start = json.loads(json.dumps(until))
+    while (until := latest_offset(start, chosen, Limit())[0]) != start:
+        found += rows(start, until, chosen)
+        start = until
+    assert found == list(range(end))
