@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    ConfigResource,
     NewPartitions,
     NewTopic,
     ResourcePatternType,
@@ -154,3 +155,32 @@ def test_acls_decide(tmp_path: Path) -> None:
         (deleted,) = _done(client.delete_acls([ANY_ACL]))
         assert {acl.name for acl in deleted} == {"t", "team-"}
         wait_until(lambda: not described(), SECONDS, lambda: f"{described()}")
+
+
+def test_a_denied_topic_is_hidden_and_refused(tmp_path: Path) -> None:
+    words = ("--set", f"authorizer.class.name={AUTHORIZER}")
+    words += ("--set", "allow.everyone.if.no.acl.found=true")
+    with quorums.running(tmp_path / "quorum", *words) as quorum:
+        client = AdminClient({"bootstrap.servers": quorum.bootstrap})
+        topics = [NewTopic(name, 1, replication_factor=3) for name in ("secret", "open")]
+        _done(client.create_topics(topics))
+        denied = AclBinding(
+            ResourceType.TOPIC,
+            "secret",
+            ResourcePatternType.LITERAL,
+            "User:*",
+            "*",
+            AclOperation.ALL,
+            AclPermissionType.DENY,
+        )
+        _done(client.create_acls([denied]))
+
+        def names() -> set[str]:
+            return set(client.list_topics(timeout=SECONDS).topics)
+
+        wait_until(lambda: names() == {"open"}, SECONDS, lambda: f"{names()}")
+        (error,) = (t.error for t in client.list_topics("secret", timeout=SECONDS).topics.values())
+        assert error.code() == 29
+        assert _code(client.create_partitions([NewPartitions("secret", 2)])) == 29
+        assert _code(client.describe_configs([ConfigResource("topic", "secret")])) == 29
+        _done(client.create_partitions([NewPartitions("open", 2)]))
