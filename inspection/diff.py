@@ -181,8 +181,8 @@ def _row(topic: Any, number: int, partition: Any) -> dict[str, Any]:
 
 def _config_changes(before: Image, after: Image, delta: MetadataDelta) -> Iterator[Change]:
     for resource_type, name in sorted(delta.configs):
-        old = shown_configs(before.config(resource_type, name))
-        new = shown_configs(after.config(resource_type, name))
+        old = shown_configs(resource_type, before.config(resource_type, name))
+        new = shown_configs(resource_type, after.config(resource_type, name))
         # A hidden value that changed still shows as a change of its resource.
         if before.config(resource_type, name) == after.config(resource_type, name):
             continue

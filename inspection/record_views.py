@@ -99,6 +99,6 @@ def _metadata(value: bytes) -> tuple[str, int | None, Any, str | None]:
     data = shown["data"]
     if isinstance(record, UserScramCredentialRecord):
         data.update(dict.fromkeys(_SCRAM_SECRETS, HIDDEN))
-    elif isinstance(record, ConfigRecord) and is_secret(record.name):
+    elif isinstance(record, ConfigRecord) and is_secret(record.resource_type, record.name):
         data["value"] = HIDDEN
     return shown["type"], version, data, None

@@ -263,7 +263,7 @@ async def configs(service: Service, values: Values) -> ConfigsView:
         metadata_offset=image.provenance.end_offset,
         type=kind,
         name=name,
-        configs=shown_configs(found),
+        configs=shown_configs(CONFIG_TYPES[kind], found),
     )
 
 
@@ -333,7 +333,7 @@ def image_view(image: Image) -> ImageView:
         controllers=controller_views(image),
         topics=[topic_detail(image, image.topics[image.topic_id_by_name[name]]) for name in names],
         configs=[
-            ConfigResourceView(type=kind, name=name, configs=shown_configs(stored))
+            ConfigResourceView(type=kind, name=name, configs=shown_configs(kind, stored))
             for (kind, name), stored in sorted_items(image.configs)
             if kind != CONFIG_TOPIC
         ],

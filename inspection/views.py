@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from metadata.config_schema import broker_config
 from metadata.features import metadata_version_name
 from metadata.image import (
     CONFIG_BROKER,
@@ -253,7 +254,7 @@ def topic_detail(image: Image, topic: Topic) -> TopicDetail:
         name=topic.name,
         topic_id=uuid_text(topic.topic_id),
         is_internal=topic.name in INTERNAL_TOPICS,
-        configs=shown_configs(image.config(CONFIG_TOPIC, topic.name)),
+        configs=shown_configs(CONFIG_TOPIC, image.config(CONFIG_TOPIC, topic.name)),
         partitions=[partition_view(topic, n, p) for n, p in sorted_items(topic.partitions)],
     )
 
@@ -374,18 +375,23 @@ def scram_views(image: Image) -> list[ScramView]:
     ]
 
 
-def shown_configs(configs: Mapping[str, str]) -> dict[str, str]:
+def shown_configs(resource_type: int, configs: Mapping[str, str]) -> dict[str, str]:
     """Configs by name; the values of secrets are hidden."""
-    return {name: HIDDEN if is_secret(name) else configs[name] for name in sorted(configs)}
+    return {
+        name: HIDDEN if is_secret(resource_type, name) else configs[name]
+        for name in sorted(configs)
+    }
 
 
 HIDDEN: Final = "[hidden]"
-_SECRET_WORDS: Final = ("password", "jaas.config", "secret", "keystore.key", "credential")
 
 
-def is_secret(config_name: str) -> bool:
-    """Whether Kafka declares configs of such a name as passwords."""
-    return any(word in config_name for word in _SECRET_WORDS)
+def is_secret(resource_type: int, config_name: str) -> bool:
+    """Whether Kafka takes a config for a password; brokers' unknown ones count as such."""
+    if resource_type != CONFIG_BROKER:
+        return False
+    definition = broker_config(config_name)
+    return definition is None or definition.is_sensitive
 
 
 def _loads(image: Image) -> tuple[dict[int, int], dict[int, int]]:
