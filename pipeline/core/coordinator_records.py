@@ -6,11 +6,13 @@ src/main/resources/common/message). What is not listed here is left to the calle
 """
 
 import struct
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from metadata.json_form import uuid_text
 from metadata.primitives import (
     read_array_size,
     read_bytes,
@@ -29,7 +31,10 @@ class CoordinatorRecordError(Exception):
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True):
-    """`content` is {"key": {...}, "value": {...} or null}; `version` is the value's."""
+    """`content` is what Kafka's dump tool prints of key and value; `version` is the value's.
+
+    {"key": {"type": "0", "data": {...}}, "value": {"version": "1", "data": {...}} or null}
+    """
 
     kind: int
     name: str
@@ -40,8 +45,12 @@ class CoordinatorRecord(msgspec.Struct, frozen=True):
 Decoder = Callable[[bytes | None, bytes | None], CoordinatorRecord]
 
 # A layout: fields in order as (JSON name, type, first version, last version or None).
-# Types: struct codes, "s" string, "?s" nullable string, "y" bytes, ("[", layout or type).
+# Types: struct codes, "s" string, "?s" nullable string, "y" bytes, "uuid", ("[", layout or type),
+# (tag, type) of a tagged field, which is shown at its place when it is there.
 Field = tuple[str, Any, int, int | None]
+
+
+_ABSENT: Final = object()  # a tagged field that is not there
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -50,7 +59,6 @@ class _Kind(msgspec.Struct, frozen=True):
     value: tuple[Field, ...]
     versions: tuple[int, int]
     flexible_from: int
-    tags: dict[int, tuple[str, str]] = {}
 
 
 def _all(name: str, kind: Any, since: int = 0, until: int | None = None) -> Field:
@@ -64,6 +72,7 @@ _OFFSET_VALUE: Final = (
     _all("metadata", "s"),
     _all("commitTimestamp", "q"),
     _all("expireTimestamp", "q", 1, 1),
+    _all("topicId", (0, "uuid"), 4),
 )
 _MEMBER: Final = (
     _all("memberId", "s"),
@@ -85,27 +94,27 @@ _GROUP_VALUE: Final = (
 )
 _TRANSACTION_VALUE: Final = (
     _all("producerId", "q"),
+    _all("previousProducerId", (0, "q"), 1),
+    _all("nextProducerId", (1, "q"), 1),
     _all("producerEpoch", "h"),
     _all("transactionTimeoutMs", "i"),
     _all("transactionStatus", "b"),
     _all("transactionPartitions", ("[", (_all("topic", "s"), _all("partitionIds", ("[", "i"))))),
     _all("transactionLastUpdateTimestampMs", "q"),
     _all("transactionStartTimestampMs", "q"),
+    _all("clientTransactionVersion", (2, "h"), 1),
 )
+_OFFSET: Final = _Kind("OffsetCommit", _OFFSET_KEY, _OFFSET_VALUE, (0, 4), 4)
 _KINDS: Final[dict[str, dict[int, _Kind]]] = {
     CONSUMER_OFFSETS: {
-        0: _Kind("OffsetCommit", _OFFSET_KEY, _OFFSET_VALUE, (0, 4), 4, {0: ("topicId", "uuid")}),
-        1: _Kind("OffsetCommit", _OFFSET_KEY, _OFFSET_VALUE, (0, 4), 4, {0: ("topicId", "uuid")}),
+        0: _OFFSET,
+        1: _OFFSET,
         2: _Kind("GroupMetadata", (_all("group", "s"),), _GROUP_VALUE, (0, 4), 4),
     },
     TRANSACTION_STATE: {
-        0: _Kind(
-            "TransactionLog", (_all("transactionalId", "s"),), _TRANSACTION_VALUE, (0, 1), 1,
-            {0: ("previousProducerId", "q"), 1: ("nextProducerId", "q"),
-             2: ("clientTransactionVersion", "h")},
-        ),
+        0: _Kind("TransactionLog", (_all("transactionalId", "s"),), _TRANSACTION_VALUE, (0, 1), 1),
     },
-}  # fmt: skip
+}
 
 
 def coordinator_decoder(topic: str) -> Decoder | None:
@@ -133,16 +142,18 @@ def _decode(kinds: dict[int, _Kind], key: bytes | None, value: bytes | None) -> 
     shown, position = _Reader(key, 0, flexible=False).fields(kind.key, 2)
     if position != len(key):
         raise CoordinatorRecordError(f"{len(key) - position} bytes after the key")
+    named = {"type": str(number), "data": shown}
     if value is None:
-        return CoordinatorRecord(number, kind.name, None, {"key": shown, "value": None})
+        return CoordinatorRecord(number, kind.name, None, {"key": named, "value": None})
     (version,) = struct.unpack_from(">h", value)
     if not kind.versions[0] <= version <= kind.versions[1]:
         raise CoordinatorRecordError(f"{kind.name} value version {version} is unknown")
     reader = _Reader(value, version, flexible=version >= kind.flexible_from)
-    content, position = reader.fields(kind.value, 2, kind.tags)
+    content, position = reader.fields(kind.value, 2)
     if position != len(value):
         raise CoordinatorRecordError(f"{len(value) - position} bytes after the value")
-    return CoordinatorRecord(number, kind.name, version, {"key": shown, "value": content})
+    told = {"version": str(version), "data": content}
+    return CoordinatorRecord(number, kind.name, version, {"key": named, "value": told})
 
 
 class _Reader:
@@ -151,19 +162,20 @@ class _Reader:
         self.version = version
         self.flexible = flexible
 
-    def fields(
-        self,
-        layout: tuple[Field, ...],
-        position: int,
-        tags: dict[int, tuple[str, str]] | None = None,
-    ) -> tuple[dict[str, Any], int]:
+    def fields(self, layout: tuple[Field, ...], position: int) -> tuple[dict[str, Any], int]:
         found: dict[str, Any] = {}
+        tagged: dict[int, tuple[str, str]] = {}
         for name, kind, since, until in layout:
-            if since <= self.version and (until is None or self.version <= until):
+            if not (since <= self.version and (until is None or self.version <= until)):
+                continue
+            if isinstance(kind, tuple) and kind[0] != "[":
+                tagged[kind[0]] = name, kind[1]
+                found[name] = _ABSENT
+            else:
                 found[name], position = self._read(kind, position)
         if self.flexible:
-            position = self._tags(tags or {}, found, position)
-        return found, position
+            position = self._tags(tagged, found, position)
+        return {name: value for name, value in found.items() if value is not _ABSENT}, position
 
     def _read(self, kind: Any, position: int) -> tuple[Any, int]:
         if isinstance(kind, tuple):
@@ -172,9 +184,10 @@ class _Reader:
             return self._string(position)
         if kind == "y":
             content, position = self._bytes(position)
-            return (None if content is None else content.hex()), position
+            return (None if content is None else b64encode(content).decode()), position
         if kind == "uuid":
-            return self.buffer[position : position + 16].hex(), position + 16
+            content, position = self._take(16, position)
+            return uuid_text(content or b""), position
         (number,) = struct.unpack_from(f">{kind}", self.buffer, position)
         return number, position + struct.calcsize(f">{kind}")
 

@@ -1,9 +1,11 @@
 """What the source reads equals what Kafka's dump tool prints of the same files."""
 
 import gzip
+import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pipeline.core.options import parse_options
@@ -11,6 +13,7 @@ from pipeline.core.reader import read_table
 from tests.pipeline.segments import GOLDEN, dump_lines
 
 DATA = GOLDEN / "data-log"
+MORE = GOLDEN.parent / "pipeline"  # the partitions that dump-log is not tested with
 COLUMNS = (
     "key,{value},offset,timestamp,timestampType,headers,sequence,isControl,batchPosition,"
     "keySize,valueSize,segment"
@@ -46,6 +49,51 @@ def test_partitions_equal_the_dump_of_kafka(partition: str) -> None:
         batches = read(DATA / name, decode="metadata")
         records = read(DATA / name, columns=COLUMNS.format(value="value"))
         assert dump_lines(batches, records) == lines, name
+
+
+def other_dumps() -> list[Path]:
+    paths = sorted((MORE / "dump").glob("*/*.txt"))
+    assert len(paths) == 18
+    return paths
+
+
+@pytest.mark.parametrize("path", other_dumps(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_other_partitions_equal_the_dump_of_kafka(path: Path) -> None:
+    printed = printed_files(golden_text(path))
+    assert printed
+    for name, lines in printed.items():
+        file = MORE / path.parent.name / name
+        batches = read(file, decode="metadata")
+        if name.startswith("__transaction_state"):
+            columns = COLUMNS.format(value="json,apiName")
+            records = with_shown_keys(read(file, decode="json", columns=columns))
+        else:
+            records = read(file, columns=COLUMNS.format(value="value"))
+        assert dump_lines(batches, records) == lines, name
+
+
+def with_shown_keys(table: pa.Table) -> pa.Table:
+    """Key and value as the transaction decoder of Kafka's dump tool prints them."""
+    shown = [json.loads(text) for text in table["json"].to_pylist()]
+    texts = {
+        part: [json.dumps(one[part], separators=(",", ":")) if one[part] else None for one in shown]
+        for part in ("key", "value")
+    }
+    keys = pa.array([text.encode() for text in texts["key"]], pa.binary())
+    values = pa.array(texts["value"], pa.string())
+    names = table.schema.names
+    table = table.set_column(names.index("key"), "key", keys)
+    return table.set_column(names.index("json"), "json", values)
+
+
+def test_compacted_partitions_with_their_horizons() -> None:
+    """After the first cleaning markers and tombstones carry a horizon, and offsets have holes."""
+    first = read(MORE / "broker-101-compacted-1", decode="metadata")
+    assert any(first["hasDeleteHorizon"].to_pylist())
+    second = read(MORE / "broker-101-compacted-2", columns="offset")
+    offsets = second["offset"].to_pylist()
+    assert offsets == sorted(set(offsets))
+    assert len(offsets) < offsets[-1]
 
 
 @pytest.mark.parametrize("scenario", ["static-4.3.1", "single-4.3.1"])
