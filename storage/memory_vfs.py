@@ -106,6 +106,8 @@ class MemoryVfs:
     def __init__(self, root: DirectoryNode | None = None) -> None:
         self._root = DirectoryNode() if root is None else root
         self.operations = 0
+        self.name_changes = 0
+        """How often a name was made, renamed or removed: a watcher need not list in between."""
         self.operation_log: list[tuple[str, str]] | None = None
         self.crash_at: int | None = None
         self.faults: dict[int, int] = {}
@@ -201,6 +203,7 @@ class MemoryVfs:
                 raise
             node = FileNode()
             directory.link(name, node)
+            self.name_changes += 1
         if isinstance(node, DirectoryNode):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return MemoryFile(self, path, node)
@@ -236,6 +239,7 @@ class MemoryVfs:
         if old_name not in directory.entries:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         directory.rename(old_name, new_name)
+        self.name_changes += 1
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
@@ -243,6 +247,7 @@ class MemoryVfs:
         self.begin("unlink", path)
         directory, name = self._parent(path)
         directory.unlink(name)
+        self.name_changes += 1
 
     def make_directory(self, path: str) -> None:
         """Make a directory, with its parents; existing ones are fine."""
@@ -255,6 +260,7 @@ class MemoryVfs:
                 self.begin("mkdir", done)
                 node = DirectoryNode()
                 directory.link(name, node)
+                self.name_changes += 1
             if isinstance(node, FileNode):
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", done)
             directory = node
@@ -266,6 +272,7 @@ class MemoryVfs:
         self.begin("rmdir", path)
         directory, name = self._parent(path)
         directory.unlink(name)
+        self.name_changes += 1
 
     def sync_directory(self, path: str) -> None:
         """Make the entries of a directory durable."""
