@@ -1,6 +1,6 @@
 """What the records about topics and partitions mean; the indexes of topic names are kept here."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -29,6 +29,11 @@ from wire.types import (
     PartitionEpoch,
     TopicId,
 )
+
+SHARED_MAX: Final = 4096
+"""Lists of ids that partitions share: there are few, and a tuple of three takes 70 bytes."""
+Ids = TypeVar("Ids", bound=tuple[Any, ...])
+_SHARED: Final[dict[tuple[Any, ...], tuple[Any, ...]]] = {}
 
 
 def _create_topic(image: Image, record: TopicRecord, offset: Offset, delta: MetadataDelta) -> Image:
@@ -87,16 +92,17 @@ def _set_partition(
     if record.leader < NO_LEADER:
         raise IllegalRecordError(record, f"leader={record.leader}")
     _check_recovery_state(record, record.leader_recovery_state)
+    directories = _directories(record, record.directories, len(record.replicas))
     partition = Partition(
-        replicas=record.replicas,
-        isr=record.isr,
+        replicas=_shared(record.replicas),
+        isr=_shared(record.isr),
         removing_replicas=record.removing_replicas,
         adding_replicas=record.adding_replicas,
         leader=record.leader,
         leader_recovery_state=record.leader_recovery_state,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
-        directories=_directories(record, record.directories, len(record.replicas)),
+        directories=_shared(directories),
         elr=record.eligible_leader_replicas or (),
         last_known_elr=record.last_known_elr or (),
     )
@@ -141,7 +147,7 @@ def merge_partition(partition: Partition, record: PartitionChangeRecord) -> Part
     isr, removing, adding = record.isr, record.removing_replicas, record.adding_replicas
     return Partition(
         replicas=replicas,
-        isr=partition.isr if isr is None else isr,
+        isr=partition.isr if isr is None else _shared(isr),
         removing_replicas=partition.removing_replicas if removing is None else removing,
         adding_replicas=partition.adding_replicas if adding is None else adding,
         leader=leader,
@@ -198,6 +204,16 @@ def _with_partition(
     delta.on_partition_changed(topic_id, partition_id)
     changed = Topic(topic_id, topic.name, topic.partitions.set(partition_id, partition))
     return replace(image, topics=image.topics.set(topic_id, changed))
+
+
+def _shared(ids: Ids) -> Ids:
+    """The one object that stands for equal ids; what was forgotten only costs its memory again."""
+    found = _SHARED.get(ids)
+    if found is None:
+        if len(_SHARED) >= SHARED_MAX:
+            _SHARED.clear()
+        found = _SHARED[ids] = ids
+    return cast("Ids", found)
 
 
 def _directories(

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from metadata import primitives
+from metadata.array_block import ArrayBlock
 from metadata.schema import (
     BOOL,
     BYTES,
@@ -41,6 +42,7 @@ _FIXED: Final[dict[Scalar, str]] = {
     FLOAT64: "d",
     UUID: "16s",
 }
+_ID_BYTES: Final[dict[Scalar | type[WireStruct], int]] = {INT32: 4, UUID: 16}
 _NAMESPACE: Final[dict[str, Any]] = {
     name: getattr(primitives, name)
     for name in (
@@ -140,6 +142,8 @@ def _reader_lines(source: _Source) -> list[str]:
     for run in _runs(source.untagged()):
         if _is_fixed(run[0]):
             lines += _read_fixed_run(source, run)
+        elif _is_id_array(run[0]):
+            lines += _read_id_arrays(source, run)
         else:
             lines += _read_one(source, run[0])
     tagged = source.tagged()
@@ -164,6 +168,34 @@ def _read_fixed_run(source: _Source, run: list[FieldSpec]) -> list[str]:
     lines = [f"{targets}{comma} = {unpack}(b, p)", f"p += {packer.size}"]
     lines += [f"{spec.name} = {spec.name} != 0" for spec in run if spec.type is BOOL]
     return lines
+
+
+def _read_id_arrays(source: _Source, run: list[FieldSpec]) -> list[str]:
+    """Neighbouring arrays of ids, looked up by their bytes in one go.
+
+    `q` hops from length to length as if each were one byte. It does not matter when one is not:
+    bytes equal to a known block are that block, and anything else is read the long way.
+    """
+    block = ArrayBlock(tuple((source.label(spec), _id_bytes(spec)) for spec in run))
+    known, read = source.bind("known", block.known.get), source.bind("read", block.read)
+    start = "p"
+    lines = ["try:"]
+    for spec in run:
+        size = _id_bytes(spec)
+        lines.append(f"    q = {start} + {size} * b[{start}] - {size - 1}")
+        start = "q"
+    targets = ", ".join(spec.name for spec in run) + ("," if len(run) == 1 else "")
+    return [
+        *lines,
+        f"    found = {known}(b[p:q])",
+        "except IndexError:",
+        "    found = None",
+        "if found is None:",
+        f"    found, p = {read}(b, p, end)",
+        "else:",
+        "    p = q",
+        f"{targets} = found",
+    ]
 
 
 def _read_one(source: _Source, spec: FieldSpec) -> list[str]:
@@ -241,7 +273,8 @@ def _writer_lines(source: _Source) -> list[str]:
         if _is_fixed(run[0]):
             lines += _write_fixed_run(source, run)
         else:
-            lines += _write_one(source, run[0])
+            for spec in run:
+                lines += _write_one(source, spec)
     return lines + _write_tags(source)
 
 
@@ -342,10 +375,11 @@ def _write_tags(source: _Source) -> list[str]:
 
 
 def _runs(specs: list[FieldSpec]) -> list[list[FieldSpec]]:
-    """Neighbouring fixed-size fields together, every other field alone."""
+    """Neighbouring fixed-size fields and neighbouring arrays of ids together, others alone."""
     runs: list[list[FieldSpec]] = []
     for spec in specs:
-        if runs and _is_fixed(spec) and _is_fixed(runs[-1][0]):
+        kinds = (_is_fixed(spec), _is_id_array(spec))
+        if runs and any(kinds) and kinds == (_is_fixed(runs[-1][0]), _is_id_array(runs[-1][0])):
             runs[-1].append(spec)
         else:
             runs.append([spec])
@@ -354,6 +388,16 @@ def _runs(specs: list[FieldSpec]) -> list[list[FieldSpec]]:
 
 def _is_fixed(spec: FieldSpec) -> bool:
     return isinstance(spec.type, Scalar) and spec.type in _FIXED
+
+
+def _is_id_array(spec: FieldSpec) -> bool:
+    return isinstance(spec.type, ArrayOf) and spec.type.element in _ID_BYTES and not spec.nullable
+
+
+def _id_bytes(spec: FieldSpec) -> int:
+    assert isinstance(spec.type, ArrayOf), f"{spec.name} is no array"
+    assert isinstance(spec.type.element, Scalar), f"{spec.name} has structs"
+    return _ID_BYTES[spec.type.element]
 
 
 def _scalar(spec: FieldSpec) -> Scalar:

@@ -28,7 +28,9 @@ FRAME_NUMBER_MAX: Final = 32767
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
 Writer = Callable[[Any, list[bytes]], None]
 
-_readers: dict[tuple[int, int], Reader] = {}
+_DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError)
+# By frame: its three numbers are single bytes for every record that is known.
+_readers: dict[bytes, Reader] = {}
 _writers: dict[tuple[int, int], tuple[bytes, Writer]] = {}
 
 
@@ -66,29 +68,36 @@ def decode(value: bytes | memoryview) -> Record:
     Raises:
         MetadataRecordError: not a frame that Kafka's reader accepts; the text says why.
     """
-    buffer = bytes(value)
-    if len(buffer) > 2 and buffer[0] == FRAME_VERSION and buffer[1] < 128 and buffer[2] < 128:
-        api_key, version, position = buffer[1], buffer[2], 3
-    else:
-        api_key, version, position = _read_frame(buffer)
-    read = _readers.get((api_key, version))
+    buffer = value if type(value) is bytes else bytes(value)
+    read = _readers.get(buffer[:3])
     if read is None:
-        if api_key not in RECORD_TYPES:
-            return UnknownRecord(unknown_api_key=api_key, version=version, body=buffer[position:])
-        read = _compile_reader(api_key, version)
+        return _decode_first(buffer)
     end = len(buffer)
     try:
-        record, position = read(buffer, position, end)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        name = RECORD_TYPES[api_key].__name__
-        raise MetadataRecordError(f"{name} version {version} is cut or damaged: {error}") from error
+        record, position = read(buffer, 3, end)
+    except _DAMAGE as error:
+        raise MetadataRecordError(f"{_name(buffer)} is cut or damaged: {error}") from error
     if position != end:
-        name = RECORD_TYPES[api_key].__name__
         raise MetadataRecordError(
-            f"{name} version {version} is followed by {end - position} bytes of garbage"
+            f"{_name(buffer)} is followed by {end - position} bytes of garbage"
         )
-    assert isinstance(record, Record)
-    return record
+    return record  # type: ignore[no-any-return]
+
+
+def _decode_first(buffer: bytes) -> Record:
+    """Decode with a frame that has no reader yet: the first of its kind, unknown or damaged."""
+    api_key, version, position = _read_frame(buffer)
+    if api_key not in RECORD_TYPES:
+        return UnknownRecord(unknown_api_key=api_key, version=version, body=buffer[position:])
+    cls = RECORD_TYPES[api_key]
+    _check_version(cls, version)
+    canonical = bytes((FRAME_VERSION, api_key, version))
+    _readers.setdefault(canonical, codec_source.compile_reader(cls, version))
+    return decode(canonical + buffer[position:])
+
+
+def _name(buffer: bytes) -> str:
+    return f"{RECORD_TYPES[buffer[1]].__name__} version {buffer[2]}"
 
 
 def decoded_version(value: bytes | memoryview) -> int:
@@ -144,11 +153,3 @@ def _compile_writer(record: Record, version: int) -> tuple[bytes, Writer]:
     write_unsigned_varint(prefix, record.api_key)
     write_unsigned_varint(prefix, version)
     return bytes(prefix), codec_source.compile_writer(cls, version)
-
-
-def _compile_reader(api_key: int, version: int) -> Reader:
-    cls = RECORD_TYPES[api_key]
-    _check_version(cls, version)
-    read = codec_source.compile_reader(cls, version)
-    _readers[api_key, version] = read
-    return read

@@ -1,0 +1,51 @@
+"""Arrays of ids that stand next to each other in a record, decoded once per content.
+
+A log repeats few replica lists and few lists of directories. The tuples of a block are kept by its
+bytes: looking them up costs a fifth of reading them, and equal lists are one object in every image.
+"""
+
+from typing import Final
+
+from metadata.primitives import null_error, read_ints, read_uuids
+
+KNOWN_MAX: Final = 4096
+"""Blocks that are kept; when there are more, all are forgotten and kept anew. About 1 MB."""
+BLOCK_BYTES_MAX: Final = 512
+"""Longer blocks are not kept."""
+INT32_BYTES: Final = 4
+
+Ids = tuple[int, ...] | tuple[bytes, ...]
+
+
+class ArrayBlock:
+    """Non-nullable compact arrays in a row; `known` has the tuples of blocks seen lately."""
+
+    def __init__(self, arrays: tuple[tuple[str, int], ...]) -> None:
+        """Label and bytes per id (4 or 16) of each array, in wire order."""
+        self._arrays = arrays
+        self.known: dict[bytes, tuple[Ids, ...]] = {}
+
+    def read(self, buffer: bytes, position: int, end: int) -> tuple[tuple[Ids, ...], int]:
+        """The tuples of a block at `position`, and the position after it.
+
+        Raises:
+            MetadataRecordError: an array is null.
+            IndexError, struct.error: the block ends after `end`.
+        """
+        found: list[Ids] = []
+        start = position
+        for label, id_bytes in self._arrays:
+            values: Ids | None
+            if id_bytes == INT32_BYTES:
+                values, position = read_ints(buffer, position, end)
+            else:
+                values, position = read_uuids(buffer, position, end)
+            if values is None:
+                raise null_error(label)
+            found.append(values)
+        block = tuple(found)
+        if position - start <= BLOCK_BYTES_MAX:
+            if len(self.known) >= KNOWN_MAX:
+                self.known.clear()
+            self.known[buffer[start:position]] = block
+        return block, position
