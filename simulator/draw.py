@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 MINUTE_US: Final = 60_000_000
+CLIENTS: Final = 3
 
 FAULT_CLASSES: Final[tuple[str, ...]] = (
     "kill",
@@ -39,6 +40,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Only these classes; the seed still chooses among them."""
     duration_us: int = MINUTE_US
     write_count: int = 200
+    think_us: int | None = None
+    """Mean pause of a client; None: so that the writes fill the duration. Shrinking keeps it."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +74,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms: int
     clock_rate_ppm_max: int
     """How far a node's clock may run too fast or too slow."""
+    think_us: int
+    """Mean pause of a client between two operations."""
+    fetch_snapshot_bytes_max: int
+    request_timeout_ms: int
+    flush_told_late_us: int
+    """Mean time between the end of a flush and its event; 0 = at once."""
+    begin_epoch_late_us: int
+    """Mean extra delay of a connection's bytes from a BeginQuorumEpoch on; 0 = none."""
 
 
-def draw_settings(seed: int, rng: Random, options: Options) -> Settings:
-    """The settings of a seed."""
+def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
+    """The settings of a seed.
+
+    Args:
+        seed: kept in the settings.
+        rng: decides what every seed has.
+        rare: decides what a quarter of the seeds has; apart, so that one more changes no other.
+        options: what the caller fixes.
+    """
     allowed: tuple[str, ...] = FAULT_CLASSES if options.faults is None else options.faults
     on = tuple(name for name in FAULT_CLASSES if rng.random() < 0.5 and name in allowed)
     if len(allowed) == 1:
@@ -85,6 +103,7 @@ def draw_settings(seed: int, rng: Random, options: Options) -> Settings:
     has_small_files = rng.random() < 0.3
     has_snapshots = rng.random() < 0.5
     fetch_timeout_ms = rng.choice((500, 1_000, 2_000, 3_000))
+    seldom = [draw_rare(rare, *values) for values in RARE]
     return Settings(
         seed=seed,
         voter_count=voters if options.node_count is None else options.node_count,
@@ -107,4 +126,29 @@ def draw_settings(seed: int, rng: Random, options: Options) -> Settings:
         retention_bytes=rng.choice((3_000, 20_000)) if has_snapshots else 1 << 40,
         session_timeout_ms=rng.choice((1_500, 4_000, 9_000)),
         clock_rate_ppm_max=rng.choice((0, 0, 1_000, 200_000)),
+        think_us=options.think_us or think_us(options),
+        fetch_snapshot_bytes_max=seldom[0],
+        request_timeout_ms=seldom[1],
+        flush_told_late_us=seldom[2],
+        begin_epoch_late_us=seldom[3],
     )
+
+
+RARE: Final = (
+    (1 << 20, 100, 700),
+    (2_000, 300, 6_000),
+    (0, 2_000, 30_000),
+    (0, 50_000, 1_000_000),
+)
+"""For the last four settings: the usual value, then those that a quarter of the seeds has."""
+
+
+def draw_rare(rng: Random, usual: int, *seldom: int) -> int:
+    """The usual value in three of four cases."""
+    chance, value = rng.random(), rng.choice(seldom)
+    return value if chance < 0.25 else usual
+
+
+def think_us(options: Options) -> int:
+    """Mean pause of a client so that all of them together fill the duration with the writes."""
+    return max(1_000, options.duration_us * CLIENTS // max(1, options.write_count))

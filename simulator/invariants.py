@@ -10,11 +10,8 @@ from typing import Final
 
 import msgspec
 
-from kernel import effects as out
 from kernel import events
 from kernel.kernel import Kernel
-from metadata.loader import image_of
-from metadata.snapshot import decode_snapshot
 from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from simulator.image_compare import image_difference
@@ -22,7 +19,7 @@ from simulator.ledger import Ledger
 from simulator.log_mirror import FOLDER, Entry, LogMirror, segment_paths
 from simulator.machine import Machine
 from simulator.probes import Probes
-from storage.snapshot_files import parse_snapshot_name
+from simulator.snapshot_checks import SnapshotChecks
 from wire.batch import iterate_batches
 
 QUORUM_STATE: Final = f"{FOLDER}/quorum-state"
@@ -54,10 +51,13 @@ class Seen(msgspec.Struct):
     applied: int = 0
     commits: int = 0
     durable_end: int = 0
-    snapshots: frozenset[str] = frozenset()
     resigned_epoch: int = -1
     led_epoch: int = -1
     was_active: bool = False
+    has_pending: bool = False
+    cut_end: int = -1
+    """Where the log ended before its last cut, until something is written there again."""
+    segments: int = 0
 
 
 class Invariants:
@@ -77,13 +77,12 @@ class Invariants:
         self._leaders: dict[int, int] = {}
         self._votes: dict[tuple[int, int], int] = {}
         self._active: dict[int, int] = {}
+        self._snapshots = SnapshotChecks(self.ledger, probes)
         self.elections = 0
 
     # ---- one step ------------------------------------------------------------------------------
 
-    def after_step(
-        self, machine: Machine, event: events.Event | None, effects: list[out.Effect]
-    ) -> None:
+    def after_step(self, machine: Machine, event: events.Event | None) -> None:
         """Check what this step may have changed.
 
         Raises:
@@ -124,9 +123,9 @@ class Invariants:
         is_active = kernel.state.is_active
         if is_active or seen.was_active:
             self._on_controller(machine, kernel, seen, is_active=is_active)
-        if type(event) is events.SnapshotDone or core.log_start_offset > 0:
-            self._on_snapshots(machine, seen)
-        del effects
+        wrong = self._snapshots.broken(machine.id, machine.vfs, core.log_start_offset)
+        if wrong is not None:
+            self._fail("I13", machine, wrong)
 
     def process_ended(self, machine: Machine) -> None:
         """A process is gone: note what its disk has for certain."""
@@ -291,10 +290,19 @@ class Invariants:
             before = mirror.entries
             mirror.forget_durable()
             after = mirror.reread(machine.vfs)
-            self._on_cut(machine, core, before, after)
+            if self._on_cut(machine, core, before, after):
+                seen.cut_end = seen.log_end
+            if core.log_start_offset > seen.log_start:
+                self._probes.hit("log_start_moved")
             fresh = after
         else:
             fresh = mirror.appended(machine.vfs)
+            if mirror.segment_count > seen.segments > 0:
+                self._probes.hit("segment_rolled")
+            if fresh and fresh[0].base_offset < seen.cut_end:
+                self._probes.hit("uncommitted_tail_overwritten")
+                seen.cut_end = -1
+        seen.segments = mirror.segment_count
         first = len(mirror.entries) - len(fresh)
         previous = mirror.entries[first - 1] if first > 0 else None
         for entry in fresh:
@@ -308,17 +316,22 @@ class Invariants:
 
     def _on_cut(
         self, machine: Machine, core: RaftCore, before: list[Entry], after: list[Entry]
-    ) -> None:
+    ) -> bool:
+        """Whether entries are gone that no snapshot covers."""
         kept = set(after)
         start = core.log_start_offset
+        is_cut = False
         for entry in before:
             if entry in kept or entry.end_offset <= start:
                 continue
-            self._probes.hit("log_truncated")
+            is_cut = True
             if self.ledger.entry_at(entry.base_offset) == entry:
                 self._fail("I11", machine, f"it cut {entry}, which is committed")
             if type(core.role) is Leader and entry.epoch == core.epoch:
                 self._fail("I5", machine, f"a leader cut its own {entry}")
+        if is_cut:
+            self._probes.hit("log_truncated")
+        return is_cut
 
     def _register(self, machine: Machine, entry: Entry, previous: Entry | None) -> None:
         """I6, by induction: equal (epoch, offset) means equal batch and equal batch before it."""
@@ -377,7 +390,9 @@ class Invariants:
             self._fail(
                 "I10", machine, f"it commits {high_watermark}; durable ends of the voters: {ends}"
             )
-        position = self.ledger.end_offset
+        position, fencings = self.ledger.end_offset, self.ledger.fencings
+        if type(core.role) is Leader and position < core.role.epoch_start_offset:
+            self._probes.hit("older_epoch_committed_by_own_entry")
         while position < high_watermark:
             entry = mirror.find(position)
             if entry is None or entry.base_offset != position:
@@ -386,6 +401,8 @@ class Invariants:
             self.ledger.commit(entry, self._stored(machine, entry))
             position = entry.end_offset
         self.created.update(self.ledger.take_created())
+        if self.ledger.fencings > fencings:
+            self._probes.hit("broker_fenced")
 
     def _stored(self, machine: Machine, entry: Entry) -> bytes:
         assert machine.kernel is not None
@@ -418,7 +435,7 @@ class Invariants:
         if different is not None:
             self._fail("I17", machine, f"at {image.provenance.end_offset}: {different}")
 
-    # ---- controller and snapshots: I13 I14 -------------------------------------------------------
+    # ---- controller: I14 -----------------------------------------------------------------------
 
     def _on_controller(
         self, machine: Machine, kernel: Kernel, seen: Seen, *, is_active: bool
@@ -436,42 +453,15 @@ class Invariants:
                 self._fail("I14", machine, f"active in epoch {epoch} as {role}")
             if controller.committed.provenance.end_offset > self.ledger.end_offset:
                 self._fail("I14", machine, "it takes for committed what is not")
+            seen.has_pending = controller.latest is not controller.committed
         else:
             self._probes.hit("controller_renounced")
+            if seen.has_pending:
+                self._probes.hit("controller_reverted_speculative_state")
+            seen.has_pending = False
             if controller.latest is not controller.committed:
                 self._fail("I14", machine, "inactive with records that were not committed")
         seen.was_active = is_active
-
-    def _on_snapshots(self, machine: Machine, seen: Seen) -> None:
-        if not machine.vfs.is_directory(FOLDER):
-            return
-        names = frozenset(n for n in machine.vfs.list(FOLDER) if n.endswith(".checkpoint"))
-        if names == seen.snapshots:
-            return
-        for name in sorted(names - seen.snapshots):
-            self._check_snapshot(machine, name)
-        seen.snapshots = names
-        assert machine.kernel is not None
-        start = machine.kernel.replica.core.log_start_offset
-        ids = [i for i in map(parse_snapshot_name, sorted(names)) if i is not None]
-        if start > 0 and not any(i.offset >= start for i in ids):
-            self._fail("I13", machine, f"the log starts at {start}, snapshots: {sorted(names)}")
-
-    def _check_snapshot(self, machine: Machine, name: str) -> None:
-        snapshot_id = parse_snapshot_name(name)
-        if snapshot_id is None or snapshot_id.offset == 0:
-            return
-        self._probes.hit("snapshot_appeared")
-        if snapshot_id.offset > self.ledger.end_offset:
-            self._fail("I13", machine, f"{name} holds what is not committed")
-        content = machine.vfs.written_content(f"{FOLDER}/{name}")
-        assert content is not None
-        snapshot = decode_snapshot(bytes(content))
-        image = image_of(snapshot.records, snapshot_id, snapshot.last_contained_timestamp_ms)
-        expected = self.ledger.images.get(snapshot_id.offset)
-        different = None if expected is None else image_difference(image, expected)
-        if different is not None:
-            self._fail("I13", machine, f"{name} is not the image at its offset: {different}")
 
     # ---- clients: I12 --------------------------------------------------------------------------
 

@@ -6,9 +6,12 @@ The oracle applies the committed bytes by itself; every node's image has to equa
 
 from typing import Final
 
-from metadata.image import Image
+from immutables import Map
+
+from metadata.image import Broker, Image
 from metadata.loader import Loader, committed_batches
 from simulator.log_mirror import Entry
+from wire.types import NodeId
 
 IMAGES_KEPT: Final = 400
 
@@ -19,8 +22,11 @@ class Ledger:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._index: dict[int, int] = {}
+        self._index_of_end: dict[int, int] = {}
         self._loader = Loader()
         self._created: set[bytes] = set()
+        self.fencings = 0
+        """How often a broker that served was fenced."""
         self.images: dict[int, Image] = {0: self._loader.image}
         self.batches: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
         """(epoch, base offset) -> the batch and the one before it, of every log that ever was."""
@@ -35,16 +41,31 @@ class Ledger:
         number = self._index.get(base_offset)
         return None if number is None else self.entries[number]
 
+    def entry_ending_at(self, end_offset: int) -> Entry | None:
+        """The committed batch whose end (exclusive) is here."""
+        number = self._index_of_end.get(end_offset)
+        return None if number is None else self.entries[number]
+
     def commit(self, entry: Entry, content: bytes) -> None:
         """Enter the next batch with its bytes."""
         assert entry.base_offset == self.end_offset, f"{entry=} {self.end_offset=}"
         self._index[entry.base_offset] = len(self.entries)
+        self._index_of_end[entry.end_offset] = len(self.entries)
         self.entries.append(entry)
+        brokers = self._loader.image.brokers
         for _, delta in self._loader.commit(committed_batches(content)):
             self._created.update(delta.topics_created)
+        if self._loader.image.brokers is not brokers:
+            self._count_fencings(brokers)
         self.images[entry.end_offset] = self._loader.image
         while len(self.images) > IMAGES_KEPT:
             del self.images[next(iter(self.images))]
+
+    def _count_fencings(self, before: Map[NodeId, Broker]) -> None:
+        for number, broker in self._loader.image.brokers.items():
+            known = before.get(number)
+            if broker.fenced and known is not None and not known.fenced:
+                self.fencings += 1
 
     def take_created(self) -> set[bytes]:
         """Ids of the topics whose creation was committed since the last call."""

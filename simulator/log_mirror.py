@@ -34,7 +34,7 @@ class LogMirror:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._segments: list[tuple[str, int]] = []  # path, bytes read of it
-        self._ends: list[int] = []  # number of entries at the end of each segment read
+        self._listing: tuple[MemoryVfs, int, list[str]] | None = None  # disk, name changes, paths
         self._durable: dict[str, tuple[int, int]] = {}  # path -> bytes walked, end offset there
 
     @property
@@ -70,26 +70,32 @@ class LogMirror:
             return self.reread(vfs)
         before = len(self.entries)
         self._read(path, content, position)
-        if vfs.exists(_segment_path(self.end_offset)) and self.end_offset > 0:
-            following = _segment_path(self.end_offset)
-            if following != path:
-                return self.entries[before:] + self._read_new(vfs, following)
+        paths = self._paths(vfs)
+        if paths[-1] != path:
+            for following in paths[paths.index(path) + 1 :]:
+                found = vfs.written_content(following)
+                assert found is not None
+                self._segments.append((following, 0))
+                self._read(following, found, 0)
         return self.entries[before:]
 
-    def _read_new(self, vfs: MemoryVfs, path: str) -> list[Entry]:
-        content = vfs.written_content(path)
-        if content is None:
-            return []
-        before = len(self.entries)
-        self._segments.append((path, 0))
-        self._read(path, content, 0)
-        return self.entries[before:]
+    @property
+    def segment_count(self) -> int:
+        """How many files hold the log."""
+        return len(self._segments)
+
+    def _paths(self, vfs: MemoryVfs) -> list[str]:
+        """The segments; listed again only after a name changed."""
+        known = self._listing
+        if known is None or known[0] is not vfs or known[1] != vfs.name_changes:
+            known = self._listing = (vfs, vfs.name_changes, segment_paths(vfs))
+        return known[2]
 
     def reread(self, vfs: MemoryVfs) -> list[Entry]:
         """Read everything anew: after a truncation, a start, a snapshot."""
         self.entries = []
         self._segments = []
-        for path in segment_paths(vfs):
+        for path in self._paths(vfs):
             content = vfs.written_content(path)
             assert content is not None
             self._segments.append((path, 0))
@@ -105,11 +111,14 @@ class LogMirror:
     def durable_end(self, vfs: MemoryVfs) -> int:
         """End offset of the batches that are wholly durable, in a row from the start."""
         end_offset = 0
-        for path in segment_paths(vfs):
+        for path in self._paths(vfs):
             content = vfs.durable_content(path)
             if content is None:
                 break
             walked, known_end = self._durable.get(path, (0, 0))
+            if walked == len(content) and known_end:
+                end_offset = known_end
+                continue
             if walked > len(content):
                 walked, known_end = 0, 0
             for entry, end in _batches(content, walked):
@@ -132,10 +141,6 @@ def segment_paths(vfs: MemoryVfs) -> list[str]:
     if not vfs.is_directory(FOLDER):
         return []
     return [f"{FOLDER}/{name}" for name in vfs.list(FOLDER) if name.endswith(".log")]
-
-
-def _segment_path(base_offset: int) -> str:
-    return f"{FOLDER}/{base_offset:020d}.log"
 
 
 def _batches(content: bytearray, position: int) -> Iterator[tuple[Entry, int]]:

@@ -40,6 +40,10 @@ class Power(Enum):
 class Watcher(Protocol):
     """Who looks at every step."""
 
+    def created(self, machine: "Machine") -> None:
+        """A process has its kernel and has not taken its first step."""
+        ...
+
     def before_step(self, machine: "Machine", event: events.Event | None) -> None:
         """An event is about to be taken; None: the process starts."""
         ...
@@ -64,6 +68,7 @@ class Machine:
         rng: chance of the disk and of the process.
         watcher: looks at every step.
         flush_us: draws how long a flush takes.
+        told_late_us: draws how long after its end the process hears of it.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Machine:
         rng: Random,
         watcher: Watcher,
         flush_us: Callable[[], int],
+        told_late_us: Callable[[], int],
     ) -> None:
         self.config = config
         self.id = int(config.node_id)
@@ -93,6 +99,7 @@ class Machine:
         self.wall_offset_ms = 0
         self.logs: list[tuple[int, out.Log]] = []
         self._flush_us = flush_us
+        self._told_late_us = told_late_us
         self._paused: list[events.Event] = []
         self._inbound: dict[int, Pipe] = {}
         self._outbound: dict[int, Pipe] = {}
@@ -150,6 +157,7 @@ class Machine:
                 directory_ids={DATA: DirectoryId(bytes([self.id]) * 16)},
                 now=self.now(),
             )
+            self.watcher.created(self)
             effects = self.kernel.start(self.now())
         except SimulatedCrashError as crash:
             self.power_off(str(crash))
@@ -358,9 +366,16 @@ class Machine:
             except STOPPING as error:
                 self._stop(error)
             else:
-                self.post(done(), incarnation)
+                self._tell(done(), incarnation)
 
         self.scheduler.after(delay_us, run)
+
+    def _tell(self, done: events.Event, incarnation: int) -> None:
+        late_us = self._told_late_us()
+        if late_us == 0:
+            self.post(done, incarnation)
+        else:
+            self.scheduler.after(late_us, lambda: self.post(done, incarnation))
 
     def _exit(self, effect: out.Exit) -> None:
         assert self.kernel is not None

@@ -85,6 +85,7 @@ class Nemesis:
         self._machines = machines
         self._probes = probes
         self._restart = restart
+        self.on_fired: Callable[[Decision], None] = lambda _: None
         self.slow_disks: dict[int, int] = {}
         """Machine -> factor on the time of its flushes."""
 
@@ -106,10 +107,23 @@ class Nemesis:
             if not machine.is_up:
                 self._restart(machine)
 
+    def leave_outside(self, outside: tuple[int, ...], rng: Random) -> None:
+        """After `stop`: these stay faulty, each dead, deaf, or mute."""
+        for number in outside:
+            way = rng.choice(("dead", "deaf", "mute"))
+            if way == "dead":
+                self._machines[number].kill()
+            for other in sorted(self._machines):
+                if other != number and way == "deaf":
+                    self._network.cut(other, number)
+                elif other != number and way == "mute":
+                    self._network.cut(number, other)
+
     def _fire(self, decision: Decision) -> None:
         if self.is_over:
             return
         self.fired[decision.kind] = self.fired.get(decision.kind, 0) + 1
+        self.on_fired(decision)
         machines = [self._machines[number] for number in decision.targets]
         getattr(self, f"_do_{decision.kind}")(decision, machines)
 

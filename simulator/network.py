@@ -79,6 +79,10 @@ class Network:
         self._pipes: dict[Pipe, None] = {}
         self.sent = 0
         self.held = 0
+        self.on_sent: Callable[[tuple[int, int], int, bytes], None] | None = None
+        """Told of all bytes that leave: link, time of their arrival (if nothing is cut), bytes."""
+        self.extra_delay_us: Callable[[bytes], int] | None = None
+        """Asked for a further delay of what is sent; what follows on the connection waits too."""
 
     # ---- links -------------------------------------------------------------------------------
 
@@ -110,9 +114,11 @@ class Network:
         """Whether nothing passes."""
         return (source, target) in self._cut
 
-    def _schedule(self, direction: Direction, deliver: Callable[[], None]) -> None:
+    def _schedule(
+        self, direction: Direction, deliver: Callable[[], None], extra_us: int = 0
+    ) -> int:
         link = direction.link
-        delay = self._delay_us + int(self._rng.expovariate(1.0) * self._mean_us)
+        delay = self._delay_us + int(self._rng.expovariate(1.0) * self._mean_us) + extra_us
         due_us = max(self._scheduler.now_us + delay, direction.last_us + 1)
         clogged_us = self._clogged_until.get(link)
         if clogged_us is not None:
@@ -127,6 +133,7 @@ class Network:
                 deliver()
 
         self._scheduler.at(due_us, arrive)
+        return due_us
 
     # ---- connections -------------------------------------------------------------------------
 
@@ -177,7 +184,10 @@ class Network:
             if pipe.is_open and direction.target is not None:
                 direction.target.received(data)
 
-        self._schedule(direction, deliver)
+        extra_us = 0 if self.extra_delay_us is None else self.extra_delay_us(data)
+        due_us = self._schedule(direction, deliver, extra_us)
+        if self.on_sent is not None:
+            self.on_sent(direction.link, due_us, data)
 
     def close(self, pipe: Pipe, *, by_server: bool) -> None:
         """One side closes (or is killed): the other hears of it behind what was sent before."""

@@ -1,33 +1,51 @@
 """Coverage marks: rare things that a long run has to have met, else it proves little.
 
-The marks are set by the simulator from what it sees; production code holds none.
+The marks are set by the simulator from what it sees (`simulator/core_tap.py`, the invariants, the
+world); production code holds none. `kraftline sim --require-marks` fails when one never fired.
 """
 
 from typing import Final
 
 MARKS: Final = (
+    # elections
     "leader_elected",
-    "leader_resigned",
     "leader_deposed",
+    "leader_resigned",
+    "leader_resigned_by_check_quorum",
+    "two_candidates_in_one_epoch",
     "election_lost_and_retried",
     "follower_became_prospective",
     "prospective_went_back",
+    "pre_vote_granted",
+    "pre_vote_refused",
+    "vote_refused",
+    "vote_refused_for_shorter_log",
+    "evidence",
+    # replication
+    "stale_response_ignored",
+    "older_epoch_committed_by_own_entry",
     "log_truncated",
-    "torn_tail_cut",
+    "truncated_by_diverging_epoch",
     "uncommitted_tail_overwritten",
-    "controller_renounced",
+    "segment_rolled",
+    "torn_tail_repaired",
     "snapshot_appeared",
     "snapshot_fetched",
-    "segment_rolled",
-    "vote_refused",
-    "evidence",
+    "snapshot_fetched_mid_load",
+    "log_start_moved",
+    # controller and brokers
+    "controller_renounced",
+    "controller_reverted_speculative_state",
+    "broker_fenced",
+    "request_forwarded",
+    # faults that were felt
     "disk_full",
     "node_stopped_by_sync_error",
     "crashed_between_disk_operations",
-    "broker_fenced",
-    "request_forwarded",
     "all_nodes_down",
+    "majority_alone",
 )
+"""`majority_alone`: the liveness phase ran while nodes outside the core stayed faulty."""
 
 
 class Probes:

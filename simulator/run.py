@@ -1,17 +1,20 @@
-"""One seed: fault phase, then a phase without faults in which everything has to come to rest."""
+"""One seed: a phase with faults, then one in which everything has to come to rest."""
+
+import zlib
 
 import msgspec
 
+from metadata.snapshot import encode_snapshot, snapshot_records
 from simulator.draw import Options, Settings, draw_settings
-from simulator.histories import operations_of, refutation
 from simulator.invariants import Violation
+from simulator.liveness import come_to_rest
+from simulator.log_mirror import segment_paths
 from simulator.nemesis import Decision, draw_plan
+from simulator.recording import Recording
 from simulator.scheduler import StuckError
 from simulator.streams import Streams
 from simulator.world import Traced, World, machine_ids
-
-REST_US = 60_000_000
-"""The budget of the liveness phase."""
+from wire.types import LeaderEpoch
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,14 +33,24 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, int]
     elections: int
     acknowledged: int
+    messages: int
     plan: list[Decision]
     settings: Settings
+    is_complete: bool = True
+    """False when `until` stopped it."""
+
+
+class Until(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stops early; None = not there."""
+
+    event: int | None = None
+    time_us: int | None = None
 
 
 def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:
     """What a seed decides before it runs."""
     streams = Streams(seed)
-    settings = draw_settings(seed, streams.stream("draw"), options)
+    settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
     plan = draw_plan(settings, streams.stream("nemesis"), machine_ids(settings))
     return settings, streams, plan
 
@@ -48,6 +61,8 @@ def run_seed(
     *,
     plan: list[Decision] | None = None,
     trace: Traced | None = None,
+    recording: Recording | None = None,
+    until: Until | None = None,
 ) -> Outcome:
     """Run one seed to its end or to the first violation.
 
@@ -56,21 +71,24 @@ def run_seed(
         options: what is fixed.
         plan: faults instead of those that the seed draws.
         trace: told of every noteworthy thing.
+        recording: keeps what a picture needs.
+        until: stop there.
     """
     settings, streams, drawn = prepare(seed, options)
     used = drawn if plan is None else plan
-    world = World(settings, streams, used, trace)
-    invariant, text = None, ""
+    world = World(settings, streams, used, trace, recording)
+    invariant, text, is_complete = None, "", True
     try:
         world.start()
-        world.run(settings.duration_us)
-        come_to_rest(world)
+        is_complete = _run(world, until)
     except Violation as violation:
         invariant, text = violation.invariant, str(violation)
     except StuckError as error:
         invariant, text = "I20", str(error)
     except Exception as error:  # noqa: BLE001 - any exception of the code under test is a finding
         invariant, text = "I20", f"{type(error).__name__}: {error}"
+    if trace is not None and invariant is not None:
+        trace(world.scheduler.now_us, f"VIOLATION {text}")
     return Outcome(
         seed=seed,
         invariant=invariant,
@@ -79,59 +97,50 @@ def run_seed(
         event_count=world.event_count,
         events_by_kind=world.events_by_kind,
         virtual_us=world.scheduler.now_us,
-        digest=world.digest,
+        digest=final_digest(world),
         marks=world.probes.counts,
         faults=world.nemesis.fired,
         elections=world.invariants.elections,
         acknowledged=sum(operation.outcome == "ok" for operation in world.workload.history),
+        messages=world.network.sent,
         plan=used,
         settings=settings,
+        is_complete=is_complete,
     )
 
 
-def come_to_rest(world: World) -> None:
-    """No more faults: a leader stays, everybody catches up, every image is equal.
+def _run(world: World, until: Until | None) -> bool:
+    """Whether the run came to its end."""
+    if until is None:
+        world.run(world.settings.duration_us)
+        come_to_rest(world)
+        return True
+    last_us = world.settings.duration_us if until.time_us is None else until.time_us
+    world.run_until(
+        lambda: until.event is not None and world.event_count >= until.event,
+        min(last_us, world.settings.duration_us),
+    )
+    return False
 
-    Raises:
-        Violation: `liveness`, or an invariant.
-    """
-    world.workload.is_stopped = True
-    world.nemesis.stop()
-    end_us = world.scheduler.now_us + REST_US
-    if not world.run_until(lambda: is_at_rest(world), end_us):
-        raise Violation("liveness", why_not_at_rest(world))
+
+def final_digest(world: World) -> int:
+    """CRC-32 over every step, and over the log and the image that every node ends with."""
+    digest = world.digest
     for machine in world.machines.values():
-        assert machine.kernel is not None
-        world.invariants.compare_image(machine, machine.kernel)
-    image = world.invariants.ledger.image
-    operations = operations_of(world.workload, image, world.scheduler.now_us)
-    why = refutation(operations)
-    if why is not None:
-        raise Violation("linearizability", why)
-
-
-def is_at_rest(world: World) -> bool:
-    """Whether the cluster is whole again."""
-    return why_not_at_rest(world) == ""
-
-
-def why_not_at_rest(world: World) -> str:
-    """What is missing, empty when nothing is."""
-    down = [number for number, machine in world.machines.items() if not machine.is_up]
-    if down:
-        return f"nodes {down} are down"
-    kernels = {n: m.kernel for n, m in world.machines.items() if m.kernel is not None}
-    active = [number for number, kernel in kernels.items() if kernel.state.is_active]
-    if len(active) != 1:
-        return f"active controllers: {active}"
-    if world.workload.pending_count:
-        return f"{world.workload.pending_count} operations of clients are pending"
-    leader = kernels[active[0]].replica.core.leader
-    end_offset = world.invariants.ledger.end_offset
-    for number, kernel in kernels.items():
-        if kernel.replica.core.leader != leader:
-            return f"node {number} follows {kernel.replica.core.leader}, not {leader}"
-        if kernel.state.loader.end_offset < end_offset:
-            return f"node {number} applied {kernel.state.loader.end_offset} of {end_offset}"
-    fenced = [number for number, kernel in kernels.items() if not kernel.is_unfenced]
-    return f"brokers {fenced} are fenced" if fenced else ""
+        for path in segment_paths(machine.vfs):
+            content = machine.vfs.written_content(path)
+            assert content is not None
+            digest = zlib.crc32(content, zlib.crc32(path.encode(), digest))
+        if machine.kernel is None:
+            continue
+        image = machine.kernel.cache.image
+        pieces = encode_snapshot(
+            snapshot_records(image),
+            level=image.metadata_version,
+            epoch=LeaderEpoch(0),
+            last_contained_timestamp_ms=0,
+            timestamp_ms=0,
+        )
+        for piece in pieces:
+            digest = zlib.crc32(piece, digest)
+    return digest

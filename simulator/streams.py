@@ -3,7 +3,8 @@
 import random
 from typing import Final
 
-NAMES: Final = ("draw", "nemesis", "network", "disk", "workload", "clocks")
+NAMES: Final = ("draw", "rare", "nemesis", "network", "disk", "late", "workload", "clocks", "rest")
+"""Beside those of the nodes."""
 
 
 class Streams:
@@ -18,6 +19,7 @@ class Streams:
 
     def stream(self, name: str) -> random.Random:
         """The stream of a name, made at its first use."""
+        assert name in NAMES or name.startswith("nodes/"), f"unknown {name=}"
         found = self._streams.get(name)
         if found is None:
             found = self._streams[name] = random.Random(f"{self._seed}/{name}")  # noqa: S311

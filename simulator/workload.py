@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from simulator.draw import CLIENTS
 from simulator.network import Network, Pipe
 from simulator.scheduler import Scheduler
 from wire import codec
@@ -45,6 +46,8 @@ class Operation(msgspec.Struct, kw_only=True):
     """`create` or `delete`."""
     name: str
     called_us: int
+    target: int = 0
+    """The node asked."""
     topic_id: bytes | None = None
     returned_us: int | None = None
     outcome: str = "info"
@@ -185,9 +188,9 @@ class Workload:
         *,
         targets: tuple[int, ...],
         write_count: int,
-        duration_us: int,
+        think_us: int,
         accept: Callable[[Connection], Pipe],
-        on_acknowledged: Callable[[bytes], None],
+        on_acknowledged: Callable[[Operation], None],
     ) -> None:
         self.history: list[Operation] = []
         self.open = accept
@@ -197,9 +200,9 @@ class Workload:
         self._left = write_count
         self._on_acknowledged = on_acknowledged
         self.is_stopped = False
-        client_count = 3
-        self._think_us = max(1_000, duration_us * client_count // max(1, write_count))
-        self._clients = [Client(number, self, network, scheduler) for number in range(client_count)]
+        self._think_us = think_us
+        self._clients = [Client(number, self, network, scheduler) for number in range(CLIENTS)]
+        self._asker = Client(CLIENTS, self, network, scheduler)
 
     def start(self) -> None:
         """Every client begins somewhere in its first pause."""
@@ -225,15 +228,29 @@ class Workload:
             called_us=self._scheduler.now_us,
         )
         self.history.append(operation)
-        client.run(operation, self._rng.choice(self._targets))
+        operation.target = self._rng.choice(self._targets)
+        client.run(operation, operation.target)
+        return operation
+
+    def create_fresh(self, name: str, target: int) -> Operation:
+        """A client of its own creates a topic through a node, also after `is_stopped`."""
+        operation = Operation(
+            client=self._asker.host,
+            kind="create",
+            name=name,
+            called_us=self._scheduler.now_us,
+            target=target,
+        )
+        self.history.append(operation)
+        self._asker.run(operation, target)
         return operation
 
     def ended(self, client: Client, operation: Operation) -> None:
         """An operation has its outcome."""
-        if operation.outcome == "ok" and operation.kind == "create":
-            assert operation.topic_id is not None
-            self._on_acknowledged(operation.topic_id)
-        self._think(client)
+        if operation.outcome == "ok":
+            self._on_acknowledged(operation)
+        if client is not self._asker:
+            self._think(client)
 
     @property
     def pending_count(self) -> int:

@@ -14,20 +14,26 @@ from kernel.config import (
     TopicDefaults,
     Voter,
 )
+from simulator.core_tap import CoreTap
 from simulator.draw import Settings
 from simulator.invariants import Invariants, Violation
+from simulator.log_mirror import segment_paths
 from simulator.machine import CONTROLLER_PORT, DATA, Machine
 from simulator.nemesis import Decision, Nemesis
 from simulator.network import Network, Pipe
 from simulator.probes import Probes
+from simulator.recording import Recording
 from simulator.scheduler import Scheduler
 from simulator.streams import Streams
-from simulator.workload import Connection, Workload
+from simulator.workload import Connection, Operation, Workload
 from storage.errors import OutOfSpaceError
 from wire.types import Endpoint, NodeId
 
 BROKER_PORT: Final = 9092
 FIRST_OBSERVER_ID: Final = 101
+BEGIN_QUORUM_EPOCH: Final = 53
+API_KEY_AT: Final = 5
+"""Low byte of the api key in a request of one frame; in a response it is part of its id."""
 Traced = Callable[[int, str], None]
 
 
@@ -38,6 +44,7 @@ class World:
         settings: what the seed decided.
         plan: the faults; the caller draws it, so that a part of it can be tried.
         trace: told of every noteworthy thing, with its time in microseconds.
+        recording: keeps what a picture of the run needs.
     """
 
     def __init__(
@@ -46,8 +53,11 @@ class World:
         streams: Streams,
         plan: list[Decision],
         trace: Traced | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self.settings = settings
+        self.streams = streams
+        self.recording = recording
         self.scheduler = Scheduler()
         self.probes = Probes()
         self.event_count = 0
@@ -55,15 +65,23 @@ class World:
         self.digest = 0
         self._trace = trace
         self._disk = streams.stream("disk")
+        self._late = streams.stream("late")
+        self._log_bytes = 0
         self.network = Network(
             self.scheduler, streams.stream("network"), settings.delay_us, settings.delay_mean_us
         )
         self.voters = frozenset(range(1, settings.voter_count + 1))
         self.machines = {number: self._machine(number, streams) for number in machine_ids(settings)}
         self.invariants = Invariants(self.machines, self.voters, self.probes)
+        self._tap = CoreTap(self.invariants.ledger, self.probes)
         self.nemesis = Nemesis(
             plan, self.scheduler, self.network, self.machines, self.probes, self.restart
         )
+        self.nemesis.on_fired = self._on_fault
+        if settings.begin_epoch_late_us:
+            self.network.extra_delay_us = self._begin_epoch_late_us
+        if recording is not None:
+            self.network.on_sent = self._on_sent
         brokers = tuple(m.id for m in self.machines.values() if m.config.is_broker)
         self.workload = Workload(
             streams.stream("workload"),
@@ -71,9 +89,9 @@ class World:
             self.scheduler,
             targets=brokers,
             write_count=settings.write_count,
-            duration_us=settings.duration_us,
+            think_us=settings.think_us,
             accept=self._open_client,
-            on_acknowledged=self.invariants.on_acknowledged,
+            on_acknowledged=self._on_acknowledged,
         )
 
     def _machine(self, number: int, streams: Streams) -> Machine:
@@ -85,6 +103,7 @@ class World:
             rng=streams.stream(f"nodes/{number}"),
             watcher=self,
             flush_us=lambda: self._flush_us(number),
+            told_late_us=self._told_late_us,
         )
         machine.find_machine = lambda host: self.machines[host]
         rate = self.settings.clock_rate_ppm_max
@@ -96,6 +115,15 @@ class World:
         settings = self.settings
         duration = settings.flush_us + int(self._disk.expovariate(1.0) * settings.flush_mean_us)
         return duration * self.nemesis.slow_disks.get(number, 1)
+
+    def _told_late_us(self) -> int:
+        mean_us = self.settings.flush_told_late_us
+        return int(self._late.expovariate(1.0) * mean_us) if mean_us else 0
+
+    def _begin_epoch_late_us(self, data: bytes) -> int:
+        if data[API_KEY_AT] != BEGIN_QUORUM_EPOCH:
+            return 0
+        return int(self._late.expovariate(1.0) * self.settings.begin_epoch_late_us)
 
     def _open_client(self, connection: Connection) -> Pipe:
         target = self.machines[connection.target]
@@ -132,27 +160,53 @@ class World:
 
     # ---- watching ----------------------------------------------------------------------------
 
+    def created(self, machine: Machine) -> None:
+        """Watch the raft core of a new process."""
+        assert machine.kernel is not None
+        self._tap.attach(machine.id, machine.kernel.replica.core)
+
     def before_step(self, machine: Machine, event: events.Event | None) -> None:
         """Count it."""
         self.event_count += 1
         kind = "Start" if event is None else type(event).__name__
         self.events_by_kind[kind] = self.events_by_kind.get(kind, 0) + 1
-        mark = f"{self.scheduler.now_us} {machine.id} {kind}"
-        self.digest = zlib.crc32(mark.encode(), self.digest)
+        if event is None:
+            self._log_bytes = log_bytes(machine)
 
     def after_step(
         self, machine: Machine, event: events.Event | None, effects: list[out.Effect]
     ) -> None:
-        """Check the invariants on the node that was stepped."""
-        self.invariants.after_step(machine, event, effects)
+        """Check the invariants on the node that was stepped, and add the step to the digest."""
+        self.invariants.after_step(machine, event)
+        kernel = machine.kernel
+        assert kernel is not None
+        core = kernel.replica.core
+        step = (
+            self.scheduler.now_us,
+            machine.id,
+            event.__class__.__name__,
+            core.epoch,
+            core.log_end_offset,
+            core.high_watermark,
+            len(effects),
+        )
+        self.digest = zlib.crc32(repr(step).encode(), self.digest)
+        if event is None and log_bytes(machine) < self._log_bytes:
+            self.probes.hit("torn_tail_repaired")
+        if machine.vfs.bytes_max is not None and kernel.replica.writer.retry_ms is not None:
+            self.probes.hit("disk_full")
         for effect in effects:
             if type(effect) is out.Log:
                 self._on_log(machine, effect)
+        if self.recording is not None:
+            self.recording.after_step(self.scheduler.now_us, machine.id, core)
 
     def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
         """Note it; an error that no fault explains is a violation."""
         self._note(f"node {machine.id}: {reason}")
         self.invariants.process_ended(machine)
+        if self.recording is not None:
+            self.recording.ended(self.scheduler.now_us, machine.id, reason)
         if "operation" in reason:
             self.probes.hit("crashed_between_disk_operations")
         if error is None:
@@ -172,6 +226,24 @@ class World:
             fields = " ".join(f"{name}={value}" for name, value in log.fields.items())
             self._note(f"node {machine.id}: {log.event} {fields}".rstrip())
 
+    def _on_acknowledged(self, operation: Operation) -> None:
+        if operation.kind == "create":
+            assert operation.topic_id is not None
+            self.invariants.on_acknowledged(operation.topic_id)
+        kernel = self.machines[operation.target].kernel
+        if kernel is not None and not kernel.state.is_active:
+            self.probes.hit("request_forwarded")
+
+    def _on_fault(self, decision: Decision) -> None:
+        targets = ",".join(map(str, decision.targets))
+        self._note(f"fault {decision.kind} of {targets} for {decision.length_us / 1e6:.3f} s")
+        if self.recording is not None:
+            self.recording.faults.append(decision)
+
+    def _on_sent(self, link: tuple[int, int], due_us: int, data: bytes) -> None:
+        assert self.recording is not None
+        self.recording.sent(self.scheduler.now_us, link, due_us, len(data))
+
     def _note(self, text: str) -> None:
         if self._trace is not None:
             self._trace(self.scheduler.now_us, text)
@@ -179,11 +251,14 @@ class World:
 
 MARK_OF_LOG: Final = {
     "leader_unreachable": "evidence",
-    "disk_full": "disk_full",
-    "snapshot_loaded": "snapshot_fetched",
-    "torn_tail_cut": "torn_tail_cut",
 }
 """Marks that a node's own log lines stand for."""
+
+
+def log_bytes(machine: Machine) -> int:
+    """Bytes of all segments of its metadata log."""
+    vfs = machine.vfs
+    return sum(vfs.size(path) for path in segment_paths(vfs))
 
 
 def machine_ids(settings: Settings) -> tuple[int, ...]:
@@ -220,6 +295,8 @@ def node_config(settings: Settings, number: int) -> NodeConfig:
             fetch_timeout_ms=settings.fetch_timeout_ms,
             election_backoff_ms_max=settings.election_timeout_ms,
             fetch_bytes_max=settings.fetch_bytes_max,
+            fetch_snapshot_bytes_max=settings.fetch_snapshot_bytes_max,
+            request_timeout_ms=settings.request_timeout_ms,
         ),
         metadata_log=MetadataLogConfig(
             segment_bytes=settings.segment_bytes,

@@ -1,0 +1,83 @@
+"""I13: what snapshot files hold, looked at when one appears.
+
+Snapshots of one offset are the same bytes on most nodes: what was once found equal to the image at
+its offset is not decoded again.
+"""
+
+import zlib
+
+from metadata.loader import image_of
+from metadata.snapshot import decode_snapshot
+from simulator.image_compare import image_difference
+from simulator.ledger import Ledger
+from simulator.log_mirror import FOLDER
+from simulator.probes import Probes
+from storage.memory_vfs import MemoryVfs
+from storage.snapshot_files import parse_snapshot_name
+from wire.types import OffsetAndEpoch
+
+
+class SnapshotChecks:
+    """Remembers per node which files it has seen."""
+
+    def __init__(self, ledger: Ledger, probes: Probes) -> None:
+        self._ledger = ledger
+        self._probes = probes
+        self._seen: dict[int, frozenset[str]] = {}
+        self._versions: dict[int, tuple[MemoryVfs, int]] = {}
+        self._verified: set[tuple[str, int]] = set()
+
+    def broken(self, number: int, vfs: MemoryVfs, log_start: int) -> str | None:
+        """What is wrong with the snapshots of a node, None if nothing is.
+
+        Args:
+            number: of the node.
+            vfs: its disk now.
+            log_start: first offset of its log.
+        """
+        if not vfs.is_directory(FOLDER):
+            return None
+        version = (vfs, vfs.name_changes)
+        known = self._versions.get(number)
+        if known == version:
+            return None
+        names = frozenset(n for n in vfs.list(FOLDER) if n.endswith(".checkpoint"))
+        self._versions[number] = version
+        is_same_disk = known is not None and known[0] is vfs
+        before = self._seen[number] if is_same_disk else frozenset()
+        self._seen[number] = names
+        for name in sorted(names - before):
+            wrong = self._wrong_with(vfs, name)
+            if wrong is not None:
+                return wrong
+        ids = [i for i in map(parse_snapshot_name, sorted(names)) if i is not None]
+        if log_start > 0 and not any(i.offset >= log_start for i in ids):
+            return f"the log starts at {log_start}, snapshots: {sorted(names)}"
+        return None
+
+    def _wrong_with(self, vfs: MemoryVfs, name: str) -> str | None:
+        snapshot_id = parse_snapshot_name(name)
+        if snapshot_id is None or snapshot_id.offset == 0:
+            return None
+        self._probes.hit("snapshot_appeared")
+        if snapshot_id.offset > self._ledger.end_offset:
+            return f"{name} holds what is not committed"
+        content = vfs.written_content(f"{FOLDER}/{name}")
+        assert content is not None
+        key = (name, zlib.crc32(content))
+        if key in self._verified:
+            return None
+        wrong = self._unlike_ledger(name, snapshot_id, bytes(content))
+        if wrong is None:
+            self._verified.add(key)
+        return wrong
+
+    def _unlike_ledger(self, name: str, snapshot_id: OffsetAndEpoch, content: bytes) -> str | None:
+        last = self._ledger.entry_ending_at(snapshot_id.offset)
+        if last is not None and last.epoch != snapshot_id.epoch:
+            return f"{name} is of another epoch than {last}"
+        snapshot = decode_snapshot(content)
+        image = image_of(snapshot.records, snapshot_id, snapshot.last_contained_timestamp_ms)
+        expected = self._ledger.images.get(snapshot_id.offset)
+        different = None if expected is None else image_difference(image, expected)
+        return None if different is None else f"{name} is not the image at its offset: {different}"
