@@ -128,9 +128,7 @@ class Dispatch:
         image = self._cache.image
         match request.api_key:
             case 3:
-                context = self._context(client.listener)
-                body = metadata_response(image, request.body, context, request.api_version)
-                answered(self._access.metadata(image, caller_of(client), request.body, body))
+                answered(self._metadata(client, image, request))
             case 60:
                 context = self._context(client.listener)
                 version = request.api_version
@@ -154,6 +152,17 @@ class Dispatch:
             case key:
                 assert key in FORWARDED, f"{key=} is served by nobody"
                 self._forwarding.forward(request, client.address, answered)
+
+    def _metadata(self, client: Client, image: Image, request: Request) -> Any:
+        context = self._context(client.listener)
+        version = request.api_version
+        if self._access.rules is None:
+            number = request.correlation_id
+            frame = self._cache.rows.frame(image, request.body, context, version, number)
+            if frame is not None:
+                return Encoded(frame)
+        body = metadata_response(image, request.body, context, version)
+        return self._access.metadata(image, caller_of(client), request.body, body)
 
     def _described_topics(self, client: Client, image: Image, body: Any) -> Any:
         caller = caller_of(client)
