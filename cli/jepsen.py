@@ -1,5 +1,7 @@
 """`kraftline jepsen verify`: are recorded histories linearizable?
 
+`kraftline jepsen run` is in jepsen_run.py.
+
 Exit code 0 when every history is, 1 when one is not, 2 when nothing was refuted but something is
 unknown: a budget was spent, a file cannot be read, the command line is wrong.
 """
@@ -35,6 +37,10 @@ from jepsen.linearizability.values import to_plain
 
 EXIT_CODES: Final = {OK: 0, ILLEGAL: 1}
 EXIT_UNKNOWN: Final = 2
+USAGE: Final = (
+    "usage: kraftline jepsen verify --model MODEL FILE...\n"
+    "       kraftline jepsen run --workload WORKLOAD [--nemesis KINDS] [--seed N] ...\n"
+)
 PROGRESS_INTERVAL_S: Final = 0.2
 
 
@@ -49,11 +55,15 @@ class _Parser(Parser):
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command; returns the exit code."""
+    if arguments and arguments[0] == "run":
+        from cli.jepsen_run import run_command  # noqa: PLC0415  # verify starts without kio
+
+        return run_command(arguments[1:])
     if not arguments or arguments[0] != "verify":
         given = f"unknown command '{arguments[0]}'\n" if arguments else ""
         if arguments and arguments[0] in ("-h", "--help"):
             given = ""
-        sys.stderr.write(f"{given}usage: kraftline jepsen verify --model MODEL FILE...\n")
+        sys.stderr.write(f"{given}{USAGE}")
         return 0 if arguments and not given else EXIT_UNKNOWN
     options = _parse(arguments[1:])
     codes = [_verify(Path(name), options) for name in options.files]

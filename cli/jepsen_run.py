@@ -1,0 +1,150 @@
+"""`kraftline jepsen run`: real nodes, real faults, raw clients, a history and a verdict.
+
+Exit codes: 0 valid, 1 invalid, 2 unknown, 254 the command line is wrong, 255 the run could not be
+carried out or was interrupted. Everything that was started is stopped in every case.
+"""
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from typing_extensions import override
+
+from cli.arguments import Parser
+from jepsen.cluster import NODES_MAX
+from jepsen.nemesis import KINDS
+from jepsen.run import EXIT_CODES, HarnessError, Options, run
+from jepsen.workloads import WORKLOADS
+
+EXIT_USAGE: Final = 254
+EXIT_FAILED: Final = 255
+TIME_LIMIT_S: Final = 60.0
+RATE: Final = 50.0
+CONCURRENCY: Final = 8
+CONCURRENCY_MAX: Final = 200
+RATE_MAX: Final = 10_000.0
+TIME_LIMIT_S_MAX: Final = 86_400.0
+PORT_MAX: Final = 63_000
+SEED_MAX: Final = 2**63
+
+
+class _Parser(Parser):
+    """A wrong command line is a harness error: 1 would mean invalid."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{message}\n{self.format_usage()}")
+        raise SystemExit(EXIT_USAGE)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Runs the command; returns the exit code."""
+    asked = _parse(arguments)
+    started_s = time.monotonic()
+
+    def say(line: str) -> None:
+        if not asked.json or sys.stderr.isatty():
+            sys.stderr.write(f"{time.monotonic() - started_s:6.1f} s  {line}\n")
+            sys.stderr.flush()
+
+    try:
+        results = run(_options(asked), say)
+    except HarnessError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; everything is undone\n")
+        return EXIT_FAILED
+    sys.stdout.write(json.dumps(results) + "\n" if asked.json else _text(results))
+    sys.stdout.flush()
+    return EXIT_CODES[results["verdict"]]
+
+
+def _parse(arguments: Sequence[str]) -> Namespace:
+    parser = _Parser("kraftline jepsen run", "Test real nodes under faults.")
+    parser.add_argument("--workload", required=True, choices=WORKLOADS, help="what clients do")
+    parser.add_argument(
+        "--nemesis",
+        type=_kinds,
+        default=KINDS,
+        metavar="KINDS",
+        help=f"faults, separated by commas: {', '.join(KINDS)}; or none (default: all)",
+    )
+    limits = {
+        "nodes": (int, 3, 1, NODES_MAX, "combined nodes"),
+        "time-limit": (float, TIME_LIMIT_S, 1, TIME_LIMIT_S_MAX, "seconds of work and faults"),
+        "seed": (int, 0, 0, SEED_MAX, "decides operations and faults"),
+        "rate": (float, RATE, 0.1, RATE_MAX, "operations per second of all clients"),
+        "concurrency": (int, CONCURRENCY, 1, CONCURRENCY_MAX, "clients at a time"),
+        "base-port": (int, None, 1, PORT_MAX, "first port; default: free ones"),
+    }
+    for name, (kind, default, low, high, text) in limits.items():
+        parser.add_argument(
+            f"--{name}", type=_between(kind, low, high), default=default, metavar="N", help=text
+        )
+    parser.add_argument(
+        "--reads",
+        choices=("quorum", "local"),
+        default="quorum",
+        help="local: from a node's own image, which is not linearizable (a control)",
+    )
+    parser.add_argument("--dir", type=Path, help="new folder for everything, kept afterwards")
+    parser.add_argument("--json", action="store_true", help="one object as the last line")
+    return parser.parse_args(arguments)
+
+
+def _between(kind: type[int] | type[float], low: float, high: float) -> Any:
+    def number(text: str) -> int | float:
+        value = kind(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    number.__name__ = f"number from {low} to {high:.0f}"
+    return number
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = () if text == "none" else tuple(dict.fromkeys(text.split(",")))
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise ValueError(unknown[0])
+    return kinds
+
+
+_kinds.__name__ = f"fault (of {', '.join(KINDS)})"
+
+
+def _options(asked: Namespace) -> Options:
+    return Options(
+        workload=asked.workload,
+        nemesis=asked.nemesis,
+        nodes=asked.nodes,
+        time_limit_s=asked.time_limit,
+        seed=asked.seed,
+        rate=asked.rate,
+        concurrency=asked.concurrency,
+        reads=asked.reads,
+        base_port=asked.base_port,
+        folder=asked.dir,
+    )
+
+
+def _text(results: dict[str, Any]) -> str:
+    faults = ", ".join(f"{count} {kind}" for kind, count in results["faults"].items()) or "none"
+    lines = [
+        f"{results['verdict']}: {results['workload']}, seed {results['seed']}",
+        f"  operations: {results['ok']} ok, {results['fail']} fail, {results['info']} info",
+        f"  faults: {faults}; leaders seen: {len(results['leaders'])}",
+    ]
+    lines += [
+        f"  {check['name']}: {check['verdict']} {check['reason'] or ''}".rstrip()
+        for check in results["checks"]
+    ]
+    lines += [f"    {line}" for line in results["linearizability"].get("counterexample", [])]
+    if results["dir"] is not None:
+        lines.append(f"  everything is in {results['dir']}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,201 @@
+"""The database under test: nodes as processes of this machine, worked by `scripts/quorum`.
+
+Every command is a process of the script, in a session of its own, so that Ctrl-C reaches only the
+harness, which then undoes everything itself.
+"""
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from jepsen.connections import Address
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+SCRIPT: Final = ROOT / "scripts" / "quorum"
+HOST: Final = "127.0.0.1"
+NODES_MAX: Final = 9
+PORT_DISTANCE: Final = 1000
+"""Between the Kafka, controller and inspection listeners of a node (scripts/launcher/layout.py)."""
+BASE_PORTS: Final = range(11_000, 12_000, 10)
+STOPPED: Final = "T"
+SCRIPT_TIMEOUT_S: Final = 90.0
+
+
+class ClusterError(Exception):
+    """The nodes could not be started, watched or signalled; the text is for the person."""
+
+
+class NodeAddresses(msgspec.Struct, frozen=True):
+    """The listeners of one node."""
+
+    broker: Address
+    controller: Address
+
+
+class Cluster:
+    """Combined nodes 1..n in a folder; every change of theirs is one command of the script."""
+
+    def __init__(self, folder: Path, node_count: int, base_port: int) -> None:
+        """Starts nothing yet.
+
+        Args:
+            folder: Of the quorum, made by `start`.
+            node_count: Nodes with both roles.
+            base_port: Kafka port of node 1.
+        """
+        assert 1 <= node_count <= NODES_MAX, f"{node_count=}"
+        self.folder: Final = folder
+        self.nodes: Final = {
+            number + 1: NodeAddresses(
+                Address(HOST, base_port + number),
+                Address(HOST, base_port + PORT_DISTANCE + number),
+            )
+            for number in range(node_count)
+        }
+        self._base_port = base_port
+        self._running: set[asyncio.Task[tuple[int, str, str]]] = set()
+
+    async def start(self) -> None:
+        """Starts all nodes and waits until they serve."""
+        count = str(len(self.nodes))
+        await self._do("up", "--nodes", count, "--base-port", str(self._base_port))
+
+    async def kill(self, node_id: int) -> None:
+        """SIGKILL; the node is gone on return."""
+        await self._do("kill", str(node_id))
+
+    async def restart(self, node_id: int) -> None:
+        """Starts a node that is down and waits until it serves."""
+        await self._do("restart", str(node_id))
+
+    async def pause(self, node_id: int) -> None:
+        """SIGSTOP; raises ClusterError if the process does not stop."""
+        output = await self._do("pause", str(node_id))
+        pid = re.search(r"pid (\d+)", output)
+        state = None if pid is None else _process_state(int(pid.group(1)))
+        if state != STOPPED:
+            raise ClusterError(f"node {node_id} was sent SIGSTOP and its state is {state}")
+
+    async def resume(self, node_id: int) -> None:
+        """SIGCONT."""
+        await self._do("resume", str(node_id))
+
+    async def status(self) -> dict[str, Any]:
+        """The object of `scripts/quorum status --json`, healthy or not."""
+        code, output, errors = await self._run("status", "--json")
+        if code not in (0, 3):
+            raise ClusterError(f"quorum status ended with {code}: {errors.strip()}")
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    async def pids(self) -> dict[int, int]:
+        """The processes that live, by node."""
+        return {node["id"]: node["pid"] for node in (await self.status())["nodes"] if node["alive"]}
+
+    async def wait_converged(self, timeout_s: float) -> bool:
+        """Whether all nodes come to run with a leader and without a lag."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while asyncio.get_running_loop().time() < deadline:
+            code, output, _ = await self._run("status", "--json")
+            if code == 0 and all(node["lag"] == 0 for node in json.loads(output)["nodes"]):
+                return True
+            await asyncio.sleep(0.2)
+        return False
+
+    async def settle(self) -> None:
+        """Waits for commands whose caller was cancelled."""
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def stop(self) -> None:
+        """Ends every process, whatever state it is in; commands still under way end first."""
+        await self.settle()
+        if not (self.folder / "cluster.json").exists():
+            return
+        code, _, errors = await self._run("down")
+        left = await self.pids()
+        if code != 0 or left:
+            raise ClusterError(f"quorum down ended with {code}, alive: {left}: {errors.strip()}")
+
+    def log_files(self) -> dict[int, Path]:
+        """The output of every node."""
+        return {node: self.folder / f"node{node}" / "node.log" for node in self.nodes}
+
+    async def _do(self, *words: str) -> str:
+        code, output, errors = await self._run(*words)
+        if code != 0:
+            lines = errors.strip().splitlines() or [f"exit code {code}"]
+            raise ClusterError(f"quorum {' '.join(words)}: {lines[-1]}")
+        return output
+
+    async def _run(self, *words: str) -> tuple[int, str, str]:
+        """Runs the script to its end, also when the caller is cancelled: no half-started node."""
+        task = asyncio.create_task(self._script(*words))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _script(self, *words: str) -> tuple[int, str, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(SCRIPT),
+            words[0],
+            "--dir",
+            str(self.folder),
+            *words[1:],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(SCRIPT_TIMEOUT_S):
+                output, errors = await process.communicate()
+        except TimeoutError as error:
+            process.send_signal(signal.SIGINT)  # the script then kills what it started
+            await process.wait()
+            raise ClusterError(f"quorum {words[0]} takes over {SCRIPT_TIMEOUT_S:.0f} s") from error
+        assert process.returncode is not None
+        return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
+
+
+def _process_state(pid: int) -> str | None:
+    """The letter of /proc/PID/stat; None if there is no process."""
+    try:
+        content = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return content[content.rindex(")") + 2]
+
+
+def free_base_port(node_count: int, rng: Random) -> int:
+    """A base port at which nothing listens, for all three listeners of every node.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    bases = list(BASE_PORTS)
+    rng.shuffle(bases)
+    for base in bases:
+        ports = [base + kind * PORT_DISTANCE + k for kind in range(3) for k in range(node_count)]
+        if all(_is_free(port) for port in ports):
+            return base
+    raise ClusterError(f"no free ports from {BASE_PORTS.start} on; give --base-port")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

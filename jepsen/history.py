@@ -1,0 +1,92 @@
+"""The history of a run, written while it happens: every event is in the files before the next.
+
+`history.jsonl` is the canonical one, `history.msgpack` holds the same, `nemesis.jsonl` the faults
+alone. A harness that is killed leaves a readable prefix; a torn last line is left out by readers.
+"""
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from jepsen.linearizability import Event, Format, History, written_history
+from jepsen.linearizability.history import INFO, INVOKE
+
+NEMESIS: Final = "nemesis"
+JSONL_FILE: Final = "history.jsonl"
+MSGPACK_FILE: Final = "history.msgpack"
+NEMESIS_FILE: Final = "nemesis.jsonl"
+
+
+class Recorder:
+    """Appends events; times are nanoseconds of the monotonic clock since the run began."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens the files anew.
+
+        Args:
+            folder: Where the files lie; it exists.
+        """
+        self._started_ns = time.monotonic_ns()
+        self._jsonl = (folder / JSONL_FILE).open("wb", buffering=0)
+        self._msgpack = (folder / MSGPACK_FILE).open("wb", buffering=0)
+        self._nemesis = (folder / NEMESIS_FILE).open("wb", buffering=0)
+        self.events: Final[list[Event]] = []
+
+    def invoke(self, process: int, f: str, value: Any, **extra: Any) -> int:
+        """A client is about to send its first byte; returns the index for `complete`."""
+        event = self._event(process, INVOKE, f, value, None, extra)
+        self._write(event)
+        return len(self.events) - 1
+
+    def complete(self, index: int, kind: str, value: Any, error: str | None = None) -> None:
+        """The whole response was parsed, or it is known that there will be none.
+
+        Args:
+            index: What `invoke` returned.
+            kind: `ok`, `fail` or `info`.
+            value: Value of the completion.
+            error: Why it failed or is unknown.
+        """
+        invoked = self.events[index]
+        extra = {**invoked.extra, "pair": index}
+        self._write(self._event(invoked.process, kind, invoked.f, value, error, extra))
+
+    def fault(self, f: str, value: Any, error: str | None = None) -> None:
+        """The nemesis did something (or could not)."""
+        event = self._event(NEMESIS, INFO, f, value, error, {})
+        self._write(event)
+        self._nemesis.write(written_history([event], Format.JSONL))
+
+    def history(self) -> History:
+        """Everything so far."""
+        return History(self.events, source=JSONL_FILE)
+
+    def close(self) -> None:
+        """Closes the files."""
+        for file in (self._jsonl, self._msgpack, self._nemesis):
+            file.close()
+
+    def _event(
+        self,
+        process: int | str,
+        kind: str,
+        f: str,
+        value: Any,
+        error: str | None,
+        extra: dict[str, Any],
+    ) -> Event:
+        return Event(
+            process=process,
+            type=kind,
+            f=f,
+            value=value,
+            index=len(self.events),
+            time=time.monotonic_ns() - self._started_ns,
+            error=error,
+            extra=extra,
+        )
+
+    def _write(self, event: Event) -> None:
+        self.events.append(event)
+        self._jsonl.write(written_history([event], Format.JSONL))
+        self._msgpack.write(written_history([event], Format.MSGPACK))

@@ -1,0 +1,154 @@
+"""Faults: a schedule drawn from the seed, and the nemesis that carries it out.
+
+| fault | what | undone by |
+|---|---|---|
+| `kill` | SIGKILL of a node | `start`: the same folder again |
+| `pause` | SIGSTOP of a node, for 1 or 3 fetch time-outs | `resume` |
+
+Each kind has its own schedule, so faults of two kinds may overlap; a part of those that would take
+the majority away is left out, so that there is progress to observe. Who leads at the time is found
+out then: the schedule says only `leader` or `follower`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from jepsen.clients import LeaderWatch
+from jepsen.cluster import Cluster, ClusterError
+from jepsen.history import Recorder
+
+KINDS: Final = ("kill", "pause")
+UNDONE_BY: Final = {"kill": "start", "pause": "resume"}
+FETCH_TIMEOUT_S: Final = 2.0
+"""controller.quorum.fetch.timeout.ms of the nodes, its default."""
+INTERVAL_S: Final = 5.0
+"""Mean of the time from the end of a fault to the next of its kind."""
+FIRST_S: Final = 2.0
+DOWN_S_MAX: Final = 4.0
+MAJORITY_LOSS: Final = 0.3
+"""Part of the faults that may take the majority away."""
+LEADER_WAIT_S: Final = 3.0
+QUIET_S: Final = 2.0
+"""No fault begins so shortly before the end."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault of the schedule; times in seconds from the start of the clients."""
+
+    at_s: float
+    kind: str
+    target: str
+    """`leader` or `follower`."""
+    duration_s: float
+    choice: float
+    """In [0, 1): which of several followers."""
+    may_take_majority: bool
+
+
+def schedule(seed: int, kinds: Sequence[str], time_limit_s: float) -> list[Fault]:
+    """The faults of a run, by time; the same for the same arguments."""
+    faults = []
+    for kind in kinds:
+        assert kind in KINDS, f"{kind=}"
+        rng = Random(f"{seed}/nemesis/{kind}")  # noqa: S311  # reproducible, not secret
+        at_s = FIRST_S + rng.expovariate(2 / INTERVAL_S)
+        while at_s < time_limit_s - QUIET_S:
+            fault = Fault(
+                at_s=at_s,
+                kind=kind,
+                target="leader" if rng.random() < 0.6 else "follower",
+                duration_s=_duration_s(kind, rng),
+                choice=rng.random(),
+                may_take_majority=rng.random() < MAJORITY_LOSS,
+            )
+            faults.append(fault)
+            at_s += fault.duration_s + rng.expovariate(1 / INTERVAL_S)
+    return sorted(faults, key=lambda fault: (fault.at_s, fault.kind))
+
+
+def _duration_s(kind: str, rng: Random) -> float:
+    if kind == "kill":
+        return rng.uniform(0.0, DOWN_S_MAX)
+    return FETCH_TIMEOUT_S * rng.choice((1, 1, 3))
+
+
+class Nemesis:
+    """Carries out a schedule and undoes every fault, at the latest in `heal`."""
+
+    def __init__(self, cluster: Cluster, watch: LeaderWatch, recorder: Recorder) -> None:
+        self._cluster = cluster
+        self._watch = watch
+        self._recorder = recorder
+        self._faulty: dict[int, str] = {}
+        self.bites: Final = dict.fromkeys(KINDS, 0)
+        """Faults that are known to have bitten: the process was gone, or stopped."""
+
+    async def run(self, faults: Sequence[Fault]) -> None:
+        """Until the last fault is undone or this is cancelled."""
+        started_s = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            for fault in faults:
+                tasks.create_task(self._at(started_s + fault.at_s, fault))
+
+    async def heal(self) -> None:
+        """Undoes what is left, by what the nodes are now.
+
+        Raises:
+            ClusterError: a node does not come back.
+        """
+        await self._cluster.settle()
+        for node in (await self._cluster.status())["nodes"]:
+            if node["state"] == "paused":
+                await self._cluster.resume(node["id"])
+                self._recorder.fault(UNDONE_BY["pause"], node["id"])
+            elif not node["alive"]:
+                await self._cluster.restart(node["id"])
+                self._recorder.fault(UNDONE_BY["kill"], node["id"])
+        self._faulty.clear()
+
+    async def _at(self, at_s: float, fault: Fault) -> None:
+        await asyncio.sleep(at_s - asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        leader_id = await self._watch.wait_leader(now_s + LEADER_WAIT_S)
+        node_id = self._target(fault, leader_id)
+        if node_id is None:
+            self._recorder.fault(f"skip-{fault.kind}", None, "others are at work")
+            return
+        self._faulty[node_id] = fault.kind
+        try:
+            await (self._cluster.kill if fault.kind == "kill" else self._cluster.pause)(node_id)
+        except ClusterError as error:
+            self._recorder.fault(fault.kind, node_id, str(error))
+        else:
+            self.bites[fault.kind] += 1
+            role = "leader" if node_id == leader_id else "follower"
+            self._recorder.fault(fault.kind, {"node": node_id, "role": role})
+        await asyncio.sleep(fault.duration_s)
+        try:
+            await self._undo(node_id, fault.kind)
+        except ClusterError as error:  # `heal` tries again and is strict
+            self._recorder.fault(UNDONE_BY[fault.kind], node_id, str(error))
+
+    def _target(self, fault: Fault, leader_id: int | None) -> int | None:
+        """A node that no fault holds; None: leave the fault out."""
+        nodes = self._cluster.nodes
+        takes_majority = 2 * (len(self._faulty) + 1) >= len(nodes)
+        if takes_majority and self._faulty and not fault.may_take_majority:
+            return None
+        free = [node_id for node_id in nodes if node_id not in self._faulty]
+        if fault.target == "leader" and leader_id in free:
+            return leader_id
+        followers = [node_id for node_id in free if node_id != leader_id]
+        return followers[int(fault.choice * len(followers))] if followers else None
+
+    async def _undo(self, node_id: int, kind: str) -> None:
+        if kind == "kill":
+            await self._cluster.restart(node_id)
+        else:
+            await self._cluster.resume(node_id)
+        del self._faulty[node_id]
+        self._recorder.fault(UNDONE_BY[kind], node_id)

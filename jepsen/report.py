@@ -1,0 +1,116 @@
+"""From a history to a verdict: the checks of a run, and what is written about them.
+
+Checks are composed as in Jepsen: false beats unknown beats true.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from jepsen.history import NEMESIS
+from jepsen.linearizability import (
+    ILLEGAL,
+    OK,
+    Budget,
+    Event,
+    History,
+    Result,
+    check,
+    explain,
+    model_named,
+)
+from jepsen.linearizability.history import INVOKE
+from jepsen.linearizability.picture import page_of
+from jepsen.linearizability.values import to_plain
+
+VALID: Final = "valid"
+INVALID: Final = "invalid"
+UNKNOWN: Final = "unknown"
+CHECK_SECONDS_MAX: Final = 120.0
+RESULTS_FILE: Final = "results.json"
+PICTURE_FILE: Final = "linear.html"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What one checker says: `valid`, `invalid` or `unknown`, and why not valid."""
+
+    name: str
+    verdict: str
+    reason: str | None = None
+
+
+def composed(checks: Iterable[Check]) -> str:
+    """The verdict of all."""
+    verdicts = {check.verdict for check in checks}
+    return next(verdict for verdict in (INVALID, UNKNOWN, VALID) if verdict in verdicts)
+
+
+def linearizable(history: History, model: str, folder: Path) -> tuple[Check, dict[str, Any]]:
+    """Whether the history is linearizable, with the verdict of every key.
+
+    An illegal history is drawn into the folder.
+    """
+    result = check(history, model_named(model), budget=Budget(seconds=CHECK_SECONDS_MAX))
+    details: dict[str, Any] = {
+        "steps": result.steps,
+        "seconds": round(result.wall_s, 3),
+        "keys": _by_key(result),
+    }
+    name = "linearizable"
+    if result.verdict == OK:
+        return Check(name, VALID), details
+    if result.verdict != ILLEGAL:
+        return Check(name, UNKNOWN, result.reason), details
+    found = explain(history, model_named(model), result=result)
+    assert found is not None, "an illegal history has a counterexample"
+    details["counterexample"] = found.text()
+    page = page_of(history, model_named(model), result, found)
+    (folder / PICTURE_FILE).write_text(page, encoding="utf-8")
+    keys = ", ".join(str(to_plain(key)) for key in found.keys)
+    return Check(name, INVALID, f"key {keys}: no legal order; see {PICTURE_FILE}"), details
+
+
+def _by_key(result: Result) -> dict[str, str]:
+    """Verdicts as the race left them: what it did not come to is unknown."""
+    return {
+        ", ".join(str(key) for key in part.keys): part.verdict
+        for part in sorted(result.partitions, key=lambda part: str(part.keys))
+    }
+
+
+def counts(events: Sequence[Event]) -> dict[str, dict[str, int]]:
+    """Completions by function and type; calls without one count as info."""
+    found: dict[str, dict[str, int]] = {}
+    for event in events:
+        if event.process == NEMESIS:
+            continue
+        row = found.setdefault(event.f, {"ok": 0, "fail": 0, "info": 0})
+        row["info" if event.type == INVOKE else event.type] += 1
+        if event.type != INVOKE:
+            row["info"] -= 1  # it completed after all
+    return found
+
+
+def enough_happened(by_function: Mapping[str, Mapping[str, int]]) -> Check:
+    """A history in which something never succeeded proves nothing."""
+    never = [f for f, row in by_function.items() if row["ok"] == 0]
+    if never or not by_function:
+        return Check("enough happened", UNKNOWN, f"never ok: {', '.join(never) or 'anything'}")
+    return Check("enough happened", VALID)
+
+
+def nemesis_bit(bites: Mapping[str, int], kinds: Sequence[str]) -> Check:
+    """Faults that were asked for must have been felt by a process."""
+    missing = [kind for kind in kinds if bites[kind] == 0]
+    if missing:
+        return Check("nemesis bit", UNKNOWN, f"no process felt: {', '.join(missing)}")
+    return Check("nemesis bit", VALID)
+
+
+def write_results(folder: Path, results: Mapping[str, Any]) -> None:
+    """`results.json`."""
+    text = json.dumps(results, indent=2) + "\n"
+    (folder / RESULTS_FILE).write_text(text, encoding="utf-8")

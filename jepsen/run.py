@@ -1,0 +1,375 @@
+"""One run: start nodes, let clients and nemesis work, heal, read everything, judge, undo.
+
+Exit codes of a run are in `EXIT_CODES`; a run that could not be carried out raises `HarnessError`.
+"""
+
+import asyncio
+import contextlib
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from jepsen.clients import (
+    CREATE_TOPICS,
+    OPERATION_TIMEOUT_S,
+    LeaderWatch,
+    Refused,
+    Session,
+    create_topics,
+    raise_for,
+)
+from jepsen.cluster import ROOT, Cluster, ClusterError, free_base_port
+from jepsen.connections import CallError
+from jepsen.generator import Ask, client_rng, think_time_s
+from jepsen.history import Recorder
+from jepsen.linearizability.history import OK
+from jepsen.nemesis import Nemesis, schedule
+from jepsen.report import (
+    INVALID,
+    UNKNOWN,
+    VALID,
+    Check,
+    composed,
+    counts,
+    enough_happened,
+    linearizable,
+    nemesis_bit,
+    write_results,
+)
+from jepsen.workloads import (
+    Completion,
+    Workload,
+    reads_at,
+    refused,
+    setup_topics,
+    unanswered,
+    workload_named,
+)
+
+EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+CONVERGE_S: Final = 30.0
+SETUP_S: Final = 30.0
+QUORUM_FOLDER: Final = "quorum"
+
+Say = Callable[[str], None]
+
+
+class HarnessError(Exception):
+    """The run could not be carried out: nothing is known of the nodes; the text is for people."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as the command line asks for it."""
+
+    workload: str
+    nemesis: tuple[str, ...]
+    nodes: int
+    time_limit_s: float
+    seed: int
+    rate: float
+    """Operations per second of all clients together."""
+    concurrency: int
+    """Client threads."""
+    reads: str = "quorum"
+    """`local`: without a barrier; not linearizable, a control of the harness."""
+    base_port: int | None = None
+    folder: Path | None = None
+    """Kept after the run; None: a temporary folder, removed unless the verdict is invalid."""
+
+
+class Run:
+    """The parts of one run and what they share."""
+
+    def __init__(self, options: Options, folder: Path, say: Say) -> None:
+        rng = Random(f"{options.seed}/ports/{time.monotonic_ns()}")  # noqa: S311  # not secret
+        base_port = options.base_port or free_base_port(options.nodes, rng)
+        self._options = options
+        self._say = say
+        self.cluster: Final = Cluster(folder / QUORUM_FOLDER, options.nodes, base_port)
+        self.recorder: Final = Recorder(folder)
+        self._watch = LeaderWatch(self.cluster.nodes)
+        self._workload: Workload = workload_named(
+            options.workload,
+            is_local=options.reads == "local",
+            operations=int(options.rate * options.time_limit_s),
+        )
+        self.nemesis: Final = Nemesis(self.cluster, self._watch, self.recorder)
+        self._processes = list(range(options.concurrency + 1))
+        """Process of every thread; the last thread does setup and final reads."""
+
+    @property
+    def has_key_field(self) -> bool:
+        """Whether events name their key beside the value."""
+        return self._workload.has_key_field
+
+    @property
+    def model(self) -> str:
+        """The model for the history."""
+        return self._workload.model
+
+    @property
+    def epochs(self) -> dict[int, int]:
+        """Leaders by epoch, as far as they were seen."""
+        return self._watch.epochs
+
+    async def carry_out(self) -> Check:
+        """Everything between the start of the nodes and the last read; the nodes still run.
+
+        Returns:
+            Whether the nodes came to agree at the end.
+        """
+        self._say("starting nodes")
+        await self.cluster.start()
+        async with _in_background(self._watch.run()):
+            await self._set_up()
+            self._say("clients and nemesis at work")
+            await self._work()
+            self._say("healing")
+            await self.nemesis.heal()
+            if not await self.cluster.wait_converged(CONVERGE_S):
+                return Check("converged", UNKNOWN, f"no leader or a lag after {CONVERGE_S:.0f} s")
+            self._say("final reads")
+            return await self._read_finally()
+
+    async def _set_up(self) -> None:
+        names = setup_topics(self._workload, self._options.concurrency + 1)
+        session = self._session(self._options.concurrency)
+        try:
+            leader_id = await self._watch.wait_leader(_now_s() + SETUP_S)
+            if leader_id is None:
+                raise HarnessError(f"no leader within {SETUP_S:.0f} s of the start")
+            answer = await session.write(leader_id, CREATE_TOPICS, create_topics(names))
+            for topic in answer.topics:
+                raise_for(topic.error_code)
+        except (CallError, Refused) as error:
+            raise HarnessError(f"the topics of the run cannot be created: {error}") from error
+        finally:
+            session.close()
+
+    async def _work(self) -> None:
+        faults = schedule(self._options.seed, self._options.nemesis, self._options.time_limit_s)
+        until_s = _now_s() + self._options.time_limit_s
+        async with asyncio.TaskGroup() as tasks:
+            damage = tasks.create_task(self.nemesis.run(faults))
+            workers = [
+                tasks.create_task(self._thread(number, until_s))
+                for number in range(self._options.concurrency)
+            ]
+            await asyncio.wait(workers)
+            damage.cancel()
+
+    async def _thread(self, thread: int, until_s: float) -> None:
+        rng = client_rng(self._options.seed, thread)
+        session = self._session(thread)
+        try:
+            while True:
+                pause_s = think_time_s(rng, self._options.rate, self._options.concurrency)
+                await asyncio.sleep(pause_s)
+                leader_id = await self._watch.wait_leader(until_s)
+                if leader_id is None:
+                    return
+                ask = self._workload.draw(rng)
+                node_id = reads_at(ask, rng, leader_id, session.node_ids)
+                await self._do(session, thread, ask, leader_id, node_id)
+        finally:
+            session.close()
+
+    async def _do(
+        self, session: Session, thread: int, ask: Ask, leader_id: int, node_id: int
+    ) -> Completion:
+        extra: dict[str, Any] = {"node": node_id if ask.f in ("read", "exists") else leader_id}
+        if self.has_key_field:
+            extra["key"] = ask.key
+        process = self._processes[thread]
+        index = self.recorder.invoke(process, ask.f, ask.value, **extra)
+        try:
+            async with asyncio.timeout(2 * OPERATION_TIMEOUT_S):
+                value = await self._workload.invoke(session, ask, leader_id, node_id)
+            ended = Completion(OK, value)
+        except CallError as error:
+            ended = unanswered(ask, is_sent=error.is_sent, reason=error.reason)
+        except TimeoutError:
+            ended = unanswered(ask, is_sent=True, reason="timeout")
+        except Refused as error:
+            self._watch.forget(leader_id)
+            ended = refused(ask, error.code)
+        self.recorder.complete(index, ended.type, ended.value, ended.error)
+        if ended.type == "info":
+            self._processes[thread] += len(self._processes)
+        return ended
+
+    async def _read_finally(self) -> Check:
+        thread = self._options.concurrency
+        session = self._session(thread)
+        name = "converged"
+        try:
+            for node_id in session.node_ids:
+                for key in self._workload.keys:
+                    if not await self._read_once(session, thread, key, node_id):
+                        return Check(name, UNKNOWN, f"no final read of {key} at node {node_id}")
+        finally:
+            session.close()
+        return Check(name, VALID)
+
+    async def _read_once(self, session: Session, thread: int, key: str, node_id: int) -> bool:
+        """Whether a node answered for a key; a read may be asked again, it is another operation."""
+        until_s = _now_s() + CONVERGE_S
+        while (leader_id := await self._watch.wait_leader(until_s)) is not None:
+            ask = self._workload.final_read(key)
+            if (await self._do(session, thread, ask, leader_id, node_id)).type == OK:
+                return True
+        return False
+
+    def _session(self, thread: int) -> Session:
+        return Session(thread, self.cluster.nodes, self._watch)
+
+
+def run(options: Options, say: Say) -> dict[str, Any]:
+    """Carries out a run and judges it.
+
+    Args:
+        options: What to do.
+        say: Takes lines for the person who waits.
+
+    Returns:
+        The object of results.json; `verdict` is a key of EXIT_CODES.
+
+    Raises:
+        HarnessError: it could not be carried out; everything is undone.
+        KeyboardInterrupt: SIGINT or SIGTERM came; everything is undone.
+    """
+    folder = _folder(options)
+    keep = options.folder is not None
+    try:
+        results = asyncio.run(_run(options, folder, say))
+        keep = keep or results["verdict"] == INVALID
+        results["dir"] = str(folder) if keep else None
+        write_results(folder, results)
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return results
+
+
+def _folder(options: Options) -> Path:
+    if options.folder is None:
+        return Path(tempfile.mkdtemp(prefix="kraftline-jepsen-"))
+    folder = options.folder.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise HarnessError(f"{folder} is not empty: every run has a folder of its own")
+    except OSError as error:
+        raise HarnessError(f"{folder}: {error.strerror}") from error
+    return folder
+
+
+async def _run(options: Options, folder: Path, say: Say) -> dict[str, Any]:
+    started_s = time.monotonic()
+    _write_test(options, folder)
+    try:
+        run_ = Run(options, folder, say)
+    except ClusterError as error:
+        raise HarnessError(str(error)) from error
+    try:
+        converged = await _interruptible(run_.carry_out())
+    except ClusterError as error:
+        raise HarnessError(str(error)) from error
+    finally:
+        say("stopping nodes")
+        await asyncio.shield(_undo(run_, folder))
+    say("checking")
+    return _judged(options, run_, converged, folder, time.monotonic() - started_s)
+
+
+async def _interruptible(work: Any) -> Check:
+    """Runs until the end or the first SIGINT or SIGTERM; later ones do not disturb the undoing."""
+    task: asyncio.Task[Check] = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+
+
+async def _undo(run_: Run, folder: Path) -> None:
+    run_.recorder.close()
+    for node_id, path in run_.cluster.log_files().items():
+        if path.exists():
+            shutil.copyfile(path, folder / f"node-{node_id}.log")
+    await run_.cluster.stop()
+
+
+def _judged(
+    options: Options, run_: Run, converged: Check, folder: Path, seconds: float
+) -> dict[str, Any]:
+    by_function = counts(run_.recorder.events)
+    judged, details = linearizable(run_.recorder.history(), run_.model, folder)
+    checks = [
+        judged,
+        converged,
+        enough_happened(by_function),
+        nemesis_bit(run_.nemesis.bites, options.nemesis),
+    ]
+    total = {
+        kind: sum(row[kind] for row in by_function.values()) for kind in ("ok", "fail", "info")
+    }
+    return {
+        "verdict": composed(checks),
+        "workload": options.workload,
+        "seed": options.seed,
+        **total,
+        "operations": by_function,
+        "faults": {kind: run_.nemesis.bites[kind] for kind in options.nemesis},
+        "leaders": {str(epoch): node for epoch, node in sorted(run_.epochs.items())},
+        "checks": [msgspec.to_builtins(check) for check in checks],
+        "linearizability": details,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _write_test(options: Options, folder: Path) -> None:
+    """`test.json`: everything that tells this run from others."""
+    described: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(options, folder=None))
+    described["schedule"] = [
+        msgspec.to_builtins(fault)
+        for fault in schedule(options.seed, options.nemesis, options.time_limit_s)
+    ]
+    described["python"] = platform.python_version()
+    described["commit"] = _commit()
+    (folder / "test.json").write_bytes(msgspec.json.format(msgspec.json.encode(described)) + b"\n")
+
+
+def _commit() -> str | None:
+    """The commit of the tree, if it is one and git is there."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    with contextlib.suppress(OSError):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        return done.stdout.strip() or None
+    return None
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@contextlib.asynccontextmanager
+async def _in_background(work: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,238 @@
+"""Workloads: what is asked, how it is asked of the nodes, what the answers mean, which model.
+
+Refusals tell nothing here. A controller that wants to write nothing answers at once from its own
+committed image, which is old if it was deposed and does not know; so TOPIC_ALREADY_EXISTS and the
+like are recorded as `fail` (it certainly did not happen) and not as observations. What is observed
+is observed by quorum reads.
+"""
+
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from typing_extensions import override
+
+from jepsen.clients import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    INCREMENTAL_ALTER_CONFIGS,
+    SERVER_TIMEOUT,
+    Session,
+    barrier_topic,
+    create_topics,
+    raise_for,
+    set_config,
+)
+from jepsen.generator import (
+    ACTIVE_KEYS,
+    OPERATIONS_PER_KEY,
+    Ask,
+    Draw,
+    Rotation,
+    register_draw,
+    topic_set_draw,
+)
+from jepsen.linearizability.classification import OBSERVATIONS, classify
+from jepsen.linearizability.history import FAIL, INFO
+from wire.codec import newest
+
+READS: Final = ("exists", "read")
+KEYS_MAX: Final = 300
+
+
+class Completion(NamedTuple):
+    """How an operation ended: `ok`, `fail` or `info`, its value, and the error."""
+
+    type: str
+    value: Any
+    error: str | None = None
+
+
+class Workload(Protocol):
+    """One kind of operations."""
+
+    model: str
+    """Name of the model that judges the history."""
+    has_key_field: bool
+    """The key stands beside the value, not in it."""
+    draw: Draw
+
+    @property
+    def keys(self) -> list[str]:
+        """Every key used so far, to be read at the end."""
+        ...
+
+    def topics(self) -> list[str]:
+        """Topics that must exist before the first operation, besides the barriers."""
+        ...
+
+    async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
+        """Does it: the value of the completion.
+
+        Args:
+            session: Of the client.
+            ask: The operation.
+            leader_id: Where writes and barriers go.
+            node_id: Where a read looks.
+
+        Raises:
+            CallError: no response.
+            Refused: an answer with an error.
+        """
+        ...
+
+    def final_read(self, key: str) -> Ask:
+        """The operation that reads a key at the end."""
+        ...
+
+
+class TopicSet(Workload):
+    """Topics by name with the ids that the controller gives them."""
+
+    model = "topic-set"
+    has_key_field = False
+
+    def __init__(self, *, is_local: bool) -> None:
+        """Nothing exists yet.
+
+        Args:
+            is_local: Reads look at a node's own image, without a barrier.
+        """
+        self._is_local = is_local
+        self._rotation = Rotation("topic")
+        self._ids: dict[str, str] = {}
+        self.draw = topic_set_draw(self._rotation, self._ids.get)
+
+    @property
+    @override
+    def keys(self) -> list[str]:
+        return self._rotation.used
+
+    @override
+    def topics(self) -> list[str]:
+        return []
+
+    @override
+    async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
+        name, topic_id = ask.value
+        if ask.f == "create":
+            body = create_topics((name,))
+            (created,) = (await session.write(leader_id, CREATE_TOPICS, body)).topics
+            raise_for(created.error_code)
+            self._ids[name] = str(created.topic_id)
+            return [name, str(created.topic_id)]
+        if ask.f == "delete":
+            body = delete_topic(name, topic_id)
+            (deleted,) = (await session.write(leader_id, DELETE_TOPICS, body)).responses
+            raise_for(deleted.error_code)
+            self._ids.pop(name, None)
+            return [name, topic_id]
+        assert ask.f == "exists", f"{ask.f=}"
+        if self._is_local:
+            found = await session.topic(node_id, name)
+        else:
+            found = await session.topic_behind_barrier(leader_id, node_id, name)
+        if found is None:
+            self._ids.pop(name, None)
+        else:
+            self._ids[name] = found
+        return [name, found]
+
+    @override
+    def final_read(self, key: str) -> Ask:
+        return Ask("exists", [key, None], key)
+
+
+class ConfigRegister(Workload):
+    """A config of a topic as a register."""
+
+    model = "register"
+    has_key_field = True
+
+    def __init__(self, *, is_local: bool, operations: int) -> None:
+        """Nothing is written yet.
+
+        Args:
+            is_local: Reads look at a node's own image, without a barrier.
+            operations: About how many there will be, to know how many topics are needed.
+        """
+        self._is_local = is_local
+        keys_max = min(KEYS_MAX, ACTIVE_KEYS + operations // OPERATIONS_PER_KEY)
+        self._all = [f"register-{number}" for number in range(keys_max)]
+        self._rotation = Rotation("register", keys_max)
+        self.draw = register_draw(self._rotation)
+
+    @property
+    @override
+    def keys(self) -> list[str]:
+        return self._rotation.used
+
+    @override
+    def topics(self) -> list[str]:
+        return self._all
+
+    @override
+    async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
+        if ask.f == "write":
+            body = set_config(ask.key, str(ask.value))
+            answer = await session.write(leader_id, INCREMENTAL_ALTER_CONFIGS, body)
+            raise_for(answer.responses[0].error_code)
+            return ask.value
+        assert ask.f == "read", f"{ask.f=}"
+        if self._is_local:
+            (found,) = await session.configs(node_id, (ask.key,))
+        else:
+            found = await session.config_behind_barrier(leader_id, node_id, ask.key)
+        return None if found is None else int(found)
+
+    @override
+    def final_read(self, key: str) -> Ask:
+        return Ask("read", None, key)
+
+
+WORKLOADS: Final = ("topic-set", "config-register")
+
+
+def workload_named(name: str, *, is_local: bool, operations: int) -> Workload:
+    """A fresh workload of one of `WORKLOADS`."""
+    assert name in WORKLOADS, f"{name=}"
+    if name == "topic-set":
+        return TopicSet(is_local=is_local)
+    return ConfigRegister(is_local=is_local, operations=operations)
+
+
+def unanswered(ask: Ask, *, is_sent: bool, reason: str) -> Completion:
+    """How an operation without a response ends; a read without an answer tells nothing."""
+    outcome = classify(None, is_sent=is_sent or ask.f in READS)
+    kind = FAIL if ask.f in READS else outcome.type
+    return Completion(kind, ask.value, reason)
+
+
+def refused(ask: Ask, code: int) -> Completion:
+    """How an operation ends that was answered with an error; see the head of the module."""
+    outcome = classify(code)
+    certain = code in OBSERVATIONS or ask.f in READS
+    kind = FAIL if certain else outcome.type
+    assert kind in (FAIL, INFO), f"{code=}"
+    return Completion(kind, ask.value, f"refused: {outcome.error}")
+
+
+def setup_topics(workload: Workload, threads: int) -> tuple[str, ...]:
+    """Topics to create before the clients begin."""
+    return (*(barrier_topic(thread) for thread in range(threads)), *workload.topics())
+
+
+def delete_topic(name: str, topic_id: str | None) -> Any:
+    """DeleteTopics by id where one is given, else by name."""
+    request = newest(DELETE_TOPICS, "request")
+    state = (
+        request.DeleteTopicState(name=name, topic_id=None)
+        if topic_id is None
+        else request.DeleteTopicState(name=None, topic_id=UUID(topic_id))
+    )
+    return request.DeleteTopicsRequest(topics=(state,), timeout=SERVER_TIMEOUT)
+
+
+def reads_at(ask: Ask, rng: Random, leader_id: int, node_ids: tuple[int, ...]) -> int:
+    """The node at which a read looks."""
+    return leader_id if ask.at_leader else rng.choice(node_ids)
