@@ -2,8 +2,6 @@
 
 import msgspec
 
-from wire.types import Endpoint
-
 
 class Now(msgspec.Struct, frozen=True, gc=False):
     """Both clocks at the moment of a step: monotonic for timers, wall for timestamps."""
@@ -13,9 +11,7 @@ class Now(msgspec.Struct, frozen=True, gc=False):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The listeners are bound; `listeners` have the real ports (a configured port may be 0)."""
-
-    listeners: tuple[Endpoint, ...]
+    """The listeners are bound: the node may begin."""
 
 
 class ConnectionOpened(msgspec.Struct, frozen=True):

@@ -5,27 +5,42 @@ start the folders found are compared with the image once, as soon as the image i
 this broker's own registration: before that a missing topic proves nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+
+import msgspec
 
 from broker_publisher.local_changes import LocalChanges, local_changes, local_partitions
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel, RunLocalChanges
 from metadata.delta import MetadataDelta
 from metadata.image import Image
+from storage.errors import CorruptFileError
 from storage.partition_directories import (
     DELETE_SUFFIX,
+    PartitionDirectory,
     create_partition_directory,
+    holds_records,
     mark_deleted,
     partition_directory_name,
     remove_partition_directory,
     scan_partition_directories,
 )
 from storage.vfs import Vfs, join
-from wire.types import METADATA_TOPIC_NAME, DirectoryId, TopicId
+from wire.types import DirectoryId, TopicId
+
+PartitionKey = tuple[TopicId, int]
+
+
+class _Found(msgspec.Struct):
+    """What the comparison at start found; filled on the other thread, read when it is done."""
+
+    removed: list[str] = msgspec.field(default_factory=list)
+    with_records: set[PartitionKey] = msgspec.field(default_factory=set)
+    error: CorruptFileError | None = None
 
 
 class Folders:
-    """A publisher; `run_next` hands out work when none is running."""
+    """A publisher; it hands out work when none is running."""
 
     def __init__(
         self,
@@ -42,37 +57,47 @@ class Folders:
         self._incarnation_id = incarnation_id
         self._new_uuid = new_uuid
         self._effects = effects
+        self._found: _Found | None = None
         self._is_compared = False
+        """Whether `_found` is complete: the comparison has run."""
         self._waiting: list[LocalChanges] = []
         self._is_running = False
         self._next_token = 1
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether every change so far has been carried out."""
-        return not self._waiting and not self._is_running
+    def with_records(self) -> Container[PartitionKey] | None:
+        """The partitions whose folders held records at start; None before they were looked at."""
+        return self._found.with_records if self._is_compared and self._found is not None else None
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Collect what the change means for the folders."""
         broker_id = self._config.node_id
-        if self._is_compared:
+        if self._found is not None:
             changes = local_changes(before, after, delta, broker_id)
-            if changes.is_empty:
-                return
-        else:
-            broker = after.brokers.get(broker_id)
-            if broker is None or broker.incarnation_id != self._incarnation_id:
-                return
-            self._is_compared = True
-            self._remove_unknown(after)
-            changes = LocalChanges(created=local_partitions(after, broker_id))
-        self._waiting.append(changes)
-        self._run_next()
+            if not changes.is_empty:
+                self._waiting.append(changes)
+                self._run_next()
+            return
+        broker = after.brokers.get(broker_id)
+        if broker is not None and broker.incarnation_id == self._incarnation_id:
+            self._found = found = _Found()
+            self._run(lambda: self._compare(after, found))
 
     def done(self, error: str | None) -> None:
-        """The work handed out has run."""
+        """The work handed out has run.
+
+        Raises:
+            CorruptFileError: at start a folder was found that Kafka would not start with.
+        """
         assert self._is_running, "no work was handed out"
+        assert self._found is not None, "the comparison comes first"
         self._is_running = False
+        if not self._is_compared:
+            self._is_compared = True
+            if self._found.error is not None:
+                raise self._found.error
+            for path in self._found.removed:
+                fields = {"folder": path}
+                self._effects.append(Log(LogLevel.INFO, "deleted_partition_removed", fields))
         if error is not None:
             self._effects.append(Log(LogLevel.ERROR, "local_changes_failed", {"error": error}))
         self._run_next()
@@ -82,14 +107,18 @@ class Folders:
             return
         changes, self._waiting = self._waiting, []
         unique_ids = [[self._new_uuid() for _ in change.deleted] for change in changes]
-        self._is_running = True
-        token = self._next_token
-        self._next_token += 1
 
         def work() -> None:
             for change, ids in zip(changes, unique_ids, strict=True):
                 self._carry_out(change, ids)
 
+        self._run(work)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        assert not self._is_running, "one piece of work at a time"
+        self._is_running = True
+        token = self._next_token
+        self._next_token += 1
         self._effects.append(RunLocalChanges(token, work))
 
     def _carry_out(self, changes: LocalChanges, unique_ids: list[bytes]) -> None:
@@ -107,23 +136,34 @@ class Folders:
                 vfs, log_dir, created.topic_name, created.partition, created.topic_id
             )
 
-    def _remove_unknown(self, image: Image) -> None:
-        """Once at start: what was deleted while this broker was away, and unfinished removals."""
-        for log_dir in self._config.log_dirs:
-            for folder in scan_partition_directories(self._vfs, log_dir):
-                if folder.topic == METADATA_TOPIC_NAME:
-                    continue
-                if folder.suffix == DELETE_SUFFIX:
-                    remove_partition_directory(self._vfs, folder.path)
-                elif not folder.suffix and self._is_gone(image, folder.topic_id, folder.partition):
-                    path = mark_deleted(self._vfs, folder.path, self._new_uuid())
-                    remove_partition_directory(self._vfs, path)
-                    fields = {"folder": folder.path}
-                    self._effects.append(Log(LogLevel.INFO, "deleted_partition_removed", fields))
+    def _compare(self, image: Image, found: _Found) -> None:
+        """On the other thread, once at start: the folders become what the image says.
 
-    def _is_gone(self, image: Image, topic_id: TopicId | None, number: int) -> bool:
-        if topic_id is None:
-            return False
+        Removed is what was deleted while this broker was away, and what was being removed.
+        """
+        try:
+            for log_dir in self._config.log_dirs:
+                for folder in scan_partition_directories(self._vfs, log_dir):
+                    self._look_at(folder, image, found)
+        except CorruptFileError as error:
+            found.error = error
+            return
+        hosted = local_partitions(image, self._config.node_id)
+        self._carry_out(LocalChanges(created=hosted), [])
+
+    def _look_at(self, folder: PartitionDirectory, image: Image, found: _Found) -> None:
+        if folder.suffix == DELETE_SUFFIX:
+            remove_partition_directory(self._vfs, folder.path)
+        elif folder.suffix or folder.topic_id is None:
+            return
+        elif self._is_gone(image, folder.topic_id, folder.partition):
+            path = mark_deleted(self._vfs, folder.path, folder.topic_id)
+            remove_partition_directory(self._vfs, path)
+            found.removed.append(folder.path)
+        elif holds_records(self._vfs, folder.path):
+            found.with_records.add((folder.topic_id, folder.partition))
+
+    def _is_gone(self, image: Image, topic_id: TopicId, number: int) -> bool:
         topic = image.topics.get(topic_id)
         if topic is None:
             return True

@@ -36,6 +36,7 @@ from kernel.events import (
 )
 from kernel.folders import Folders
 from kernel.forwarding import Forwarding
+from kernel.isr_expansion import IsrExpansion
 from kernel.metadata_state import MetadataState
 from kernel.opening import OpenedStorage, controller_of, open_storage, raft_core
 from kernel.peers import Peers
@@ -121,6 +122,7 @@ class Kernel:
         self.snapshots = Snapshots(config, self.state, opened.writer, self._clock, self._effects)
         self.registration: ControllerRegistration | None = None
         self.lifecycle: BrokerLifecycle | None = None
+        self.isr_expansion: IsrExpansion | None = None
         self.folders: Folders | None = None
         publishers: list[Publisher] = [self.cache]
         if config.is_broker:
@@ -172,13 +174,16 @@ class Kernel:
             effects=self._effects,
             on_shut_down=self._on_broker_shut_down,
         )
-        return [self.folders, self.lifecycle]
+        self.isr_expansion = IsrExpansion(
+            self.config, self.lifecycle, link, self._clock, self.folders.with_records
+        )
+        return [self.folders, self.lifecycle, self.isr_expansion]
 
     # ---- the driver's side -------------------------------------------------------------------
 
     def start(self, now: Now) -> list[out.Effect]:
         """The first step, once the listeners are bound."""
-        return self.steps([Started(())], now)
+        return self.steps([Started()], now)
 
     def step(self, event: Event, now: Now) -> list[out.Effect]:
         """Take one event."""
@@ -205,6 +210,7 @@ class Kernel:
 
     def _earliest_deadline_ms(self) -> int | None:
         lifecycle, registration = self.lifecycle, self.registration
+        expansion = self.isr_expansion
         return earliest(
             self.replica.next_deadline_ms(),
             self.state.next_deadline_ms(),
@@ -213,6 +219,7 @@ class Kernel:
             self.connections.next_deadline_ms(),
             None if lifecycle is None else lifecycle.next_deadline_ms(),
             None if registration is None else registration.next_deadline_ms(),
+            None if expansion is None else expansion.next_deadline_ms(),
             self.snapshots.next_deadline_ms(),
         )
 
@@ -296,6 +303,8 @@ class Kernel:
             self.lifecycle.tick()
         if self.registration is not None:
             self.registration.tick()
+        if self.isr_expansion is not None:
+            self.isr_expansion.tick()
         self.snapshots.tick()
         self.replica.drain()
         self._deadline_ms = self._earliest_deadline_ms()

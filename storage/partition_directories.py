@@ -11,6 +11,7 @@ from storage.errors import CorruptFileError
 from storage.flushed_end_file import FlushedEndFile
 from storage.log import Log, LogConfig
 from storage.partition_metadata import read_partition_metadata, write_partition_metadata
+from storage.segment import LOG_SUFFIX
 from storage.vfs import Vfs, base_name, join, parent
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TopicId
 
@@ -114,6 +115,13 @@ def scan_partition_directories(vfs: Vfs, log_directory: str) -> list[PartitionDi
         topic_id = read_partition_metadata(vfs, path) if not directory.suffix else None
         found.append(msgspec.structs.replace(directory, topic_id=topic_id))
     return found
+
+
+def holds_records(vfs: Vfs, path: str) -> bool:
+    """Whether any segment of a partition's directory has a byte in it."""
+    return any(
+        name.endswith(LOG_SUFFIX) and vfs.size(join(path, name)) > 0 for name in vfs.list(path)
+    )
 
 
 def open_metadata_log(vfs: Vfs, log_directory: str, config: LogConfig) -> Log:
