@@ -86,7 +86,11 @@ def on_snapshot_refused(state: RaftState) -> None:
 
 
 def on_snapshot_added(state: RaftState, event: SnapshotAdded) -> None:
-    """A local snapshot exists; only committed data may be in it."""
-    highest = state.high_watermark_highest
-    assert event.snapshot_id.offset <= (highest or 0), f"{event=} {highest=}"
+    """A local snapshot exists; only committed data may be in it.
+
+    One that was there at the start is committed before any high watermark is known.
+    """
+    highest, latest = state.high_watermark_highest, state.log.latest_snapshot
+    committed = max(highest or 0, latest.offset if latest is not None else 0)
+    assert event.snapshot_id.offset <= committed, f"{event=} {highest=} {latest=}"
     state.log.snapshot_added(event.snapshot_id, event.log_start_offset)

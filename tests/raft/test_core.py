@@ -358,3 +358,18 @@ def test_majority_maths():
     assert tally.record(2, granted=True).result is VoteResult.WON
     assert tally.record(2, granted=False).record(3, granted=False).result is VoteResult.LOST
     assert isinstance(leader()[0].role, Leader)
+
+
+def test_retention_may_move_the_log_start_before_any_leader_is_heard():
+    """A snapshot that was there at the start is committed, whatever high watermark is known."""
+    kept = core(
+        log_end_offset=9,
+        epoch_entries=(ev.EpochStart(1, 0),),
+        earliest_snapshot=OffsetAndEpoch(4, 1),
+        latest_snapshot=OffsetAndEpoch(7, 1),
+    )
+    assert kept.high_watermark is None
+    kept.step(ev.SnapshotAdded(snapshot_id=OffsetAndEpoch(7, 1), log_start_offset=7), 1)
+    assert kept.log_start_offset == 7
+    with pytest.raises(AssertionError):
+        kept.step(ev.SnapshotAdded(snapshot_id=OffsetAndEpoch(8, 1), log_start_offset=7), 2)
