@@ -190,7 +190,7 @@ class Snapshots:
     def _size_bytes_covered(self) -> int:
         """The part of the log that the last snapshot covers."""
         log = self._writer.log
-        if self._last_offset <= log.log_start_offset:
+        if self._last_offset < log.log_start_offset:
             return 0
         return log.size_bytes - log.size_bytes_from(self._last_offset)
 

@@ -100,6 +100,17 @@ def test_a_snapshot_by_bytes_covers_committed_records_and_lets_the_log_go() -> N
     world.run_until(lambda: have_all(world, 60))
 
 
+def test_a_log_that_begins_at_its_snapshot_is_not_written_out_at_every_commit() -> None:
+    one_segment = replace(SMALL, segment_bytes=1 << 20)  # retention cannot let go of the active one
+    world = ready(metadata_log=one_segment)
+    create(world, 1, range(60))
+    world.run_for(1_000)
+    assert all(log_start(world, i) == snapshots(world, i)[-1].offset > 0 for i in world.alive)
+    before = {i: len(said(world, i, "snapshot_written")) for i in world.alive}
+    world.run_for(5_000)  # ten NoOp records, far below the bytes between two snapshots
+    assert {i: len(said(world, i, "snapshot_written")) for i in world.alive} == before
+
+
 def test_a_snapshot_by_time() -> None:
     timed = MetadataLogConfig(snapshot_interval_ms_max=5_000)
     world = ready(metadata_log=timed)
