@@ -94,6 +94,8 @@ class Machine:
         self.kernel: Kernel | None = None
         self.power = Power.DOWN
         self.incarnation = 0
+        self.is_terminating = False
+        """Whether this process was asked to shut down."""
         self.clock_offset_ms = 0
         self.clock_rate_ppm = 0
         self.wall_offset_ms = 0
@@ -144,6 +146,7 @@ class Machine:
         """Start a process on what is on the disk."""
         assert self.kernel is None, f"machine {self.id} runs"
         self.incarnation += 1
+        self.is_terminating = False
         self.power = Power.UP
         self._paused.clear()
         self._timer_us = None
@@ -183,6 +186,7 @@ class Machine:
     def terminate(self) -> None:
         """SIGTERM: controlled shutdown, hand-over, then the process ends by itself."""
         if self.kernel is not None:
+            self.is_terminating = True
             self.post(events.ShutdownRequested(), self.incarnation)
 
     def pause(self) -> None:
@@ -379,9 +383,16 @@ class Machine:
 
     def _exit(self, effect: out.Exit) -> None:
         assert self.kernel is not None
-        self.network.lose(self.id, is_silent=False)
         if effect.code == 0:
-            self.kernel.close()
+            try:
+                self.kernel.close()
+            except SimulatedCrashError as crash:
+                self.power_off(str(crash))
+                return
+            except STOPPING as error:
+                self._stop(error)
+                return
+        self.network.lose(self.id, is_silent=False)
         self.vfs.kill()
         self._ended(f"exit {effect.code}: {effect.reason}", None)
 

@@ -95,7 +95,10 @@ class Nemesis:
             self._scheduler.at(decision.at_us, partial(self._fire, decision))
 
     def stop(self) -> None:
-        """No new fault: links heal, disks have room, the paused go on, the dead restart."""
+        """No new fault: links heal, disks have room, the paused go on, the dead restart.
+
+        Who is about to shut down is killed first: it would be missing later.
+        """
         self.is_over = True
         self._network.heal_all()
         self.slow_disks.clear()
@@ -104,6 +107,8 @@ class Nemesis:
             machine.vfs.crash_at = None
             machine.vfs.failing = None
             machine.resume()
+            if machine.is_terminating:
+                machine.kill()
             if not machine.is_up:
                 self._restart(machine)
 

@@ -1,0 +1,227 @@
+"""Many seeds: in this process or in several, remembered in a file, added up.
+
+Seeds are independent of each other, so that several processes share nothing but the list of them.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from simulator.draw import Options
+from simulator.probes import MARKS
+from simulator.run import run_seed
+
+SAFETY, LIVENESS, CRASH, NONDETERMINISM = 10, 11, 12, 13
+"""Exit codes by the kind of a failure."""
+
+NONDETERMINISTIC: Final = "nondeterminism"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of one seed."""
+
+    seed: int
+    invariant: str | None
+    text: str
+    at_us: int
+    events: int
+    cpu_seconds: float
+    virtual_us: int
+    elections: int
+    acknowledged: int
+    messages: int
+    digest: int
+    events_by_kind: dict[str, int]
+    faults: dict[str, int]
+    marks: dict[str, int]
+
+
+class Line(msgspec.Struct, kw_only=True):
+    """One line of a ledger of finished seeds."""
+
+    commit: str
+    options: Options
+    is_twice: bool
+    result: Result
+
+
+def run_one(seed: int, options: Options, is_twice: bool) -> Result:
+    """Run a seed; twice: the second run has to leave the same digest."""
+    started = time.process_time()
+    outcome = run_seed(seed, options)
+    cpu_seconds = time.process_time() - started
+    invariant, text = outcome.invariant, outcome.text
+    if is_twice and invariant is None:
+        again = run_seed(seed, options)
+        if again.digest != outcome.digest:
+            invariant = NONDETERMINISTIC
+            text = f"digests {outcome.digest:08x} and {again.digest:08x} of one seed"
+    return Result(
+        seed=seed,
+        invariant=invariant,
+        text=text,
+        at_us=outcome.at_us,
+        events=outcome.event_count,
+        cpu_seconds=cpu_seconds,
+        virtual_us=outcome.virtual_us,
+        elections=outcome.elections,
+        acknowledged=outcome.acknowledged,
+        messages=outcome.messages,
+        digest=outcome.digest,
+        events_by_kind=outcome.events_by_kind,
+        faults=outcome.faults,
+        marks={name: count for name, count in outcome.marks.items() if count},
+    )
+
+
+def exit_code_of(invariant: str) -> int:
+    """The exit code of a failure."""
+    codes = {"liveness": LIVENESS, "I20": CRASH, NONDETERMINISTIC: NONDETERMINISM}
+    return codes.get(invariant, SAFETY)
+
+
+class SeedLedger:
+    """Finished seeds in a file, one JSON object a line; a run goes on where the last one ended."""
+
+    def __init__(self, path: Path, commit: str, options: Options, *, is_twice: bool) -> None:
+        self._path = path
+        self._commit = commit
+        self._options = options
+        self._is_twice = is_twice
+
+    def known(self) -> dict[int, Result]:
+        """Results of the same commit and options; a line that was cut off does not count."""
+        if not self._path.exists():
+            return {}
+        found = {}
+        for content in self._path.read_bytes().splitlines():
+            try:
+                line = msgspec.json.decode(content, type=Line)
+            except msgspec.DecodeError:
+                continue
+            same = (line.commit, line.options, line.is_twice)
+            if same == (self._commit, self._options, self._is_twice):
+                found[line.result.seed] = line.result
+        return found
+
+    def add(self, result: Result) -> None:
+        """Append one line."""
+        line = Line(
+            commit=self._commit, options=self._options, is_twice=self._is_twice, result=result
+        )
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+
+class Totals:
+    """Sums over the results of many seeds."""
+
+    def __init__(self) -> None:
+        self.seeds = 0
+        self.failed: list[Result] = []
+        self.events = 0
+        self.cpu_seconds = 0.0
+        self.virtual_us = 0
+        self.elections = 0
+        self.acknowledged = 0
+        self.messages = 0
+        self.events_by_kind: dict[str, int] = {}
+        self.faults: dict[str, int] = {}
+        self.marks: dict[str, int] = dict.fromkeys(MARKS, 0)
+
+    def add(self, result: Result) -> None:
+        """One more seed."""
+        self.seeds += 1
+        if result.invariant is not None:
+            self.failed.append(result)
+        self.events += result.events
+        self.cpu_seconds += result.cpu_seconds
+        self.virtual_us += result.virtual_us
+        self.elections += result.elections
+        self.acknowledged += result.acknowledged
+        self.messages += result.messages
+        for sums, counts in (
+            (self.events_by_kind, result.events_by_kind),
+            (self.faults, result.faults),
+            (self.marks, result.marks),
+        ):
+            for name, count in counts.items():
+                sums[name] = sums.get(name, 0) + count
+
+    @property
+    def events_per_second(self) -> float:
+        """Steps of nodes per second of one core's time."""
+        return self.events / self.cpu_seconds if self.cpu_seconds > 0 else 0.0
+
+    @property
+    def missing_marks(self) -> list[str]:
+        """What never happened."""
+        return [name for name in MARKS if not self.marks.get(name)]
+
+
+def results(
+    seeds: Iterable[int], options: Options, *, is_twice: bool, job_count: int
+) -> Iterator[Result]:
+    """The results of seeds as they come; with one job in the order of the seeds."""
+    if job_count == 1:
+        for seed in seeds:
+            yield run_one(seed, options, is_twice)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(job_count, mp_context=context) as pool:
+        waiting: set[Future[Result]] = set()
+        left = iter(seeds)
+        try:
+            while True:
+                while len(waiting) < 2 * job_count:
+                    seed = next(left, None)
+                    if seed is None:
+                        break
+                    waiting.add(pool.submit(run_one, seed, options, is_twice))
+                if not waiting:
+                    return
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def run_campaign(
+    seeds: Iterable[int],
+    options: Options,
+    *,
+    is_twice: bool,
+    job_count: int,
+    ledger: SeedLedger | None,
+    on_result: Callable[[Result, Totals], None],
+) -> Totals:
+    """Run seeds that the ledger does not know, and add up all of them.
+
+    Args:
+        seeds: which.
+        options: the same for all.
+        is_twice: each twice, to compare digests.
+        job_count: processes.
+        ledger: of finished seeds.
+        on_result: told of each, those of the ledger included.
+    """
+    totals = Totals()
+    known = {} if ledger is None else ledger.known()
+    wanted = list(seeds)
+    for seed in wanted:
+        if seed in known:
+            totals.add(known[seed])
+            on_result(known[seed], totals)
+    left = [seed for seed in wanted if seed not in known]
+    for result in results(left, options, is_twice=is_twice, job_count=job_count):
+        totals.add(result)
+        if ledger is not None:
+            ledger.add(result)
+        on_result(result, totals)
+    return totals

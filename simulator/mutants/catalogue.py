@@ -1,0 +1,33 @@
+"""The published list: every mutant that applies, and why the others do not."""
+
+from typing import Final
+
+from simulator.mutants.controllers import CONTROLLERS, TIMERS
+from simulator.mutants.disks import DISKS
+from simulator.mutants.elections import ELECTIONS
+from simulator.mutants.registry import Mutant
+from simulator.mutants.replication import REPLICATION
+
+_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS)
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
+"""By number."""
+
+NOT_APPLICABLE: Final[dict[int, tuple[str, str]]] = {
+    18: (
+        "two nodes with one id, the directory id ignored in votes",
+        "voters are static (kraft.version 0): they are known by their id alone",
+    ),
+    19: (
+        "a second change of voters while the first is not committed",
+        "voters are static (kraft.version 0)",
+    ),
+    20: ("a removed leader counts itself", "voters are static (kraft.version 0)"),
+    33: (
+        "a linearizable read skips the check of the leadership",
+        "there is no linearizable read path",
+    ),
+}
+"""Number -> what it would break, and why there is nothing to break."""
+
+assert len({mutant.number for mutant in MUTANTS}) == len(MUTANTS)
+assert not NOT_APPLICABLE.keys() & {mutant.number for mutant in MUTANTS}

@@ -1,0 +1,152 @@
+"""Mutants of the controller and of what follows a commit; and of the timers of raft."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kernel.forwarding import Forwarding
+from kernel.peers import Failure
+from metadata.loader import CommittedBatch, Loader
+from quorum_controller.controller import Controller
+from quorum_controller.result import Output
+from raft.config import RaftConfig
+from simulator.mutants.registry import SHORT, Mutant, Patches
+
+Original = Callable[..., Any]
+NEVER_MS: Final = 1 << 40
+
+
+def _does_not_revert(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def resign(self: Controller, error: Any = None) -> Output:
+            pending = self._batches
+            output: Output = original(self, error)
+            self._batches = pending
+            return output
+
+        return resign
+
+    patches.method(Controller, "resign", make)
+
+
+def _answers_at_once(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def submit(self: Controller, request: Any, now_ms: int) -> Output:
+            output: Output = original(self, request, now_ms)
+            for batch in self._batches:
+                for parked in batch.parked:
+                    self._answer(parked, parked.response, output)
+            return output
+
+        return submit
+
+    patches.method(Controller, "submit", make)
+
+
+def _executes_twice(patches: Patches) -> None:
+    """A broker that loses the controller sends its last request again, answered or not."""
+
+    def make(original: Original) -> Original:
+        def on_envelope_answer(self: Forwarding, forward: Any, answer: Any) -> None:
+            original(self, forward, answer)
+            if not isinstance(answer, Failure):
+                vars(self)["last_forward"] = forward
+                return
+            last = vars(self).pop("last_forward", None)
+            if last is not None:
+                again = replace(last, answered=lambda _: None)
+                again.deadline_ms = self._clock.now_ms + 30_000
+                self._again(again, again.last_error)
+
+        return on_envelope_answer
+
+    patches.method(Forwarding, "_on_envelope_answer", make)
+
+
+def _publishes_part(patches: Patches) -> None:
+    """The last record of what was read comes with the next commit."""
+
+    def make(original: Original) -> Original:
+        def commit(self: Loader, batches: Any) -> Any:
+            taken: list[CommittedBatch] = list(batches)
+            held = vars(self).pop("held", ())
+            if not taken:
+                return original(self, taken)
+            first = taken[0]
+            taken[0] = replace(first, records=(*held, *first.records))
+            last = taken[-1]
+            if len(last.records) > 1:
+                vars(self)["held"] = last.records[-1:]
+                taken[-1] = replace(last, records=last.records[:-1])
+            return original(self, taken)
+
+        return commit
+
+    patches.method(Loader, "commit", make)
+
+
+def _no_check_quorum(patches: Patches) -> None:
+    patches.method(RaftConfig, "check_quorum_ms", lambda _: lambda self: NEVER_MS)
+
+
+def _no_jitter(patches: Patches) -> None:
+    def make(_: Original) -> Original:
+        return lambda self, rng: self.election_timeout_ms
+
+    patches.method(RaftConfig, "draw_election_timeout_ms", make)
+
+
+CONTROLLERS: Final = (
+    Mutant(
+        number=21,
+        name="does-not-revert",
+        text="a controller that loses its office keeps what was not committed",
+        expected=("I14",),
+        seeds_max=200,
+        patch=_does_not_revert,
+    ),
+    Mutant(
+        number=22,
+        name="answers-at-once",
+        text="a request is answered before its records are committed",
+        expected=("I12",),
+        seeds_max=100,
+        patch=_answers_at_once,
+    ),
+    Mutant(
+        number=29,
+        name="executes-twice",
+        text="a request that was answered is executed again after a broken connection",
+        expected=("I12", "linearizability"),
+        seeds_max=300,
+        patch=_executes_twice,
+    ),
+    Mutant(
+        number=32,
+        name="publishes-part",
+        text="a batch is published without its last record",
+        expected=("I17",),
+        seeds_max=200,
+        patch=_publishes_part,
+    ),
+)
+
+TIMERS: Final = (
+    Mutant(
+        number=30,
+        name="no-check-quorum",
+        text="a leader that hears nobody never resigns",
+        expected=("liveness",),
+        seeds_max=50,
+        patch=_no_check_quorum,
+    ),
+    Mutant(
+        number=31,
+        name="no-jitter",
+        text="every election time-out is the same",
+        expected=("liveness",),
+        seeds_max=100,
+        patch=_no_jitter,
+    ),
+)

@@ -1,0 +1,217 @@
+"""Mutants of the disk: recovery, syncs, snapshots, cleanup."""
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kernel.snapshot_retention import SnapshotRetention
+from kernel.snapshots import Snapshots
+from simulator.mutants.registry import SHORT, Mutant, Patches
+from storage import recovery
+from storage.errors import FsyncError
+from storage.flush_plan import FlushPlan
+from storage.log import Log
+from storage.log_loading import _Loader
+from storage.recovery import BatchRules
+from storage.segment import Segment
+from storage.snapshot_files import PART_SUFFIX, SnapshotWriter
+from wire.batch import Batch
+
+Original = Callable[..., Any]
+POWER: Final = replace(
+    SHORT, faults=("power_failure", "crash_at_operation", "all_down", "partition", "kill")
+)
+"""Seeds in which machines lose their power more often than anything else happens."""
+
+
+def _speculative_snapshot(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def begin(self: Snapshots) -> None:
+            controller, loader = self._state.controller, self._state.loader
+            if controller is None or not controller.is_active:
+                original(self)
+                return
+            committed = loader.image
+            loader._image = controller.latest
+            try:
+                original(self)
+            finally:
+                loader._image = committed
+
+        return begin
+
+    patches.method(Snapshots, "_begin", make)
+
+
+def _unsynced_snapshot(patches: Patches) -> None:
+    def make(_: Original) -> Original:
+        def freeze(self: SnapshotWriter) -> None:
+            self._file.close()
+            self._vfs.make_read_only(self._path + PART_SUFFIX)
+            self._vfs.rename(self._path + PART_SUFFIX, self._path)
+
+        return freeze
+
+    patches.method(SnapshotWriter, "freeze", make)
+
+
+def _no_checksum_at_recovery(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def scan_segment(
+            file: Any, size_bytes: int, indexes: Any, rules: BatchRules, on_batch: Any
+        ) -> Any:
+            judge = rules.objection
+
+            def objection(self: BatchRules, batch: Batch) -> str | None:
+                said = judge(batch)
+                if said is None or not said.startswith("CRC"):
+                    return said
+                is_older = batch.header.leader_epoch < self.last_epoch
+                return "its leader epoch is lower" if is_older else None
+
+            vars(rules)["objection"] = MethodType(objection, rules)
+            try:
+                return original(file, size_bytes, indexes, rules, on_batch)
+            finally:
+                del vars(rules)["objection"]
+
+        return scan_segment
+
+    patches.function(recovery, "scan_segment", make)
+
+
+def _keeps_torn_tail(patches: Patches) -> None:
+    """The log goes on at the right place; what is behind it stays in the file."""
+
+    def make(original: Original) -> Original:
+        def scan_one(self: Any, segments: list[Segment], number: int, rules: BatchRules) -> bool:
+            segment = segments[number]
+
+            def truncate(self: Segment, size_bytes: int) -> None:
+                self.size_bytes = size_bytes
+                self._recent.clear()
+                self.remove_index_files()
+                self._indexes = self._rebuild_indexes()
+
+            vars(segment)["truncate"] = MethodType(truncate, segment)
+            try:
+                found: bool = original(self, segments, number, rules)
+            finally:
+                del vars(segment)["truncate"]
+            return found
+
+        return scan_one
+
+    patches.method(_Loader, "_scan_one", make)
+
+
+def _directory_unsynced(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def create_segment(self: Log, base_offset: int) -> Segment:
+            segment: Segment = original(self, base_offset)
+            self._unsynced_directories.discard(self.directory)
+            return segment
+
+        return create_segment
+
+    patches.method(Log, "_create_segment", make)
+
+
+def _sync_error_retried(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def run(self: FlushPlan) -> None:
+            try:
+                original(self)
+            except FsyncError:
+                original(self)
+
+        return run
+
+    patches.method(FlushPlan, "run", make)
+
+
+def _deletes_too_much(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def clean(self: SnapshotRetention, wall_ms: int, flushed_end_offset: int) -> Any:
+            log = self._log
+            raise_to = log.raise_log_start_to
+
+            def raise_too_far(self: Log, offset: int) -> Any:
+                del offset
+                return raise_to(min(flushed_end_offset, self.flushed_end_offset))
+
+            vars(log)["raise_log_start_to"] = MethodType(raise_too_far, log)
+            try:
+                return original(self, wall_ms, flushed_end_offset)
+            finally:
+                del vars(log)["raise_log_start_to"]
+
+        return clean
+
+    patches.method(SnapshotRetention, "clean", make)
+
+
+DISKS: Final = (
+    Mutant(
+        number=23,
+        name="speculative-snapshot",
+        text="a snapshot holds what the controller computed, committed or not",
+        expected=("I13",),
+        seeds_max=300,
+        patch=_speculative_snapshot,
+    ),
+    Mutant(
+        number=24,
+        name="unsynced-snapshot",
+        text="a snapshot gets its final name before it is synced",
+        expected=("I13", "I18"),
+        seeds_max=300,
+        patch=_unsynced_snapshot,
+        options=POWER,
+    ),
+    Mutant(
+        number=25,
+        name="no-checksum-at-recovery",
+        text="recovery does not look at the checksums of batches",
+        expected=("I18",),
+        seeds_max=200,
+        patch=_no_checksum_at_recovery,
+        options=POWER,
+    ),
+    Mutant(
+        number=26,
+        name="keeps-torn-tail",
+        text="recovery stops at a torn batch and leaves its bytes in the file",
+        expected=("I6", "I18"),
+        seeds_max=200,
+        patch=_keeps_torn_tail,
+        options=POWER,
+    ),
+    Mutant(
+        number=27,
+        name="directory-unsynced",
+        text="the name of a new segment is not synced",
+        expected=("I10", "I12", "I18"),
+        seeds_max=500,
+        patch=_directory_unsynced,
+    ),
+    Mutant(
+        number=28,
+        name="sync-error-retried",
+        text="a failed fsync is tried again and believed",
+        expected=("I10", "I12"),
+        seeds_max=200,
+        patch=_sync_error_retried,
+        options=replace(SHORT, faults=("sync_error",)),
+    ),
+    Mutant(
+        number=34,
+        name="deletes-too-much",
+        text="cleanup moves the log start past the newest snapshot",
+        expected=("I13",),
+        seeds_max=200,
+        patch=_deletes_too_much,
+    ),
+)

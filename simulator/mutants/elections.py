@@ -1,0 +1,234 @@
+"""Mutants of votes, epochs and restarts."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+import raft.fetch_leader as _fetch_leader  # its names of majority functions are replaced too
+from raft import initial_role as initial_role_module
+from raft import quorum, vote
+from raft.core import RaftCore
+from raft.epoch_cache import LogView
+from raft.messages import VoteRequest
+from raft.roles import Leader, Role
+from raft.progress import Progress
+from raft.state import RaftState
+from simulator.mutants.registry import SHORT, Mutant, Patches
+from storage.quorum_state_file import ElectionState, QuorumStateFile, encode_quorum_state
+from storage.vfs import Vfs
+from wire.types import LeaderEpoch, Offset
+
+del _fetch_leader
+Original = Callable[..., Any]
+
+
+def _write_unsynced(vfs: Vfs, path: str, content: bytes) -> None:
+    """As `write_file_atomically`, without its two syncs."""
+    file = vfs.open(path + ".tmp", create=True)
+    file.truncate(0)
+    file.pwrite(content, 0)
+    file.close()
+    vfs.rename(path + ".tmp", path)
+
+
+def _unsynced_state(patches: Patches, *, of_votes: bool) -> None:
+    """quorum-state without fsync, when it holds a vote or when it holds none."""
+
+    def make(original: Original) -> Original:
+        def write(self: QuorumStateFile, state: ElectionState, version: int = 0) -> None:
+            if (state.voted_key is not None) is not of_votes:
+                original(self, state, version)
+                return
+            content = encode_quorum_state(state, self._voters, version)
+            _write_unsynced(self._vfs, self.path, content)
+
+        return write
+
+    patches.method(QuorumStateFile, "write", make)
+
+
+def _vote_unsynced(patches: Patches) -> None:
+    _unsynced_state(patches, of_votes=True)
+
+
+def _epoch_unsynced(patches: Patches) -> None:
+    _unsynced_state(patches, of_votes=False)
+
+
+def _vote_in_memory(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def write(self: QuorumStateFile, state: ElectionState, version: int = 0) -> None:
+            original(self, replace(state, voted_key=None), version)
+
+        return write
+
+    patches.method(QuorumStateFile, "write", make)
+
+
+def _grant_as_if(
+    patches: Patches, position: Callable[[RaftState, VoteRequest], tuple[int, int]]
+) -> None:
+    """Judge a candidate as if its log ended at another (epoch, offset)."""
+
+    def make(original: Original) -> Original:
+        def grant(state: RaftState, request: VoteRequest) -> Any:
+            epoch, offset = position(state, request)
+            seen = replace(request, last_epoch=LeaderEpoch(epoch), last_end_offset=Offset(offset))
+            return original(state, seen)
+
+        return grant
+
+    patches.function(vote, "_grant", make)
+
+
+def _no_log_comparison(patches: Patches) -> None:
+    _grant_as_if(patches, lambda state, _: (state.log.last_epoch, state.log.end_offset))
+
+
+def _offset_comparison(patches: Patches) -> None:
+    _grant_as_if(patches, lambda state, request: (state.log.last_epoch, request.last_end_offset))
+
+
+def _strict_comparison(patches: Patches) -> None:
+    _grant_as_if(patches, lambda _, request: (request.last_epoch, request.last_end_offset - 1))
+
+
+def _half_is_majority(patches: Patches) -> None:
+    def make_majority(_: Original) -> Original:
+        return lambda voter_count: (voter_count + 1) // 2
+
+    def make_offset(_: Original) -> Original:
+        def majority_offset(end_offsets: Any) -> Any:
+            ordered = sorted([-1 if end is None else end for end in end_offsets], reverse=True)
+            end = ordered[(len(ordered) + 1) // 2 - 1]
+            return None if end < 0 else end
+
+        return majority_offset
+
+    patches.function(quorum, "majority", make_majority)
+    patches.function(quorum, "majority_offset", make_offset)
+
+
+def _leads_again(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def initial_role(*args: Any) -> Role:
+            config, voters, log, stored, _, now_ms = args
+            is_ours = stored.leader_id == config.node_id and stored.epoch >= log.last_epoch
+            if not is_ours:
+                role: Role = original(*args)
+                return role
+            return Leader(
+                epoch=stored.epoch,
+                leader_id=config.node_id,
+                epoch_start_offset=log.end_offset,
+                check_quorum_deadline_ms=now_ms + config.check_quorum_ms,
+                progress={voter: Progress() for voter in voters.others(config.node_id)},
+                observers={},
+                fetched_voters=set(),
+            )
+
+        return initial_role
+
+    patches.function(initial_role_module, "initial_role", make)
+
+
+def _stored_epoch_trusted(patches: Patches) -> None:
+    """With the assertion of the core that would stop it, which Kafka does not have."""
+
+    def make(original: Original) -> Original:
+        def initial_role(*args: Any) -> Any:
+            config, voters, log, stored, rng, now_ms = args
+            if stored.epoch >= log.last_epoch:
+                return original(*args)
+            older = LogView(start_offset=Offset(0), end_offset=Offset(0))
+            return original(config, voters, older, stored, rng, now_ms)
+
+        return initial_role
+
+    def make_check(original: Original) -> Original:
+        def check(self: RaftCore, before: Any) -> None:
+            if self.last_epoch <= self.epoch:
+                original(self, before)
+
+        return check
+
+    patches.function(initial_role_module, "initial_role", make)
+    patches.method(RaftCore, "_check", make_check)
+
+
+ELECTIONS: Final = (
+    Mutant(
+        number=1,
+        name="vote-unsynced",
+        text="a vote is written to quorum-state without fsync",
+        expected=("I2", "I3"),
+        seeds_max=500,
+        patch=_vote_unsynced,
+    ),
+    Mutant(
+        number=2,
+        name="vote-in-memory",
+        text="a vote is not written at all",
+        expected=("I3",),
+        seeds_max=200,
+        patch=_vote_in_memory,
+    ),
+    Mutant(
+        number=3,
+        name="no-log-comparison",
+        text="a voter does not look at the candidate's log",
+        expected=("I4", "I7"),
+        seeds_max=100,
+        patch=_no_log_comparison,
+    ),
+    Mutant(
+        number=4,
+        name="offset-comparison",
+        text="a voter compares end offsets, not epochs",
+        expected=("I4", "I7"),
+        seeds_max=500,
+        patch=_offset_comparison,
+    ),
+    Mutant(
+        number=5,
+        name="strict-comparison",
+        text="a candidate needs a longer log than the voter, an equal one is refused",
+        expected=("liveness",),
+        seeds_max=100,
+        patch=_strict_comparison,
+    ),
+    Mutant(
+        number=6,
+        name="half-is-majority",
+        text="half of an even number of voters is a majority",
+        expected=("I1", "I10"),
+        seeds_max=200,
+        patch=_half_is_majority,
+        options=replace(SHORT, node_count=4),
+    ),
+    Mutant(
+        number=17,
+        name="epoch-unsynced",
+        text="a new epoch is written to quorum-state without fsync",
+        expected=("I2",),
+        seeds_max=300,
+        patch=_epoch_unsynced,
+    ),
+    Mutant(
+        number=35,
+        name="leads-again",
+        text="a restarted leader leads on in its old epoch",
+        expected=("I6", "I8", "I16"),
+        seeds_max=300,
+        patch=_leads_again,
+    ),
+    Mutant(
+        number=36,
+        name="stored-epoch-trusted",
+        text="a stored epoch below that of the log is believed at start",
+        expected=("I2", "I3"),
+        seeds_max=300,
+        patch=_stored_epoch_trusted,
+    ),
+)

@@ -1,0 +1,126 @@
+"""What a mutant is, and how the code under test is changed while one is applied.
+
+A mutant is patched in at run time, by attribute. What it wants to replace has to be there
+(`MutantError` otherwise), and what it put there has to run: a mutant that survives without having
+been called once says nothing about the simulator.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from simulator.draw import Options
+
+PACKAGES: Final = (
+    "raft",
+    "storage",
+    "metadata",
+    "quorum_controller",
+    "broker_publisher",
+    "kernel",
+)
+"""Where a function is replaced under every name it was imported by; never in the simulator."""
+
+SHORT: Final = Options(duration_us=10_000_000, write_count=60)
+"""The seeds that most mutants die in: ten virtual seconds, all faults."""
+
+
+class MutantError(Exception):
+    """A mutant does not fit the code any more."""
+
+
+class Patches:
+    """What one applied mutant has replaced; `calls` counts how often it was run."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.calls = 0
+
+    def method(self, owner: type, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
+        """Replace a method or property of a class.
+
+        Args:
+            owner: the class that defines it.
+            name: of the method or property.
+            make: gets the original function (a property's getter) and gives the new one.
+
+        Raises:
+            MutantError: the class does not define it.
+        """
+        original = vars(owner).get(name)
+        if original is None:
+            raise MutantError(f"{owner.__module__}.{owner.__name__} has no {name}")
+        if isinstance(original, property):
+            assert original.fget is not None
+            replacement: Any = property(self._counted(make(original.fget)))
+        else:
+            replacement = self._counted(make(original))
+        self._set(owner, name, original, replacement)
+
+    def function(
+        self, module: ModuleType, name: str, make: Callable[[Callable[..., Any]], Any]
+    ) -> None:
+        """Replace a function of a module, also where others imported it by name.
+
+        Raises:
+            MutantError: the module does not define it.
+        """
+        original = vars(module).get(name)
+        if not callable(original) or original.__module__ != module.__name__:
+            raise MutantError(f"{module.__name__} defines no {name}")
+        replacement = self._counted(make(original))
+        for other_name, other in sorted(sys.modules.items()):
+            is_ours = other_name.partition(".")[0] in PACKAGES
+            if is_ours and vars(other).get(name) is original:
+                self._set(other, name, original, replacement)
+
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return function(*args, **kwargs)
+
+        return counted
+
+    def _set(self, owner: Any, name: str, original: Any, replacement: Any) -> None:
+        setattr(owner, name, replacement)
+        self._stack.callback(setattr, owner, name, original)
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
+    """One broken rule."""
+
+    number: int
+    """1 to 36, of the published list."""
+    name: str
+    text: str
+    """What is broken, in one line."""
+    expected: tuple[str, ...]
+    """Invariants of which one is to be broken."""
+    seeds_max: int
+    """It has to die within so many seeds."""
+    patch: Callable[[Patches], None]
+    options: Options = SHORT
+    """What its seeds have in common."""
+
+    @property
+    def key(self) -> str:
+        """`M7`."""
+        return f"M{self.number}"
+
+    @contextmanager
+    def apply(self) -> Iterator[Patches]:
+        """Break the rule inside the block.
+
+        Raises:
+            MutantError: the code it wants to replace is not there.
+        """
+        with ExitStack() as stack:
+            patches = Patches(stack)
+            self.patch(patches)
+            yield patches

@@ -1,0 +1,262 @@
+"""Mutants of replication: high watermark, truncation, stale messages."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from raft import error_codes, fetch_follower, fetch_leader, responses
+from raft.effects import Claimed
+from raft.epoch_cache import LogView
+from raft.messages import FetchRequest, FetchResponse
+from raft.quorum import majority_offset
+from raft.requests import Connections
+from raft.roles import Follower, Leader
+from raft.state import RaftState
+from simulator.mutants.registry import Mutant, Patches
+from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+
+Original = Callable[..., Any]
+
+
+def _commits_older_epochs(patches: Patches) -> None:
+    """The claim still waits for the own epoch, so that the rest of the node works."""
+
+    def make(_: Original) -> Original:
+        def update_high_watermark(state: RaftState) -> None:
+            role = state.role
+            assert isinstance(role, Leader)
+            ends: list[Offset | None] = [seen.end_offset for seen in role.progress.values()]
+            reached = majority_offset([*ends, state.log.flushed_end_offset])
+            if reached is None or not state.advance_high_watermark(reached):
+                return
+            if not role.is_claimed and reached > role.epoch_start_offset:
+                role.is_claimed = True
+                claimed = Claimed(epoch=role.epoch, end_offset=state.log.end_offset)
+                state.effects.notify.append(claimed)
+            fetch_leader.release_parked(state, 0)
+
+        return update_high_watermark
+
+    patches.function(fetch_leader, "update_high_watermark", make)
+
+
+def _fetches_before_flush(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def send_fetch(state: RaftState) -> None:
+            log = state.log
+            flushed = log.flushed_end_offset
+            log.flushed_end_offset = log.written_end_offset
+            try:
+                original(state)
+            finally:
+                log.flushed_end_offset = flushed
+
+        return send_fetch
+
+    patches.function(fetch_follower, "send_fetch", make)
+
+
+def _counts_unflushed(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def update_high_watermark(state: RaftState) -> None:
+            log = state.log
+            flushed = log.flushed_end_offset
+            log.flushed_end_offset = log.written_end_offset
+            try:
+                original(state)
+            finally:
+                log.flushed_end_offset = flushed
+
+        return update_high_watermark
+
+    patches.function(fetch_leader, "update_high_watermark", make)
+
+
+def _keeps_divergence(patches: Patches) -> None:
+    patches.function(fetch_follower, "_truncate", lambda _: lambda state, diverging: None)
+
+
+def _truncates_too_little(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def truncation_point(self: LogView, diverging: OffsetAndEpoch) -> Offset:
+            return Offset(min(original(self, diverging) + 1, self.end_offset))
+
+        return truncation_point
+
+    patches.method(LogView, "truncation_point", make)
+
+
+def _keeps_cut_epoch(patches: Patches) -> None:
+    """The entry whose first record is the first that goes stays."""
+
+    def make(original: Original) -> Original:
+        def truncate(self: LogView, end_offset: Offset) -> None:
+            kept = [entry for entry in self.epochs if entry.start_offset == end_offset]
+            original(self, end_offset)
+            self._epochs += kept
+
+        return truncate
+
+    patches.method(LogView, "truncate", make)
+
+
+def _takes_stale_fetches(patches: Patches) -> None:
+    """An answer to a fetch of an earlier epoch, from whoever led it, is taken up."""
+
+    def kept_by(connections: Connections) -> dict[int, FetchRequest]:
+        fetches: dict[int, FetchRequest] = vars(connections).setdefault("kept_fetches", {})
+        return fetches
+
+    def make_reset(original: Original) -> Original:
+        def reset(self: Connections) -> None:
+            fetches = kept_by(self)
+            for connection in self._by_id.values():
+                request, correlation_id = connection.request, connection.correlation_id
+                if isinstance(request, FetchRequest) and correlation_id is not None:
+                    fetches[correlation_id] = request
+            original(self)
+
+        return reset
+
+    def make_response(original: Original) -> Original:
+        def on_response(state: RaftState, event: Any) -> None:
+            response, role = event.response, state.role
+            request = kept_by(state.connections).pop(event.correlation_id, None)
+            is_stale = (
+                request is not None
+                and isinstance(response, FetchResponse)
+                and response.error_code == error_codes.NONE
+                and response.leader_epoch < state.epoch
+                and isinstance(role, Follower)
+            )
+            if request is None or not is_stale:
+                original(state, event)
+                return
+            if request.fetch_offset == state.log.end_offset:
+                as_current = replace(
+                    response, leader_epoch=state.epoch, leader_id=role.leader_id
+                )
+                fetch_follower.on_fetch_response(state, role.leader_id, request, as_current)
+
+        return on_response
+
+    patches.method(Connections, "reset", make_reset)
+    patches.function(responses, "on_response", make_response)
+
+
+def _no_fencing(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def leader_error(state: RaftState, epoch: LeaderEpoch) -> Any:
+            return original(state, max(epoch, state.epoch))
+
+        return leader_error
+
+    patches.function(fetch_leader, "leader_error", make)
+
+
+def _high_watermark_restarts(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def become(self: RaftState, new: Any) -> None:
+            original(self, new)
+            if isinstance(new, Leader):
+                self.high_watermark = self.log.start_offset
+
+        return become
+
+    patches.method(RaftState, "become", make)
+
+
+def _applies_all(patches: Patches) -> None:
+    def make(original: Original) -> Original:
+        def take_high_watermark(state: RaftState, high_watermark: int) -> None:
+            if high_watermark >= 0:
+                original(state, state.log.end_offset)
+
+        return take_high_watermark
+
+    patches.function(fetch_follower, "_take_high_watermark", make)
+
+
+REPLICATION: Final = (
+    Mutant(
+        number=7,
+        name="commits-older-epochs",
+        text="a leader commits records of earlier epochs by counting replicas",
+        expected=("I10", "I11"),
+        seeds_max=1000,
+        patch=_commits_older_epochs,
+    ),
+    Mutant(
+        number=8,
+        name="fetches-before-flush",
+        text="a voter fetches on before what it has is flushed",
+        expected=("I10",),
+        seeds_max=300,
+        patch=_fetches_before_flush,
+    ),
+    Mutant(
+        number=9,
+        name="counts-unflushed",
+        text="a leader counts itself before its own flush",
+        expected=("I10",),
+        seeds_max=300,
+        patch=_counts_unflushed,
+    ),
+    Mutant(
+        number=10,
+        name="keeps-divergence",
+        text="a follower does not truncate when its log diverges",
+        expected=("I6", "liveness"),
+        seeds_max=200,
+        patch=_keeps_divergence,
+    ),
+    Mutant(
+        number=11,
+        name="truncates-too-little",
+        text="a follower keeps one record too many when its log diverges",
+        expected=("I6", "liveness"),
+        seeds_max=200,
+        patch=_truncates_too_little,
+    ),
+    Mutant(
+        number=12,
+        name="keeps-cut-epoch",
+        text="the epoch whose records were truncated stays in the epoch cache",
+        expected=("I4", "I6", "I7", "liveness"),
+        seeds_max=500,
+        patch=_keeps_cut_epoch,
+    ),
+    Mutant(
+        number=13,
+        name="takes-stale-fetches",
+        text="the fetch answer of a former leader is taken up in a later epoch",
+        expected=("I6", "I8"),
+        seeds_max=500,
+        patch=_takes_stale_fetches,
+    ),
+    Mutant(
+        number=14,
+        name="no-fencing",
+        text="a leader accepts the fetch of a follower that is in an older epoch",
+        expected=("I9", "I10"),
+        seeds_max=500,
+        patch=_no_fencing,
+    ),
+    Mutant(
+        number=15,
+        name="high-watermark-restarts",
+        text="a new leader's high watermark begins at the start of its log",
+        expected=("I9",),
+        seeds_max=300,
+        patch=_high_watermark_restarts,
+    ),
+    Mutant(
+        number=16,
+        name="applies-all",
+        text="a follower takes its log end for the high watermark",
+        expected=("I8", "I9"),
+        seeds_max=100,
+        patch=_applies_all,
+    ),
+)
