@@ -2,9 +2,17 @@
 
 import argparse
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
 
 from typing_extensions import override
+
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+TEXT_CHARACTERS_MAX: Final = 2**15 - 1
+"""A string of Kafka's protocol has a length of 16 bits."""
+SHOWN_CHARACTERS: Final = 80
 
 
 class UsageError(Exception):
@@ -27,3 +35,79 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         sys.stderr.write(f"{message}\n{self.format_usage()}")
         raise SystemExit(1)
+
+    def flags(self, texts: dict[str, str]) -> None:
+        """Adds flags without a value: name without dashes -> help text."""
+        for name, text in texts.items():
+            self.add_argument(f"--{name}", action="store_true", help=text)
+
+    def bootstrap(self, *, controllers: bool = True) -> None:
+        """Adds the flags that say where the cluster is."""
+        self.add_argument("--bootstrap-server", help="brokers, HOST:PORT separated by commas")
+        if controllers:
+            self.add_argument(
+                "--bootstrap-controller", help="controllers, HOST:PORT separated by commas"
+            )
+        self.add_argument(
+            "--command-config",
+            metavar="FILE",
+            help="properties of the client; only PLAINTEXT is spoken",
+        )
+
+
+def integer(low: int = 0, high: int = INT32_MAX) -> Callable[[str], int]:
+    """A type for argparse: a whole number from `low` to `high`, both inclusive."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = None
+        if number is None or not low <= number <= high:
+            raise argparse.ArgumentTypeError(
+                f"'{shortened(text)}' is not a whole number from {low} to {high}"
+            )
+        return number
+
+    return parse
+
+
+def text(value: str) -> str:
+    """A type for argparse: not empty, and short enough for Kafka's protocol."""
+    if not value.strip():
+        raise argparse.ArgumentTypeError("must not be empty")
+    if len(value) > TEXT_CHARACTERS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{len(value)} characters are more than {TEXT_CHARACTERS_MAX}"
+        )
+    return value
+
+
+def shortened(value: str) -> str:
+    """A value for an error line; a huge one is cut."""
+    return value if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}..."
+
+
+def check_bootstrap(options: Any) -> None:
+    """Exactly one of --bootstrap-server and --bootstrap-controller.
+
+    Raises:
+        UsageError: none or both.
+    """
+    given = [options.bootstrap_server, getattr(options, "bootstrap_controller", None)]
+    if all(value is None for value in given):
+        if not hasattr(options, "bootstrap_controller"):
+            raise UsageError("--bootstrap-server must be specified")
+        raise UsageError("One of --bootstrap-server or --bootstrap-controller must be specified")
+    if None not in given:
+        raise UsageError(
+            "Only one of --bootstrap-server or --bootstrap-controller can be specified"
+        )
+
+
+def exactly_one(parser: Parser, options: Any, actions: tuple[str, ...], text: str) -> str:
+    """The one action (a flag without dashes) that is given; else the parser refuses with `text`."""
+    chosen = [name for name in actions if getattr(options, name.replace("-", "_"))]
+    if len(chosen) != 1:
+        parser.error(text)
+    return chosen[0]

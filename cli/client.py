@@ -1,14 +1,13 @@
 """A small blocking Kafka client: one socket, one request at a time, versions by ApiVersions.
 
-Tries the bootstrap addresses in order. The protocol is that of `wire.client_connection`: bodies
-have kio's newest shape in both directions.
+`cli.connect` decides which nodes are asked. The protocol is that of `wire.client_connection`:
+bodies have kio's newest shape in both directions.
 """
 
 import socket
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from cli.arguments import UsageError
+from cli.connect import ClusterError
 from wire.api_table import api_name
 from wire.client_connection import ClientConnection, Response
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -17,22 +16,6 @@ CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 30.0
 RECEIVE_BYTES: Final = 64 * 1024
 CLIENT_ID: Final = "kraftline-cli"
-
-
-class ClusterError(Exception):
-    """The cluster refused or could not be reached; the text is for the person."""
-
-
-class Api(Protocol):
-    """What commands need of a connection; tests pass recorded answers."""
-
-    def call(self, api_key: int, body: Any) -> Any:
-        """The response body for a request body, both of kio's newest version."""
-        ...
-
-    def supports(self, api_key: int) -> bool:
-        """Whether the node lists the API."""
-        ...
 
 
 class Client:
@@ -114,46 +97,3 @@ class Client:
 
     def _error(self, error: OSError) -> ClusterError:
         return ClusterError(f"{self.address}: {error.strerror or error}")
-
-
-def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port` as pairs.
-
-    Raises:
-        UsageError: an entry has no port, or none that is a number.
-    """
-    found = []
-    for entry in text.split(","):
-        host, _, port = entry.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise UsageError(f"Invalid url in bootstrap.servers: {entry.strip()}")
-        found.append((host.strip("[]"), int(port)))
-    return found
-
-
-def connections(addresses: Sequence[tuple[str, int]]) -> Iterator[Client]:
-    """A connection to each address that answers, in order; each is closed when the next is taken.
-
-    Raises:
-        ClusterError: none answers.
-    """
-    errors = []
-    reached = False
-    for host, port in addresses:
-        try:
-            client = Client(host, port)
-        except ClusterError as error:
-            errors.append(str(error))
-            continue
-        reached = True
-        try:
-            yield client
-        finally:
-            client.close()
-    if not reached:
-        raise ClusterError("no node can be reached: " + "; ".join(errors))
-
-
-def error_text(code: Any, message: str | None = None) -> str:
-    """What a person is told of an error code."""
-    return message or str(code.name).replace("_", " ").capitalize()

@@ -12,16 +12,22 @@ from typing import Final
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "storage": ("cli.storage", "cluster ids, formatting of log directories, what they hold"),
     "server": ("cli.server", "start a node from its server.properties"),
-    "topics": ("cli.topics", "create, list, describe, delete topics"),
-    "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
-    "quorum": ("cli.quorum", "state of the metadata quorum and of its replicas"),
+    "cluster": ("cli.cluster", "cluster id, endpoints, unregister a broker"),
+    "quorum": ("cli.quorum", "state and voters of the metadata quorum"),
+    "features": ("cli.features", "finalized feature levels: describe and change"),
+    "topics": ("cli.topics", "create, list, describe, alter, delete topics"),
+    "configs": ("cli.configs", "configs, client quotas, SCRAM credentials"),
+    "acls": ("cli.acls", "add, list, remove access control lists"),
+    "reassign": ("cli.reassign", "move partitions between brokers"),
+    "leader-election": ("cli.leader_election", "elect preferred or unclean leaders"),
     "dump-log": ("cli.dump_log", "print segments, snapshots and indexes"),
+    "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
 }
 
 
 def usage() -> str:
     """The list of commands."""
-    lines = [f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<16} {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(["usage: kraftline COMMAND ...", "", *lines, ""])
 
 

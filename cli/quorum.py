@@ -1,25 +1,37 @@
-"""`kraftline quorum describe`: state of the metadata quorum (kafka-metadata-quorum's lines)."""
+"""`kraftline quorum`: state and voters of the metadata quorum (kafka-metadata-quorum's lines)."""
 
-import sys
 import time
 from argparse import Namespace
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
-from cli.arguments import Parser, UsageError
-from cli.client import Api, ClusterError, connections, error_text, parse_addresses
-from wire import codec
-from wire.types import METADATA_TOPIC_NAME
+from cli.arguments import Parser, UsageError, check_bootstrap, integer
+from cli.command import Output, execute
+from cli.connect import (
+    DESCRIBE_CLUSTER,
+    ENDPOINT_BROKERS,
+    ENDPOINT_CONTROLLERS,
+    Api,
+    ClusterError,
+    Connect,
+    check,
+    describe_cluster_request,
+    error_text,
+    json_line,
+    newest,
+    open_cluster,
+)
 
 DESCRIBE_QUORUM: Final = 55
-DESCRIBE_CLUSTER: Final = 60
-ENDPOINT_BROKERS: Final = 1
-ENDPOINT_CONTROLLERS: Final = 2
-NOT_LEADER_OR_FOLLOWER: Final = 6
+ADD_VOTER: Final = 80
+REMOVE_VOTER: Final = 81
+METADATA_TOPIC_NAME: Final = "__cluster_metadata"
 HEADINGS: Final = (
     "NodeId",
     "DirectoryId",
@@ -40,56 +52,126 @@ class QuorumView(msgspec.Struct, frozen=True):
     nodes: tuple[Any, ...]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Prints the state of the quorum; returns the exit code."""
-    options = _parse(arguments)
-    if not (options.status or options.replication):
-        sys.stderr.write(
-            "One of --status or --replication must be specified with describe sub-command\n"
-        )
-        return 1
-    try:
-        view = _ask(options)
-    except (ClusterError, UsageError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    if options.json:
-        sys.stdout.write(msgspec.json.encode(as_object(view)).decode() + "\n")
-    elif options.status:
-        sys.stdout.write(status_text(view))
-    else:
-        now_ms = time.time_ns() // 1_000_000
-        sys.stdout.write(replication_text(view, now_ms=now_ms if options.human_readable else None))
-    return 0
+def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
+    """Performs one command on the quorum; returns the exit code."""
+    return execute(arguments, _parse, perform, connect)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
-    parser = Parser("kraftline quorum", "Describe the metadata quorum.")
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--bootstrap-server", help="brokers, HOST:PORT separated by commas")
-    where.add_argument("--bootstrap-controller", help="controllers, HOST:PORT separated by commas")
-    parser.add_argument("--command-config", help="accepted for compatibility; not read")
-    parser.add_argument("command", choices=["describe"], help="what to do")
-    what = parser.add_mutually_exclusive_group()
+    parser = Parser("kraftline quorum", "Describe the metadata quorum, change its voters.")
+    parser.bootstrap()
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+    describing = commands.add_parser("describe")
+    what = describing.add_mutually_exclusive_group()
     what.add_argument("--status", "-s", action="store_true", help="a short summary")
     what.add_argument("--replication", "-re", "-r", action="store_true", help="all replicas")
-    parser.add_argument("--human-readable", "-hr", action="store_true", help="times as ages")
-    parser.add_argument("--json", action="store_true", help="one JSON object with everything")
-    return parser.parse_args(arguments)
+    describing.add_argument("--human-readable", "-hr", action="store_true", help="times as ages")
+    adding = commands.add_parser("add-controller")
+    adding.add_argument("--dry-run", "-n", action="store_true", help="only say what would be done")
+    removing = commands.add_parser("remove-controller")
+    removing.add_argument("--controller-id", "-i", type=integer(), required=True)
+    removing.add_argument("--controller-directory-id", "-d", type=_directory_id, required=True)
+    removing.add_argument(
+        "--dry-run", "-n", action="store_true", help="only say what would be done"
+    )
+    for command in (describing, adding, removing):
+        command.add_argument("--json", action="store_true", help="one JSON object")
+    options = parser.parse_args(arguments)
+    check_bootstrap(options)
+    if options.command == "describe" and not (options.status or options.replication):
+        raise UsageError(
+            "One of --status or --replication must be specified with describe sub-command"
+        )
+    if options.command == "add-controller" and not options.command_config:
+        raise UsageError(
+            "You must specify the configuration file of the controller to add with --command-config"
+        )
+    return options
 
 
-def _ask(options: Namespace) -> QuorumView:
-    """Asks node after node: a controller that does not lead refuses, a broker forwards."""
-    endpoint_type = ENDPOINT_CONTROLLERS if options.bootstrap_controller else ENDPOINT_BROKERS
-    addresses = parse_addresses(options.bootstrap_controller or options.bootstrap_server)
-    refusal: ClusterError | None = None
-    for client in connections(addresses):
-        try:
-            return describe_quorum(client, endpoint_type)
-        except ClusterError as error:
-            refusal = error
-    assert refusal is not None
-    raise refusal
+def _directory_id(text: str) -> bytes:
+    try:
+        content = urlsafe_b64decode(text + "==")
+    except ValueError:
+        content = b""
+    if len(content) != 16 or len(text) != 22:
+        raise UsageError(f"Failed to parse --controller-directory-id: '{text[:80]}' is not an id")
+    return content
+
+
+def perform(api: Api, options: Namespace) -> Output:
+    """Does what the options say.
+
+    Raises:
+        ClusterError: the cluster refuses.
+    """
+    if options.command == "remove-controller":
+        return _remove(api, options)
+    if options.command == "add-controller":
+        return _add(api, options)
+    is_controller = options.bootstrap_controller is not None
+    view = describe_quorum(api, ENDPOINT_CONTROLLERS if is_controller else ENDPOINT_BROKERS)
+    if options.json:
+        return Output(json_line(as_object(view)))
+    if options.status:
+        return Output(status_text(view))
+    now_ms = time.time_ns() // 1_000_000
+    return Output(replication_text(view, now_ms=now_ms if options.human_readable else None))
+
+
+def _remove(api: Api, options: Namespace) -> Output:
+    directory = urlsafe_b64encode(options.controller_directory_id).rstrip(b"=").decode()
+    what = f"KRaft controller {options.controller_id} with directory id {directory}"
+    if options.dry_run:
+        return _done(options, f"DRY RUN of removing  {what}")
+    if not api.supports(REMOVE_VOTER):
+        raise ClusterError(_STATIC.format(what="removing"))
+    request = newest(REMOVE_VOTER).RemoveRaftVoterRequest(
+        cluster_id=None,
+        voter_id=options.controller_id,
+        voter_directory_id=UUID(bytes=options.controller_directory_id),
+    )
+    check(api.call(REMOVE_VOTER, request))
+    return _done(options, f"Removed  {what}")
+
+
+_STATIC: Final = "Cluster doesn't support {what} voter because the kraft.version feature is 0"
+
+
+def _add(api: Api, options: Namespace) -> Output:
+    """The voter is the node whose server.properties --command-config names."""
+    node_id, directory, endpoints = _controller_of(Path(options.command_config))
+    shown = urlsafe_b64encode(directory).rstrip(b"=").decode()
+    listed = ", ".join(f"{name}://{host}:{port}" for name, host, port in endpoints)
+    what = f"controller {node_id} with directory id {shown} and endpoints: {listed}"
+    if options.dry_run:
+        return _done(options, f"DRY RUN of adding {what}")
+    if not api.supports(ADD_VOTER):
+        raise ClusterError(_STATIC.format(what="adding"))
+    module = newest(ADD_VOTER)
+    request = module.AddRaftVoterRequest(
+        cluster_id=None,
+        timeout=timedelta(seconds=30),
+        voter_id=node_id,
+        voter_directory_id=UUID(bytes=directory),
+        listeners=tuple(
+            module.Listener(name=name, host=host, port=port) for name, host, port in endpoints
+        ),
+        ack_when_committed=True,
+    )
+    check(api.call(ADD_VOTER, request))
+    return _done(options, f"Added {what}")
+
+
+def _controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
+    """(id, id of the metadata folder, controller listeners) of a controller's server.properties."""
+    from cli.controller_properties import controller_of  # noqa: PLC0415  # reads node configs
+
+    return controller_of(path)
+
+
+def _done(options: Namespace, line: str) -> Output:
+    return Output(json_line({"done": line}) if options.json else f"{line}\n")
 
 
 def describe_quorum(api: Api, endpoint_type: int) -> QuorumView:
@@ -98,21 +180,12 @@ def describe_quorum(api: Api, endpoint_type: int) -> QuorumView:
     Raises:
         ClusterError: the node refuses, for example because it does not lead.
     """
-    cluster_request = codec.newest(DESCRIBE_CLUSTER, "request").DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        endpoint_type=endpoint_type,
-        include_fenced_brokers=False,
-    )
-    cluster = api.call(DESCRIBE_CLUSTER, cluster_request)
-    if int(cluster.error_code):
-        raise ClusterError(error_text(cluster.error_code, cluster.error_message))
-    module = codec.newest(DESCRIBE_QUORUM, "request")
+    cluster = check(api.call(DESCRIBE_CLUSTER, describe_cluster_request(endpoint_type)))
+    module = newest(DESCRIBE_QUORUM)
     topic = module.TopicData(
         topic_name=METADATA_TOPIC_NAME, partitions=(module.PartitionData(partition_index=0),)
     )
-    answer = api.call(DESCRIBE_QUORUM, module.DescribeQuorumRequest(topics=(topic,)))
-    if int(answer.error_code):
-        raise ClusterError(error_text(answer.error_code, answer.error_message))
+    answer = check(api.call(DESCRIBE_QUORUM, module.DescribeQuorumRequest(topics=(topic,))))
     partitions = [partition for topic in answer.topics for partition in topic.partitions]
     if len(partitions) != 1:
         raise ClusterError("the node did not describe the metadata partition")

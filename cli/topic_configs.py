@@ -4,9 +4,7 @@ The controller checks again, by the same definitions; here it is only sooner.
 (apache/kafka: storage/.../LogConfig.java, validate)
 """
 
-from cli.client import ClusterError
-from metadata.config_schema import topic_configs
-from metadata.config_values import parse_value
+from cli.connect import ClusterError
 
 
 def check_config(name: str, value: str) -> None:
@@ -15,6 +13,9 @@ def check_config(name: str, value: str) -> None:
     Raises:
         ClusterError: no such name, or not a value of its type.
     """
+    from metadata.config_schema import topic_configs  # noqa: PLC0415  # usage must not wait for it
+    from metadata.config_values import parse_value  # noqa: PLC0415
+
     definition = topic_configs().get(name)
     if definition is None:
         raise ClusterError(f"Unknown topic config name: {name}")

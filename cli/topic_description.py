@@ -8,12 +8,20 @@ from typing import Any, Final
 
 import msgspec
 
-from cli.client import Api, ClusterError, error_text
-from wire import codec
+from cli.connect import (
+    DESCRIBE_CLUSTER,
+    ENDPOINT_BROKERS,
+    Api,
+    ClusterError,
+    check,
+    describe_cluster_request,
+    described_cluster,
+    error_text,
+    newest,
+)
 
 DESCRIBE_CONFIGS: Final = 32
 LIST_REASSIGNMENTS: Final = 46
-DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 TOPIC_RESOURCE: Final = 2
 SOURCE_DEFAULT: Final = 5
@@ -78,7 +86,7 @@ def describe_topics(api: Api, names: Sequence[str], partition_limit: int) -> lis
 
 def _described(api: Api, names: Sequence[str], partition_limit: int) -> list[Any]:
     """Topics of DescribeTopicPartitions over as many answers as it takes."""
-    module = codec.newest(DESCRIBE_TOPIC_PARTITIONS, "request")
+    module = newest(DESCRIBE_TOPIC_PARTITIONS)
     wanted = tuple(module.TopicRequest(name=name) for name in names)
     topics: list[Any] = []
     cursor = None
@@ -99,7 +107,7 @@ def _described(api: Api, names: Sequence[str], partition_limit: int) -> list[Any
 
 
 def _configs(api: Api, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    module = codec.newest(DESCRIBE_CONFIGS, "request")
+    module = newest(DESCRIBE_CONFIGS)
     resources = tuple(
         module.DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
@@ -118,7 +126,7 @@ def _configs(api: Api, names: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _reassignments(api: Api, names: Sequence[str]) -> dict[tuple[str, int], Any]:
-    module = codec.newest(LIST_REASSIGNMENTS, "request")
+    module = newest(LIST_REASSIGNMENTS)
     request = module.ListPartitionReassignmentsRequest(timeout=timedelta(seconds=30), topics=None)
     answer = api.call(LIST_REASSIGNMENTS, request)
     if int(answer.error_code):
@@ -148,10 +156,35 @@ def _partition(partition: Any, moving: Any) -> PartitionView:
 
 def live_brokers(api: Api) -> set[int]:
     """Ids of the brokers that are not fenced."""
-    request = codec.newest(DESCRIBE_CLUSTER, "request").DescribeClusterRequest(
-        include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=False
-    )
-    return {int(broker.broker_id) for broker in api.call(DESCRIBE_CLUSTER, request).brokers}
+    request = describe_cluster_request(ENDPOINT_BROKERS)
+    return {int(broker.broker_id) for broker in check(api.call(DESCRIBE_CLUSTER, request)).brokers}
+
+
+def racks(api: Api) -> dict[int, str | None]:
+    """Broker id -> rack, of the brokers that are not fenced; of controllers without a rack."""
+    return {int(node.broker_id): node.rack for node in described_cluster(api).brokers}
+
+
+FILTERS: Final = (
+    "under_replicated_partitions",
+    "unavailable_partitions",
+    "under_min_isr_partitions",
+    "at_min_isr_partitions",
+    "topics_with_overrides",
+)
+"""Options of which Kafka takes one at a time."""
+
+
+def wanted(topics: Sequence[TopicView], options: Namespace, live: set[int]) -> list[TopicView]:
+    """The topics with the partitions that the filters leave, without topics left empty by them."""
+    shown = [
+        msgspec.structs.replace(
+            topic,
+            partitions=tuple(p for p in topic.partitions if is_wanted(topic, p, options, live)),
+        )
+        for topic in topics
+    ]
+    return [topic for topic in shown if topic.partitions or not has_partition_filter(options)]
 
 
 def has_partition_filter(options: Namespace) -> bool:

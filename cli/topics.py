@@ -1,4 +1,4 @@
-"""`kraftline topics`: create, list, describe, delete (kafka-topics' flags, lines, exit codes).
+"""`kraftline topics`: create, list, describe, alter, delete (kafka-topics' flags, lines, codes).
 
 As in Kafka's tool a refusal by the cluster is printed on standard output, exit code 1.
 """
@@ -10,17 +10,25 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-import msgspec
-
 from cli import topic_description as description
-from cli.arguments import Parser, UsageError
-from cli.client import Api, ClusterError, connections, error_text, parse_addresses
+from cli.arguments import INT32_MAX, Parser, check_bootstrap, exactly_one, integer, shortened, text
+from cli.command import Output, execute
+from cli.connect import (
+    Api,
+    ClusterError,
+    Connect,
+    check,
+    error_text,
+    json_line,
+    newest,
+    open_cluster,
+)
 from cli.topic_configs import check_config
-from wire import codec
 
 METADATA: Final = 3
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
+CREATE_PARTITIONS: Final = 37
 TOPIC_ALREADY_EXISTS: Final = 36
 REPLICATION_FACTOR_MAX: Final = 32767
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
@@ -42,82 +50,95 @@ _FLAGS: Final = {
 }
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
     """Performs one action on topics; returns the exit code."""
-    try:
-        options = _parse(arguments)
-        addresses = parse_addresses(options.bootstrap_server)
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    try:
-        for api in connections(addresses):
-            sys.stdout.write(perform(api, options))
-            return 0
-    except ClusterError as error:
-        sys.stdout.write(f"Error while executing topic command : {error}\n")
-    return 1
+    refusal = "Error while executing topic command : "
+    return execute(arguments, _parse, perform, connect, refusal=refusal)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
-    parser = Parser("kraftline topics", "Create, list, describe, delete topics.")
-    parser.add_argument("--bootstrap-server", help="brokers, HOST:PORT separated by commas")
-    parser.add_argument("--command-config", help="accepted for compatibility; not read")
+    parser = Parser("kraftline topics", "Create, list, describe, alter, delete topics.")
+    parser.bootstrap(controllers=False)
     for action in ACTIONS:
         parser.add_argument(f"--{action}", action="store_true", help=f"{action} topics")
-    parser.add_argument("--topic", help="a name; a regular expression except with --create")
-    parser.add_argument("--topic-id", help="describe: the id of a topic")
-    parser.add_argument("--partitions", type=int, help="number of partitions")
-    parser.add_argument("--replication-factor", type=int, help="replicas of each partition")
-    parser.add_argument("--replica-assignment", help="1:2,2:3: brokers of each partition")
+    parser.add_argument(
+        "--topic", type=text, help="a name; a regular expression except with --create"
+    )
+    parser.add_argument("--topic-id", type=text, help="describe: the id of a topic")
+    parser.add_argument("--partitions", type=integer(-INT32_MAX), help="number of partitions")
+    parser.add_argument(
+        "--replication-factor", type=integer(-INT32_MAX), help="replicas of each partition"
+    )
+    parser.add_argument(
+        "--replica-assignment", type=text, help="1:2,2:3: brokers of each partition"
+    )
     parser.add_argument("--config", action="append", default=[], help="name=value; repeatable")
-    parser.add_argument("--partition-size-limit-per-response", type=int, default=2000)
-    for flag, text in _FLAGS.items():
-        parser.add_argument(f"--{flag}", action="store_true", help=text)
+    parser.add_argument("--partition-size-limit-per-response", type=integer(1), default=2000)
+    parser.flags(_FLAGS)
     options = parser.parse_args(arguments)
-    if not options.bootstrap_server:
-        raise UsageError("--bootstrap-server must be specified")
-    chosen = [action for action in ACTIONS if getattr(options, action)]
-    if len(chosen) != 1:
-        parser.error(
-            "Command must include exactly one action: --list, --describe, --create, --alter or "
-            "--delete"
-        )
-    _check_combination(parser, options, chosen[0])
+    check_bootstrap(options)
+    action = exactly_one(
+        parser,
+        options,
+        ACTIONS,
+        "Command must include exactly one action: --list, --describe, --create, --alter or "
+        "--delete",
+    )
+    _check_combination(parser, options, action)
     return options
 
 
+_ALLOWED: Final = {
+    "if_exists": ("alter", "delete", "describe"),
+    "if_not_exists": ("create",),
+    "exclude_internal": ("list", "describe"),
+    "under_replicated_partitions": ("describe",),
+    "unavailable_partitions": ("describe",),
+    "under_min_isr_partitions": ("describe",),
+    "at_min_isr_partitions": ("describe",),
+    "topics_with_overrides": ("describe",),
+    "partitions": ("create", "alter"),
+    "replica_assignment": ("create", "alter"),
+    "replication_factor": ("create",),
+    "config": ("create",),
+    "topic_id": ("describe",),
+}
+"""Which options go with which actions."""
+
+
 def _check_combination(parser: Parser, options: Namespace, action: str) -> None:
-    if action == "alter":
-        parser.error("--alter is not supported yet")
-    if action == "create" and not options.topic:
+    for name, actions in _ALLOWED.items():
+        if action not in actions and getattr(options, name) not in (None, False, []):
+            flag = name.replace("_", "-")
+            parser.error(f'Option "[{action}]" can\'t be used with option "[{flag}]"')
+    if action in ("create", "alter", "delete") and not options.topic:
         parser.error('Missing required argument "[topic]"')
-    if action == "delete" and not options.topic:
-        parser.error('Missing required argument "[topic]"')
-    for other in ("partitions", "replication_factor"):
+    if action == "alter" and options.partitions is None:
+        parser.error('Missing required argument "[partitions]"')
+    for other in ("partitions", "replication_factor") if action == "create" else ():
         if options.replica_assignment and getattr(options, other) is not None:
             name = other.replace("_", "-")
             parser.error(f'Option "[replica-assignment]" can\'t be used with option "[{name}]"')
+    given = [name for name in description.FILTERS if getattr(options, name)]
+    if len(given) > 1:
+        first, second = (name.replace("_", "-") for name in given[:2])
+        parser.error(f'Option "[{first}]" can\'t be used with option "[{second}]"')
 
 
-def perform(api: Api, options: Namespace) -> str:
-    """Does what the options say; returns what is printed.
+def perform(api: Api, options: Namespace) -> Output:
+    """Does what the options say.
 
     Raises:
         ClusterError: the cluster, or a check before asking it, refuses.
     """
     if options.create:
-        return _create(api, options)
+        return Output(_create(api, options))
     if options.list:
-        names = _matching(api, options)
-        return _json_line({"topics": names}) if options.json else "\n".join(names) + "\n"
+        names = [topic.name for topic in _matching(api, options)]
+        return Output(json_line({"topics": names}) if options.json else "\n".join(names) + "\n")
     if options.describe:
-        return _describe(api, options)
-    return _delete(api, options)
-
-
-def _json_line(value: Any) -> str:
-    return msgspec.json.encode(value).decode() + "\n"
+        return Output(_describe(api, options))
+    return Output(_alter(api, options) if options.alter else _delete(api, options))
 
 
 def _create(api: Api, options: Namespace) -> str:
@@ -128,13 +149,13 @@ def _create(api: Api, options: Namespace) -> str:
         sys.stdout.write("" if options.json else warning)
         raise
     if options.json:
-        return _json_line({"created": [options.topic] if created else []})
+        return json_line({"created": [options.topic] if created else []})
     return warning + (f"Created topic {options.topic}.\n" if created else "")
 
 
 def _send_create(api: Api, options: Namespace) -> bool:
     """Whether the topic was created; False when it was there and that is allowed."""
-    module = codec.newest(CREATE_TOPICS, "request")
+    module = newest(CREATE_TOPICS)
     assignment = parse_assignment(options.replica_assignment or "")
     if options.partitions is not None and options.partitions < 1:
         raise ClusterError("The partitions must be greater than 0")
@@ -211,14 +232,14 @@ def parse_configs(entries: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _matching(api: Api, options: Namespace) -> list[str]:
-    """Names of the topics that --topic, --topic-id and --exclude-internal leave, sorted."""
-    request = codec.newest(METADATA, "request").MetadataRequest(
+def _matching(api: Api, options: Namespace) -> list[Any]:
+    """The topics that --topic, --topic-id and --exclude-internal leave, sorted by name."""
+    request = newest(METADATA).MetadataRequest(
         topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
     topics = [
         topic
-        for topic in api.call(METADATA, request).topics
+        for topic in check(api.call(METADATA, request)).topics
         if topic.name is not None and not (options.exclude_internal and topic.is_internal)
     ]
     if options.topic_id:
@@ -228,36 +249,39 @@ def _matching(api: Api, options: Namespace) -> list[str]:
     if options.topic:
         pattern = _pattern(options.topic)
         topics = [topic for topic in topics if pattern.fullmatch(str(topic.name))]
-    return sorted(str(topic.name) for topic in topics)
+    return sorted(topics, key=lambda topic: str(topic.name))
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _pattern(expression: str) -> re.Pattern[str]:
     try:
-        return re.compile(text.strip("'\" ").replace(",", "|"))
-    except re.error as error:
-        raise ClusterError(f"{text} is not a regular expression: {error}") from error
+        return re.compile(expression.strip("'\" ").replace(",", "|"))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ClusterError(f"{shortened(expression)} is not a regular expression: {error}") from (
+            error
+        )
 
 
-def _require(names: Sequence[str], options: Namespace) -> None:
-    """Kafka's complaint when something was asked for by name and nothing is there."""
+def _required(api: Api, options: Namespace) -> list[str]:
+    """Names of the matching topics; Kafka's complaint when nothing is there."""
+    names = [str(topic.name) for topic in _matching(api, options)]
     if names or options.if_exists:
-        return
+        return names
     if options.topic_id:
         raise ClusterError(f"TopicId '{options.topic_id}' does not exist as expected")
     if options.topic:
-        raise ClusterError(f"Topic '{options.topic}' does not exist as expected")
+        raise ClusterError(f"Topic '{shortened(options.topic)}' does not exist as expected")
+    return names
 
 
 def _describe(api: Api, options: Namespace) -> str:
-    names = _matching(api, options)
-    _require(names, options)
+    names = _required(api, options)
     limit = options.partition_size_limit_per_response
     topics = description.describe_topics(api, names, limit)
     if options.topics_with_overrides:
         topics = [topic for topic in topics if topic.configs]
     live = description.live_brokers(api) if options.unavailable_partitions else set()
     if options.json:
-        return _json_line({"topics": topics})
+        return json_line({"topics": description.wanted(topics, options, live)})
     return description_text(topics, options, live)
 
 
@@ -279,14 +303,51 @@ def description_text(
     return "".join(lines)
 
 
-def _delete(api: Api, options: Namespace) -> str:
-    names = _matching(api, options)
-    _require(names, options)
+def _alter(api: Api, options: Namespace) -> str:
+    """Adds partitions; the assignment names those that exist too, as Kafka's tool wants it."""
+    names = _required(api, options)
+    if any(name.startswith("__") for name in names):
+        internal = [n for n in names if n in ("__consumer_offsets", "__transaction_state")]
+        if internal:
+            raise ClusterError(
+                f"The number of partitions for the topic {internal[0]} cannot be changed."
+            )
+    assignment = parse_assignment(options.replica_assignment or "")
+    if assignment and len(assignment) != options.partitions:
+        raise ClusterError(
+            f"The replica assignment has {len(assignment)} partition(s), --partitions says "
+            f"{options.partitions}"
+        )
+    rows = {topic.name: len(topic.partitions) for topic in _matching(api, options)}
+    module = newest(CREATE_PARTITIONS)
+    request = module.CreatePartitionsRequest(
+        topics=tuple(
+            module.CreatePartitionsTopic(
+                name=name,
+                count=options.partitions,
+                assignments=tuple(
+                    module.CreatePartitionsAssignment(broker_ids=tuple(brokers))
+                    for brokers in assignment[rows[name] :]
+                )
+                or None,
+            )
+            for name in names
+        ),
+        timeout=REQUEST_TIMEOUT,
+        validate_only=False,
+    )
     if names:
-        module = codec.newest(DELETE_TOPICS, "request")
+        for result in api.call(CREATE_PARTITIONS, request).results:
+            check(result)
+    return json_line({"altered": names}) if options.json else ""
+
+
+def _delete(api: Api, options: Namespace) -> str:
+    names = _required(api, options)
+    if names:
+        module = newest(DELETE_TOPICS)
         states = tuple(module.DeleteTopicState(name=name, topic_id=None) for name in names)
         request = module.DeleteTopicsRequest(topics=states, timeout=REQUEST_TIMEOUT)
         for result in api.call(DELETE_TOPICS, request).responses:
-            if int(result.error_code):
-                raise ClusterError(error_text(result.error_code, result.error_message))
-    return _json_line({"deleted": names}) if options.json else ""
+            check(result)
+    return json_line({"deleted": names}) if options.json else ""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cli.client import Client, ClusterError
+from cli.client import Client
+from cli.connect import ClusterError
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.codec import default_request, newest
 from wire.connection import ServerConnection

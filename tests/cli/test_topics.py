@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from cli import topics
-from cli.client import ClusterError
+from cli.connect import ClusterError
 from cli.main import main
 from storage.meta_properties import decode_uuid
 
@@ -58,16 +58,21 @@ class AnsweringCluster:
     def supports(self, _api_key: int) -> bool:
         return True
 
-    def call(self, api_key: int, body: Any) -> Any:
+    def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
         self.requests.append(body)
         return {3: self.metadata, 75: self.partitions, 32: self.configs, 46: self.moves}[api_key]()
 
     def metadata(self) -> Any:
         found = [
-            SimpleNamespace(name=t.name, topic_id=t.topic_id, is_internal=t.name.startswith("__"))
+            SimpleNamespace(
+                name=t.name,
+                topic_id=t.topic_id,
+                is_internal=t.name.startswith("__"),
+                partitions=t.partitions,
+            )
             for t in self.topics.values()
         ]
-        return SimpleNamespace(topics=found)
+        return SimpleNamespace(topics=found, error_code=0)
 
     def partitions(self) -> Any:
         found = [
@@ -139,7 +144,7 @@ DESCRIBED = sorted(
 def test_describe(path: Path) -> None:
     expected = golden(path)
     cluster = AnsweringCluster(expected["stdout"])
-    printed = topics.perform(cluster, topics._parse(expected["args"]))
+    printed = topics.perform(cluster, topics._parse(expected["args"])).text
 
     def blocks(text: str) -> list[str]:
         """One per topic: Kafka orders topics by a hash, we by name."""
@@ -161,7 +166,7 @@ def test_describe(path: Path) -> None:
 )  # fmt: skip
 def test_output_without_describing(name: str, known: tuple[str, ...]) -> None:
     expected = golden(GOLDEN / "static-4.3.1" / f"{name}.json")
-    printed = topics.perform(AnsweringCluster(names=known), topics._parse(expected["args"]))
+    printed = topics.perform(AnsweringCluster(names=known), topics._parse(expected["args"])).text
     assert printed == expected["stdout"]
 
 
@@ -172,7 +177,7 @@ class RefusingCluster(AnsweringCluster):
         super().__init__()
         self.result = SimpleNamespace(error_code=code, error_message=message)
 
-    def call(self, api_key: int, body: Any) -> Any:
+    def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
         if api_key != 19:
             return super().call(api_key, body)
         self.requests.append(body)
@@ -196,7 +201,7 @@ def test_create(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         code = ErrorCode.none
     cluster = RefusingCluster(code, message)
     try:
-        out, exit_code = topics.perform(cluster, topics._parse(expected["args"])), 0
+        out, exit_code = topics.perform(cluster, topics._parse(expected["args"])).text, 0
     except ClusterError as error:
         out, exit_code = f"Error while executing topic command : {error}\n", 1
     printed = capsys.readouterr().out + out

@@ -1,0 +1,224 @@
+"""What commands need of a cluster: calls to the node that answers them, and Kafka's error words.
+
+Nothing here loads the protocol before the first connection, so that usage errors and help come at
+once. Brokers answer or forward everything themselves, except what is asked of one broker; of
+controllers only the leader answers, so it is looked for.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+import msgspec
+
+from cli.arguments import UsageError, check_bootstrap, shortened
+from cli.kafka_errors import message_of
+
+if TYPE_CHECKING:
+    from cli.client import Client
+
+DESCRIBE_CLUSTER: Final = 60
+ENDPOINT_BROKERS: Final = 1
+ENDPOINT_CONTROLLERS: Final = 2
+
+
+class ClusterError(Exception):
+    """The cluster refused or could not be reached; the text is for the person."""
+
+
+class Api(Protocol):
+    """What commands need of a cluster; tests pass recorded answers."""
+
+    def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
+        """The response body for a request body, both of kio's newest version.
+
+        Args:
+            api_key: Which API.
+            body: kio's newest request class.
+            node: The node that must answer; None for any (of controllers: the leader).
+        """
+        ...
+
+    def supports(self, api_key: int) -> bool:
+        """Whether the node lists the API."""
+        ...
+
+
+Connect = Callable[[Any], AbstractContextManager[Api]]
+"""Parsed options -> the cluster they name."""
+
+
+class Cluster:
+    """Connections to the nodes of one cluster, made when they are needed."""
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], *, is_controllers: bool) -> None:
+        """Connects to the first address that answers.
+
+        Raises:
+            ClusterError: none answers.
+        """
+        self._clients: dict[int | None, Client] = {}
+        self._is_controllers = is_controllers
+        self._clients[None] = _first(addresses)
+        if is_controllers:
+            self._go_to_leader()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Closes every connection."""
+        for client in self._clients.values():
+            client.close()
+
+    def supports(self, api_key: int) -> bool:
+        """Whether the node and we have a version of the API in common."""
+        return self._clients[None].supports(api_key)
+
+    def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
+        """Sends one request and waits for its answer.
+
+        Raises:
+            ClusterError: the connection broke, the node is unknown or does not serve the API.
+        """
+        return self._client(node).call(api_key, body)
+
+    def _client(self, node: int | None) -> "Client":
+        if node not in self._clients:
+            from cli.client import Client  # noqa: PLC0415  # loads the protocol
+
+            address = self._addresses()[1].get(node or 0)
+            if address is None:
+                raise ClusterError(f"node {node} is not known to the cluster")
+            self._clients[node] = Client(*address)
+        return self._clients[node]
+
+    def _addresses(self) -> tuple[int, dict[int, tuple[str, int]]]:
+        """The controller's id (-1 if unknown) and where the nodes are."""
+        kind = ENDPOINT_CONTROLLERS if self._is_controllers else ENDPOINT_BROKERS
+        answer = self.call(DESCRIBE_CLUSTER, describe_cluster_request(kind))
+        nodes = {int(node.broker_id): (str(node.host), int(node.port)) for node in answer.brokers}
+        return int(answer.controller_id), nodes
+
+    def _go_to_leader(self) -> None:
+        if not self.supports(DESCRIBE_CLUSTER):
+            return
+        leader_id, addresses = self._addresses()
+        address = addresses.get(leader_id)
+        first = self._clients[None]
+        if address is None or f"{address[0]}:{address[1]}" == first.address:
+            return
+        from cli.client import Client  # noqa: PLC0415  # loads the protocol
+
+        # a leader that cannot be reached is not yet the end: the node we have says what it can
+        with contextlib.suppress(ClusterError):
+            self._clients[None] = Client(*address)
+            first.close()
+
+
+def _first(addresses: Sequence[tuple[str, int]]) -> "Client":
+    from cli.client import Client  # noqa: PLC0415  # loads the protocol
+
+    errors = []
+    for host, port in addresses:
+        try:
+            return Client(host, port)
+        except ClusterError as error:
+            errors.append(str(error))
+    raise ClusterError("no node can be reached: " + "; ".join(errors))
+
+
+def open_cluster(options: Any) -> Cluster:
+    """The cluster that --bootstrap-server or --bootstrap-controller names.
+
+    Raises:
+        UsageError: none or both, or not addresses.
+        ClusterError: no node answers.
+    """
+    check_bootstrap(options)
+    controllers = getattr(options, "bootstrap_controller", None)
+    where = options.bootstrap_server if controllers is None else controllers
+    return Cluster(parse_addresses(where), is_controllers=controllers is not None)
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """`host:port,host:port` as pairs.
+
+    Raises:
+        UsageError: an entry has no port, or none that is a number.
+    """
+    found = []
+    for entry in text.split(","):
+        host, _, port = entry.strip().rpartition(":")
+        is_port = port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536
+        if not host or not is_port:
+            raise UsageError(f"Invalid url in bootstrap.servers: {shortened(entry.strip())}")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def newest(api_key: int, kind: str = "request") -> ModuleType:
+    """Kio's newest schema module of an API."""
+    from wire import codec  # noqa: PLC0415  # loads the protocol
+
+    return codec.newest(api_key, "request" if kind == "request" else "response")
+
+
+def describe_cluster_request(endpoint_type: int, *, include_fenced: bool = False) -> Any:
+    """A DescribeCluster request."""
+    return newest(DESCRIBE_CLUSTER).DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        endpoint_type=endpoint_type,
+        include_fenced_brokers=include_fenced,
+    )
+
+
+def described_cluster(api: Api) -> Any:
+    """DescribeCluster of the kind of nodes that is connected: brokers, or controllers.
+
+    Raises:
+        ClusterError: it is refused.
+    """
+    answer = api.call(DESCRIBE_CLUSTER, describe_cluster_request(ENDPOINT_BROKERS))
+    if int(answer.error_code) == _MISMATCHED_ENDPOINT:
+        answer = api.call(DESCRIBE_CLUSTER, describe_cluster_request(ENDPOINT_CONTROLLERS))
+    return check(answer)
+
+
+_MISMATCHED_ENDPOINT: Final = 114
+
+
+def error_text(code: Any, message: str | None = None) -> str:
+    """What a person is told of an error code: the cluster's message, else Kafka's for the code."""
+    return message_of(int(code), message)
+
+
+def check(answer: Any) -> Any:
+    """The answer, when it says no error.
+
+    Raises:
+        ClusterError: it says one.
+    """
+    if int(answer.error_code):
+        raise ClusterError(error_text(answer.error_code, getattr(answer, "error_message", None)))
+    return answer
+
+
+def json_line(value: Any) -> str:
+    """A value as one line of JSON."""
+    return msgspec.json.encode(value).decode() + "\n"
+
+
+def each_pair(rows: Any) -> Iterator[tuple[str, Any]]:
+    """(topic, partition row) of rows that have `name` and `partitions`."""
+    for row in rows:
+        for partition in row.partitions:
+            yield str(row.name), partition

@@ -1,0 +1,70 @@
+"""What a controller's server.properties says of it as a voter: id, directory id, listeners."""
+
+from pathlib import Path
+
+from cli.arguments import UsageError
+from node.properties import PropertiesError, parse_properties
+from storage.errors import CorruptFileError
+from storage.meta_properties import read_meta_properties
+from storage.os_vfs import OsVfs
+
+
+def controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
+    """(id, id of the metadata folder, [(listener, host, port)]) of a controller.
+
+    Raises:
+        UsageError: the file cannot be read, or does not describe a formatted controller.
+    """
+    properties = read_properties_file(path)
+    node_id = properties.get("node.id", "")
+    if not (node_id.isascii() and node_id.isdigit()):
+        raise UsageError(f"{path}: node.id not found in the controller's configuration")
+    roles = [role.strip() for role in properties.get("process.roles", "").split(",")]
+    if "controller" not in roles:
+        raise UsageError(f"{path}: process.roles did not contain 'controller'")
+    folder = properties.get("metadata.log.dir") or properties.get("log.dirs", "").split(",")[0]
+    folder = (folder or properties.get("log.dir", "")).strip()
+    if not folder:
+        raise UsageError(f"{path}: neither metadata.log.dir nor log.dirs were found")
+    try:
+        found = read_meta_properties(OsVfs(), folder)
+    except (CorruptFileError, OSError) as error:
+        raise UsageError(f"{folder}: {error}") from error
+    if found is None or found.directory_id is None:
+        raise UsageError(f"Unable to read meta.properties from {folder}: it is not formatted")
+    names = [name.strip() for name in properties.get("controller.listener.names", "").split(",")]
+    listeners = _listeners(properties.get("advertised.listeners", ""))
+    listeners |= {
+        name: where
+        for name, where in _listeners(properties.get("listeners", "")).items()
+        if name not in listeners
+    }
+    endpoints = [(name, *listeners[name]) for name in names if name in listeners]
+    if not endpoints:
+        raise UsageError(f"{path}: no controller listeners were found")
+    return int(node_id), bytes(found.directory_id), endpoints
+
+
+def read_properties_file(path: Path) -> dict[str, str]:
+    """A properties file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    except (PropertiesError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _listeners(text: str) -> dict[str, tuple[str, int]]:
+    found = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, _, address = entry.partition("://")
+        host, _, port = address.rpartition(":")
+        if not (port.isascii() and port.isdigit() and int(port) < 65536):
+            raise UsageError(f"'{entry}' is not a listener: NAME://HOST:PORT")
+        found[name] = (host.strip("[]") or "localhost", int(port))
+    return found

@@ -1,0 +1,114 @@
+"""Kafka's own words for error codes: default messages and exception names that tools print.
+
+Source: apache/kafka: clients/.../common/protocol/Errors.java, 4.3.
+"""
+
+from typing import Final
+
+_PREFIX: Final = "org.apache.kafka.common.errors."
+
+# code -> (exception class, message when the response has none)
+_ERRORS: Final[dict[int, tuple[str, str]]] = {
+    -1: (
+        "UnknownServerException",
+        "The server experienced an unexpected error when processing the request.",
+    ),
+    3: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
+    5: (
+        "LeaderNotAvailableException",
+        (
+            "There is no leader for this topic-partition as we are in the middle of a leadership "
+            "election."
+        ),
+    ),
+    6: (
+        "NotLeaderOrFollowerException",
+        (
+            "For requests intended only for the leader, this error indicates that the broker is "
+            "not the current leader. For requests intended for any replica, this error indicates "
+            "that the broker is not a replica of the topic partition."
+        ),
+    ),
+    7: ("TimeoutException", "The request timed out."),
+    17: (
+        "InvalidTopicException",
+        "The request attempted to perform an operation on an invalid topic.",
+    ),
+    29: ("TopicAuthorizationException", "Topic authorization failed."),
+    30: ("GroupAuthorizationException", "Group authorization failed."),
+    31: ("ClusterAuthorizationException", "Cluster authorization failed."),
+    35: ("UnsupportedVersionException", "The version of API is not supported."),
+    36: ("TopicExistsException", "Topic with this name already exists."),
+    37: ("InvalidPartitionsException", "Number of partitions is below 1."),
+    38: (
+        "InvalidReplicationFactorException",
+        "Replication factor is below 1 or larger than the number of available brokers.",
+    ),
+    39: ("InvalidReplicaAssignmentException", "Replica assignment is invalid."),
+    40: ("InvalidConfigurationException", "Configuration is invalid."),
+    41: ("NotControllerException", "This is not the correct controller for this cluster."),
+    42: (
+        "InvalidRequestException",
+        (
+            "This most likely occurs because of a request being malformed by the client library or "
+            "the message was sent to an incompatible broker. See the broker logs for more details."
+        ),
+    ),
+    44: ("PolicyViolationException", "Request parameters do not satisfy the configured policy."),
+    53: ("TransactionalIdAuthorizationException", "Transactional Id authorization failed."),
+    54: ("SecurityDisabledException", "Security features are disabled."),
+    60: ("ReassignmentInProgressException", "A partition reassignment is in progress."),
+    73: ("TopicDeletionDisabledException", "Topic deletion is disabled."),
+    80: ("PreferredLeaderNotAvailableException", "The preferred leader was not available."),
+    83: (
+        "EligibleLeadersNotAvailableException",
+        "Eligible topic partition leaders are not available.",
+    ),
+    84: ("ElectionNotNeededException", "Leader election not needed for topic partition."),
+    85: ("NoReassignmentInProgressException", "No partition reassignment is in progress."),
+    89: ("ThrottlingQuotaExceededException", "The throttling quota has been exceeded."),
+    91: (
+        "ResourceNotFoundException",
+        "A request illegally referred to a resource that does not exist.",
+    ),
+    92: (
+        "DuplicateResourceException",
+        "A request illegally referred to the same resource twice.",
+    ),
+    93: (
+        "UnacceptableCredentialException",
+        "Requested credential would not meet criteria for acceptability.",
+    ),
+    95: ("InvalidUpdateVersionException", "The given update version was invalid."),
+    96: (
+        "FeatureUpdateFailedException",
+        "Unable to update finalized features due to an unexpected server error.",
+    ),
+    100: ("UnknownTopicIdException", "This server does not host this topic ID."),
+    102: ("BrokerIdNotRegisteredException", "The given broker ID was not registered."),
+    104: (
+        "InconsistentClusterIdException",
+        "The clusterId in the request does not match that found on the server",
+    ),
+    114: (
+        "MismatchedEndpointTypeException",
+        "The request was sent to an endpoint of the wrong type.",
+    ),
+    115: ("UnsupportedEndpointTypeException", "This endpoint type is not supported yet."),
+    126: ("DuplicateVoterException", "The voter is already part of the set of voters."),
+    127: ("VoterNotFoundException", "The voter is not part of the set of voters."),
+}
+
+
+def message_of(code: int, message: str | None = None) -> str:
+    """The message of a response, or what Kafka says of the code when there is none."""
+    if message:
+        return message
+    known = _ERRORS.get(code)
+    return f"error code {code}" if known is None else known[1]
+
+
+def exception_text(code: int, message: str | None = None) -> str:
+    """Exception and message as a Java tool prints them inside a line."""
+    known = _ERRORS.get(code, ("ApiException", ""))
+    return f"{_PREFIX}{known[0]}: {message_of(code, message)}"
