@@ -291,6 +291,8 @@ class BrokerLifecycle:
             self.state = BrokerState.RECOVERY
         if self.state is BrokerState.RECOVERY and not answer.is_fenced:
             self.state = BrokerState.RUNNING
+            fields = {"broker_epoch": self.epoch}
+            self._effects.append(Log(LogLevel.INFO, "broker_serves", fields))
         if self.state is BrokerState.RUNNING:
             return self._config.broker.heartbeat_interval_ms
         return CATCH_UP_POLL_MS

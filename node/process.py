@@ -132,6 +132,7 @@ async def _serve(config: NodeConfig, kernel: Kernel) -> int:
         return 1
     if http is not None:
         http.start()
+    write_log(Log(LogLevel.INFO, "started", _identity_fields(config, kernel)))
     driver.start()
     loop.call_later(PRELOAD_AFTER_S, _preload, loop, iter(PRELOADED))
     ended: Exit = await driver.exit
@@ -144,6 +145,18 @@ async def _serve(config: NodeConfig, kernel: Kernel) -> int:
         kernel.close()
     write_log(Log(LogLevel.INFO, "stopped", {"exit_code": ended.code, "reason": ended.reason}))
     return ended.code
+
+
+def _identity_fields(config: NodeConfig, kernel: Kernel) -> dict[str, object]:
+    """The first line of a node's log: who it is and where it listens."""
+    roles = {"broker": config.is_broker, "controller": config.is_controller}
+    return {
+        "node_id": config.node_id,
+        "roles": [name for name, is_held in roles.items() if is_held],
+        "cluster_id": kernel.cluster_id,
+        "listeners": [f"{at.listener}://{at.host}:{at.port}" for at in config.listeners],
+        "log_end_offset": kernel.replica.core.log_end_offset,
+    }
 
 
 def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | None:

@@ -73,7 +73,7 @@ def up(arguments: argparse.Namespace) -> int:
     """Start what does not run, wait until all of it serves."""
     folder = Path(arguments.dir).absolute()
     existing = load_cluster(folder)
-    cluster = _planned(folder, arguments, existing)
+    wanted = cluster = _planned(folder, arguments, existing)
     if existing and any(processes.running_pid(existing, node.id) for node in existing.nodes):
         cluster = existing  # The settings of nodes that run cannot be changed under them.
     stopped = [n for n in cluster.nodes if processes.running_pid(cluster, n.id) is None]
@@ -81,6 +81,8 @@ def up(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"quorum: {folder} is running already; nothing changed\n")
         _print_status(cluster, as_json=arguments.json)
         return HEALTHY
+    if cluster != wanted:
+        sys.stderr.write("quorum: some nodes run: --set and --base-port need quorum down first\n")
     python = ensure_environment()
     processes.check_ports(stopped)
     check_cluster_ids(cluster)
@@ -88,7 +90,12 @@ def up(arguments: argparse.Namespace) -> int:
         processes.check_folder_free(cluster, node)
     save_cluster(cluster)
     processes.check_disk(folder)
-    _start(cluster, stopped, python)
+    try:
+        _start(cluster, stopped, python)
+    except RefusalError:
+        # Settings that no node started with are not for the next `up`.
+        save_cluster(existing or replace(cluster, settings={}))
+        raise
     _print_status(cluster, as_json=arguments.json)
     return HEALTHY
 

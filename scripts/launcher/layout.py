@@ -98,11 +98,9 @@ class Cluster:
 
 def plan_nodes(node_count: int, broker_count: int, base_port: int) -> tuple[NodePlan, ...]:
     """Ids, roles and ports; refuses counts and ports that cannot work."""
-    if not 1 <= node_count <= NODES_MAX or not 0 <= broker_count <= NODES_MAX:
-        raise RefusalError(
-            f"--nodes must be 1 to {NODES_MAX} and --brokers 0 to {NODES_MAX}: "
-            f"{node_count}, {broker_count}"
-        )
+    for flag, least, count in (("--nodes", 1, node_count), ("--brokers", 0, broker_count)):
+        if not least <= count <= NODES_MAX:
+            raise RefusalError(f"{flag} {count} is not between {least} and {NODES_MAX}")
     first_http_port = base_port + HTTP_PORT_DISTANCE
     highest = first_http_port + node_count + broker_count - 1
     if base_port < 1 or highest > PORT_MAX:

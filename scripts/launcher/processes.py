@@ -108,7 +108,8 @@ def check_ports(nodes: list[NodePlan]) -> None:
                     owner = port_owner(port)
                     by = f" by {owner}" if owner else ""
                     raise RefusalError(
-                        f"port {port} of node {node.id} is taken{by} ({error.strerror})"
+                        f"port {port} of node {node.id} is taken{by} ({error.strerror}); "
+                        "other ports: quorum up --base-port"
                     ) from error
 
 

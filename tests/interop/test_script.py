@@ -78,3 +78,29 @@ def test_separate_brokers(tmp_path: Path) -> None:
 def test_unknown_command_is_usage(tmp_path: Path) -> None:
     quorum = Quorum(tmp_path / "q")
     quorum.run("bounce", expect=2)
+
+
+def test_a_setting_that_no_node_starts_with_is_not_kept(tmp_path: Path) -> None:
+    quorum = Quorum(tmp_path / "q")
+    base_port = ("--base-port", str(quorum.base_port))
+    wrong = "controller.quorum.fetch.timeout.ms=soon"
+    try:
+        done = quorum.run("up", *base_port, "--nodes", "1", "--set", wrong, expect=1)
+        assert "controller.quorum.fetch.timeout.ms" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+        quorum.run("up")
+        assert quorum.wait_healthy()["leader_id"] == 1
+    finally:
+        quorum.run("down")
+
+
+def test_a_node_that_starts_says_what_it_is(tmp_path: Path) -> None:
+    with running(tmp_path / "q", "--nodes", "1") as quorum:
+        lines = [json.loads(line) for line in quorum.run("logs", "1").stdout.splitlines()]
+        (started,) = [line for line in lines if line["event"] == "started"]
+        assert started["node_id"] == 1
+        assert started["listeners"] == [
+            f"PLAINTEXT://127.0.0.1:{quorum.base_port}",
+            f"CONTROLLER://127.0.0.1:{quorum.base_port + 1000}",
+        ]
+        assert [line["event"] for line in lines].count("broker_serves") == 1

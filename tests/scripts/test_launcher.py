@@ -46,7 +46,7 @@ def test_combined_plan_and_dedicated_plan():
 
 @pytest.mark.parametrize(("nodes", "brokers", "port"), [(0, 0, 1), (3, -1, 1), (3, 0, 64600)])
 def test_plans_that_cannot_work(nodes, brokers, port):
-    with pytest.raises(RefusalError, match=r"--nodes|--base-port"):
+    with pytest.raises(RefusalError, match=r"--nodes|--brokers|--base-port"):
         plan_nodes(nodes, brokers, port)
 
 
@@ -264,7 +264,8 @@ def test_pid_of_another_process_does_not_count(tmp_path):
     ("words", "message"),
     [
         (["status"], "there is no quorum in"),
-        (["up", "--nodes", "0"], "--nodes must be 1 to 100"),
+        (["up", "--nodes", "0"], "--nodes 0 is not between 1 and 100"),
+        (["up", "--brokers", "-1"], "--brokers -1 is not between 0 and 100"),
         (["up", "--base-port", "65000"], "--base-port 65000 is not between 1 and 63533"),
         (["up", "--base-port", "0"], "--base-port 0 is not between 1 and"),
     ],
