@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, Final
 
@@ -34,7 +35,12 @@ _WORDS: Final = {
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
     """Describes or changes feature levels; returns the exit code."""
-    return execute(arguments, _parse, perform, connect)
+    return execute(arguments, _parse, perform, lambda options: _connected(options, connect))
+
+
+def _connected(options: Namespace, connect: Connect) -> AbstractContextManager[Any]:
+    """The cluster, or nothing for the commands that need none."""
+    return nullcontext() if options.command in OFFLINE else connect(options)
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -47,6 +53,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         command = commands.add_parser(name)
         command.add_argument("--metadata", help="deprecated: a metadata.version, such as 3.9-IV0")
         command.add_argument("--release-version", help="all features as of a release")
+    commands.add_parser("disable")
     for name in _WORDS:
         command = commands.choices[name]
         command.add_argument(
@@ -62,7 +69,8 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="one JSON object")
     options = parser.parse_args(arguments)
-    check_bootstrap(options)
+    if options.command not in OFFLINE:
+        check_bootstrap(options)
     return options
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from argparse import Namespace
+from base64 import b64decode
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Final
 
 import msgspec
 
-from cli.arguments import UsageError
+from cli.arguments import INT32_MAX, UsageError
+from cli.feature_table import check_level, parse_levels
 from cli.release_versions import features_at, level_of
+from cli.scram import MECHANISMS, SALT_BYTES, Credential
 from kernel.config import NodeConfig
 from kernel.formatting import (
     FormatError,
@@ -19,13 +22,16 @@ from kernel.formatting import (
     format_directories,
     metadata_folder_first,
 )
-from metadata.features import metadata_version_name, unsupported
+from metadata.features import KRAFT_VERSION, metadata_version_name, unsupported
 from metadata.image import METADATA_VERSION
+from metadata.records import FeatureLevelRecord, UserScramCredentialRecord
+from metadata.schema import Record
 from node.config import read_config
 from node.errors import ConfigError
 from node.properties import PropertiesError, parse_properties
+from quorum_controller.scram import scram_keys
 from storage.errors import CorruptFileError
-from storage.meta_properties import encode_uuid, read_meta_properties
+from storage.meta_properties import decode_uuid, encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs
 
 DYNAMIC_FLAGS: Final = ("standalone", "initial_controllers", "no_initial_controllers")
@@ -64,10 +70,9 @@ def _new_uuid() -> bytes:
 def _format(options: Namespace) -> int:
     config = _static_config(options)
     level = level_of(options.release_version, with_scram=bool(options.add_scram))
-    if options.add_scram:
-        raise UsageError("--add-scram is not supported yet")
     features = {**features_at(level), **_feature_levels(options.feature)}
     refused = unsupported(features)
+    credentials = scram_records(options.add_scram)
     if refused:
         raise UsageError(f"not supported by a node of this software: {'; '.join(refused)}")
     level = features[METADATA_VERSION]
@@ -78,6 +83,7 @@ def _format(options: Namespace) -> int:
         ignore_formatted=options.ignore_formatted,
         now_ms=int(now.timestamp() * 1000),
         date=f"{now:%a %b %d %H:%M:%S UTC %Y}",
+        credentials=tuple(credentials),
     )
     formatted = format_directories(OsVfs(), config, request, _new_uuid)
     if options.json:
@@ -91,6 +97,8 @@ def _format(options: Namespace) -> int:
 def _static_config(options: Namespace) -> NodeConfig:
     """The node's configuration; a quorum without static voters is refused here."""
     properties = parse_properties(Path(options.config).read_text(encoding="utf-8"))
+    if options.initial_controllers is not None:
+        check_initial_controllers(options.initial_controllers)
     asked = [flag for flag in DYNAMIC_FLAGS if getattr(options, flag)]
     if not properties.get("controller.quorum.voters") and not asked:
         raise UsageError(NO_VOTERS)
@@ -103,15 +111,91 @@ def _static_config(options: Namespace) -> NodeConfig:
 
 
 def _feature_levels(entries: Sequence[str]) -> dict[str, int]:
-    found = {}
+    found = parse_levels(list(entries))
+    for name, level in found.items():
+        check_level(name, level)
+        if name == KRAFT_VERSION and level > 0:
+            raise UsageError("kraft.version 1 is not supported yet: only static voters")
+    return {name: level for name, level in found.items() if name != KRAFT_VERSION}
+
+
+def check_initial_controllers(text: str) -> None:
+    """Whether --initial-controllers is a list of ID@HOST:PORT:DIRECTORY_ID.
+
+    Raises:
+        UsageError: an entry is not, with Kafka's words.
+    """
+    for entry in text.split(","):
+        number, separator, rest = entry.strip().partition("@")
+        if not separator:
+            raise UsageError("No @ found in dynamic voter string.")
+        if not (number.isascii() and number.isdigit() and int(number[:11]) <= INT32_MAX):
+            raise UsageError("Failed to parse node id in dynamic voter string.")
+        host, separator, rest = rest.rpartition("]") if rest.startswith("[") else ("", "", rest)
+        name, separator, rest = rest.partition(":")
+        if not (host or name):
+            raise UsageError("No hostname found after node id.")
+        if not separator:
+            raise UsageError("No colon following hostname could be found.")
+        port, separator, directory = rest.partition(":")
+        if not separator:
+            raise UsageError("No colon following port could be found.")
+        if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536):
+            raise UsageError("Failed to parse port in dynamic voter string.")
+        try:
+            decode_uuid(directory)
+        except ValueError as error:
+            raise UsageError("Failed to parse directory ID in dynamic voter string.") from error
+
+
+def scram_records(entries: Sequence[str]) -> list[UserScramCredentialRecord]:
+    """`SCRAM-SHA-256=[name=N,password=P,iterations=I,salt="BASE64"]` entries as records.
+
+    Raises:
+        UsageError: an entry is not of this form.
+    """
+    records = []
     for entry in entries:
-        name, _, level = entry.partition("=")
-        if not name or not level.isdigit():
-            raise UsageError(f"Can't parse feature=level string {entry}: equals sign not found.")
-        if name.strip() == "kraft.version":
-            raise UsageError("kraft.version is not supported yet: only static voters")
-        found[name.strip()] = int(level)
-    return found
+        mechanism, _, text = entry.partition("=")
+        if mechanism not in MECHANISMS:
+            raise UsageError(
+                f"The add-scram mechanism {mechanism[:80]} is not supported: it is "
+                f"{' or '.join(MECHANISMS)}"
+            )
+        if not (text.startswith("[") and text.endswith("]")):
+            raise UsageError(f"Failed to parse value for '{mechanism}': no [name=value,...]")
+        fields = dict(part.strip().partition("=")[::2] for part in text[1:-1].split(","))
+        name = _unquoted(fields.pop("name", ""))
+        if not name:
+            raise UsageError("You must supply 'name' to add-scram")
+        salt = _salt(fields.pop("salt", None))
+        rest = ",".join(f"{key}={_unquoted(value)}" for key, value in fields.items())
+        credential = Credential(mechanism, rest)
+        stored, server = scram_keys(credential.number, credential.salted(salt))
+        records.append(
+            UserScramCredentialRecord(
+                name=name,
+                mechanism=credential.number,
+                salt=salt,
+                stored_key=stored,
+                server_key=server,
+                iterations=credential.iterations,
+            )
+        )
+    return records
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def _salt(text: str | None) -> bytes:
+    if text is None:
+        return os.urandom(SALT_BYTES)
+    try:
+        return b64decode(_unquoted(text), validate=True)
+    except ValueError as error:
+        raise UsageError(f"salt: {text[:80]} is not base64") from error
 
 
 def _formatted_lines(
@@ -120,11 +204,16 @@ def _formatted_lines(
     if not formatted:
         return ["All of the log directories are already formatted.\n"]
     lines = []
-    if len(request.features) > 1:
+    if len(request.features) > 1 or request.credentials:
         records = ", ".join(
-            f"ApiMessageAndVersion(FeatureLevelRecord(name='{name}', featureLevel={value}) "
-            "at version 0)"
-            for name, value in request.features.items()
+            f"ApiMessageAndVersion({_java_text(record)} at version 0)"
+            for record in (
+                *(
+                    FeatureLevelRecord(name=name, feature_level=value)
+                    for name, value in request.features.items()
+                ),
+                *request.credentials,
+            )
         )
         lines.append(
             f"Bootstrap metadata: BootstrapMetadata(records=[{records}], "
@@ -135,6 +224,22 @@ def _formatted_lines(
         name = metadata_version_name(level)
         lines.append(f"Formatting {kind} directory {path} with metadata.version {name}.\n")
     return lines
+
+
+def _java_text(record: Record) -> str:
+    """A record as Java's toString prints it; bytes are signed there."""
+    if isinstance(record, FeatureLevelRecord):
+        return f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
+    assert isinstance(record, UserScramCredentialRecord), f"{record=} is not of a bootstrap"
+
+    def signed(content: bytes) -> str:
+        return str([byte - 256 if byte > 127 else byte for byte in content])
+
+    return (
+        f"UserScramCredentialRecord(name='{record.name}', mechanism={record.mechanism}, "
+        f"salt={signed(record.salt)}, storedKey={signed(record.stored_key)}, "
+        f"serverKey={signed(record.server_key)}, iterations={record.iterations})"
+    )
 
 
 def _info(options: Namespace) -> int:

@@ -4,6 +4,7 @@ from typing import Final
 
 from cli.arguments import UsageError
 from metadata.features import (
+    ELR_VERSION,
     LEVEL_SCRAM,
     METADATA_VERSION_DEFAULT,
     METADATA_VERSION_MAX,
@@ -14,6 +15,8 @@ from metadata.features import (
 from metadata.image import METADATA_VERSION
 
 FIRST_BOOTSTRAP_LEVEL: Final = 4
+LEVEL_ELR_DEFAULT: Final = 26
+"""4.1-IV0: new clusters have eligible leader replicas from here on."""
 
 
 def level_of(name: str | None, *, with_scram: bool = False) -> int:
@@ -43,4 +46,5 @@ def level_of(name: str | None, *, with_scram: bool = False) -> int:
 
 def features_at(level: int) -> dict[str, int]:
     """Finalized features of a new cluster at this level: what our nodes support, no more."""
-    return {METADATA_VERSION: level}
+    elr = {ELR_VERSION: 1} if level >= LEVEL_ELR_DEFAULT else {}
+    return {METADATA_VERSION: level, **elr}

@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from cli.arguments import Parser
+from cli.arguments import Parser, UsageError
 
 RESERVED_UUIDS: Final = frozenset(value.to_bytes(16, "big") for value in range(101))
 
@@ -19,9 +19,23 @@ def run(arguments: Sequence[str]) -> int:
         identifier = random_uuid(os.urandom)
         sys.stdout.write(f'{{"uuid":"{identifier}"}}\n' if options.json else identifier + "\n")
         return 0
+    if options.command in ("version-mapping", "feature-dependencies"):
+        return _offline(options)
     from cli import folders  # noqa: PLC0415  # an id must not wait for the codecs
 
     return folders.run(options)
+
+
+def _offline(options: Namespace) -> int:
+    """What the features command says of releases too."""
+    from cli.features import offline  # noqa: PLC0415  # an id must not wait for it
+
+    try:
+        sys.stdout.write(offline(options))
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
 
 
 def _parse(arguments: Sequence[str]) -> Namespace:
@@ -37,11 +51,25 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     formatting.add_argument("-r", "--release-version", help="3.9-IV0, or 3.9; default 3.9-IV0")
     formatting.add_argument("-f", "--feature", action="append", default=[], help="name=level")
     formatting.add_argument("-g", "--ignore-formatted", action="store_true")
-    formatting.add_argument("-S", "--add-scram", action="append", default=[], help="not supported")
+    formatting.add_argument(
+        "-S",
+        "--add-scram",
+        action="append",
+        default=[],
+        help="SCRAM-SHA-256=[name=N,password=P,iterations=I]; SCRAM-SHA-512; repeatable",
+    )
     formatting.add_argument("-s", "--standalone", action="store_true", help="not supported yet")
     formatting.add_argument("-I", "--initial-controllers", help="not supported yet")
     formatting.add_argument("-N", "--no-initial-controllers", action="store_true")
     formatting.add_argument("--json", action="store_true", help="one JSON object")
+    mapping = commands.add_parser("version-mapping")
+    mapping.add_argument("-r", "--release-version", help="a release; default: the newest")
+    mapping.add_argument("--json", action="store_true", help="one JSON object")
+    dependencies = commands.add_parser("feature-dependencies")
+    dependencies.add_argument(
+        "-f", "--feature", action="append", required=True, help="NAME=LEVEL; repeatable"
+    )
+    dependencies.add_argument("--json", action="store_true", help="one JSON object")
     return parser.parse_args(arguments)
 
 

@@ -5,7 +5,7 @@ snapshot is written first and `meta.properties` last: a folder that has the latt
 whole. (apache/kafka: metadata/.../storage/Formatter.java)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from kernel.config import NodeConfig
 from metadata import record_codec
 from metadata.bootstrap import bootstrap_records
 from metadata.image import METADATA_VERSION
+from metadata.schema import Record
 from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
 from storage.meta_properties import (
     META_PROPERTIES_NAME,
@@ -47,6 +48,8 @@ class FormatRequest(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     date: str = ""
     """The comment line of `meta.properties`."""
+    credentials: tuple[Record, ...] = ()
+    """SCRAM credentials that the cluster starts with."""
 
 
 def format_directories(
@@ -69,7 +72,7 @@ def format_directories(
     for path in unformatted:
         vfs.make_directory(path)
         if path == config.metadata_log_dir:
-            content = bootstrap_checkpoint(request.features, request.now_ms)
+            content = bootstrap_checkpoint(request.features, request.now_ms, request.credentials)
             write_bootstrap_checkpoint(vfs, path, content)
         properties = MetaProperties(
             cluster_id=request.cluster_id,
@@ -86,11 +89,13 @@ def metadata_folder_first(config: NodeConfig) -> list[str]:
     return [config.metadata_log_dir, *dict.fromkeys(others)]
 
 
-def bootstrap_checkpoint(features: Mapping[str, int], now_ms: int) -> bytes:
+def bootstrap_checkpoint(
+    features: Mapping[str, int], now_ms: int, credentials: Sequence[Record] = ()
+) -> bytes:
     """Bytes of the snapshot 0-0 that the first leader copies into the log."""
     values = [
         record_codec.encode(record, 0)
-        for record in bootstrap_records(features[METADATA_VERSION], features)
+        for record in bootstrap_records(features[METADATA_VERSION], features, credentials)
     ]
     assert values
     return b"".join(
