@@ -22,6 +22,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "leader-election": ("cli.leader_election", "elect preferred or unclean leaders"),
     "dump-log": ("cli.dump_log", "print segments, snapshots and indexes"),
     "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
+    "sim": ("cli.sim", "run simulated clusters with faults and check their invariants"),
 }
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from simulator.draw import Options
 from simulator.probes import MARKS
-from simulator.run import run_seed
+from simulator.run import Outcome, run_seed
 
 SAFETY, LIVENESS, CRASH, NONDETERMINISM = 10, 11, 12, 13
 """Exit codes by the kind of a failure."""
@@ -50,21 +50,30 @@ class Line(msgspec.Struct, kw_only=True):
     result: Result
 
 
-def run_one(seed: int, options: Options, is_twice: bool) -> Result:
+def run_one(seed: int, options: Options, *, is_twice: bool) -> Result:
     """Run a seed; twice: the second run has to leave the same digest."""
     started = time.process_time()
     outcome = run_seed(seed, options)
     cpu_seconds = time.process_time() - started
-    invariant, text = outcome.invariant, outcome.text
-    if is_twice and invariant is None:
-        again = run_seed(seed, options)
-        if again.digest != outcome.digest:
-            invariant = NONDETERMINISTIC
-            text = f"digests {outcome.digest:08x} and {again.digest:08x} of one seed"
+    result = result_of(outcome, cpu_seconds)
+    if not is_twice or result.invariant is not None:
+        return result
+    again = run_seed(seed, options)
+    if again.digest == outcome.digest:
+        return result
+    return msgspec.structs.replace(
+        result,
+        invariant=NONDETERMINISTIC,
+        text=f"digests {outcome.digest:08x} and {again.digest:08x} of one seed",
+    )
+
+
+def result_of(outcome: Outcome, cpu_seconds: float) -> Result:
+    """What is kept of a run."""
     return Result(
-        seed=seed,
-        invariant=invariant,
-        text=text,
+        seed=outcome.seed,
+        invariant=outcome.invariant,
+        text=outcome.text,
         at_us=outcome.at_us,
         events=outcome.event_count,
         cpu_seconds=cpu_seconds,
@@ -170,7 +179,7 @@ def results(
     """The results of seeds as they come; with one job in the order of the seeds."""
     if job_count == 1:
         for seed in seeds:
-            yield run_one(seed, options, is_twice)
+            yield run_one(seed, options, is_twice=is_twice)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(job_count, mp_context=context) as pool:
@@ -179,10 +188,10 @@ def results(
         try:
             while True:
                 while len(waiting) < 2 * job_count:
-                    seed = next(left, None)
-                    if seed is None:
+                    following = next(left, None)
+                    if following is None:
                         break
-                    waiting.add(pool.submit(run_one, seed, options, is_twice))
+                    waiting.add(pool.submit(run_one, following, options, is_twice=is_twice))
                 if not waiting:
                     return
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)

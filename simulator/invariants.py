@@ -16,11 +16,11 @@ from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from simulator.image_compare import image_difference
 from simulator.ledger import Ledger
-from simulator.log_mirror import FOLDER, Entry, LogMirror, segment_paths
+from simulator.log_mirror import FOLDER, Entry, LogMirror, damaged_batch
 from simulator.machine import Machine
 from simulator.probes import Probes
+from simulator.replication_checks import ReplicationChecks
 from simulator.snapshot_checks import SnapshotChecks
-from wire.batch import iterate_batches
 
 QUORUM_STATE: Final = f"{FOLDER}/quorum-state"
 COMPARED_EVERY: Final = 8
@@ -78,6 +78,7 @@ class Invariants:
         self._votes: dict[tuple[int, int], int] = {}
         self._active: dict[int, int] = {}
         self._snapshots = SnapshotChecks(self.ledger, probes)
+        self._replication = ReplicationChecks(machines, self.mirrors, voters)
         self.elections = 0
 
     # ---- one step ------------------------------------------------------------------------------
@@ -98,12 +99,13 @@ class Invariants:
         voted = role.voted_key
         voted_id = None if voted is None else int(voted.id)
         leader_id = role.leader_id
-        if (
+        has_new_role = (
             core.epoch != seen.epoch
             or type(role) is not seen.role
             or leader_id != seen.leader_id
             or voted_id != seen.voted_id
-        ):
+        )
+        if has_new_role:
             self._on_role(machine, core, seen, voted_id)
         written_end = kernel.replica.writer.log.end_offset
         if (
@@ -111,21 +113,22 @@ class Invariants:
             or core.log_generation != seen.generation
             or core.log_start_offset != seen.log_start
         ):
-            self._on_log(machine, core, seen, written_end)
+            fresh = self._on_log(machine, core, seen, written_end)
+            why = None if has_new_role else self._replication.wrongly_appended(core, fresh)
+            if why is not None:
+                self._fail("I6", machine, why)
         if core.high_watermark != seen.high_watermark and core.high_watermark is not None:
             self._on_high_watermark(machine, core, seen)
         applied = kernel.state.loader.end_offset
-        if applied > self.ledger.end_offset and seen.led_epoch == core.epoch:
-            # The leader of this epoch committed and resigned in one step.
-            self._commit(machine, core, applied)
         if applied != seen.applied:
             self._on_applied(machine, kernel, seen, applied)
         is_active = kernel.state.is_active
         if is_active or seen.was_active:
             self._on_controller(machine, kernel, seen, is_active=is_active)
-        wrong = self._snapshots.broken(machine.id, machine.vfs, core.log_start_offset)
-        if wrong is not None:
-            self._fail("I13", machine, wrong)
+        broken = self._replication.broken(machine, core)
+        broken = broken or self._snapshots.broken(machine.id, machine.vfs, core.log_start_offset)
+        if broken is not None:
+            self._fail(broken[0], machine, broken[1])
 
     def process_ended(self, machine: Machine) -> None:
         """A process is gone: note what its disk has for certain."""
@@ -143,7 +146,9 @@ class Invariants:
         mirror = self.mirrors[machine.id]
         mirror.forget_durable()
         entries = mirror.reread(machine.vfs)
-        self._check_checksums(machine)
+        damage = damaged_batch(machine.vfs)
+        if damage is not None:
+            self._fail("I18", machine, damage)
         if mirror.end_offset < before.durable_end and core.log_start_offset < before.durable_end:
             self._fail(
                 "I18",
@@ -173,19 +178,6 @@ class Invariants:
             if not (is_alone and core.is_leader):
                 self._fail("I16", machine, f"it restarts as {type(core.role).__name__} of itself")
         return seen
-
-    def _check_checksums(self, machine: Machine) -> None:
-        for path in segment_paths(machine.vfs):
-            content = machine.vfs.written_content(path)
-            assert content is not None
-            for batch in iterate_batches(bytes(content)):
-                if not batch.crc_is_valid:
-                    self._fail(
-                        "I18",
-                        machine,
-                        f"{path}: the batch at offset {batch.header.base_offset} fails its "
-                        "checksum and was kept",
-                    )
 
     # ---- roles: I1 I2 I3 I4 I7 I16 -------------------------------------------------------------
 
@@ -283,7 +275,10 @@ class Invariants:
 
     # ---- the log: I5 I6 I11 --------------------------------------------------------------------
 
-    def _on_log(self, machine: Machine, core: RaftCore, seen: Seen, written_end: int) -> None:
+    def _on_log(
+        self, machine: Machine, core: RaftCore, seen: Seen, written_end: int
+    ) -> list[Entry]:
+        """What was appended; nothing when the log was cut."""
         mirror = self.mirrors[machine.id]
         is_cut = core.log_generation != seen.generation or written_end < seen.log_end
         if is_cut or core.log_start_offset != seen.log_start:
@@ -310,9 +305,11 @@ class Invariants:
             previous = entry
         if mirror.entries and mirror.end_offset != written_end:
             self._fail("I6", machine, f"files end at {mirror.end_offset}, told {written_end}")
+        is_appended = core.log_generation == seen.generation and written_end >= seen.log_end
         seen.log_end = written_end
         seen.log_start = core.log_start_offset
         seen.generation = core.log_generation
+        return fresh if is_appended and fresh is not mirror.entries else []
 
     def _on_cut(
         self, machine: Machine, core: RaftCore, before: list[Entry], after: list[Entry]
@@ -410,6 +407,10 @@ class Invariants:
         return log.read(entry.base_offset, 1, entry.end_offset)
 
     def _on_applied(self, machine: Machine, kernel: Kernel, seen: Seen, applied: int) -> None:
+        core = kernel.replica.core
+        if applied > self.ledger.end_offset and seen.led_epoch == core.epoch:
+            # The leader of this epoch committed and resigned in one step.
+            self._commit(machine, core, applied)
         if applied < seen.applied:
             self._fail("I17", machine, f"the image went back from {seen.applied} to {applied}")
         if applied > self.ledger.end_offset:

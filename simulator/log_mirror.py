@@ -143,6 +143,22 @@ def segment_paths(vfs: MemoryVfs) -> list[str]:
     return [f"{FOLDER}/{name}" for name in vfs.list(FOLDER) if name.endswith(".log")]
 
 
+def damaged_batch(vfs: MemoryVfs) -> str | None:
+    """What in the segments is no whole batch with a right checksum, None if all is."""
+    for path in segment_paths(vfs):
+        content = vfs.written_content(path)
+        assert content is not None
+        position = 0
+        for entry, end in _batches(content, 0):
+            if crc32c.crc32c(content[position + _CRC_FROM : end]) != entry.crc:
+                return f"{path}: the batch at offset {entry.base_offset} fails its checksum"
+            position = end
+        if position < len(content):
+            left = len(content) - position
+            return f"{path}: {left} bytes behind position {position} are no batch"
+    return None
+
+
 def _batches(content: bytearray, position: int) -> Iterator[tuple[Entry, int]]:
     """Whole batches from a position on, each with the position behind it."""
     size = len(content)

@@ -94,9 +94,7 @@ class Shrinker:
         while length > 0:
             start = 0
             while start < len(self.plan):
-                if not self._try(
-                    self.options, self.plan[:start] + self.plan[start + length :]
-                ):
+                if not self._try(self.options, self.plan[:start] + self.plan[start + length :]):
                     start += length
             length //= 2
 

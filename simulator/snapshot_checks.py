@@ -13,7 +13,7 @@ from simulator.ledger import Ledger
 from simulator.log_mirror import FOLDER
 from simulator.probes import Probes
 from storage.memory_vfs import MemoryVfs
-from storage.snapshot_files import parse_snapshot_name
+from storage.snapshot_files import CHECKPOINT_SUFFIX, PART_SUFFIX, parse_snapshot_name
 from wire.types import OffsetAndEpoch
 
 
@@ -27,8 +27,8 @@ class SnapshotChecks:
         self._versions: dict[int, tuple[MemoryVfs, int]] = {}
         self._verified: set[tuple[str, int]] = set()
 
-    def broken(self, number: int, vfs: MemoryVfs, log_start: int) -> str | None:
-        """What is wrong with the snapshots of a node, None if nothing is.
+    def broken(self, number: int, vfs: MemoryVfs, log_start: int) -> tuple[str, str] | None:
+        """`I13` and what is wrong with the snapshots of a node, None if nothing is.
 
         Args:
             number: of the node.
@@ -41,7 +41,7 @@ class SnapshotChecks:
         known = self._versions.get(number)
         if known == version:
             return None
-        names = frozenset(n for n in vfs.list(FOLDER) if n.endswith(".checkpoint"))
+        names = frozenset(n for n in vfs.list(FOLDER) if CHECKPOINT_SUFFIX in n)
         self._versions[number] = version
         is_same_disk = known is not None and known[0] is vfs
         before = self._seen[number] if is_same_disk else frozenset()
@@ -49,19 +49,21 @@ class SnapshotChecks:
         for name in sorted(names - before):
             wrong = self._wrong_with(vfs, name)
             if wrong is not None:
-                return wrong
+                return "I13", wrong
         ids = [i for i in map(parse_snapshot_name, sorted(names)) if i is not None]
         if log_start > 0 and not any(i.offset >= log_start for i in ids):
-            return f"the log starts at {log_start}, snapshots: {sorted(names)}"
+            return "I13", f"the log starts at {log_start}, snapshots: {sorted(names)}"
         return None
 
     def _wrong_with(self, vfs: MemoryVfs, name: str) -> str | None:
-        snapshot_id = parse_snapshot_name(name)
+        snapshot_id = parse_snapshot_name(name.removesuffix(PART_SUFFIX))
         if snapshot_id is None or snapshot_id.offset == 0:
             return None
-        self._probes.hit("snapshot_appeared")
         if snapshot_id.offset > self._ledger.end_offset:
             return f"{name} holds what is not committed"
+        if name.endswith(PART_SUFFIX):
+            return None
+        self._probes.hit("snapshot_appeared")
         content = vfs.written_content(f"{FOLDER}/{name}")
         assert content is not None
         key = (name, zlib.crc32(content))

@@ -26,7 +26,7 @@ from simulator.recording import Recording
 from simulator.scheduler import Scheduler
 from simulator.streams import Streams
 from simulator.workload import Connection, Operation, Workload
-from storage.errors import OutOfSpaceError
+from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
 from wire.types import Endpoint, NodeId
 
 BROKER_PORT: Final = 9092
@@ -216,7 +216,8 @@ class World:
             if "sync" in str(error):
                 self.probes.hit("node_stopped_by_sync_error")
             return
-        raise Violation("I20", f"node {machine.id} {reason}") from error
+        is_damage = isinstance(error, CorruptLogError | CorruptFileError)
+        raise Violation("I18" if is_damage else "I20", f"node {machine.id} {reason}") from error
 
     def _on_log(self, machine: Machine, log: out.Log) -> None:
         mark = MARK_OF_LOG.get(log.event)

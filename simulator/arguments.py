@@ -1,0 +1,196 @@
+"""The command line of the simulator; whatever is wrong with it is one line and exit code 2."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+from typing_extensions import override
+
+from simulator.draw import FAULT_CLASSES, Options
+from simulator.run import Until
+
+USAGE: Final = 2
+VOTERS_MAX: Final = 9
+OBSERVERS_MAX: Final = 20
+JOBS_MAX: Final = 256
+SHORT: Final = Options(duration_us=10_000_000, write_count=30)
+SHRINK_SECONDS: Final = 60.0
+FAULTS_HELP: Final = f"all, none, or of: {','.join(FAULT_CLASSES)}"
+
+
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+    """A command line that makes sense."""
+
+    seeds: tuple[int, ...] | range
+    options: Options
+    until: Until | None
+    is_traced: bool
+    is_twice: bool
+    job_count: int
+    is_json: bool
+    html: Path | None
+    schedule: Path | None
+    ledger: Path | None
+    requires_marks: bool
+    shrink_seconds: float
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse without abbreviations, whose refusal is one line."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: {message}\n")
+        raise SystemExit(USAGE)
+
+
+def parse(words: list[str]) -> Parsed:
+    """Read a command line.
+
+    Raises:
+        SystemExit: 2 with one line on standard error, 0 after --help.
+    """
+    parser = _parser()
+    given = parser.parse_args(words)
+    is_one = given.seed is not None or given.schedule is not None
+    if given.seed is not None and given.seeds is not None:
+        parser.error("--seed and --seeds exclude each other")
+    for name in ("trace", "until"):
+        if getattr(given, name) and not is_one:
+            parser.error(f"--{name} shows one run: give --seed N or --schedule FILE")
+    if given.schedule is not None:
+        fixed = ("seed", "seeds", "nodes", "observers", "faults", "short", "ledger")
+        for name in fixed:
+            if getattr(given, name):
+                parser.error(f"--schedule holds seed, settings and faults: leave --{name} out")
+    base = SHORT if given.short else Options()
+    options = msgspec.structs.replace(
+        base, node_count=given.nodes, observer_count=given.observers, faults=given.faults
+    )
+    return Parsed(
+        seeds=(given.seed,) if given.seed is not None else (given.seeds or range(1, 101)),
+        options=options,
+        until=given.until,
+        is_traced=given.trace,
+        is_twice=given.twice,
+        job_count=given.jobs,
+        is_json=given.json,
+        html=given.html,
+        schedule=given.schedule,
+        ledger=given.ledger,
+        requires_marks=given.require_marks,
+        shrink_seconds=given.shrink_seconds,
+    )
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "kraftline sim",
+        allow_abbrev=False,
+        description="Run whole clusters in one process: one seed, one run, always the same.",
+        epilog="Exit code: 0 all held, 10 safety, 11 liveness, 12 crash, 13 nondeterminism, "
+        "1 a mark is missing, 2 bad input.",
+    )
+    add = parser.add_argument
+    add("--seeds", type=_range, metavar="A..B", help="from A to B, both included (1..100)")
+    add("--seed", type=_seed, metavar="N", help="only this one; hexadecimal with 0x")
+    add("--nodes", type=_between(1, VOTERS_MAX), metavar="N", help="voters (the seed decides)")
+    add(
+        "--observers", type=_between(0, OBSERVERS_MAX), metavar="N", help="brokers that do not vote"
+    )
+    add(
+        "--faults",
+        type=_faults,
+        metavar="LIST",
+        help=f"all, none, or of: {','.join(FAULT_CLASSES)}",
+    )
+    add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
+    add(
+        "--until",
+        type=_until,
+        metavar="EVENT|TIME",
+        help="stop at an event (48211) or time (12.5s)",
+    )
+    add("--trace", action="store_true", help="print what happens, a line each")
+    add("--twice", action="store_true", help="run each seed twice and compare the digests")
+    add("--jobs", type=_between(1, JOBS_MAX), default=1, metavar="N", help="processes (1)")
+    add("--ledger", type=Path, metavar="FILE", help="remember finished seeds, skip them next time")
+    add("--require-marks", action="store_true", help="fail if a coverage mark was never met")
+    add("--schedule", type=Path, metavar="FILE", help="run the faults of a file again")
+    add("--shrink-seconds", type=_seconds, default=SHRINK_SECONDS, metavar="S",
+        help="how long to make the first failure smaller; 0 = not (60)")  # fmt: skip
+    add("--html", type=Path, metavar="FILE", help="draw the run (the first failed one of many)")
+    add("--json", action="store_true", help="the last line is one object")
+    return parser
+
+
+def _seed(text: str) -> int:
+    try:
+        seed = int(text, 0)
+    except ValueError:
+        seed = -1
+    if seed < 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no seed: a number from 0 on")
+    return seed
+
+
+def _range(text: str) -> range:
+    first, dots, last = text.partition("..")
+    if not dots:
+        raise argparse.ArgumentTypeError(f"'{text}' is no range: A..B, both included")
+    start, end = _seed(first), _seed(last)
+    if end < start:
+        raise argparse.ArgumentTypeError(f"'{text}' is empty: A..B with A <= B")
+    return range(start, end + 1)
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number from {least} to {most}")
+        return number
+
+    return convert
+
+
+def _faults(text: str) -> tuple[str, ...] | None:
+    if text in ("all", "none"):
+        return None if text == "all" else ()
+    names = tuple(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in FAULT_CLASSES:
+            allowed = ", ".join(FAULT_CLASSES)
+            raise argparse.ArgumentTypeError(f"unknown fault '{name}': all, none, or of {allowed}")
+    return names
+
+
+def _until(text: str) -> Until:
+    try:
+        if text.endswith("s"):
+            return Until(time_us=int(_positive(text[:-1]) * 1e6))
+        return Until(event=int(_positive(text)))
+    except ValueError as error:
+        message = f"'{text}' is neither an event (48211) nor a time (12.5s)"
+        raise argparse.ArgumentTypeError(message) from error
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        return 0.0 if float(text) == 0 else _positive(text)
+    except ValueError as error:
+        message = f"'{text}' is no number of seconds from 0 on"
+        raise argparse.ArgumentTypeError(message) from error

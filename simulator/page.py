@@ -1,0 +1,82 @@
+"""One run as one self-contained HTML page: swim lanes of the nodes over virtual time.
+
+Nothing is fetched: the data stand in the page (simulator/page.html draws them). Times are virtual
+microseconds.
+"""
+
+import json
+from html import escape
+from importlib import resources
+from typing import Any, Final
+
+from simulator.recording import Recording
+from simulator.run import Outcome
+
+FULL_STOP: Final = "all invariants held"
+
+
+def page_of(outcome: Outcome, recording: Recording, commit: str, command: str) -> str:
+    """The page of a run.
+
+    Args:
+        outcome: of the run.
+        recording: what was kept while it ran.
+        commit: of the code.
+        command: that repeats the run.
+    """
+    literal = json.dumps(data_of(outcome, recording)).replace("<", "\\u003c")
+    template = resources.files("simulator").joinpath("page.html").read_text(encoding="utf-8")
+    verdict = FULL_STOP if outcome.invariant is None else outcome.text
+    if not outcome.is_complete:
+        verdict = f"stopped at event {outcome.event_count:,}; so far {FULL_STOP}"
+    for name, text in (
+        ("@SEED@", f"{outcome.seed:#x}"),
+        ("@CLASS@", "held" if outcome.invariant is None else "broken"),
+        ("@VERDICT@", verdict),
+        ("@COMMIT@", commit),
+        ("@COMMAND@", command),
+    ):
+        template = template.replace(name, escape(text))
+    return template.replace("@DATA@", literal)
+
+
+def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
+    """What the script of the page reads."""
+    settings = outcome.settings
+    nodes = sorted(recording.roles)
+    return {
+        "nodes": nodes,
+        "voters": settings.voter_count,
+        "end": outcome.at_us,
+        "faultsEnd": settings.duration_us,
+        "violation": None if outcome.invariant is None else outcome.text,
+        "violator": _violator(outcome.text, nodes) if outcome.invariant is not None else None,
+        "roles": {number: recording.roles[number] for number in nodes},
+        "highWatermarks": recording.high_watermarks,
+        "logEnds": recording.log_ends,
+        "ends": recording.ends,
+        "faults": [
+            [d.at_us, d.at_us + d.length_us, d.kind, list(d.targets), d.amount]
+            for d in recording.faults
+        ],
+        "messages": [list(message) for message in recording.messages],
+        "messagesLeftOut": recording.messages_left_out,
+        "settings": {name: getattr(settings, name) for name in settings.__struct_fields__},
+        "counts": {
+            "events": outcome.event_count,
+            "virtual seconds": round(outcome.virtual_us / 1e6, 3),
+            "elections": outcome.elections,
+            "messages": outcome.messages,
+            "writes acknowledged": outcome.acknowledged,
+            "digest": f"{outcome.digest:08x}",
+        },
+        "eventsByKind": outcome.events_by_kind,
+        "marks": outcome.marks,
+    }
+
+
+def _violator(text: str, nodes: list[int]) -> int | None:
+    """The node that a violation names."""
+    head, _, rest = text.partition("node ")
+    number = rest.partition(":")[0].partition(" ")[0] if head or rest else ""
+    return int(number) if number.isdigit() and int(number) in nodes else None

@@ -1,0 +1,82 @@
+"""What every leader and its followers owe each other, seen from both sides at once.
+
+- I6: what a follower appends is in the log of the leader that it follows.
+- I10: a leader counts a voter only by a fetch of its own epoch, so the voter knows that epoch.
+- liveness: a leader that hears no majority resigns (check quorum).
+"""
+
+from typing import Final
+
+from raft.core import RaftCore
+from raft.roles import Follower, Leader
+from simulator.log_mirror import Entry, LogMirror
+from simulator.machine import Machine
+
+LOOKED_AT_EVERY_MS: Final = 100
+SLACK_MS: Final = 50
+
+
+class ReplicationChecks:
+    """Remembers the newest epoch of every node, and since when each leader leads."""
+
+    def __init__(
+        self, machines: dict[int, Machine], mirrors: dict[int, LogMirror], voters: frozenset[int]
+    ) -> None:
+        self._machines = machines
+        self._mirrors = mirrors
+        self._voters = voters
+        self._epochs = dict.fromkeys(machines, 0)
+        self._led_since: dict[int, tuple[int, int]] = {}
+        self._look_ms = dict.fromkeys(machines, 0)
+
+    def broken(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
+        """After a step: the broken invariant and how, None if all is well."""
+        number, role = machine.id, core.role
+        self._epochs[number] = max(self._epochs[number], role.epoch)
+        if type(role) is not Leader:
+            return None
+        for voter, seen in role.progress.items():
+            if seen.end_offset is not None and self._epochs[voter] < role.epoch:
+                known = f"which knows epoch {self._epochs[voter]}"
+                return "I10", f"it counts {voter} in epoch {role.epoch}, {known}"
+        now_ms = machine.now().monotonic_ms
+        if len(self._voters) > 1 and self._look_ms[number] <= now_ms:
+            self._look_ms[number] = now_ms + LOOKED_AT_EVERY_MS
+            return self._deaf(machine, core, role, now_ms)
+        return None
+
+    def _deaf(
+        self, machine: Machine, core: RaftCore, role: Leader, now_ms: int
+    ) -> tuple[str, str] | None:
+        """Twice the time of check quorum: the timer restarts when the last of them was heard."""
+        led = self._led_since.get(machine.id)
+        if led is None or led[0] != role.epoch:
+            led = self._led_since[machine.id] = (role.epoch, now_ms)
+        heard = sorted(seen.last_contact_ms or led[1] for seen in role.progress.values())
+        oldest_ms = heard[-(len(self._voters) // 2)]
+        allowed_ms = 3 * core.config.fetch_timeout_ms + SLACK_MS
+        if now_ms - oldest_ms <= allowed_ms:
+            return None
+        return (
+            "liveness",
+            f"it leads epoch {role.epoch} and heard no majority for {now_ms - oldest_ms} ms",
+        )
+
+    def wrongly_appended(self, core: RaftCore, fresh: list[Entry]) -> str | None:
+        """What of these new batches of a follower its leader does not have."""
+        role = core.role
+        if type(role) is not Follower or not fresh:
+            return None
+        leader = self._machines[int(role.leader_id)]
+        if leader.kernel is None:
+            return None
+        theirs = leader.kernel.replica.core
+        if type(theirs.role) is not Leader or theirs.epoch != role.epoch:
+            return None
+        mirror = self._mirrors[leader.id]
+        for entry in (fresh[0], fresh[-1]):
+            is_cleaned = entry.base_offset < theirs.log_start_offset
+            if not is_cleaned and mirror.find(entry.base_offset) != entry:
+                found = mirror.find(entry.base_offset)
+                return f"it appended {entry}, its leader {leader.id} has {found}"
+        return None

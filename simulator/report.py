@@ -1,0 +1,118 @@
+"""What a campaign says: the live line, the failures, the summary, the JSON object."""
+
+import time
+from typing import Any, Final, TextIO
+
+from simulator.campaign import Result, Totals
+from simulator.draw import Options
+
+REFRESH_S: Final = 0.25
+TOP: Final = 6
+
+
+class LiveLine:
+    """One line on a terminal that is written anew; nothing elsewhere."""
+
+    def __init__(self, out: TextIO, seed_count: int) -> None:
+        self._out = out
+        self._seed_count = seed_count
+        self._is_terminal = out.isatty()
+        self._shown = 0.0
+
+    def show(self, totals: Totals) -> None:
+        """The sums so far, at most four times a second."""
+        now = time.monotonic()
+        if not self._is_terminal or now - self._shown < REFRESH_S:
+            return
+        self._shown = now
+        faults = " ".join(f"{name} {count}" for name, count in _most(totals.faults))
+        self._out.write(
+            f"\r\x1b[K{totals.seeds:,}/{self._seed_count:,} seeds, {len(totals.failed)} failed, "
+            f"{totals.events_per_second:,.0f} events/s, "
+            f"{totals.virtual_us / 3.6e9:.2f} virtual hours, "
+            f"{totals.elections:,} elections, faults: {faults}"
+        )
+        self._out.flush()
+
+    def clear(self) -> None:
+        """Make room for another line."""
+        if self._is_terminal:
+            self._out.write("\r\x1b[K")
+            self._shown = 0.0
+
+
+def failure_line(result: Result, commit: str, command: str) -> str:
+    """The line of a failed seed; `command` repeats it."""
+    return (
+        f"SIM-FAIL seed={result.seed:#x} commit={commit} invariant={result.invariant} "
+        f"t={result.at_us / 1e6:.6f}s event={result.events} replay: {command}"
+    )
+
+
+def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
+    """The command line that runs one seed again."""
+    words = ["kraftline", "sim", "--seed", f"{seed:#x}"]
+    standard = Options()
+    if options.node_count is not None:
+        words += ["--nodes", str(options.node_count)]
+    if options.observer_count is not None:
+        words += ["--observers", str(options.observer_count)]
+    if options.faults is not None:
+        words += ["--faults", ",".join(options.faults) or "none"]
+    if (options.duration_us, options.write_count) != (standard.duration_us, standard.write_count):
+        words += ["--short"]
+    if is_twice:
+        words += ["--twice"]
+    return " ".join(words)
+
+
+def summary(totals: Totals, seconds: float) -> list[str]:
+    """What a person reads at the end."""
+    first = (
+        f"{totals.seeds:,} seeds, {len(totals.failed)} failed; {totals.events:,} events, "
+        f"{totals.events_per_second:,.0f} per second of a core; "
+        f"{totals.virtual_us / 3.6e9:.2f} virtual hours in {seconds:.1f} s"
+    )
+    second = (
+        f"{totals.elections:,} elections, {totals.acknowledged:,} writes acknowledged, "
+        f"{totals.messages:,} messages"
+    )
+    lines = [first, second, "events: " + _shares(totals.events_by_kind, totals.events)]
+    if totals.faults:
+        counts = ", ".join(f"{name} {count:,}" for name, count in _most(totals.faults, 100))
+        lines.append(f"faults: {counts}")
+    if totals.missing_marks:
+        lines.append("marks never met: " + ", ".join(totals.missing_marks))
+    return lines
+
+
+def as_json(totals: Totals, seconds: float, commit: str) -> dict[str, Any]:
+    """The object of `--json`."""
+    return {
+        "seeds": totals.seeds,
+        "failed": len(totals.failed),
+        "events": totals.events,
+        "events_per_second": round(totals.events_per_second, 1),
+        "virtual_seconds": round(totals.virtual_us / 1e6, 3),
+        "marks": totals.marks,
+        "seconds": round(seconds, 3),
+        "cpu_seconds": round(totals.cpu_seconds, 3),
+        "events_by_kind": dict(sorted(totals.events_by_kind.items())),
+        "faults": dict(sorted(totals.faults.items())),
+        "elections": totals.elections,
+        "acknowledged": totals.acknowledged,
+        "messages": totals.messages,
+        "commit": commit,
+        "failures": [
+            {"seed": f.seed, "invariant": f.invariant, "text": f.text, "at_us": f.at_us}
+            for f in totals.failed
+        ],
+    }
+
+
+def _most(counts: dict[str, int], limit: int = TOP) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+
+def _shares(counts: dict[str, int], whole: int) -> str:
+    return ", ".join(f"{name} {100 * count / max(1, whole):.0f} %" for name, count in _most(counts))
