@@ -39,6 +39,7 @@ OPERATION_TIMEOUT_S: Final = 5.0
 SERVER_TIMEOUT: Final = timedelta(seconds=3)
 WATCH_INTERVAL_S: Final = 0.1
 VIEW_AGE_MAX_S: Final = 1.0
+BARRIER_WAIT_S: Final = 1.0
 BARRIER_POLL_S: Final = 0.02
 LEADER_POLL_S: Final = 0.02
 
@@ -187,21 +188,28 @@ class Session:
         return values
 
     async def config_behind_barrier(self, leader_id: int, node_id: int, topic: str) -> str | None:
-        """Quorum read of a topic's config at a node."""
+        """Quorum read of a topic's config at a node.
+
+        Raises:
+            CallError: no response.
+            Refused: an answer with an error.
+            TimeoutError: the node does not come to show the barrier.
+        """
         barrier = str(await self.barrier(leader_id))
-        while True:
-            passed, value = await self.configs(node_id, (self._barrier_topic, topic))
-            if passed == barrier:
-                return value
-            await asyncio.sleep(BARRIER_POLL_S)
+        async with asyncio.timeout(BARRIER_WAIT_S):
+            while True:
+                passed, value = await self.configs(node_id, (self._barrier_topic, topic))
+                if passed == barrier:
+                    return value
+                await asyncio.sleep(BARRIER_POLL_S)
 
     async def topic_behind_barrier(self, leader_id: int, node_id: int, name: str) -> str | None:
-        """Quorum read of a topic's id at a node; None: it does not exist."""
+        """Quorum read of a topic's id at a node; None: it does not exist. Raises as the other."""
         barrier = str(await self.barrier(leader_id))
-        while True:
-            if await self.configs(node_id, (self._barrier_topic,)) == [barrier]:
-                return await self.topic(node_id, name)
-            await asyncio.sleep(BARRIER_POLL_S)
+        async with asyncio.timeout(BARRIER_WAIT_S):
+            while await self.configs(node_id, (self._barrier_topic,)) != [barrier]:  # noqa: ASYNC110
+                await asyncio.sleep(BARRIER_POLL_S)
+        return await self.topic(node_id, name)
 
     async def topic(self, node_id: int, name: str) -> str | None:
         """The id of a topic in the image of a node, maybe an old one; None: it does not exist.

@@ -5,9 +5,13 @@
 | `kill` | SIGKILL of a node | `start`: the same folder again |
 | `pause` | SIGSTOP of a node, for 1 or 3 fetch time-outs | `resume` |
 
-Each kind has its own schedule, so faults of two kinds may overlap; a part of those that would take
-the majority away is left out, so that there is progress to observe. Who leads at the time is found
-out then: the schedule says only `leader` or `follower`.
+Every third kill is a *beheading* where both kinds are asked for: all followers are paused, the
+leader lives on for a while without being able to commit anything, it is killed, the followers
+resume. What it acknowledged in that time is lost: so an answer before the commit is found.
+
+Each kind has its own schedule, so faults of two kinds may overlap; most of those that would take
+the majority away wait until others are undone, so that there is progress to observe. Who leads at
+the time is found out then: the schedule says only `leader` or `follower`.
 """
 
 import asyncio
@@ -32,6 +36,10 @@ DOWN_S_MAX: Final = 4.0
 MAJORITY_LOSS: Final = 0.3
 """Part of the faults that may take the majority away."""
 LEADER_WAIT_S: Final = 3.0
+TARGET_POLL_S: Final = 0.1
+BEHEADING_EVERY: Final = 3
+ALONE_S_MAX: Final = 2.5
+"""Shorter than the time after which a leader without followers resigns (1.5 fetch time-outs)."""
 QUIET_S: Final = 2.0
 """No fault begins so shortly before the end."""
 
@@ -47,16 +55,21 @@ class Fault(msgspec.Struct, frozen=True):
     choice: float
     """In [0, 1): which of several followers."""
     may_take_majority: bool
+    alone_s: float = 0.0
+    """How long a leader lives without followers before it is killed; 0: no beheading."""
 
 
 def schedule(seed: int, kinds: Sequence[str], time_limit_s: float) -> list[Fault]:
     """The faults of a run, by time; the same for the same arguments."""
-    faults = []
+    faults: list[Fault] = []
     for kind in kinds:
         assert kind in KINDS, f"{kind=}"
         rng = Random(f"{seed}/nemesis/{kind}")  # noqa: S311  # reproducible, not secret
         at_s = FIRST_S + rng.expovariate(2 / INTERVAL_S)
+        number = 0
         while at_s < time_limit_s - QUIET_S:
+            can_behead = kind == "kill" and "pause" in kinds and number % BEHEADING_EVERY == 0
+            number += 1
             fault = Fault(
                 at_s=at_s,
                 kind=kind,
@@ -64,6 +77,7 @@ def schedule(seed: int, kinds: Sequence[str], time_limit_s: float) -> list[Fault
                 duration_s=_duration_s(kind, rng),
                 choice=rng.random(),
                 may_take_majority=rng.random() < MAJORITY_LOSS,
+                alone_s=rng.uniform(1.0, ALONE_S_MAX) if can_behead else 0.0,
             )
             faults.append(fault)
             at_s += fault.duration_s + rng.expovariate(1 / INTERVAL_S)
@@ -112,30 +126,42 @@ class Nemesis:
 
     async def _at(self, at_s: float, fault: Fault) -> None:
         await asyncio.sleep(at_s - asyncio.get_running_loop().time())
-        now_s = asyncio.get_running_loop().time()
-        leader_id = await self._watch.wait_leader(now_s + LEADER_WAIT_S)
-        node_id = self._target(fault, leader_id)
-        if node_id is None:
-            self._recorder.fault(f"skip-{fault.kind}", None, "others are at work")
-            return
-        self._faulty[node_id] = fault.kind
-        try:
-            await (self._cluster.kill if fault.kind == "kill" else self._cluster.pause)(node_id)
-        except ClusterError as error:
-            self._recorder.fault(fault.kind, node_id, str(error))
-        else:
-            self.bites[fault.kind] += 1
-            role = "leader" if node_id == leader_id else "follower"
-            self._recorder.fault(fault.kind, {"node": node_id, "role": role})
+        node_id = await self._wait_target(fault)
+        others = [other for other in self._cluster.nodes if other != node_id]
+        for other in others if fault.alone_s else []:
+            await self._do("pause", other)
+        if fault.alone_s:
+            self._faulty[node_id] = fault.kind
+            await asyncio.sleep(fault.alone_s)
+        await self._do(fault.kind, node_id)
+        for other in others if fault.alone_s else []:
+            await self._undo(other, "pause")
         await asyncio.sleep(fault.duration_s)
-        try:
-            await self._undo(node_id, fault.kind)
-        except ClusterError as error:  # `heal` tries again and is strict
-            self._recorder.fault(UNDONE_BY[fault.kind], node_id, str(error))
+        await self._undo(node_id, fault.kind)
 
-    def _target(self, fault: Fault, leader_id: int | None) -> int | None:
-        """A node that no fault holds; None: leave the fault out."""
+    async def _do(self, kind: str, node_id: int) -> None:
+        self._faulty[node_id] = kind
+        role = "leader" if node_id == self._watch.leader_id else "follower"
+        try:
+            await (self._cluster.kill if kind == "kill" else self._cluster.pause)(node_id)
+        except ClusterError as error:
+            self._recorder.fault(kind, node_id, str(error))
+            return
+        self.bites[kind] += 1
+        self._recorder.fault(kind, {"node": node_id, "role": role})
+
+    async def _wait_target(self, fault: Fault) -> int:
+        while True:
+            if (node_id := await self._target(fault)) is not None:
+                return node_id
+            await asyncio.sleep(TARGET_POLL_S)
+
+    async def _target(self, fault: Fault) -> int | None:
+        """A node that no fault holds; None: not now."""
+        leader_id = await self._watch.wait_leader(asyncio.get_running_loop().time() + LEADER_WAIT_S)
         nodes = self._cluster.nodes
+        if fault.alone_s:
+            return None if self._faulty else leader_id
         takes_majority = 2 * (len(self._faulty) + 1) >= len(nodes)
         if takes_majority and self._faulty and not fault.may_take_majority:
             return None
@@ -146,9 +172,10 @@ class Nemesis:
         return followers[int(fault.choice * len(followers))] if followers else None
 
     async def _undo(self, node_id: int, kind: str) -> None:
-        if kind == "kill":
-            await self._cluster.restart(node_id)
-        else:
-            await self._cluster.resume(node_id)
+        try:
+            await (self._cluster.restart if kind == "kill" else self._cluster.resume)(node_id)
+        except ClusterError as error:  # `heal` tries again and is strict
+            self._recorder.fault(UNDONE_BY[kind], node_id, str(error))
+            return
         del self._faulty[node_id]
         self._recorder.fault(UNDONE_BY[kind], node_id)
