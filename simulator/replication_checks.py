@@ -17,7 +17,7 @@ SLACK_MS: Final = 50
 
 
 class ReplicationChecks:
-    """Remembers the newest epoch of every node, and since when each leader leads."""
+    """Remembers the newest epoch of every node, and which epochs each node led."""
 
     def __init__(
         self, machines: dict[int, Machine], mirrors: dict[int, LogMirror], voters: frozenset[int]
@@ -26,7 +26,8 @@ class ReplicationChecks:
         self._mirrors = mirrors
         self._voters = voters
         self._epochs = dict.fromkeys(machines, 0)
-        self._led_since: dict[int, tuple[int, int]] = {}
+        self._led: dict[tuple[int, int], int] = {}
+        """(node, epoch) -> since when it leads, by its own clock."""
         self._look_ms = dict.fromkeys(machines, 0)
 
     def broken(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
@@ -35,24 +36,22 @@ class ReplicationChecks:
         self._epochs[number] = max(self._epochs[number], role.epoch)
         if type(role) is not Leader:
             return None
+        now_ms = machine.now().monotonic_ms
+        led_ms = self._led.setdefault((number, role.epoch), now_ms)
         for voter, seen in role.progress.items():
             if seen.end_offset is not None and self._epochs[voter] < role.epoch:
                 known = f"which knows epoch {self._epochs[voter]}"
                 return "I10", f"it counts {voter} in epoch {role.epoch}, {known}"
-        now_ms = machine.now().monotonic_ms
         if len(self._voters) > 1 and self._look_ms[number] <= now_ms:
             self._look_ms[number] = now_ms + LOOKED_AT_EVERY_MS
-            return self._deaf(machine, core, role, now_ms)
+            return self._deaf(core, role, led_ms, now_ms)
         return None
 
     def _deaf(
-        self, machine: Machine, core: RaftCore, role: Leader, now_ms: int
+        self, core: RaftCore, role: Leader, led_ms: int, now_ms: int
     ) -> tuple[str, str] | None:
         """Twice the time of check quorum: the timer restarts when the last of them was heard."""
-        led = self._led_since.get(machine.id)
-        if led is None or led[0] != role.epoch:
-            led = self._led_since[machine.id] = (role.epoch, now_ms)
-        heard = sorted(seen.last_contact_ms or led[1] for seen in role.progress.values())
+        heard = sorted(seen.last_contact_ms or led_ms for seen in role.progress.values())
         oldest_ms = heard[-(len(self._voters) // 2)]
         allowed_ms = 3 * core.config.fetch_timeout_ms + SLACK_MS
         if now_ms - oldest_ms <= allowed_ms:
@@ -62,8 +61,11 @@ class ReplicationChecks:
             f"it leads epoch {role.epoch} and heard no majority for {now_ms - oldest_ms} ms",
         )
 
-    def wrongly_appended(self, core: RaftCore, fresh: list[Entry]) -> str | None:
-        """What of these new batches of a follower its leader does not have."""
+    def wrongly_appended(self, machine: Machine, core: RaftCore, fresh: list[Entry]) -> str | None:
+        """What of these new batches of a follower its leader does not have.
+
+        A full disk may take what the node made while it led itself: that is not judged.
+        """
         role = core.role
         if type(role) is not Follower or not fresh:
             return None
@@ -76,7 +78,8 @@ class ReplicationChecks:
         mirror = self._mirrors[leader.id]
         for entry in (fresh[0], fresh[-1]):
             is_cleaned = entry.base_offset < theirs.log_start_offset
-            if not is_cleaned and mirror.find(entry.base_offset) != entry:
+            is_own = (machine.id, entry.epoch) in self._led
+            if not is_cleaned and not is_own and mirror.find(entry.base_offset) != entry:
                 found = mirror.find(entry.base_offset)
                 return f"it appended {entry}, its leader {leader.id} has {found}"
         return None

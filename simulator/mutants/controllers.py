@@ -11,10 +11,11 @@ from metadata.loader import CommittedBatch, Loader
 from quorum_controller.controller import Controller
 from quorum_controller.result import Output
 from raft.config import RaftConfig
-from simulator.mutants.registry import SHORT, Mutant, Patches
+from simulator.mutants.registry import Mutant, Patches
 
 Original = Callable[..., Any]
 NEVER_MS: Final = 1 << 40
+REPEATED: Final = 10
 
 
 def _does_not_revert(patches: Patches) -> None:
@@ -45,23 +46,28 @@ def _answers_at_once(patches: Patches) -> None:
 
 
 def _executes_twice(patches: Patches) -> None:
-    """A broker that loses the controller sends its last request again, answered or not."""
+    """A broker sends its last requests to every new leader, those that were answered too."""
 
     def make(original: Original) -> Original:
         def on_envelope_answer(self: Forwarding, forward: Any, answer: Any) -> None:
             original(self, forward, answer)
             if not isinstance(answer, Failure):
-                vars(self)["last_forward"] = forward
-                return
-            last = vars(self).pop("last_forward", None)
-            if last is not None:
-                again = replace(last, answered=lambda _: None)
-                again.deadline_ms = self._clock.now_ms + 30_000
-                self._again(again, again.last_error)
+                vars(self).setdefault("sent", []).append(forward)
 
         return on_envelope_answer
 
+    def make_retry(original: Original) -> Original:
+        def on_leader_changed(self: Forwarding) -> None:
+            for forward in vars(self).pop("sent", [])[-REPEATED:]:
+                again = replace(forward, answered=lambda _: None)
+                again.deadline_ms = self._clock.now_ms + NEVER_MS
+                self._again(again, again.last_error)
+            original(self)
+
+        return on_leader_changed
+
     patches.method(Forwarding, "_on_envelope_answer", make)
+    patches.method(Forwarding, "on_leader_changed", make_retry)
 
 
 def _publishes_part(patches: Patches) -> None:
@@ -87,12 +93,12 @@ def _publishes_part(patches: Patches) -> None:
 
 
 def _no_check_quorum(patches: Patches) -> None:
-    patches.method(RaftConfig, "check_quorum_ms", lambda _: lambda self: NEVER_MS)
+    patches.method(RaftConfig, "check_quorum_ms", lambda _: lambda _: NEVER_MS)
 
 
 def _no_jitter(patches: Patches) -> None:
     def make(_: Original) -> Original:
-        return lambda self, rng: self.election_timeout_ms
+        return lambda self, _: self.election_timeout_ms
 
     patches.method(RaftConfig, "draw_election_timeout_ms", make)
 

@@ -34,11 +34,11 @@ def _speculative_snapshot(patches: Patches) -> None:
                 original(self)
                 return
             committed = loader.image
-            loader._image = controller.latest
+            vars(loader)["_image"] = controller.latest
             try:
                 original(self)
             finally:
-                loader._image = committed
+                vars(loader)["_image"] = committed
 
         return begin
 

@@ -5,21 +5,19 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-import raft.fetch_leader as _fetch_leader  # its names of majority functions are replaced too
 from raft import initial_role as initial_role_module
 from raft import quorum, vote
 from raft.core import RaftCore
 from raft.epoch_cache import LogView
 from raft.messages import VoteRequest
-from raft.roles import Leader, Role
 from raft.progress import Progress
+from raft.roles import Leader, Role
 from raft.state import RaftState
 from simulator.mutants.registry import SHORT, Mutant, Patches
 from storage.quorum_state_file import ElectionState, QuorumStateFile, encode_quorum_state
 from storage.vfs import Vfs
 from wire.types import LeaderEpoch, Offset
 
-del _fetch_leader
 Original = Callable[..., Any]
 
 

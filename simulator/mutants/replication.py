@@ -74,7 +74,7 @@ def _counts_unflushed(patches: Patches) -> None:
 
 
 def _keeps_divergence(patches: Patches) -> None:
-    patches.function(fetch_follower, "_truncate", lambda _: lambda state, diverging: None)
+    patches.function(fetch_follower, "_truncate", lambda _: lambda *_: None)
 
 
 def _truncates_too_little(patches: Patches) -> None:
@@ -128,15 +128,12 @@ def _takes_stale_fetches(patches: Patches) -> None:
                 and isinstance(response, FetchResponse)
                 and response.error_code == error_codes.NONE
                 and response.leader_epoch < state.epoch
-                and isinstance(role, Follower)
             )
-            if request is None or not is_stale:
+            if request is None or not is_stale or not isinstance(role, Follower):
                 original(state, event)
                 return
             if request.fetch_offset == state.log.end_offset:
-                as_current = replace(
-                    response, leader_epoch=state.epoch, leader_id=role.leader_id
-                )
+                as_current = replace(response, leader_epoch=state.epoch, leader_id=role.leader_id)
                 fetch_follower.on_fetch_response(state, role.leader_id, request, as_current)
 
         return on_response
