@@ -1,193 +1,268 @@
-"""A broker with 10,000 of 50,000 replicas is lost: what that costs the active controller.
+"""A broker with 10,000 of 50,000 replicas is lost: when its leaders have moved, and who sees it.
 
-One controller in this process, its records encoded and committed at once; no network, no disk. CPU
-seconds from the decision to the last record, per turn and in all, and how long another request
-waits behind a turn. `--json` prints one object.
+    python -m benchmarks.broker_loss [--json] [--kafka] [--topics 25000]
+    python -m benchmarks.broker_loss --controllers HOST:PORT,... --broker HOST:PORT
 
-python -m benchmarks.broker_loss [--topics 25000] [--brokers 5] [--repeat 3]
+Three real nodes and five brokers that only register and beat (`fake_brokers`); topics of one
+partition with two replicas, evenly placed. One broker asks to stop, another one goes silent.
+
+- moved: the last change of a leader is committed, as an observer of the log sees it
+- visible: Metadata of a node that does not lead shows no partition led by the lost broker
+- stop: the broker is told that it may stop
+- other: the slowest of the DescribeQuorum requests sent to the active controller meanwhile
+
+A shutdown counts from the wish, a death from the append time of the first change of a leader, which
+is the decision: silence lasts as long as the session. CPU is that of the active controller.
 """
 
-import argparse
-import gc
-import random
-import statistics
+import tempfile
+import threading
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from benchmarks.report import parser, show
-from metadata import record_codec
-from metadata.features import METADATA_VERSION_DEFAULT, record_version
-from metadata.image import EMPTY
+from typing_extensions import override
+
+from benchmarks import report
+from benchmarks.fake_brokers import FakeBroker, Tail, start_brokers
+from benchmarks.kafka_peer import KafkaCluster
+from benchmarks.our_quorum import OurCluster
+from benchmarks.processes import cpu_seconds, listener_pid
+from benchmarks.protocol import wait_until_writable
+from benchmarks.typed_client import (
+    DESCRIBE_QUORUM,
+    METADATA,
+    TypedClient,
+    create_assigned,
+    delete_topics,
+    describe_quorum_request,
+    metadata_request,
+    wait_until,
+)
+from metadata.loader import committed_batches
 from metadata.records import (
-    FeatureLevelRecord,
-    PartitionRecord,
-    Record,
-    RegisterBrokerRecord,
-    RegisteredEndpoint,
-    SupportedFeature,
-    TopicRecord,
-)
-from quorum_controller.config import ControllerConfig
-from quorum_controller.controller import Controller
-from quorum_controller.result import ControllerRequest, Draft, Output
-from wire import codec
-from wire.types import (
-    BrokerEpoch,
-    DirectoryId,
-    LeaderEpoch,
-    NodeId,
-    Offset,
-    PartitionEpoch,
-    TopicId,
+    REGISTRATION_FENCE,
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
 )
 
-SESSION_MS = 9_000
-HEARTBEAT = 63
-LEVEL = METADATA_VERSION_DEFAULT
-FIRST = 101
+FIRST_ID: Final = 501
+BROKERS: Final = 5
+SAMPLE: Final = 100
+PATIENCE_S: Final = 30
+LULL_S: Final = 0.3
 
 
-def directory(broker_id: int) -> DirectoryId:
-    """The one directory of a broker."""
-    return DirectoryId(broker_id.to_bytes(16, "big"))
+class Watch(threading.Thread):
+    """Polls Metadata of a sample of topics until none is led by the lost broker."""
+
+    def __init__(self, address: str, names: list[str], lost: int) -> None:
+        super().__init__(daemon=True)
+        self._client = TypedClient(address)
+        self._names = names
+        self._lost = lost
+        self.seen_at: float | None = None
+
+    @override
+    def run(self) -> None:
+        """Samples first; then all of them once, which is nearly always only a confirmation."""
+        left = self._names[:: max(1, len(self._names) // SAMPLE)]
+        left = self._until_moved(left)
+        self._until_moved(self._names)
+
+    def _until_moved(self, names: list[str]) -> list[str]:
+        is_first = True
+        while names:
+            rest: list[str] = []
+            for start in range(0, len(names), 1000):
+                answer = self._client.ask(METADATA, metadata_request(names[start : start + 1000]))
+                rest += [
+                    topic.name
+                    for topic in answer.topics
+                    if any(one.leader_id == self._lost for one in topic.partitions)
+                ]
+            if rest or not is_first or self.seen_at is None:
+                self.seen_at = time.monotonic()
+            names, is_first = rest, False
+            time.sleep(0.005)
+        return names
 
 
-def cluster(topics: int, brokers: int) -> list[Record]:
-    """Records of a cluster with two replicas per topic, evenly placed, all in the ISR."""
-    nodes = [NodeId(FIRST + index) for index in range(brokers)]
-    records: list[Record] = [FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)]
-    records += [
-        RegisterBrokerRecord(
-            broker_id=node,
-            incarnation_id=directory(node),
-            broker_epoch=BrokerEpoch(node),
-            end_points=(RegisteredEndpoint(name="P", host="h", port=9092),),
-            features=(
-                SupportedFeature(
-                    name="metadata.version", min_supported_version=1, max_supported_version=LEVEL
-                ),
-            ),
-            fenced=False,
-            log_dirs=(directory(node),),
-        )
-        for node in nodes
+class Probe(threading.Thread):
+    """Asks the active controller something else every 10 ms."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self._client = TypedClient(address)
+        self.took: list[float] = []
+        self.is_over = False
+
+    @override
+    def run(self) -> None:
+        """Until told to stop."""
+        while not self.is_over:
+            begin = time.monotonic()
+            self._client.send(DESCRIBE_QUORUM, describe_quorum_request())
+            self._client.receive_frame()
+            self.took.append(time.monotonic() - begin)
+            time.sleep(0.01)
+
+
+class Moves:
+    """The last change of a leader in the log, and the append time of the first."""
+
+    def __init__(self, tail: Tail, count: int, lost: int) -> None:
+        self._tail, self._count, self._lost = tail, count, lost
+        self._next = len(tail.arrivals)
+        self.last_at = 0.0
+        self.decided_at: float | None = None  # wall clock, as the controller stamps it
+        self.seen = 0
+        self.is_fenced = False
+
+    def is_complete(self) -> bool:
+        """Whether every leader moved; decodes only in a lull, because that costs the measured."""
+        arrivals = self._tail.arrivals
+        if not arrivals or time.monotonic() - arrivals[-1][0] < LULL_S:
+            return False
+        for arrived, content in arrivals[self._next :]:
+            for batch in committed_batches(content):
+                for record in batch.records:
+                    if isinstance(record, PartitionChangeRecord) and record.leader != -2:
+                        self.seen += 1
+                        self.last_at = arrived
+                        self.decided_at = self.decided_at or batch.timestamp_ms / 1000
+                    elif isinstance(record, BrokerRegistrationChangeRecord):
+                        is_lost = record.broker_id == self._lost
+                        self.is_fenced |= is_lost and record.fenced == REGISTRATION_FENCE
+        self._next = len(arrivals)
+        return self.seen >= self._count
+
+
+def placed(topics: int, partitions: int, nodes: list[int], tag: str) -> dict[str, Any]:
+    """Topics with even leaders and even pairs of replicas."""
+    count = len(nodes)
+    pairs = [
+        (nodes[index % count], nodes[(index + 1 + index // count % (count - 1)) % count])
+        for index in range(topics * partitions)
     ]
-    for index in range(topics):
-        topic_id = TopicId((index + 1).to_bytes(16, "big"))
-        step = 1 + index // brokers % (brokers - 1)
-        replicas = (nodes[index % brokers], nodes[(index + step) % brokers])
-        records.append(TopicRecord(name=f"loss-{index}", topic_id=topic_id))
-        records.append(
-            PartitionRecord(
-                partition_id=0,
-                topic_id=topic_id,
-                replicas=replicas,
-                isr=replicas,
-                leader=replicas[0],
-                leader_epoch=LeaderEpoch(0),
-                partition_epoch=PartitionEpoch(0),
-                directories=tuple(directory(replica) for replica in replicas),
-            )
-        )
-    return records
-
-
-class Bench:
-    """A controller over the cluster; its proposals are encoded and commit when told to."""
-
-    def __init__(self, topics: int, brokers: int) -> None:
-        draft = Draft(EMPTY, Offset(0))
-        for record in cluster(topics, brokers):
-            draft.emit(record)
-        config = ControllerConfig(cluster_id="c", node_id=1, bootstrap_records=())
-        rng = random.Random(1)
-        self.controller = Controller(config, rng, lambda: rng.randbytes(16))
-        self.records = self.bytes = 0
-        self.turns: list[float] = []
-        self.now_ms = 0
-        self.controller.activate(LeaderEpoch(1), draft.end_offset, draft.image, 0)
-
-    def take(self, output: Output) -> None:
-        """Encode what is proposed and commit it."""
-        for proposal in output.proposals:
-            for record in proposal.records:
-                self.bytes += len(record_codec.encode(record, record_version(record, LEVEL)))
-            self.records += len(proposal.records)
-        self.controller.commit(self.controller.next_offset)
-
-    def turn(self, output_of: Any) -> None:
-        """One turn of the controller, timed."""
-        start = time.process_time()
-        self.take(output_of())
-        self.turns.append(time.process_time() - start)
-
-    def heartbeat(self, broker_id: int, *, stop: bool = False) -> None:
-        """A heartbeat of a broker that has read everything."""
-        new = codec.newest(HEARTBEAT, "request")
-        body = new.BrokerHeartbeatRequest(
-            broker_id=broker_id,
-            broker_epoch=broker_id,
-            current_metadata_offset=self.controller.next_offset - 1,
-            want_fence=False,
-            want_shut_down=stop,
-        )
-        request = ControllerRequest(api_key=HEARTBEAT, body=body, reply_token=object())
-        self.turn(lambda: self.controller.submit(request, self.now_ms))
-
-    def run_until_quiet(self) -> None:
-        """Turns until no work is due."""
-        while self.controller.next_deadline_ms() == self.now_ms:
-            self.turn(lambda: self.controller.tick(self.now_ms))
-
-
-def lose(topics: int, brokers: int, kind: str) -> dict[str, float]:
-    """Figures of one loss: `death` by silence or `shutdown` by the broker's own wish."""
-    gc.set_threshold(100_000, 20, 50)  # as a node has it
-    bench = Bench(topics, brokers)
-    gc.collect()
-    gc.freeze()
-    start = time.process_time()
-    if kind == "shutdown":
-        bench.heartbeat(FIRST, stop=True)
-    else:
-        bench.now_ms = SESSION_MS // 2
-        for index in range(1, brokers):
-            bench.heartbeat(FIRST + index)
-        bench.turns.clear()
-        bench.records = 0
-        bench.now_ms = SESSION_MS + 1
-        start = time.process_time()
-        bench.turn(lambda: bench.controller.tick(bench.now_ms))
-    bench.run_until_quiet()
-    seconds = time.process_time() - start
-    led = [
-        topic
-        for topic in bench.controller.latest.topics.values()
-        if topic.partitions[0].leader == FIRST
-    ]
-    assert not led, f"{len(led)} topics are still led by the lost broker"
-    gc.unfreeze()
     return {
-        "records": bench.records,
-        "cpu_ms": round(1000 * seconds, 1),
-        "us_per_record": round(1e6 * seconds / bench.records, 2),
-        "turns": len(bench.turns),
-        "longest_turn_ms": round(1000 * max(bench.turns), 1),
+        f"{tag}{index}": pairs[index * partitions : (index + 1) * partitions]
+        for index in range(topics)
     }
 
 
+def lose(
+    where: tuple[str, str], tail: Tail, broker: FakeBroker, led: list[str], *, is_death: bool
+) -> dict[str, float]:
+    """Figures of one loss: `where` is the active controller and a node that answers Metadata."""
+    active, other = where
+    pid = listener_pid(active)
+    watch, probe = Watch(other, led, broker.node_id), Probe(active)
+    moves = Moves(tail, len(led), broker.node_id)
+    wall, begin, used = time.time_ns() / 1e9, time.monotonic(), cpu_seconds(pid)
+    if is_death:
+        broker.vanish()
+    else:
+        broker.shut_down()
+    watch.start()
+    probe.start()
+    wait_until(
+        moves.is_complete, PATIENCE_S, f"{len(led)} leaders moved, {moves.seen} seen, {tail.error}"
+    )
+    watch.join(PATIENCE_S)
+    probe.is_over = True
+    probe.join()
+    assert watch.seen_at is not None, "Metadata never showed it"
+    assert moves.decided_at is not None, "no batch told its time"
+    start = begin + (moves.decided_at - wall if is_death else 0)
+    figures = {
+        "moved_ms": 1000 * (moves.last_at - start),
+        "visible_ms": 1000 * (watch.seen_at - start),
+        "other_max_ms": 1000 * max(probe.took),
+        "cpu_ms": 1000 * (cpu_seconds(pid) - used),
+    }
+    if is_death:
+        wait_until(lambda: moves.is_complete() and moves.is_fenced, 30, "the broker is fenced")
+        figures["detect_ms"] = 1000 * (start - broker.last_beat)
+    else:
+        wait_until(lambda: broker.may_stop_at is not None, 30, "the broker may stop")
+        figures["stop_ms"] = 1000 * ((broker.may_stop_at or 0) - begin)
+    return {name: round(value, 1) for name, value in figures.items()}
+
+
+def measure(
+    controllers: list[str], brokers: list[str], topics: int, partitions: int
+) -> dict[str, Any]:
+    """Both losses on a running cluster."""
+    wait_until_writable(controllers)
+    active, tail, fakes = start_brokers(controllers, BROKERS, FIRST_ID)
+    names = placed(topics, partitions, [fake.node_id for fake in fakes], f"loss-{time.time_ns()}-")
+    client = TypedClient(active)
+    begin = time.monotonic()
+    create_assigned(client, names)
+    figures: dict[str, Any] = {"create_s": round(time.monotonic() - begin, 2)}
+    not_leading = [
+        broker
+        for broker, controller in zip(brokers, controllers, strict=False)
+        if controller != active
+    ]
+    where = (active, (not_leading or brokers)[0])
+    for broker, kind in ((fakes[0], "shutdown"), (fakes[1], "death")):
+        time.sleep(2.5)  # everybody beats once more, with the newest offset
+        led = _led_by(where[1], list(names), broker.node_id)
+        found = lose(where, tail, broker, led, is_death=kind == "death")
+        figures |= {f"{kind}_{name}": value for name, value in found.items()}
+    delete_topics(client, list(names))
+    for fake in fakes[2:]:
+        fake.vanish()
+    tail.stop()
+    client.close()
+    return figures
+
+
+def _led_by(address: str, names: list[str], node_id: int) -> list[str]:
+    """One entry per partition that the broker leads; topics by name."""
+    client = TypedClient(address)
+    led = []
+    for start in range(0, len(names), 1000):
+        answer = client.ask(METADATA, metadata_request(names[start : start + 1000]))
+        for topic in answer.topics:
+            led += [topic.name for one in topic.partitions if one.leader_id == node_id]
+    client.close()
+    return led
+
+
 def main() -> None:
-    """Print the medians of some rounds."""
-    flags: argparse.ArgumentParser = parser(__doc__)
+    """Measure what the flags name."""
+    flags = report.parser(__doc__)
+    flags.add_argument("--controllers", help="measure this cluster on this machine: host:port,...")
+    flags.add_argument("--broker", help="its node (host:port) that shows what is visible")
+    flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
     flags.add_argument("--topics", type=int, default=25_000)
-    flags.add_argument("--brokers", type=int, default=5)
-    flags.add_argument("--repeat", type=int, default=3)
-    options = flags.parse_args()
-    rows = {}
-    for kind in ("death", "shutdown"):
-        rounds = [lose(options.topics, options.brokers, kind) for _ in range(options.repeat)]
-        rows[kind] = {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
-    show("broker_loss", rows, as_json=options.json)
+    flags.add_argument("--partitions", type=int, default=1, help="of each topic")
+    flags.add_argument("--base-port", type=int, default=25500)
+    args = flags.parse_args()
+    rows: dict[str, dict[str, Any]] = {}
+    if args.controllers:
+        controllers, brokers = args.controllers.split(","), [args.broker]
+        rows["given"] = measure(controllers, brokers, args.topics, args.partitions)
+        report.show("broker_loss", rows, as_json=args.json)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        clusters: dict[str, OurCluster | KafkaCluster] = {
+            "kraftline": OurCluster(Path(name) / "ours", args.base_port)
+        }
+        if args.kafka:
+            clusters["kafka"] = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
+        for system, cluster in clusters.items():
+            try:
+                cluster.up()
+                rows[system] = measure(
+                    cluster.controllers, cluster.brokers, args.topics, args.partitions
+                )
+            finally:
+                cluster.down()
+    report.show("broker_loss", rows, as_json=args.json)
 
 
 if __name__ == "__main__":

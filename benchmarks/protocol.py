@@ -93,8 +93,12 @@ class Connection:
 
     def receive(self, *, flexible: bool = True) -> bytes:
         """The body of the next answer."""
+        return self.receive_frame()[5 if flexible else 4 :]
+
+    def receive_frame(self) -> bytes:
+        """The next answer with its header."""
         (size,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(size)[5 if flexible else 4 :]
+        return self._exactly(size)
 
     def _exactly(self, count: int) -> bytes:
         chunks = bytearray()
