@@ -5,6 +5,7 @@ leave, never grow and never gain a member. A rule that nobody breaks keeps an em
 """
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -71,6 +72,7 @@ def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, Function]]
         yield from functions(node, name)
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
