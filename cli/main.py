@@ -21,6 +21,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "reassign": ("cli.reassign", "move partitions between brokers"),
     "leader-election": ("cli.leader_election", "elect preferred or unclean leaders"),
     "dump-log": ("cli.dump_log", "print segments, snapshots and indexes"),
+    "at": ("cli.at", "the metadata as it was at an offset"),
+    "diff": ("cli.diff", "what differs between two offsets, or two folders"),
+    "log": ("cli.log_verify", "verify log directories: checksums, indexes, epochs, equality"),
+    "completion": ("cli.completion", "completion for bash, zsh, fish"),
     "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
     "sim": ("cli.sim", "run simulated clusters with faults and check their invariants"),
 }

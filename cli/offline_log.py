@@ -1,0 +1,130 @@
+"""The metadata log in a folder of a node, read without changing anything: batches, images."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cli.arguments import UsageError
+from metadata.illegal import IllegalRecordError
+from metadata.image import EMPTY, Image
+from metadata.loader import committed_batches, image_of
+from metadata.schema import MetadataRecordError
+from metadata.snapshot import decode_snapshot
+from metadata.time_travel import OffsetGoneError, Replay, oldest_offset, starting_point
+from storage.segment import segment_base_offset
+from storage.snapshot_files import parse_snapshot_name
+from wire.batch import iterate_batches
+from wire.errors import CorruptBatchError
+from wire.types import Offset, OffsetAndEpoch
+
+METADATA_FOLDER: Final = "__cluster_metadata-0"
+_UNREADABLE: Final = (CorruptBatchError, MetadataRecordError, IllegalRecordError, OSError)
+
+
+class OfflineLog:
+    """Segments and snapshots of one metadata log."""
+
+    def __init__(self, path: Path) -> None:
+        """Finds the files.
+
+        Args:
+            path: The folder `__cluster_metadata-0`, or the log directory that holds it.
+
+        Raises:
+            UsageError: there is no metadata log.
+        """
+        inside = path / METADATA_FOLDER
+        self.path = inside if inside.is_dir() else path
+        try:
+            names = sorted(entry.name for entry in self.path.iterdir())
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from error
+        self.segments = [
+            (base, self.path / name)
+            for name in names
+            if (base := segment_base_offset(name)) is not None
+        ]
+        self.snapshots: list[OffsetAndEpoch] = []
+        self._snapshot_paths: dict[OffsetAndEpoch, Path] = {}
+        for name in names:
+            found = parse_snapshot_name(name)
+            if found is not None:
+                self.snapshots.append(found)
+                self._snapshot_paths[found] = self.path / name
+        if not self.segments and not self.snapshots:
+            raise UsageError(f"{path}: no metadata log: neither segments nor snapshots")
+
+    @property
+    def start_offset(self) -> Offset:
+        """Where the log begins."""
+        return Offset(self.segments[0][0] if self.segments else self._newest_snapshot())
+
+    def end_offset(self) -> Offset:
+        """Behind the last whole batch; what of it is committed, a folder does not say."""
+        end = self.start_offset
+        for _, path in self.segments[-1:]:
+            for batch in iterate_batches(_content(path)):
+                if not batch.crc_is_valid:
+                    break
+                end = batch.header.end_offset
+        return Offset(max(end, self._newest_snapshot()))
+
+    def oldest_offset(self) -> Offset:
+        """The lowest offset at which an image can be built."""
+        return oldest_offset(self.start_offset, self.snapshots)
+
+    def image_at(self, offset: int) -> Image:
+        """The image of all records below the offset.
+
+        Raises:
+            UsageError: the log does not reach it, or cannot be read.
+        """
+        end = self.end_offset()
+        if not 0 <= offset <= end:
+            raise UsageError(f"offset {offset}: {self.path} holds {self.oldest_offset()} to {end}")
+        try:
+            snapshot_id = starting_point(Offset(offset), self.start_offset, self.snapshots)
+            base = EMPTY if snapshot_id is None else self.snapshot_image(snapshot_id)
+            return self.replayed(base, offset)
+        except OffsetGoneError as error:
+            raise UsageError(f"{self.path}: {error}") from error
+        except _UNREADABLE as error:
+            raise UsageError(f"{self.path}: {error}") from error
+
+    def snapshot_image(self, snapshot_id: OffsetAndEpoch) -> Image:
+        """The image of a snapshot."""
+        content = decode_snapshot(_content(self.snapshot_path(snapshot_id)))
+        return image_of(content.records, snapshot_id, content.last_contained_timestamp_ms)
+
+    def snapshot_path(self, snapshot_id: OffsetAndEpoch) -> Path:
+        """The file of a snapshot."""
+        return self._snapshot_paths[snapshot_id]
+
+    def replayed(self, base: Image, offset: int) -> Image:
+        """The image at an offset from an earlier one and the log between."""
+        replay = Replay(Offset(offset), base)
+        for content in self._contents(replay.next_offset):
+            if replay.is_complete:
+                break
+            replay.take(
+                batch
+                for batch in committed_batches(content)
+                if batch.end_offset > replay.next_offset
+            )
+        return replay.image
+
+    def _contents(self, offset: int) -> Iterator[bytes]:
+        for index, (_, path) in enumerate(self.segments):
+            is_last = index + 1 == len(self.segments)
+            if is_last or self.segments[index + 1][0] > offset:
+                yield _content(path)
+
+    def _newest_snapshot(self) -> int:
+        return max((snapshot.offset for snapshot in self.snapshots), default=0)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error

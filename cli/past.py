@@ -1,0 +1,91 @@
+"""Where `at` and `diff` get the past from: a folder of a node, or a node's inspection API."""
+
+import http.client
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from cli.arguments import INT64_MAX, UsageError
+
+if TYPE_CHECKING:
+    from metadata.image import Image
+
+TIMEOUT_S: Final = 30
+PAGE: Final = 1000
+
+
+def is_node(source: str) -> bool:
+    """Whether the source is the address of a node's inspection API."""
+    return source.startswith(("http://", "https://"))
+
+
+def parse_offset(text: str) -> int | None:
+    """A number, or None for `end`.
+
+    Raises:
+        UsageError: neither.
+    """
+    if text == "end":
+        return None
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    if not is_number or int(text) > INT64_MAX:
+        raise UsageError(f"'{text[:80]}' is not an offset: a number from 0, or end")
+    return int(text)
+
+
+def folder_image(source: str, offset: int | None) -> "Image":
+    """The image of a folder at an offset, or at its end.
+
+    Raises:
+        UsageError: the folder does not reach it.
+    """
+    from cli.offline_log import OfflineLog  # noqa: PLC0415  # help must not wait for the codecs
+
+    log = OfflineLog(Path(source))
+    return log.image_at(log.end_offset() if offset is None else offset)
+
+
+def get_json(url: str) -> Any:
+    """What a node answers.
+
+    Raises:
+        UsageError: it cannot be reached, or refuses; the text is its own.
+    """
+    try:
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            return msgspec.json.decode(answer.read())
+    except urllib.error.HTTPError as error:
+        raise UsageError(f"{url}: {_problem(error)}") from error
+    except urllib.error.URLError as error:
+        raise UsageError(f"{url}: {error.reason}") from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise UsageError(f"{url}: {error}") from error
+
+
+def _problem(error: urllib.error.HTTPError) -> str:
+    try:
+        problem = msgspec.json.decode(error.read())
+        return str(problem.get("detail") or problem.get("title") or error.code)
+    except (msgspec.DecodeError, AttributeError, OSError):
+        return f"HTTP status {error.code}"
+
+
+def all_pages(url: str, rows: str) -> dict[str, Any]:
+    """An answer with the rows of all its pages.
+
+    Raises:
+        UsageError: as `get_json`.
+    """
+    separator = "&" if "?" in url else "?"
+    whole: dict[str, Any] = get_json(f"{url}{separator}limit={PAGE}")
+    page = whole
+    while page.get("next_after") is not None:
+        after = urllib.parse.quote(str(page["next_after"]), safe="")
+        page = get_json(f"{url}{separator}limit={PAGE}&after={after}")
+        whole[rows] += page[rows]
+    return whole
