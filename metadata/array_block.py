@@ -1,4 +1,4 @@
-"""Arrays of ids that stand next to each other in a record, decoded once per content.
+"""Arrays of ids, decoded once per content; those that stand next to each other as one block.
 
 A log repeats few replica lists and few lists of directories. The tuples of a block are kept by its
 bytes: looking them up costs a fifth of reading them, and equal lists are one object in every image.
@@ -14,15 +14,16 @@ BLOCK_BYTES_MAX: Final = 512
 """Longer blocks are not kept."""
 INT32_BYTES: Final = 4
 
-Ids = tuple[int, ...] | tuple[bytes, ...]
+Ids = tuple[int, ...] | tuple[bytes, ...] | None
 
 
 class ArrayBlock:
-    """Non-nullable compact arrays in a row; `known` has the tuples of blocks seen lately."""
+    """Compact arrays in a row; `known` has the tuples of blocks seen lately."""
 
-    def __init__(self, arrays: tuple[tuple[str, int], ...]) -> None:
+    def __init__(self, arrays: tuple[tuple[str, int], ...], *, is_nullable: bool = False) -> None:
         """Label and bytes per id (4 or 16) of each array, in wire order."""
         self._arrays = arrays
+        self._is_nullable = is_nullable
         self.known: dict[bytes, tuple[Ids, ...]] = {}
 
     def read(self, buffer: bytes, position: int, end: int) -> tuple[tuple[Ids, ...], int]:
@@ -35,12 +36,12 @@ class ArrayBlock:
         found: list[Ids] = []
         start = position
         for label, id_bytes in self._arrays:
-            values: Ids | None
+            values: Ids
             if id_bytes == INT32_BYTES:
                 values, position = read_ints(buffer, position, end)
             else:
                 values, position = read_uuids(buffer, position, end)
-            if values is None:
+            if values is None and not self._is_nullable:
                 raise null_error(label)
             found.append(values)
         block = tuple(found)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from metadata import primitives
 from metadata.array_block import ArrayBlock
+from metadata.primitives import varint_bytes
 from metadata.schema import (
     BOOL,
     BYTES,
@@ -42,11 +43,13 @@ _FIXED: Final[dict[Scalar, str]] = {
     FLOAT64: "d",
     UUID: "16s",
 }
+_SHORT: Final = 128
 _ID_BYTES: Final[dict[Scalar | type[WireStruct], int]] = {INT32: 4, UUID: 16}
 _NAMESPACE: Final[dict[str, Any]] = {
     name: getattr(primitives, name)
     for name in (
         "ints_bytes",
+        "cut_error",
         "null_error",
         "raw_bytes",
         "read_array_size",
@@ -242,19 +245,45 @@ def _read_array(source: _Source, spec: FieldSpec) -> list[str]:
 
 def _read_tags(source: _Source, tagged: list[FieldSpec]) -> list[str]:
     lines = ["if n > 127:", "    n, p = unsigned_varint(b, p - 1)", "unknown = {}"]
-    lines += ["for _ in range(n):", "    tag, p, after = read_tag_header(b, p, end)"]
+    lines += [
+        "for _ in range(n):",
+        "    tag = b[p]",
+        "    after = p + 2 + b[p + 1]",
+        "    if tag < 128 and after < p + 130:",
+        "        p += 2",
+        "        if after > end:",
+        "            raise cut_error(tag, after - p, end - p)",
+        "    else:",
+        "        tag, p, after = read_tag_header(b, p, end)",
+    ]
     keyword = "if"
     for spec in tagged:
         lines.append(f"    {keyword} tag == {spec.tag}:")
-        lines += [f"        {line}" for line in _read_one(source, spec)]
-        lines += ["        if p != after:"]
-        lines += [f"            raise size_error({source.label(spec)!r}, {spec.tag})"]
+        lines += [f"        {line}" for line in _read_tagged(source, spec)]
         keyword = "elif"
     if tagged:
         lines += ["    else:", "        unknown[tag] = b[p:after]", "        p = after"]
     else:
         lines += ["    unknown[tag] = b[p:after]", "    p = after"]
     return lines
+
+
+def _read_tagged(source: _Source, spec: FieldSpec) -> list[str]:
+    """Lines that read a tagged field up to `after`; ids are looked up by their bytes."""
+    filled = ["if p != after:", f"    raise size_error({source.label(spec)!r}, {spec.tag})"]
+    if not _has_ids(spec):
+        return [*_read_one(source, spec), *filled]
+    block = ArrayBlock(((source.label(spec), _id_bytes(spec)),), is_nullable=spec.nullable)
+    known, read = source.bind("known", block.known.get), source.bind("read", block.read)
+    return [
+        f"found = {known}(b[p:after])",
+        "if found is None:",
+        f"    found, p = {read}(b, p, end)",
+        *(f"    {line}" for line in filled),
+        "else:",
+        "    p = after",
+        f"{spec.name}, = found",
+    ]
 
 
 # ---- writers
@@ -354,7 +383,7 @@ def _write_tags(source: _Source) -> list[str]:
     tagged = source.tagged()
     if not tagged:
         return ["out.append(tags_bytes((), r.unknown_tags) if r.unknown_tags else b'\\x00')"]
-    lines = ["known = []"]
+    lines = ["known = []", "tags = []"]
     for spec in tagged:
         default = source.bind("default", spec.default)
         lines.append(f"if {_differs(spec, default)}:")
@@ -367,8 +396,21 @@ def _write_tags(source: _Source) -> list[str]:
                 f"        raise null_error({source.label(spec)!r})",
             ]
         lines += [f"    {line}" for line in before]
-        lines.append(f"    known.append(({spec.tag}, {expression}))")
-    return [*lines, "out.append(tags_bytes(known, r.unknown_tags))"]
+        assert spec.tag is not None
+        assert spec.tag < _SHORT, f"{source.label(spec)}: tags of Kafka's records are small"
+        lines += [
+            f"    item = {expression}",
+            f"    known += ({varint_bytes(spec.tag)!r}, varint_bytes(len(item)), item)",
+            f"    tags.append({spec.tag})",
+        ]
+    return [
+        *lines,
+        "if r.unknown_tags:",
+        "    out.append(tags_bytes([*zip(tags, known[2::3])], r.unknown_tags))",
+        "else:",
+        "    out.append(varint_bytes(len(tags)))",
+        "    out += known",
+    ]
 
 
 # ---- both
@@ -391,7 +433,11 @@ def _is_fixed(spec: FieldSpec) -> bool:
 
 
 def _is_id_array(spec: FieldSpec) -> bool:
-    return isinstance(spec.type, ArrayOf) and spec.type.element in _ID_BYTES and not spec.nullable
+    return _has_ids(spec) and not spec.nullable
+
+
+def _has_ids(spec: FieldSpec) -> bool:
+    return isinstance(spec.type, ArrayOf) and spec.type.element in _ID_BYTES
 
 
 def _id_bytes(spec: FieldSpec) -> int:

@@ -4,6 +4,7 @@ metadata.version decides which version of a record may be written; a reader take
 (apache/kafka: server-common/.../MetadataVersion.java, Kafka 4.3; docs: KIP-584, KIP-778)
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Final
 
@@ -106,6 +107,9 @@ def record_version(record: Record, level: int) -> int:
     A registration or partition uses the newest version that the level allows, a change of a
     registration the oldest that can carry it, everything else has one version.
     """
+    steps = _VERSION_STEPS.get(type(record))
+    if steps is not None:
+        return bisect_right(steps, level)
     if isinstance(record, UnknownRecord):
         return record.version
     if isinstance(record, BrokerRegistrationChangeRecord):
@@ -113,17 +117,14 @@ def record_version(record: Record, level: int) -> int:
             (spec.since for spec in fields_of(type(record)) if _is_set(record, spec.name)),
             default=0,
         )
-    steps = _VERSION_STEPS.get(type(record))
-    if steps is None:
-        return 0
-    return sum(1 for first_level in steps if level >= first_level)
+    return 0
 
 
 def _is_set(record: BrokerRegistrationChangeRecord, name: str) -> bool:
     return bool(getattr(record, name) != _UNSET_CHANGE[name])
 
 
-# The levels at which versions 1, 2, 3, ... of a record begin.
+# The levels at which versions 1, 2, 3, ... of a record begin, ascending.
 _VERSION_STEPS: Final[dict[type[Record], tuple[int, ...]]] = {
     RegisterBrokerRecord: (
         LEVEL_CONTROLLED_SHUTDOWN,

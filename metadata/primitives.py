@@ -134,8 +134,13 @@ def read_tag_header(buffer: bytes, position: int, end: int) -> tuple[int, int, i
     size, position = unsigned_varint(buffer, position)
     after = position + size
     if after > end:
-        raise IndexError(f"tagged field {tag} of {size} bytes announced, {end - position} left")
+        raise cut_error(tag, size, end - position)
     return tag, position, after
+
+
+def cut_error(tag: int, size: int, left: int) -> IndexError:
+    """The error for a tagged field that is longer than what is left."""
+    return IndexError(f"tagged field {tag} of {size} bytes announced, {left} left")
 
 
 def null_error(what: str) -> MetadataRecordError:
