@@ -265,7 +265,7 @@ class Invariants:
     def _probe_role(self, role: object, seen: Seen, epoch: int) -> None:
         if type(role) is Resigned:
             self._probes.hit("leader_resigned")
-        if type(role) is Candidate and seen.role is Candidate and epoch > seen.epoch:
+        if type(role) is Prospective and seen.role is Candidate and epoch == seen.epoch:
             self._probes.hit("election_lost_and_retried")
         if type(role) is Prospective and seen.role is Follower:
             self._probes.hit("follower_became_prospective")

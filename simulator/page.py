@@ -56,7 +56,13 @@ def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
         "logEnds": recording.log_ends,
         "ends": recording.ends,
         "faults": [
-            [d.at_us, d.at_us + d.length_us, d.kind, list(d.targets), d.amount]
+            [
+                d.at_us,
+                min(d.at_us + d.length_us, settings.duration_us),
+                d.kind,
+                list(d.targets),
+                d.amount,
+            ]
             for d in recording.faults
         ],
         "messages": [list(message) for message in recording.messages],
