@@ -7,6 +7,7 @@ carried out or was interrupted. Everything that was started is stopped in every 
 import json
 import sys
 import time
+import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,10 @@ def run_command(arguments: Sequence[str]) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; everything is undone\n")
+        return EXIT_FAILED
+    except Exception:  # noqa: BLE001  # 1 would say that the nodes are at fault
+        traceback.print_exc()
+        sys.stderr.write("the harness failed; everything is undone\n")
         return EXIT_FAILED
     sys.stdout.write(json.dumps(results) + "\n" if asked.json else _text(results))
     sys.stdout.flush()

@@ -127,20 +127,19 @@ class Nemesis:
     async def _at(self, at_s: float, fault: Fault) -> None:
         await asyncio.sleep(at_s - asyncio.get_running_loop().time())
         node_id = await self._wait_target(fault)
-        others = [other for other in self._cluster.nodes if other != node_id]
-        for other in others if fault.alone_s else []:
+        others = [other for other in self._cluster.nodes if other != node_id and fault.alone_s]
+        self._faulty |= {node_id: fault.kind, **dict.fromkeys(others, "pause")}
+        for other in others:
             await self._do("pause", other)
-        if fault.alone_s:
-            self._faulty[node_id] = fault.kind
-            await asyncio.sleep(fault.alone_s)
+        await asyncio.sleep(fault.alone_s)
         await self._do(fault.kind, node_id)
-        for other in others if fault.alone_s else []:
+        for other in others:
             await self._undo(other, "pause")
         await asyncio.sleep(fault.duration_s)
         await self._undo(node_id, fault.kind)
 
     async def _do(self, kind: str, node_id: int) -> None:
-        self._faulty[node_id] = kind
+        assert node_id in self._faulty, "a node is taken before anything is done to it"
         role = "leader" if node_id == self._watch.leader_id else "follower"
         try:
             await (self._cluster.kill if kind == "kill" else self._cluster.pause)(node_id)
