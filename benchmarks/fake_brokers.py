@@ -22,7 +22,6 @@ from benchmarks.typed_client import (
     request,
     wait_until,
 )
-from wire import codec
 from wire.metadata_fetch import MetadataFetch, MetadataFetched
 
 FETCH: Final = 1
@@ -120,7 +119,10 @@ class FakeBroker(threading.Thread):
 
     def _register(self) -> int:
         new = request(REGISTER)
-        supported = check(self._client.ask(API_VERSIONS, codec.default_request(API_VERSIONS)))
+        asked = request(API_VERSIONS).ApiVersionsRequest(
+            client_software_name="measure", client_software_version="1"
+        )
+        supported = check(self._client.ask(API_VERSIONS, asked))
         cluster = check(self._client.ask(DESCRIBE_CLUSTER, describe_cluster_request(2)))
         body = new.BrokerRegistrationRequest(
             broker_id=self.node_id,

@@ -152,6 +152,16 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
         return _read_records(self.header, section)
 
 
+_PLAIN_MAX: Final = 4096
+"""Records of a batch that may be read as plain ones: a table has how each begins."""
+_PLAIN_BEGINS: Final = tuple(b"\0\0%b\1" % encode_varint(delta) for delta in range(_PLAIN_MAX))
+"""Attributes, timestamp delta 0, offset delta, no key."""
+_PLAIN_BYTES_MAX: Final = 11
+"""Up to the value, with its length; there is always more behind, but for the last records."""
+_NOT_SHORT: Final = 1 | 1 << 14
+"""Bits of a length that is negative or has three bytes."""
+
+
 def encode_batch(
     values: Sequence[bytes], base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> bytes:
@@ -317,10 +327,9 @@ def _nullable(content: bytes | None) -> bytes:
 
 
 def _read_records(header: BatchHeader, section: bytes) -> list[RecordView]:
-    records = []
-    position = 0
+    records, position = _read_plain_records(header, section)
     try:
-        for _ in range(header.records_count):
+        for _ in range(len(records), header.records_count):
             length, start = read_varint(section, position)
             position = start + length
             if length < 0 or position > len(section):
@@ -336,6 +345,39 @@ def _read_records(header: BatchHeader, section: bytes) -> list[RecordView]:
             f" its {header.records_count} records"
         )
     return records
+
+
+def _read_plain_records(header: BatchHeader, section: bytes) -> tuple[list[RecordView], int]:
+    """The records at the start that are as KRaft writes them, and the position after them.
+
+    At a third of the cost of `_read_record`: consecutive offsets, one timestamp, no key, no header,
+    lengths of one or two bytes. It stops where something is different.
+    """
+    records: list[RecordView] = []
+    base_offset, size = header.base_offset, len(section)
+    is_append_time = header.is_log_append_time
+    timestamp_ms = header.max_timestamp_ms if is_append_time else header.base_timestamp_ms
+    position = 0
+    for delta in range(min(header.records_count, _PLAIN_MAX)):
+        if position + _PLAIN_BYTES_MAX > size:
+            break
+        length, start = section[position], position + 1
+        if length > 0x7F:
+            length, start = length & 0x7F | section[start] << 7, start + 1
+        begin = _PLAIN_BEGINS[delta]
+        at = start + len(begin)
+        value_length, value_start = section[at], at + 1
+        if value_length > 0x7F:
+            value_length, value_start = value_length & 0x7F | section[value_start] << 7, at + 2
+        end = start + (length >> 1)
+        last = value_start + (value_length >> 1)
+        is_plain = (length | value_length) & _NOT_SHORT == 0 and section.startswith(begin, start)
+        if not is_plain or last + 1 != end or end > size or section[last]:
+            break
+        value = section[value_start:last]
+        records.append(RecordView(Offset(base_offset + delta), timestamp_ms, None, value, ()))
+        position = end
+    return records, position
 
 
 def _read_record(header: BatchHeader, section: bytes, position: int, end: int) -> RecordView:
