@@ -131,6 +131,10 @@ class Invariants:
         if broken is not None:
             self._fail(broken[0], machine, broken[1])
 
+    def highest_epoch(self, number: int) -> int:
+        """The newest epoch that a node was ever seen in."""
+        return self._seen[number].highest_epoch
+
     def process_ended(self, machine: Machine) -> None:
         """A process is gone: note what its disk has for certain."""
         seen = self._seen[machine.id]

@@ -70,9 +70,8 @@ def draw_core(world: World, rng: Random) -> tuple[int, ...]:
 
 
 def highest_epoch(world: World, core: tuple[int, ...]) -> int:
-    """The newest epoch that any node of the core knows."""
-    kernels = [world.machines[number].kernel for number in core]
-    return max((int(k.replica.core.epoch) for k in kernels if k is not None), default=0)
+    """The newest epoch that any node of the core ever knew, up or down."""
+    return max(world.invariants.highest_epoch(number) for number in core)
 
 
 def serve(world: World, core: tuple[int, ...], rng: Random) -> None:
