@@ -4,7 +4,8 @@ Two things make that needed. kio's native reader allocates what an array's lengt
 length that no memory can hold aborts the process: a frame of ten bytes could end a node. And it
 stops at a tagged field that it does not know, while the protocol lets a newer peer add tagged
 fields to any version. So the body is walked by the structure of its class: lengths are checked
-against the bytes that are there, unknown tagged fields are found and cut out.
+against the bytes that are there, unknown tagged fields are found and cut out. kio also reads null
+where the protocol has none, as None, which nobody behind it expects: that is refused here.
 """
 
 import dataclasses
@@ -110,8 +111,11 @@ def _field_walker(entity: type, field: "dataclasses.Field[Any]", *, flexible: bo
         item = _fixed_walker(_FIXED_BYTES[kafka_type])
     else:
         assert kafka_type in _VARIABLE, kafka_type
-        item = _bytes_walker(kafka_type, flexible=flexible)
-    return _array_walker(item, flexible=flexible) if is_array(field_type) else item
+        may_be_null = is_nullable(field_type) or is_array(field_type)
+        item = _bytes_walker(kafka_type, flexible=flexible, may_be_null=may_be_null)
+    if not is_array(field_type):
+        return item
+    return _array_walker(item, flexible=flexible, may_be_null=is_nullable(field_type))
 
 
 def _fixed_walker(size_bytes: int) -> Walker:
@@ -124,7 +128,7 @@ def _fixed_walker(size_bytes: int) -> Walker:
     return walk
 
 
-def _bytes_walker(kafka_type: str, *, flexible: bool) -> Walker:
+def _bytes_walker(kafka_type: str, *, flexible: bool, may_be_null: bool) -> Walker:
     length_bytes = 2 if kafka_type == "string" else 4
 
     def walk(body: bytes, position: int, _edits: list[Edit]) -> int:
@@ -134,6 +138,8 @@ def _bytes_walker(kafka_type: str, *, flexible: bool) -> Walker:
         else:
             start = position + length_bytes
             length = int.from_bytes(body[position:start], "big", signed=True)
+        if length < 0 and not may_be_null:
+            raise ValueError(f"null for a {kafka_type} at {position} that cannot be null")
         end = start + max(length, 0)
         if end > len(body):
             raise IndexError(f"the body ends at {len(body)}, a {kafka_type} at {end}")
@@ -142,7 +148,7 @@ def _bytes_walker(kafka_type: str, *, flexible: bool) -> Walker:
     return walk
 
 
-def _array_walker(item: Walker, *, flexible: bool) -> Walker:
+def _array_walker(item: Walker, *, flexible: bool, may_be_null: bool) -> Walker:
     def walk(body: bytes, position: int, edits: list[Edit]) -> int:
         if flexible:
             count, position = read_unsigned_varint(body, position)
@@ -150,6 +156,8 @@ def _array_walker(item: Walker, *, flexible: bool) -> Walker:
         else:
             count = int.from_bytes(body[position : position + 4], "big", signed=True)
             position += 4
+        if count < 0 and not may_be_null:
+            raise ValueError(f"null for an array at {position} that cannot be null")
         if count > len(body) - position:  # an item has at least one byte
             raise IndexError(f"array of {count} items in {len(body) - position} bytes")
         for _ in range(count):

@@ -216,3 +216,20 @@ def test_preload_makes_a_first_use_cheap():
     _, position = split_request(frame)
     decode_request(54, version, memoryview(frame)[position:])
     assert set(sys.modules) == modules
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "topics"),
+    [(1, 12, "01"), (1, 13, "01"), (19, 5, "01"), (20, 5, "01"), (19, 2, "00000000")],
+)
+def test_null_for_a_list_that_cannot_be_null_is_refused(api_key, version, topics):
+    """kio reads it as None, which a node that goes through the list does not survive."""
+    frame = encode_request(api_key, version, 1, None, default_request(api_key))
+    header, position = split_request(frame)
+    body = frame[position:]
+    empty = bytes.fromhex(topics)
+    at = body.index(empty, 25 if api_key == 1 else 0)
+    null = b"\0" if len(empty) == 1 else b"\xff" * 4
+    decode_request(header.api_key, header.api_version, body)
+    with pytest.raises(RemoteProtocolError, match="cannot be null"):
+        decode_request(api_key, version, body[:at] + null + body[at + len(empty) :])
