@@ -1,0 +1,191 @@
+"""Targets: the small files of storage/, indexes, and the histories that the checker reads."""
+
+import datetime as dt
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from jepsen.linearizability import Event, Format, History, HistoryError, parse_history
+from jepsen.linearizability import written_history as written
+from storage.checkpoint_files import decode_offsets, encode_offsets
+from storage.epoch_checkpoint import EpochCache, decode_epochs
+from storage.errors import CorruptFileError
+from storage.flushed_end_file import decode_flushed_end, encode_flushed_end
+from storage.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.meta_properties import decode_meta_properties, encode_meta_properties
+from storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from storage.quorum_state_file import decode_quorum_state, encode_quorum_state
+from storage.snapshot_files import parse_snapshot_name, snapshot_name
+from storage.transaction_index import decode_transaction_index
+from tests.fuzz.engine import Target
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+BASE_OFFSET = 1_000
+SEGMENT_BYTES = 1 << 16
+INT32_MAX = 2**31 - 1
+OLD_STATE = (
+    b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+    b'"currentVoters":[{"voterId":1}],"data_version":0}'
+)
+NEW_STATE = (
+    b'{"leaderId":-1,"leaderEpoch":7,"votedId":3,'
+    b'"votedDirectoryId":"EREREREREREREREREREREQ","data_version":1}'
+)
+
+
+@cache
+def golden_files(pattern: str, bytes_max: int = 4000) -> list[bytes]:
+    """Contents of the golden files with such a name, each once."""
+    contents = {path.read_bytes() for path in GOLDEN.rglob(pattern) if path.is_file()}
+    return sorted(content for content in contents if len(content) <= bytes_max)
+
+
+# ---- JSON and text ---------------------------------------------------------------------------------
+
+
+def _quorum_state_again(state: Any, _data: bytes, _rng: Random) -> None:
+    """P2, and what is read fits where it goes: int32 on the wire."""
+    assert 0 <= state.epoch <= INT32_MAX
+    assert state.leader_id is None or 0 <= state.leader_id <= INT32_MAX
+    assert state.voted_key is None or 0 <= state.voted_key.id <= INT32_MAX
+    again = encode_quorum_state(state, version=1)
+    assert decode_quorum_state(again, "f") == state
+
+
+def _meta_again(properties: Any, _data: bytes, _rng: Random) -> None:
+    assert 0 <= properties.node_id <= INT32_MAX
+    encode_meta_properties(properties)
+
+
+def _offsets_again(offsets: Any, _data: bytes, _rng: Random) -> None:
+    assert decode_offsets(encode_offsets(offsets), "f") == offsets
+
+
+def _epochs_again(cache_: EpochCache, _data: bytes, _rng: Random) -> None:
+    assert decode_epochs(cache_.encode(), "f").entries == cache_.entries
+    numbers = [(entry.epoch, entry.start_offset) for entry in cache_.entries]
+    assert numbers == sorted(numbers), "epochs and offsets grow"
+
+
+def _flushed_end_again(end_offset: int | None, data: bytes, _rng: Random) -> None:
+    assert end_offset is None or encode_flushed_end(end_offset) == data
+
+
+def _partition_metadata_again(topic_id: Any, _data: bytes, _rng: Random) -> None:
+    assert decode_partition_metadata(encode_partition_metadata(topic_id), "f") == topic_id
+
+
+def _snapshot_name(data: bytes) -> Any:
+    return parse_snapshot_name(data.decode("utf-8", errors="surrogateescape"))
+
+
+def _snapshot_name_again(found: Any, data: bytes, _rng: Random) -> None:
+    if found is not None and data.isascii():
+        assert snapshot_name(found).encode() == data
+
+
+# ---- indexes ---------------------------------------------------------------------------------------
+
+
+def _offset_index(data: bytes) -> OffsetIndex:
+    return OffsetIndex.decode(data, BASE_OFFSET, SEGMENT_BYTES)
+
+
+def _offset_index_again(index: OffsetIndex, _data: bytes, rng: Random) -> None:
+    """Every position lies in the segment, whatever is looked up."""
+    for offset in (0, BASE_OFFSET, BASE_OFFSET + rng.randrange(1 << 32)):
+        assert 0 <= index.lookup(offset) < SEGMENT_BYTES
+    assert _offset_index(index.encode()).entries() == index.entries()
+
+
+def _offset_index_bytes(rng: Random) -> bytes:
+    index = OffsetIndex(BASE_OFFSET)
+    offset, position = BASE_OFFSET, 0
+    for _ in range(rng.randrange(20)):
+        offset += 1 + rng.randrange(50)
+        position += 1 + rng.randrange(2000)
+        index.append(offset, position)
+    return index.encode() + bytes(8 * rng.randrange(3))
+
+
+def _time_index(data: bytes) -> TimeIndex:
+    return TimeIndex.decode(data, BASE_OFFSET)
+
+
+def _time_index_again(index: TimeIndex, _data: bytes, _rng: Random) -> None:
+    assert _time_index(index.encode()).entries() == index.entries()
+
+
+# ---- histories ---------------------------------------------------------------------------------------
+
+
+def _history(data: bytes) -> tuple[History, Any]:
+    history = parse_history(data)
+    return history, history.operations
+
+
+def _history_again(value: tuple[History, Any], _data: bytes, _rng: Random) -> None:
+    """What was read is written as JSON lines and as MessagePack, and reads the same."""
+    history, _ = value
+    for kind in (Format.JSONL, Format.MSGPACK):
+        again = parse_history(written(history.events, kind))
+        assert repr(again.events) == repr(history.events)
+
+
+@cache
+def _histories() -> list[bytes]:
+    events = [
+        Event(process=0, type="invoke", f="write", value=1, index=0, time=1),
+        Event(process=1, type="invoke", f="read", value=None, index=1, time=2, extra={"key": "a"}),
+        Event(process=0, type="ok", f="write", value=1, index=2, time=3),
+        Event(process=1, type="info", f="read", value=["a", None], index=3, time=4, error="x"),
+        Event(process="nemesis", type="info", f="kill", value={"node": 1}, index=4, time=5),
+    ]
+    log = (
+        "INFO  jepsen.util - 1\t:invoke\t:cas\t[1 2]\nINFO  jepsen.util - 1\t:info\t:cas\t:timed-out\n"
+        "INFO  jepsen.util - 0\t:invoke\t:read\tnil\nINFO  jepsen.util - 0\t:ok\t:read\tnil\n"
+    )
+    edn = (
+        '{:process 1, :type :invoke, :f :append, :key "0", :value "x 1 0 y"} ; c\n'
+        '{:process 1, :type :ok, :f :append, :value #{1 2N 3.5M \\a} #_ 1 :error #inst "x"}\n'
+    )
+    kinds = (Format.JSONL, Format.MSGPACK, Format.EDN)
+    return [*(written(events, kind) for kind in kinds), log.encode(), edn.encode()]
+
+
+def _name(path: str) -> Any:
+    def decode(reader: Any) -> Any:
+        return lambda data: reader(data, path)
+
+    return decode
+
+
+def _dated(content: bytes) -> bytes:
+    return content + f"#{dt.date(2026, 1, 1)}\n".encode()
+
+
+def targets() -> list[Target]:
+    """All of this file."""
+    corrupt = (CorruptFileError,)
+    named = _name("f")
+    states = [*golden_files("quorum-state"), OLD_STATE, NEW_STATE]
+    metas = golden_files("meta.properties")
+    checkpoints = [*golden_files("*-checkpoint"), b"0\n2\nt 0 5\nt 1 7\n", b"0\n0\n"]
+    epochs = [*golden_files("leader-epoch-checkpoint"), b"0\n2\n1 0\n3 17\n"]
+    names = [b"00000000000000000103-0000000001.checkpoint", b"00000000000000000000.checkpoint"]
+    indexes, times = golden_files("*.index"), golden_files("*.timeindex")
+    transactions = [*golden_files("*.txnindex"), bytes(68)]
+    return [
+        Target("quorum-state", states, named(decode_quorum_state), corrupt, _quorum_state_again),
+        Target("meta-properties", [*metas, _dated(metas[0])], named(decode_meta_properties), corrupt, _meta_again),
+        Target("offset-checkpoints", checkpoints, named(decode_offsets), corrupt, _offsets_again),
+        Target("epoch-checkpoints", epochs, named(decode_epochs), corrupt, _epochs_again),
+        Target("flushed-end", [encode_flushed_end(0), encode_flushed_end(987)], decode_flushed_end, (), _flushed_end_again),
+        Target("partition-metadata", golden_files("partition.metadata"), named(decode_partition_metadata), corrupt, _partition_metadata_again),
+        Target("snapshot-names", names, _snapshot_name, (), _snapshot_name_again),
+        Target("offset-index", indexes, _offset_index, (IndexDamageError,), _offset_index_again, _offset_index_bytes),
+        Target("time-index", times, _time_index, (IndexDamageError,), _time_index_again),
+        Target("transaction-index", transactions, decode_transaction_index, ()),
+        Target("histories", _histories(), _history, (HistoryError,), _history_again, weight=2),
+    ]  # fmt: skip
