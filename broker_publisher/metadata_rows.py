@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker_publisher.partition_view import INTERNAL_TOPICS, leader_view, offline_replicas
-from broker_publisher.responses import METADATA, ResponseContext, metadata_response
+from broker_publisher.responses import ResponseContext, metadata_response
 from metadata.delta import MetadataDelta
 from metadata.image import Image, Partition, Topic, sorted_items
+from wire.api_keys import METADATA
 from wire.codec import encode_response
 from wire.primitives import encode_unsigned_varint
 from wire.types import NodeId, TopicId

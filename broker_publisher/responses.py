@@ -24,13 +24,10 @@ from broker_publisher.partition_view import (
     registered_replicas,
 )
 from metadata.image import Image, Partition, Topic, sorted_items
+from wire.api_keys import DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, METADATA
 from wire.codec import newest
 from wire.errors import ErrorCode
 from wire.types import NodeId, Rng, TopicId
-
-METADATA: Final = 3
-DESCRIBE_CLUSTER: Final = 60
-DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 METADATA_NEWEST: Final = 13
 METADATA_TOPIC_IDS_SINCE: Final = 12

@@ -27,10 +27,10 @@ from quorum_controller.authorization import (
     is_allowed,
 )
 from wire import codec
+from wire.api_keys import DESCRIBE_TOPIC_PARTITIONS
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.primitives import read_unsigned_varint
 
-DESCRIBE_TOPIC_PARTITIONS: Final = 75
 _TOPIC_OPERATIONS: Final = (
     Operation.READ,
     Operation.WRITE,

@@ -20,11 +20,10 @@ from metadata.delta import MetadataDelta
 from metadata.features import SUPPORTED_FEATURES
 from metadata.image import Image
 from wire import codec
+from wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from wire.errors import ErrorCode
 from wire.types import DirectoryId
 
-BROKER_REGISTRATION: Final = 62
-BROKER_HEARTBEAT: Final = 63
 REGISTRATION_BACKOFF_MS: Final = 20
 CATCH_UP_POLL_MS: Final = 10
 SHUTDOWN_POLL_MS: Final = 20

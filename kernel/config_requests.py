@@ -14,13 +14,12 @@ from kernel.forwarding import Encoded
 from metadata.image import Image
 from metadata.node_configs import NodeConfigs
 from quorum_controller.alter_configs import (
-    ALTER_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
     alter_configs_response,
     incremental_alter_configs_response,
 )
 from quorum_controller.broker_config_rules import broker_refusals
 from wire import codec
+from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from wire.connection import Request
 from wire.errors import ApiError
 

@@ -15,9 +15,9 @@ from metadata.delta import MetadataDelta
 from metadata.features import SUPPORTED_FEATURES
 from metadata.image import Image
 from wire import codec
+from wire.api_keys import CONTROLLER_REGISTRATION
 from wire.errors import ErrorCode
 
-CONTROLLER_REGISTRATION: Final = 70
 METADATA_VERSION_MIN: Final = 15
 BACKOFF_MS_MIN: Final = 50
 BACKOFF_MS_MAX: Final = 2_000

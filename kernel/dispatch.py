@@ -24,36 +24,37 @@ from kernel.config_requests import CONFIG_REQUESTS, forward_alter_configs
 from kernel.connections import Answered, Client
 from kernel.forwarding import Encoded, Forwarding, request_context, says_not_controller
 from kernel.metadata_state import MetadataState
+from kernel.raft_rpc import RAFT_API_KEYS
 from kernel.record_requests import RECORD_REQUESTS, refuse
 from kernel.replica import Replica
 from metadata.features import SUPPORTED_FEATURES
 from metadata.image import Image
 from metadata.node_configs import NodeConfigs
 from quorum_controller.authorization import Caller, host_text
-from quorum_controller.delegation_tokens import (
-    CREATE_DELEGATION_TOKEN,
-    EXPIRE_DELEGATION_TOKEN,
-    NOT_ALLOWED,
-    RENEW_DELEGATION_TOKEN,
-)
+from quorum_controller.delegation_tokens import NOT_ALLOWED
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES, OnBroker
 from quorum_controller.query_context import QueryContext
-from wire import codec
+from wire import api_keys, codec
+from wire.api_keys import (
+    API_VERSIONS,
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
+    DESCRIBE_TOPIC_PARTITIONS,
+    ENVELOPE,
+    EXPIRE_DELEGATION_TOKEN,
+    METADATA,
+    RENEW_DELEGATION_TOKEN,
+    UPDATE_RAFT_VOTER,
+)
 from wire.api_table import Api, ListenerKind, api_versions_body, apis
 from wire.connection import Request, parse_request
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.types import NodeId, Rng
 
 NO_TIME: Final = timedelta(0)
-METADATA: Final = 3
-API_VERSIONS: Final = 18
 API_VERSIONS_LEVEL_ZERO_SINCE: Final = 4
-DESCRIBE_QUORUM: Final = 55
-ENVELOPE: Final = 58
-DESCRIBE_CLUSTER: Final = 60
-DESCRIBE_TOPIC_PARTITIONS: Final = 75
-UPDATE_RAFT_VOTER: Final = 82
 
 FORWARDED: Final = (
     frozenset(key for key, handler in HANDLERS.items() if handler.is_forwarded)
@@ -65,7 +66,6 @@ TOKEN_REQUESTS: Final = frozenset(
     {CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN}
 )
 """Never sent on: tokens are not given out over PLAINTEXT."""
-RAFT: Final = frozenset({1, 52, 53, 54, DESCRIBE_QUORUM, 59})
 SUBMITTED: Final = frozenset(HANDLERS)
 """What the controller judges."""
 QUERIED_ON_BROKER: Final = frozenset(
@@ -80,7 +80,7 @@ SERVED: Final = {
     | RECORD_REQUESTS
     | QUERIED_ON_BROKER
     | {METADATA, API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS},
-    ListenerKind.CONTROLLER: RAFT
+    ListenerKind.CONTROLLER: RAFT_API_KEYS
     | SUBMITTED
     | QUERIED_ON_CONTROLLER
     | {API_VERSIONS, ENVELOPE, DESCRIBE_CLUSTER, UPDATE_RAFT_VOTER},
@@ -127,13 +127,13 @@ class Dispatch:
     def _serve_broker(self, client: Client, request: Request, answered: Answered) -> None:
         image = self._cache.image
         match request.api_key:
-            case 3:
+            case api_keys.METADATA:
                 answered(self._metadata(client, image, request))
-            case 60:
+            case api_keys.DESCRIBE_CLUSTER:
                 context = self._context(client.listener)
                 version = request.api_version
                 answered(describe_cluster(image, request.body, context, api_version=version))
-            case 75:
+            case api_keys.DESCRIBE_TOPIC_PARTITIONS:
                 answered(self._described_topics(client, image, request.body))
             case key if key in QUERIED_ON_BROKER:
                 answered(self._query(key, request, caller_of(client), is_broker=True))
@@ -221,7 +221,7 @@ class Dispatch:
         )
         if refused is not None:
             answered(refused)
-        elif key in RAFT:
+        elif key in RAFT_API_KEYS:
             self._replica.serve(key, request.body, answered)
         elif key in SUBMITTED:
             asked = request_context(request, client.address)
@@ -269,7 +269,7 @@ class Dispatch:
             return
         answer = envelope_answer(inner, answered)
         caller = Caller(principal, host_text(address))
-        if inner.api_key in RAFT:
+        if inner.api_key in RAFT_API_KEYS:
             refused = self._access.refusal(self._cache.image, caller, inner.api_key, inner.body)
             if refused is None:
                 self._replica.serve(inner.api_key, inner.body, answer)

@@ -20,13 +20,12 @@ from quorum_controller.authorization import ANONYMOUS, host_text
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.result import RequestContext
 from wire import codec
+from wire.api_keys import ENVELOPE
 from wire.api_table import SCHEMAS
 from wire.connection import Request
 from wire.conversion import default_entity
 from wire.errors import ApiError, ErrorCode
 from wire.types import milliseconds
-
-ENVELOPE: Final = 58
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 """`request.timeout.ms`: no client waits longer, whatever its request says."""

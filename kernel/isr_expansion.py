@@ -22,10 +22,10 @@ from kernel.peers import Failure
 from metadata.delta import MetadataDelta
 from metadata.image import LEADER_RECOVERED, Image, Partition
 from wire import codec
+from wire.api_keys import ALTER_PARTITION
 from wire.errors import ErrorCode
 from wire.types import NodeId, TopicId
 
-ALTER_PARTITION: Final = 56
 PARTITIONS_PER_REQUEST: Final = 200
 """Judged in one step of the controller: some milliseconds."""
 BACKOFF_MS_MIN: Final = 50

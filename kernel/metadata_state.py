@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from kernel.access import Access
 from kernel.clock import Clock
 from kernel.effects import Effect, Log, LogLevel
-from kernel.raft_rpc import DESCRIBE_QUORUM
 from kernel.replica import Replica
 from kernel.replies import Replies
 from metadata import record_codec
@@ -27,6 +26,7 @@ from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, Output, Pending, Proposal, RequestContext
 from raft import effects as raft
+from wire.api_keys import DESCRIBE_QUORUM
 from wire.api_table import SCHEMAS
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from raft import messages as raft
-from wire import codec
+from wire import api_keys, codec
 from wire.errors import ErrorCode
 from wire.metadata_fetch import MetadataFetched
 from wire.types import (
@@ -48,21 +48,21 @@ def invalid_request_body(api_key: int) -> Any:
     """The answer to a request that is not about exactly the metadata partition."""
     new = codec.newest(api_key, "response")
     match api_key:
-        case 1:
+        case api_keys.FETCH:
             return new.FetchResponse(
                 throttle_time=_ZERO, error_code=ErrorCode.invalid_request, responses=()
             )
-        case 52:
+        case api_keys.VOTE:
             return new.VoteResponse(error_code=ErrorCode.invalid_request, topics=())
-        case 53:
+        case api_keys.BEGIN_QUORUM_EPOCH:
             return new.BeginQuorumEpochResponse(error_code=ErrorCode.invalid_request, topics=())
-        case 54:
+        case api_keys.END_QUORUM_EPOCH:
             return new.EndQuorumEpochResponse(error_code=ErrorCode.invalid_request, topics=())
-        case 55:
+        case api_keys.DESCRIBE_QUORUM:
             return new.DescribeQuorumResponse(
                 error_code=ErrorCode.invalid_request, error_message=None, topics=(), nodes=()
             )
-        case 59:
+        case api_keys.FETCH_SNAPSHOT:
             return new.FetchSnapshotResponse(
                 throttle_time=_ZERO, error_code=ErrorCode.invalid_request, topics=()
             )
@@ -202,15 +202,15 @@ def response_of(api_key: int, body: Any) -> raft.RaftResponse | None:  # noqa: P
         return None
     partition = topics[0].partitions[0]
     match api_key:
-        case 52:
+        case api_keys.VOTE:
             return raft.VoteResponse(
                 vote_granted=partition.vote_granted, **_common(body, partition, partition)
             )
-        case 53:
+        case api_keys.BEGIN_QUORUM_EPOCH:
             return raft.BeginQuorumEpochResponse(**_common(body, partition, partition))
-        case 54:
+        case api_keys.END_QUORUM_EPOCH:
             return raft.EndQuorumEpochResponse(**_common(body, partition, partition))
-        case 59:
+        case api_keys.FETCH_SNAPSHOT:
             return raft.FetchSnapshotResponse(
                 snapshot_id=_offset_and_epoch(partition.snapshot_id),
                 size_bytes=partition.size,
@@ -224,15 +224,15 @@ def response_of(api_key: int, body: Any) -> raft.RaftResponse | None:  # noqa: P
 
 def _with_top_error(api_key: int, error_code: int) -> raft.RaftResponse:
     match api_key:
-        case 1:
+        case api_keys.FETCH:
             return raft.FetchResponse(top_error_code=error_code)
-        case 52:
+        case api_keys.VOTE:
             return raft.VoteResponse(top_error_code=error_code)
-        case 53:
+        case api_keys.BEGIN_QUORUM_EPOCH:
             return raft.BeginQuorumEpochResponse(top_error_code=error_code)
-        case 54:
+        case api_keys.END_QUORUM_EPOCH:
             return raft.EndQuorumEpochResponse(top_error_code=error_code)
-        case 59:
+        case api_keys.FETCH_SNAPSHOT:
             return raft.FetchSnapshotResponse(top_error_code=error_code)
         case _:
             raise AssertionError(f"not sent by the core: {api_key=}")

@@ -11,6 +11,14 @@ from uuid import UUID
 from kernel import raft_answers
 from raft import messages as raft
 from wire import codec
+from wire.api_keys import (
+    BEGIN_QUORUM_EPOCH,
+    DESCRIBE_QUORUM,
+    END_QUORUM_EPOCH,
+    FETCH,
+    FETCH_SNAPSHOT,
+    VOTE,
+)
 from wire.metadata_fetch import MetadataFetch
 from wire.types import (
     METADATA_TOPIC_NAME,
@@ -22,12 +30,6 @@ from wire.types import (
     OffsetAndEpoch,
 )
 
-FETCH: Final = 1
-VOTE: Final = 52
-BEGIN_QUORUM_EPOCH: Final = 53
-END_QUORUM_EPOCH: Final = 54
-DESCRIBE_QUORUM: Final = 55
-FETCH_SNAPSHOT: Final = 59
 RAFT_API_KEYS: Final = frozenset(
     {FETCH, VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, FETCH_SNAPSHOT}
 )

@@ -13,16 +13,13 @@ from uuid import UUID
 import msgspec
 
 from metadata.image import Image
-from wire import codec
+from wire import api_keys, codec
+from wire.api_keys import FETCH, FIND_COORDINATOR, LIST_OFFSETS, PRODUCE
 from wire.connection import Request
 from wire.conversion import default_of
 from wire.errors import ErrorCode
 from wire.types import TopicId
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-FIND_COORDINATOR: Final = 10
 RECORD_REQUESTS: Final = frozenset({PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINATOR})
 
 REFUSED: Final = ErrorCode.policy_violation
@@ -47,11 +44,11 @@ def refuse(request: Request, image: Image) -> Any:
     body = codec.decode_as_sent(request.frame)
     answer = _Answer(request.api_key, request.api_version, image)
     match request.api_key:
-        case 0:
+        case api_keys.PRODUCE:
             return answer.produce(body)
-        case 1:
+        case api_keys.FETCH:
             return answer.fetch(body)
-        case 2:
+        case api_keys.LIST_OFFSETS:
             return answer.list_offsets(body)
         case key:
             assert key == FIND_COORDINATOR, f"{key=} is not about records"

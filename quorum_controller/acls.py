@@ -27,11 +27,8 @@ from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
 from quorum_controller.services import Services
 from quorum_controller.topics import RECORDS_EXCEEDED
 from wire import codec
+from wire.api_keys import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from wire.errors import ApiError, ErrorCode
-
-DESCRIBE_ACLS: Final = 29
-CREATE_ACLS: Final = 30
-DELETE_ACLS: Final = 31
 
 _DISABLED: Final = ApiError(ErrorCode.security_disabled, "No Authorizer is configured.")
 _DISABLED_ON_BROKER: Final = ApiError(

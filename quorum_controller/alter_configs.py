@@ -45,8 +45,6 @@ from wire.types import NodeId
 _alter: Any = _alter_v2
 _incremental: Any = _incremental_v1
 
-ALTER_CONFIGS: Final = 33
-INCREMENTAL_ALTER_CONFIGS: Final = 44
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _LIST_OPERATIONS: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}

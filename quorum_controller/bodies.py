@@ -24,13 +24,7 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from wire.types import ZERO_UUID
 
 __all__ = [
-    "BROKER_HEARTBEAT",
-    "BROKER_REGISTRATION",
-    "CONTROLLER_REGISTRATION",
-    "CREATE_TOPICS",
-    "DELETE_TOPICS",
     "NO_TIME",
-    "UNREGISTER_BROKER",
     "BrokerHeartbeatRequest",
     "BrokerHeartbeatResponse",
     "BrokerRegistrationRequest",
@@ -51,12 +45,6 @@ __all__ = [
     "to_uuid",
 ]
 
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
-BROKER_REGISTRATION: Final = 62
-BROKER_HEARTBEAT: Final = 63
-UNREGISTER_BROKER: Final = 64
-CONTROLLER_REGISTRATION: Final = 70
 
 NO_TIME: Final = timedelta(0)
 

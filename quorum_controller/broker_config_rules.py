@@ -24,11 +24,11 @@ from quorum_controller.alter_configs import (
     APPEND,
     CORDONED_LOG_DIRS,
     DELETE,
-    INCREMENTAL_ALTER_CONFIGS,
     SET,
     SUBTRACT,
     broker_logger_error,
 )
+from wire.api_keys import INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ApiError, ErrorCode
 
 _TWICE: Final = ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")

@@ -29,13 +29,14 @@ from quorum_controller.query_context import QueryContext
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
 from quorum_controller.services import Services
 from wire import codec
+from wire.api_keys import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+)
 from wire.errors import ApiError, ErrorCode
 from wire.types import milliseconds
-
-CREATE_DELEGATION_TOKEN: Final = 38
-RENEW_DELEGATION_TOKEN: Final = 39
-EXPIRE_DELEGATION_TOKEN: Final = 40
-DESCRIBE_DELEGATION_TOKEN: Final = 41
 
 NOT_ALLOWED: Final = ApiError(ErrorCode.delegation_token_request_not_allowed)
 _TIMESTAMP_MS_MAX: Final = 253_402_300_799_999

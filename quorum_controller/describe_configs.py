@@ -39,8 +39,6 @@ from wire.errors import ApiError, ErrorCode
 _describe: Any = _describe_v4
 _list: Any = _list_v1
 
-DESCRIBE_CONFIGS: Final = 32
-LIST_CONFIG_RESOURCES: Final = 74
 
 _LISTED_FIRST: Final = (
     RESOURCE_GROUP,

@@ -22,9 +22,9 @@ from quorum_controller.result import RECORDS_PER_BATCH_MAX, RECORDS_PER_SLICE_MA
 from quorum_controller.services import Services
 from quorum_controller.topics import RECORDS_EXCEEDED
 from wire import codec
+from wire.api_keys import ELECT_LEADERS
 from wire.errors import ApiError, ErrorCode
 
-ELECT_LEADERS: Final = 43
 _ELECTIONS: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 """By the request's election type."""
 _UNAVAILABLE: Final = {

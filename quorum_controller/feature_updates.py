@@ -33,7 +33,6 @@ from wire.errors import ApiError, ErrorCode
 _update_features: Any = _update_features_v2
 _per_feature: Any = _per_feature_v1
 
-UPDATE_FEATURES: Final = 57
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _ROWS_VERSION_MAX: Final = 1

@@ -11,29 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from quorum_controller.acls import (
-    CREATE_ACLS,
-    DELETE_ACLS,
-    create_acls,
-    create_acls_error,
-    delete_acls,
-    delete_acls_error,
-)
+from quorum_controller.acls import create_acls, create_acls_error, delete_acls, delete_acls_error
 from quorum_controller.alter_configs import (
-    ALTER_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
     alter_configs,
     alter_configs_error,
     incremental_alter_configs,
     incremental_alter_configs_error,
-)
-from quorum_controller.bodies import (
-    BROKER_HEARTBEAT,
-    BROKER_REGISTRATION,
-    CONTROLLER_REGISTRATION,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    UNREGISTER_BROKER,
 )
 from quorum_controller.brokers import (
     broker_heartbeat,
@@ -45,9 +28,6 @@ from quorum_controller.brokers import (
 )
 from quorum_controller.controllers import controller_registration_error, register_controller
 from quorum_controller.delegation_tokens import (
-    CREATE_DELEGATION_TOKEN,
-    EXPIRE_DELEGATION_TOKEN,
-    RENEW_DELEGATION_TOKEN,
     create_delegation_token,
     create_delegation_token_error,
     expire_delegation_token,
@@ -55,47 +35,49 @@ from quorum_controller.delegation_tokens import (
     renew_delegation_token,
     renew_delegation_token_error,
 )
-from quorum_controller.elections import ELECT_LEADERS, elect_leaders, elect_leaders_error
-from quorum_controller.feature_updates import (
-    UPDATE_FEATURES,
-    update_features,
-    update_features_error,
-)
-from quorum_controller.isr_changes import ALTER_PARTITION, alter_partition, alter_partition_error
-from quorum_controller.new_partitions import (
-    CREATE_PARTITIONS,
-    create_partitions,
-    create_partitions_error,
-)
-from quorum_controller.producer_ids import (
-    ALLOCATE_PRODUCER_IDS,
-    allocate_producer_ids,
-    allocate_producer_ids_error,
-)
-from quorum_controller.quotas import (
-    ALTER_CLIENT_QUOTAS,
-    alter_client_quotas,
-    alter_client_quotas_error,
-)
+from quorum_controller.elections import elect_leaders, elect_leaders_error
+from quorum_controller.feature_updates import update_features, update_features_error
+from quorum_controller.isr_changes import alter_partition, alter_partition_error
+from quorum_controller.new_partitions import create_partitions, create_partitions_error
+from quorum_controller.producer_ids import allocate_producer_ids, allocate_producer_ids_error
+from quorum_controller.quotas import alter_client_quotas, alter_client_quotas_error
 from quorum_controller.reassignments import (
-    ALTER_PARTITION_REASSIGNMENTS,
     alter_partition_reassignments,
     alter_partition_reassignments_error,
 )
 from quorum_controller.replica_directories import (
-    ASSIGN_REPLICAS_TO_DIRS,
     assign_replicas_to_directories,
     assign_replicas_to_directories_error,
 )
 from quorum_controller.result import Draft
-from quorum_controller.scram import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    alter_user_scram_credentials,
-    alter_user_scram_credentials_error,
-)
+from quorum_controller.scram import alter_user_scram_credentials, alter_user_scram_credentials_error
 from quorum_controller.services import Services
 from quorum_controller.topic_access import create_topics_for, delete_topics_for
 from quorum_controller.topics import create_topics_error, delete_topics_error
+from wire.api_keys import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_CLIENT_QUOTAS,
+    ALTER_CONFIGS,
+    ALTER_PARTITION,
+    ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_USER_SCRAM_CREDENTIALS,
+    ASSIGN_REPLICAS_TO_DIRS,
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+    CONTROLLER_REGISTRATION,
+    CREATE_ACLS,
+    CREATE_DELEGATION_TOKEN,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_ACLS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    EXPIRE_DELEGATION_TOKEN,
+    INCREMENTAL_ALTER_CONFIGS,
+    RENEW_DELEGATION_TOKEN,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
+)
 from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId, milliseconds
 

@@ -16,10 +16,10 @@ from quorum_controller.partition_change import Target, change_record
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
 from wire import codec
+from wire.api_keys import ALTER_PARTITION
 from wire.errors import ApiError, ErrorCode
 from wire.types import BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch, TopicId
 
-ALTER_PARTITION: Final = 56
 _ANY_EPOCH: Final = -1
 """The broker epoch of an ISR member that the sender does not know (versions below 3)."""
 

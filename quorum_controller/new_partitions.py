@@ -24,10 +24,10 @@ from quorum_controller.topics import (
     manual_assignment_error,
 )
 from wire import codec
+from wire.api_keys import CREATE_PARTITIONS
 from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId
 
-CREATE_PARTITIONS: Final = 37
 STRICT_VERSION: Final = 3
 """From here on a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")

@@ -15,7 +15,6 @@ from wire.types import BrokerEpoch, NodeId
 
 _allocate: Any = _allocate_v0
 
-ALLOCATE_PRODUCER_IDS: Final = 67
 BLOCK_IDS: Final = 1000
 _ID_MAX: Final = 2**63 - 1
 

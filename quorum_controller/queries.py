@@ -11,26 +11,21 @@ from typing import Any, Final
 import msgspec
 
 from metadata.image import Image
-from quorum_controller.acls import DESCRIBE_ACLS, describe_acls
-from quorum_controller.delegation_tokens import (
-    DESCRIBE_DELEGATION_TOKEN,
-    describe_delegation_token,
-)
-from quorum_controller.describe_configs import (
-    DESCRIBE_CONFIGS,
-    LIST_CONFIG_RESOURCES,
-    describe_configs,
-    list_config_resources,
-)
+from quorum_controller.acls import describe_acls
+from quorum_controller.delegation_tokens import describe_delegation_token
+from quorum_controller.describe_configs import describe_configs, list_config_resources
 from quorum_controller.query_context import QueryContext
-from quorum_controller.quotas import DESCRIBE_CLIENT_QUOTAS, describe_client_quotas
-from quorum_controller.reassignments import (
-    LIST_PARTITION_REASSIGNMENTS,
-    list_partition_reassignments,
-)
-from quorum_controller.scram import (
+from quorum_controller.quotas import describe_client_quotas
+from quorum_controller.reassignments import list_partition_reassignments
+from quorum_controller.scram import describe_user_scram_credentials
+from wire.api_keys import (
+    DESCRIBE_ACLS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_DELEGATION_TOKEN,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
-    describe_user_scram_credentials,
+    LIST_CONFIG_RESOURCES,
+    LIST_PARTITION_REASSIGNMENTS,
 )
 
 

@@ -25,8 +25,6 @@ from wire.errors import ApiError, ErrorCode
 _alter: Any = _alter_v1
 _describe: Any = _describe_v1
 
-DESCRIBE_CLIENT_QUOTAS: Final = 48
-ALTER_CLIENT_QUOTAS: Final = 49
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 _TYPES: Final = (USER, CLIENT_ID, IP)

@@ -13,7 +13,7 @@ reassignment began, and `removing` is exactly what is not in the target.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from metadata.image import Image, Partition, Topic, sorted_items
 from quorum_controller.bodies import NO_TIME
@@ -24,11 +24,9 @@ from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
 from quorum_controller.services import Services
 from quorum_controller.topics import RECORDS_EXCEEDED, manual_assignment_error
 from wire import codec
+from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId
-
-ALTER_PARTITION_REASSIGNMENTS: Final = 45
-LIST_PARTITION_REASSIGNMENTS: Final = 46
 
 
 def alter_partition_reassignments(draft: Draft, request: Any, services: Services) -> Any:

@@ -5,7 +5,7 @@ Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java
 (handleAssignReplicasToDirs).
 """
 
-from typing import Any, Final
+from typing import Any
 
 from metadata.image import Broker
 from quorum_controller.bodies import NO_TIME, to_bytes
@@ -15,10 +15,9 @@ from quorum_controller.partitions import DIRECTORIES_LEVEL, ElectionPolicy, Topi
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
 from wire import codec
+from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
 from wire.errors import ApiError, ErrorCode
 from wire.types import DirectoryId, NodeId, TopicId
-
-ASSIGN_REPLICAS_TO_DIRS: Final = 73
 
 
 def assign_replicas_to_directories(draft: Draft, request: Any, services: Services) -> Any:

@@ -23,8 +23,6 @@ from wire.errors import ApiError, ErrorCode
 _alter: Any = _alter_v0
 _describe: Any = _describe_v0
 
-DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
-ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16_384

@@ -22,6 +22,7 @@ from quorum_controller.result import ControllerRequest, Output
 from simulator.controller_text import IdNames, answer_text, image_lines, record_text
 from simulator.scenario_command import Command, ScenarioError, to_int, to_ints
 from simulator.scripted_rng import ScriptedRng
+from wire import api_keys
 from wire.types import LeaderEpoch, NodeId, Offset
 
 CLUSTER_ID: Final = "cluster"
@@ -188,7 +189,7 @@ class ControllerScenario:
             rack=rack,
             log_dirs=(uuid.UUID(bytes=self.names.fixed("D", broker_id)),),
         )
-        self._submit(f"register {broker_id}", bodies.BROKER_REGISTRATION, body)
+        self._submit(f"register {broker_id}", api_keys.BROKER_REGISTRATION, body)
 
     def _heartbeat(self, command: Command) -> None:
         """`heartbeat 1 [offset=5] [epoch=4] [fence] [stop]`: caught up unless told otherwise."""
@@ -218,13 +219,13 @@ class ControllerScenario:
             want_fence=wants_fence,
             want_shut_down=wants_stop,
         )
-        self._submit(f"heartbeat {broker_id}", bodies.BROKER_HEARTBEAT, body)
+        self._submit(f"heartbeat {broker_id}", api_keys.BROKER_HEARTBEAT, body)
 
     def _unregister(self, command: Command) -> None:
         """`unregister 1`."""
         broker_id = command.number(0, "id")
         body = _UNREGISTER(broker_id=broker_id)
-        self._submit(f"unregister {broker_id}", bodies.UNREGISTER_BROKER, body)
+        self._submit(f"unregister {broker_id}", api_keys.UNREGISTER_BROKER, body)
 
     def _create_topics(self, command: Command) -> None:
         """`create-topics orders:2:3 manual:1-2/2-3 [validate] [timeout_ms=30000]`.
@@ -238,13 +239,13 @@ class ControllerScenario:
             timeout=timedelta(milliseconds=command.number_option("timeout_ms", 30_000)),
             validate_only=is_validating,
         )
-        self._submit("create-topics", bodies.CREATE_TOPICS, body)
+        self._submit("create-topics", api_keys.CREATE_TOPICS, body)
 
     def _delete_topics(self, command: Command) -> None:
         """`delete-topics orders`."""
         states = tuple(_DELETE_STATE(name=name, topic_id=None) for name in command.rest(0))
         body = _DELETE(topics=states, timeout=timedelta(seconds=30))
-        self._submit("delete-topics", bodies.DELETE_TOPICS, body)
+        self._submit("delete-topics", api_keys.DELETE_TOPICS, body)
 
     def _image(self, command: Command) -> None:
         """`image [committed]`: brokers and partitions, by default with everything proposed."""

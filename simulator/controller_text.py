@@ -11,7 +11,7 @@ import msgspec
 
 from metadata.image import Image, Partition, Topic
 from metadata.records import Record
-from quorum_controller import bodies
+from wire import api_keys
 from wire.types import ZERO_UUID
 
 
@@ -114,11 +114,11 @@ def _unregistration(body: Any) -> str:
 
 
 _ANSWERS: Final[dict[int, Callable[[Any], str]]] = {
-    bodies.CREATE_TOPICS: _create_topics,
-    bodies.DELETE_TOPICS: _delete_topics,
-    bodies.BROKER_REGISTRATION: _registration,
-    bodies.BROKER_HEARTBEAT: _heartbeat,
-    bodies.UNREGISTER_BROKER: _unregistration,
+    api_keys.CREATE_TOPICS: _create_topics,
+    api_keys.DELETE_TOPICS: _delete_topics,
+    api_keys.BROKER_REGISTRATION: _registration,
+    api_keys.BROKER_HEARTBEAT: _heartbeat,
+    api_keys.UNREGISTER_BROKER: _unregistration,
 }
 
 

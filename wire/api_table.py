@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from wire.api_keys import API_VERSIONS
 from wire.errors import ErrorCode
-
-API_VERSIONS: Final = 18
 
 
 class ListenerKind(enum.Enum):

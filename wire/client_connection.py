@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from wire.api_table import API_VERSIONS, SCHEMAS, api_name
+from wire.api_keys import API_VERSIONS
+from wire.api_table import SCHEMAS, api_name
 from wire.codec import Body, decode_response, encode_request, entity_class, read_response
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from wire.framing import FrameReader, frame

@@ -17,7 +17,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from wire import create_topics_response, metadata_fetch
-from wire.api_table import API_VERSIONS, SCHEMAS, api_name
+from wire.api_keys import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, VOTE
+from wire.api_table import SCHEMAS, api_name
 from wire.body_walk import checked_body, entity_walker
 from wire.conversion import converter, default_entity, is_readable_as
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -34,10 +35,6 @@ Kind = Literal["request", "response"]
 _KINDS: Final[tuple[Kind, ...]] = ("request", "response")
 Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire.metadata_fetch
 
-_FETCH: Final = 1
-_METADATA: Final = 3
-_CREATE_TOPICS: Final = 19
-_VOTE: Final = 52
 _PRE_VOTE_VERSION: Final = 2
 _FEATURES_FROM_ZERO_VERSION: Final = 4
 _NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError)
@@ -107,14 +104,14 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Body:
     """
     decoded = _decode(entity_class(api_key, version, "request"), body, f"{api_name(api_key)}")
     lifted = _lift(api_key, decoded, "request")
-    if api_key == _METADATA and version == 0 and lifted.topics == ():
+    if api_key == METADATA and version == 0 and lifted.topics == ():
         return replace(lifted, topics=None)  # version 0 asks for all topics with an empty list
     return lifted
 
 
 def read_request(api_key: int, version: int, body: Buffer) -> Body:
     """As `decode_request`, but a Fetch of the metadata partition as a `MetadataFetch`."""
-    if api_key != _FETCH:
+    if api_key != FETCH:
         return decode_request(api_key, version, body)
     if version >= metadata_fetch.FIRST_VERSION:
         fetch = metadata_fetch.decode_request(body)
@@ -150,7 +147,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
         if version >= metadata_fetch.FIRST_VERSION:
             start = encode_response_header(correlation_id, is_flexible=True)
             return start + metadata_fetch.encode_response(body)
-        body = metadata_fetch.response_to_kio(newest(_FETCH, "response"), body)
+        body = metadata_fetch.response_to_kio(newest(FETCH, "response"), body)
     if api_key == API_VERSIONS and version < _FEATURES_FROM_ZERO_VERSION:
         body = replace(
             body,
@@ -161,7 +158,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     header = encode_response_header(
         correlation_id, is_flexible=has_flexible_response_header(api_key, version)
     )
-    if api_key == _CREATE_TOPICS and version >= create_topics_response.FIRST_VERSION:
+    if api_key == CREATE_TOPICS and version >= create_topics_response.FIRST_VERSION:
         return header + create_topics_response.encode_create_topics_response(version, body)
     return _encode(header, entity_class(api_key, version, "response"), body)
 
@@ -179,8 +176,8 @@ def encode_request(
             head = RequestHeader(api_key, version, correlation_id, client_id)
             content = metadata_fetch.encode_request(version, body)
             return encode_request_header(head, is_flexible=True) + content
-        body = metadata_fetch.request_to_kio(newest(_FETCH, "request"), body)
-    if api_key == _VOTE and version < _PRE_VOTE_VERSION:
+        body = metadata_fetch.request_to_kio(newest(FETCH, "request"), body)
+    if api_key == VOTE and version < _PRE_VOTE_VERSION:
         _check_no_pre_vote(body, version)
     header = encode_request_header(
         RequestHeader(api_key, version, correlation_id, client_id),
@@ -205,7 +202,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body
 
 def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
     """As `decode_response`, but one of the metadata partition's Fetch as a `MetadataFetched`."""
-    if api_key != _FETCH:
+    if api_key != FETCH:
         return decode_response(api_key, version, frame)
     if version >= metadata_fetch.FIRST_VERSION:
         correlation_id, position = parse_response_header(frame, is_flexible=True)

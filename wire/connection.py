@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from wire.api_table import API_VERSIONS, Api, api_name
+from wire.api_keys import API_VERSIONS
+from wire.api_table import Api, api_name
 from wire.codec import (
     Body,
     default_request,

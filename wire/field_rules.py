@@ -10,14 +10,15 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
+from wire.api_keys import (
+    ALTER_PARTITION,
+    DELETE_TOPICS,
+    END_QUORUM_EPOCH,
+    FETCH,
+    UPDATE_FEATURES,
+)
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 
-_FETCH: Final = 1
-_METADATA: Final = 3
-_DELETE_TOPICS: Final = 20
-_END_QUORUM_EPOCH: Final = 54
-_ALTER_PARTITION: Final = 56
-_UPDATE_FEATURES: Final = 57
 _METADATA_TOPIC_UUID: Final = uuid.UUID(bytes=METADATA_TOPIC_ID)
 _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2
@@ -69,30 +70,30 @@ def _new_isr_with_epochs(target: type) -> Callable[[Any], Any]:
 
 
 FIELD_RULES: Final[dict[tuple[int, str, str], Rule]] = {
-    (_FETCH, "FetchRequest", "replica_state"): _replica_state,
-    (_FETCH, "FetchRequest", "replica_id"): _value(lambda new: new.replica_state.replica_id),
-    (_FETCH, "FetchTopic", "topic_id"): _value(_topic_id),
-    (_FETCH, "FetchTopic", "topic"): _value(_topic_name),
-    (_FETCH, "ForgottenTopic", "topic_id"): _value(_topic_id),
-    (_FETCH, "ForgottenTopic", "topic"): _value(_topic_name),
-    (_FETCH, "FetchableTopicResponse", "topic_id"): _value(_topic_id),
-    (_FETCH, "FetchableTopicResponse", "topic"): _value(_topic_name),
-    (_DELETE_TOPICS, "DeleteTopicsRequest", "topics"): _delete_topic_states,
-    (_DELETE_TOPICS, "DeleteTopicsRequest", "topic_names"): _value(
+    (FETCH, "FetchRequest", "replica_state"): _replica_state,
+    (FETCH, "FetchRequest", "replica_id"): _value(lambda new: new.replica_state.replica_id),
+    (FETCH, "FetchTopic", "topic_id"): _value(_topic_id),
+    (FETCH, "FetchTopic", "topic"): _value(_topic_name),
+    (FETCH, "ForgottenTopic", "topic_id"): _value(_topic_id),
+    (FETCH, "ForgottenTopic", "topic"): _value(_topic_name),
+    (FETCH, "FetchableTopicResponse", "topic_id"): _value(_topic_id),
+    (FETCH, "FetchableTopicResponse", "topic"): _value(_topic_name),
+    (DELETE_TOPICS, "DeleteTopicsRequest", "topics"): _delete_topic_states,
+    (DELETE_TOPICS, "DeleteTopicsRequest", "topic_names"): _value(
         lambda new: tuple(state.name or "" for state in new.topics)
     ),
-    (_END_QUORUM_EPOCH, "PartitionData", "preferred_candidates"): _preferred_candidates,
-    (_END_QUORUM_EPOCH, "PartitionData", "preferred_successors"): _value(
+    (END_QUORUM_EPOCH, "PartitionData", "preferred_candidates"): _preferred_candidates,
+    (END_QUORUM_EPOCH, "PartitionData", "preferred_successors"): _value(
         lambda new: tuple(candidate.candidate_id for candidate in new.preferred_candidates)
     ),
-    (_ALTER_PARTITION, "PartitionData", "new_isr_with_epochs"): _new_isr_with_epochs,
-    (_ALTER_PARTITION, "PartitionData", "new_isr"): _value(
+    (ALTER_PARTITION, "PartitionData", "new_isr_with_epochs"): _new_isr_with_epochs,
+    (ALTER_PARTITION, "PartitionData", "new_isr"): _value(
         lambda new: tuple(state.broker_id for state in new.new_isr_with_epochs)
     ),
-    (_UPDATE_FEATURES, "FeatureUpdateKey", "upgrade_type"): _value(
+    (UPDATE_FEATURES, "FeatureUpdateKey", "upgrade_type"): _value(
         lambda old: _SAFE_DOWNGRADE if old.allow_downgrade else _UPGRADE
     ),
-    (_UPDATE_FEATURES, "FeatureUpdateKey", "allow_downgrade"): _value(
+    (UPDATE_FEATURES, "FeatureUpdateKey", "allow_downgrade"): _value(
         lambda new: new.upgrade_type != _UPGRADE
     ),
 }

@@ -8,10 +8,11 @@ from immutables import Map
 from msgspec.structs import replace
 
 from broker_publisher.metadata_cache import MetadataCache
-from broker_publisher.responses import METADATA, ResponseContext, metadata_response
+from broker_publisher.responses import ResponseContext, metadata_response
 from metadata.delta import delta_between
 from metadata.image import EMPTY, Broker, Image, Partition, Provenance, Topic
 from tests.broker_publisher.builders import broker, directory, image, partition, topic
+from wire.api_keys import METADATA
 from wire.codec import encode_response, newest
 from wire.types import LeaderEpoch, Offset
 

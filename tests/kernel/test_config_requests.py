@@ -10,11 +10,9 @@ from kernel.config_requests import forward_alter_configs
 from kernel.forwarding import Encoded
 from metadata.image import EMPTY
 from metadata.node_configs import NodeConfigs
-from quorum_controller.alter_configs import (
-    INCREMENTAL_ALTER_CONFIGS,
-    incremental_alter_configs_response,
-)
+from quorum_controller.alter_configs import incremental_alter_configs_response
 from wire import codec
+from wire.api_keys import INCREMENTAL_ALTER_CONFIGS
 from wire.connection import Request
 from wire.errors import ApiError, ErrorCode
 

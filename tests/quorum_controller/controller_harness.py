@@ -20,10 +20,10 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 
 from metadata.image import EMPTY
 from metadata.records import FeatureLevelRecord
-from quorum_controller import bodies
 from quorum_controller.config import ControllerConfig
 from quorum_controller.controller import Controller
 from quorum_controller.result import ControllerRequest, Output
+from wire import api_keys
 
 CLUSTER_ID = "Z29sZGVuLXNoYXJlZC0wMQ"
 EPOCH = 3
@@ -138,14 +138,14 @@ class Harness:
     def create(self, *topics, validate_only=False, **more):
         """CreateTopics."""
         body = CreateTopicsRequest(topics=topics, timeout=SECOND, validate_only=validate_only)
-        return self.call(bodies.CREATE_TOPICS, body, **more)
+        return self.call(api_keys.CREATE_TOPICS, body, **more)
 
     def delete(self, *names, ids=()):
         """DeleteTopics."""
         states = [DeleteTopicState(name=name, topic_id=None) for name in names]
         states += [DeleteTopicState(name=None, topic_id=i) for i in ids]
         body = DeleteTopicsRequest(topics=tuple(states), timeout=SECOND)
-        return self.call(bodies.DELETE_TOPICS, body)
+        return self.call(api_keys.DELETE_TOPICS, body)
 
     def registration(self, broker_id, **more):
         """A good registration request, with changes."""
@@ -166,7 +166,7 @@ class Harness:
 
     def register(self, broker_id, **more):
         """BrokerRegistration."""
-        return self.call(bodies.BROKER_REGISTRATION, self.registration(broker_id, **more))
+        return self.call(api_keys.BROKER_REGISTRATION, self.registration(broker_id, **more))
 
     def heartbeat(self, broker_id, offset=None, *, fence=False, stop=False, epoch=None, **more):
         """BrokerHeartbeat, caught up unless told otherwise."""
@@ -179,7 +179,7 @@ class Harness:
             want_shut_down=stop,
             **more,
         )
-        return self.call(bodies.BROKER_HEARTBEAT, body)
+        return self.call(api_keys.BROKER_HEARTBEAT, body)
 
     def start(self, *broker_ids, racks=None):
         """Register and unfence brokers."""

@@ -16,8 +16,6 @@ from metadata.loader import Loader
 from metadata.node_configs import NodeConfigs
 from metadata.records import FeatureLevelRecord
 from quorum_controller.alter_configs import (
-    ALTER_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
     alter_configs_response,
     incremental_alter_configs_response,
 )
@@ -29,6 +27,7 @@ from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, RequestContext
 from wire import codec
+from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "metadata"))
 from golden_logs import log_batches

@@ -7,15 +7,9 @@ from kio.schema.broker_registration.v4.request import Feature
 from kio.schema.incremental_alter_configs.v1 import request as incremental
 
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC
-from quorum_controller.alter_configs import (
-    ALTER_CONFIGS,
-    APPEND,
-    DELETE,
-    INCREMENTAL_ALTER_CONFIGS,
-    SET,
-    SUBTRACT,
-)
+from quorum_controller.alter_configs import APPEND, DELETE, SET, SUBTRACT
 from quorum_controller.result import RequestContext
+from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
 
 @pytest.fixture

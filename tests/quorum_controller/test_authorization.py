@@ -9,7 +9,6 @@ from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Acl
 from metadata.image import Image as ImageType
-from quorum_controller.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from quorum_controller.authorization import (
     AccessRules,
     Action,
@@ -22,6 +21,7 @@ from quorum_controller.authorization import (
     host_text,
     is_allowed,
 )
+from wire.api_keys import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from wire.errors import ErrorCode
 
 ALICE = Caller("User:alice", "10.0.0.1")

@@ -5,8 +5,8 @@ from controller_harness import Harness, directory, incarnation, manual, names, t
 from kio.schema.broker_registration.v4.request import Feature, Listener
 
 from metadata.records import PartitionChangeRecord, RegisterBrokerRecord
-from quorum_controller import bodies
 from quorum_controller.bodies import UnregisterBrokerRequest
+from wire import api_keys
 from wire.errors import ErrorCode
 
 
@@ -213,11 +213,11 @@ def test_a_lost_directory_takes_the_broker_out_of_its_partitions():
 def test_unregistering_removes_a_broker_from_every_isr():
     cluster = Harness().start(1, 2)
     cluster.create(manual("t", (1, 2)))
-    gone = cluster.call(bodies.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=1))
+    gone = cluster.call(api_keys.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=1))
     assert (gone.error_code, gone.error_message) == (ErrorCode.none, "")
     assert names(cluster.batches[-1].records) == ["PartitionChange", "UnregisterBroker"]
     assert cluster.partition("t").replicas == (1, 2)
-    missing = cluster.call(bodies.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=999))
+    missing = cluster.call(api_keys.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=999))
     assert missing.error_code == ErrorCode.broker_id_not_registered
     assert missing.error_message == "Broker ID 999 is not currently registered"
 

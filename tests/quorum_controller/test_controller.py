@@ -12,8 +12,8 @@ from metadata.features import record_version
 from metadata.image import EMPTY, Provenance
 from metadata.record_codec import decode, encode
 from metadata.records import FeatureLevelRecord
-from quorum_controller import bodies
 from quorum_controller.activation import ActivationError
+from wire import api_keys
 from wire.errors import ErrorCode
 
 
@@ -23,12 +23,12 @@ def creation(*topics, timeout=SECOND, validate_only=False):
 
 def test_a_standby_refuses_and_names_the_leader():
     standby = Harness(activate=False)
-    token = standby.submit(bodies.CREATE_TOPICS, creation(topic("t")))
+    token = standby.submit(api_keys.CREATE_TOPICS, creation(topic("t")))
     (row,) = standby.answers[token].topics
     assert row.error_code == ErrorCode.not_controller
     assert row.error_message == "No controller appears to be active."
     standby.controller.known_leader_id = 2
-    token = standby.submit(bodies.CREATE_TOPICS, creation(topic("t")))
+    token = standby.submit(api_keys.CREATE_TOPICS, creation(topic("t")))
     assert standby.answers[token].topics[0].error_message == (
         "The active controller appears to be node 2."
     )
@@ -39,8 +39,8 @@ def test_a_standby_refuses_and_names_the_leader():
 
 def test_an_answer_waits_for_the_commit_and_so_does_a_refusal_based_on_it():
     cluster = Harness().start(1)
-    first = cluster.submit(bodies.CREATE_TOPICS, creation(topic("t")))
-    second = cluster.submit(bodies.CREATE_TOPICS, creation(topic("t")))
+    first = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("t")))
+    second = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("t")))
     assert first not in cluster.answers
     assert second not in cluster.answers
     cluster.commit()
@@ -51,8 +51,8 @@ def test_an_answer_waits_for_the_commit_and_so_does_a_refusal_based_on_it():
 def test_commit_completes_whole_batches_in_order():
     cluster = Harness().start(1)
     offset = cluster.controller.next_offset
-    first = cluster.submit(bodies.CREATE_TOPICS, creation(topic("a")))
-    second = cluster.submit(bodies.CREATE_TOPICS, creation(topic("b")))
+    first = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("a")))
+    second = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("b")))
     cluster.commit(offset + 1)
     assert not {first, second} & set(cluster.answers)
     cluster.commit(offset + 2)
@@ -65,7 +65,7 @@ def test_commit_completes_whole_batches_in_order():
 def test_losing_the_leadership_forgets_what_was_not_committed():
     cluster = Harness().start(1)
     before = cluster.image
-    token = cluster.submit(bodies.CREATE_TOPICS, creation(topic("lost")))
+    token = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("lost")))
     cluster.controller.known_leader_id = 3
     cluster.take(cluster.controller.resign())
     assert cluster.answers[token].topics[0].error_code == ErrorCode.not_controller
@@ -140,10 +140,10 @@ def test_a_noop_is_written_every_idle_interval(level, expected):
 def test_requests_time_out_at_the_door_and_while_they_wait():
     cluster = Harness().start(1)
     before = cluster.controller.next_offset
-    token = cluster.submit(bodies.CREATE_TOPICS, creation(topic("t"), timeout=SECOND * 0))
+    token = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("t"), timeout=SECOND * 0))
     assert cluster.answers[token].topics[0].error_code == ErrorCode.request_timed_out
     assert cluster.controller.next_offset == before
-    token = cluster.submit(bodies.CREATE_TOPICS, creation(topic("t"), timeout=SECOND))
+    token = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("t"), timeout=SECOND))
     cluster.tick(29_999)
     assert token not in cluster.answers
     cluster.tick(1)
@@ -154,7 +154,7 @@ def test_requests_time_out_at_the_door_and_while_they_wait():
 
 def test_the_queue_of_waiting_requests_is_bounded():
     cluster = Harness(pending_requests_max=2).start(1)
-    tokens = [cluster.submit(bodies.CREATE_TOPICS, creation(topic(f"t{i}"))) for i in range(3)]
+    tokens = [cluster.submit(api_keys.CREATE_TOPICS, creation(topic(f"t{i}"))) for i in range(3)]
     (row,) = cluster.answers[tokens[2]].topics
     assert row.error_code == ErrorCode.request_timed_out
     cluster.commit()
@@ -167,10 +167,10 @@ def test_controllers_register_from_level_15_on():
         controller_id=2, incarnation_id=None, zk_migration_ready=False, listeners=(), features=()
     )
     cluster = Harness()
-    response = cluster.call(bodies.CONTROLLER_REGISTRATION, request)
+    response = cluster.call(api_keys.CONTROLLER_REGISTRATION, request)
     assert (response.error_code, response.error_message) == (ErrorCode.none, "")
     assert list(cluster.image.controllers) == [2]
-    old = Harness(14).call(bodies.CONTROLLER_REGISTRATION, request)
+    old = Harness(14).call(api_keys.CONTROLLER_REGISTRATION, request)
     assert old.error_code == ErrorCode.unsupported_version
     assert old.error_message == (
         "The current MetadataVersion is too old to support controller registrations."

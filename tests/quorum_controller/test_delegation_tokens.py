@@ -14,14 +14,14 @@ from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
 from quorum_controller.authorization import AccessRules, Caller
 from quorum_controller.config import ControllerConfig, TokenSettings
-from quorum_controller.delegation_tokens import (
+from quorum_controller.delegation_tokens import remove_expired_tokens
+from quorum_controller.result import Draft, RequestContext
+from wire.api_keys import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,
     EXPIRE_DELEGATION_TOKEN,
     RENEW_DELEGATION_TOKEN,
-    remove_expired_tokens,
 )
-from quorum_controller.result import Draft, RequestContext
 from wire.errors import ErrorCode
 
 NOW_MS = 1_700_000_000_000

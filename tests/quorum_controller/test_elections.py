@@ -14,10 +14,10 @@ from metadata.records import (
     PartitionChangeRecord,
 )
 from quorum_controller.config import ElectionIntervals
-from quorum_controller.elections import ELECT_LEADERS
 from quorum_controller.elr import clear_elr_records, elr_activation_records, min_isr_change_error
 from quorum_controller.partitions import PartitionDefaults
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
+from wire.api_keys import ELECT_LEADERS
 
 INTERVAL_MS = 300_000
 UNCLEAN = {"unclean.leader.election.enable": "true"}

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from controller_harness import Harness, topic
 
-from quorum_controller import bodies
 from quorum_controller.result import RequestContext
-from wire import codec
+from wire import api_keys, codec
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller" / "topic_answers.jsonl"
 SAMPLES = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
@@ -80,7 +79,7 @@ def message(result):
 
 def needed_topics(sample, request, response):
     """Names of the topics that must be there for Kafka's answer."""
-    if sample["api_key"] == bodies.CREATE_TOPICS:
+    if sample["api_key"] == api_keys.CREATE_TOPICS:
         return [t.name for t in response.topics if int(t.error_code) == TOPIC_ALREADY_EXISTS]
     return [r.name for r in response.responses if int(r.error_code) == 0]
 
@@ -97,8 +96,8 @@ def answered(sample):
 
 
 COMPARED = [sample for sample in SAMPLES if key(sample) not in NOT_ANSWERED_ALIKE]
-CREATED = [sample for sample in COMPARED if sample["api_key"] == bodies.CREATE_TOPICS]
-DELETED = [sample for sample in COMPARED if sample["api_key"] == bodies.DELETE_TOPICS]
+CREATED = [sample for sample in COMPARED if sample["api_key"] == api_keys.CREATE_TOPICS]
+DELETED = [sample for sample in COMPARED if sample["api_key"] == api_keys.DELETE_TOPICS]
 
 
 @pytest.mark.parametrize("sample", CREATED, ids=name)

@@ -10,8 +10,8 @@ from kio.schema.alter_client_quotas.v1.request import (
 )
 
 from quorum_controller.mutation_quota import BURST_SECONDS
-from quorum_controller.quotas import ALTER_CLIENT_QUOTAS
 from quorum_controller.result import RequestContext
+from wire.api_keys import ALTER_CLIENT_QUOTAS
 
 THROTTLED = 89
 RATE = 2.0

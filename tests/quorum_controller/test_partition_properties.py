@@ -11,11 +11,9 @@ from kio.schema.elect_leaders.v2.request import TopicPartitions
 
 from metadata.invariants import violations
 from metadata.records import NO_LEADER_CHANGE, FeatureLevelRecord, PartitionChangeRecord
-from quorum_controller.elections import ELECT_LEADERS
-from quorum_controller.isr_changes import ALTER_PARTITION
 from quorum_controller.partition_index import PartitionIndex
-from quorum_controller.reassignments import ALTER_PARTITION_REASSIGNMENTS
 from quorum_controller.result import Draft
+from wire.api_keys import ALTER_PARTITION, ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 
 BROKERS = (1, 2, 3, 4)
 SESSION_MS = 9_000

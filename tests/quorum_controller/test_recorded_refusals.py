@@ -16,8 +16,6 @@ from recorded import FEATURES
 from metadata.node_configs import NodeConfigs
 from metadata.records import ConfigRecord, FeatureLevelRecord
 from quorum_controller.alter_configs import (
-    ALTER_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
     alter_configs_response,
     incremental_alter_configs_response,
 )
@@ -26,6 +24,7 @@ from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import Draft, RequestContext
 from wire import codec
+from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ApiError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller" / "settings_refusals.jsonl"

@@ -8,11 +8,10 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 
 from metadata.records import AccessControlEntryRecord
 from quorum_controller import bodies
-from quorum_controller.alter_configs import INCREMENTAL_ALTER_CONFIGS
 from quorum_controller.authorization import AccessRules, Operation
-from quorum_controller.elections import ELECT_LEADERS
-from quorum_controller.new_partitions import CREATE_PARTITIONS
 from quorum_controller.result import Draft, RequestContext
+from wire import api_keys
+from wire.api_keys import CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ErrorCode
 
 ALICE = RequestContext(principal="User:alice")
@@ -65,7 +64,7 @@ def delete(cluster, *names, ids=(), context=ALICE):
     states = [DeleteTopicState(name=name, topic_id=None) for name in names]
     states += [DeleteTopicState(name=None, topic_id=i) for i in ids]
     body = DeleteTopicsRequest(topics=tuple(states), timeout=SECOND)
-    response = cluster.call(bodies.DELETE_TOPICS, body, context=context)
+    response = cluster.call(api_keys.DELETE_TOPICS, body, context=context)
     return {(row.name, row.error_code.name) for row in response.responses}
 
 

@@ -5,8 +5,8 @@ from controller_harness import SECOND, Harness, directory, manual, names, topic
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
 from metadata.image import CONFIG_TOPIC
-from quorum_controller import bodies
 from quorum_controller.result import RequestContext
+from wire import api_keys
 from wire.errors import ErrorCode
 
 MANUAL = "The manual partition assignment includes"
@@ -274,7 +274,7 @@ def test_deletions_are_refused_one_by_one(cluster):
     body = DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name=n, topic_id=i) for n, i in states), timeout=SECOND
     )
-    rows = cluster.call(bodies.DELETE_TOPICS, body).responses
+    rows = cluster.call(api_keys.DELETE_TOPICS, body).responses
     assert [(row.error_code.name, row.error_message) for row in rows] == [
         ("unknown_topic_or_partition", "This server does not host this topic-partition."),
         ("unknown_topic_id", "This server does not host this topic ID."),
