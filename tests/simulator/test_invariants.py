@@ -1,0 +1,349 @@
+"""Each invariant refuses a violation that was made up for it, and names itself."""
+
+import pytest
+from msgspec.structs import replace
+
+from metadata.image import Image
+from metadata.snapshot import encode_snapshot, snapshot_records
+from raft.progress import Progress
+from raft.quorum import VoteTally
+from raft.roles import Candidate, Follower, Leader, Resigned, Unattached
+from simulator.invariants import QUORUM_STATE, Violation
+from simulator.log_mirror import FOLDER, Entry, segment_paths
+from storage.quorum_state_file import ElectionState, QuorumStateFile
+from storage.snapshot_files import snapshot_name
+from tests.simulator.worlds import follower, leader, look, observer, quiet_world
+from wire.batch import encode_batch
+from wire.types import NodeId, OffsetAndEpoch, ReplicaKey
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def world():
+    found = quiet_world()
+    assert found.invariants.ledger.end_offset > 10
+    assert found.invariants.elections == 1
+    return found
+
+
+def state_of(machine):
+    return machine.kernel.replica.core._state
+
+
+def log_of(machine):
+    return machine.kernel.replica.writer.log
+
+
+def broken(world, machine, invariant):
+    with pytest.raises(Violation) as caught:
+        look(world, machine)
+    assert caught.value.invariant == invariant, str(caught.value)
+    assert f"node {machine.id}: " in str(caught.value)
+    return str(caught.value)
+
+
+def store(machine, epoch, leader_id=None, voted_id=None):
+    voted = None if voted_id is None else ReplicaKey(NodeId(voted_id), None)
+    QuorumStateFile(machine.vfs, FOLDER).write(ElectionState(epoch, leader_id, voted))
+    assert machine.vfs.durable_content(QUORUM_STATE) is not None
+
+
+def append(machine, epoch, value=b"made up"):
+    """One batch behind everybody's back."""
+    log = log_of(machine)
+    log.append(encode_batch([value], log.end_offset, epoch, NOW_MS), log.end_offset)
+
+
+def as_leader(machine, epoch):
+    others = (number for number in (1, 2, 3) if number != machine.id)
+    state_of(machine).role = Leader(
+        epoch=epoch,
+        leader_id=NodeId(machine.id),
+        epoch_start_offset=0,
+        check_quorum_deadline_ms=10**9,
+        progress={number: Progress() for number in others},
+        observers={},
+        fetched_voters=set(),
+    )
+
+
+def test_nothing_is_wrong_with_a_quiet_world(world):
+    for machine in world.machines.values():
+        look(world, machine)
+        world.invariants.compare_image(machine, machine.kernel)
+
+
+def test_i1_two_leaders_in_one_epoch(world):
+    other = follower(world)
+    as_leader(other, other.kernel.replica.core.epoch)
+    assert "is led by" in broken(world, other, "I1")
+
+
+def test_i1_a_follower_of_another_leader(world):
+    other = follower(world)
+    role = state_of(other).role
+    third = next(n for n in world.voters if n not in (other.id, leader(world).id))
+    state_of(other).role = Follower(epoch=role.epoch, leader_id=third, fetch_deadline_ms=10**9)
+    broken(world, other, "I1")
+
+
+def test_i2_an_epoch_that_goes_back(world):
+    other = follower(world)
+    state_of(other).role = Unattached(epoch=0, election_deadline_ms=10**9)
+    assert "epoch 0 after" in broken(world, other, "I2")
+
+
+def test_i2_an_epoch_that_is_not_on_the_disk(world):
+    other = follower(world)
+    state_of(other).role = Unattached(epoch=9, election_deadline_ms=10**9)
+    assert "9 in memory" in broken(world, other, "I2")
+
+
+def test_i3_a_vote_that_is_not_on_the_disk(world):
+    other = follower(world)
+    store(other, 9)
+    candidate = ReplicaKey(leader(world).id, None)
+    state_of(other).role = Unattached(epoch=9, voted_key=candidate, election_deadline_ms=10**9)
+    assert "the disk says" in broken(world, other, "I3")
+
+
+def test_i3_two_votes_in_one_epoch(world):
+    other = follower(world)
+    for first, candidate in enumerate((leader(world).id, other.id)):
+        store(other, 9, voted_id=candidate)
+        voted = ReplicaKey(candidate, None)
+        state_of(other).role = Unattached(epoch=9, voted_key=voted, election_deadline_ms=10**9)
+        if first == 0:
+            look(world, other)
+    assert "votes in epoch 9" in broken(world, other, "I3")
+
+
+def test_i4_a_vote_for_a_shorter_log(world):
+    voter, candidate = leader(world), follower(world)
+    mirror = world.invariants.mirrors[candidate.id]
+    mirror.entries = mirror.entries[:3]
+    for machine in (voter, candidate):
+        store(machine, 9, voted_id=candidate.id)
+    voted = ReplicaKey(candidate.id, None)
+    state_of(candidate).role = Candidate(
+        epoch=9,
+        voted_key=voted,
+        votes=VoteTally(world.voters, frozenset({candidate.id}), frozenset()),
+        election_deadline_ms=10**9,
+    )
+    state_of(voter).role = Unattached(epoch=9, voted_key=voted, election_deadline_ms=10**9)
+    assert f"votes for {candidate.id}" in broken(world, voter, "I4")
+
+
+def test_i5_a_leader_that_cuts_what_it_wrote(world):
+    machine = leader(world)
+    end = log_of(machine).end_offset
+    append(machine, machine.kernel.replica.core.epoch)
+    look(world, machine)
+    log_of(machine).truncate_to(end)
+    broken(world, machine, "I5")
+
+
+def test_i6_two_logs_that_differ_at_one_epoch_and_offset(world):
+    epoch = leader(world).kernel.replica.core.epoch
+    append(leader(world), epoch, b"one")
+    look(world, leader(world))
+    append(follower(world), epoch, b"other")
+    assert "two logs differ" in broken(world, follower(world), "I6")
+
+
+def test_i6_an_epoch_that_goes_back_within_a_log(world):
+    with pytest.raises(Violation) as caught:
+        world.invariants._register(leader(world), Entry(90, 91, 4, 1), Entry(89, 90, 5, 2))
+    assert caught.value.invariant == "I6"
+
+
+def test_i6_a_gap_within_a_log(world):
+    with pytest.raises(Violation) as caught:
+        world.invariants._register(leader(world), Entry(91, 92, 5, 1), Entry(89, 90, 5, 2))
+    assert caught.value.invariant == "I6"
+
+
+def test_i6_a_follower_that_appends_what_its_leader_does_not_have(world):
+    append(follower(world), follower(world).kernel.replica.core.epoch)
+    assert "its leader" in broken(world, follower(world), "I6")
+
+
+def test_i7_a_leader_without_a_committed_batch(world):
+    machine = follower(world)
+    mirror = world.invariants.mirrors[machine.id]
+    mirror.entries = mirror.entries[:-1]
+    store(machine, 9, leader_id=machine.id)
+    as_leader(machine, 9)
+    assert "leads epoch 9 without" in broken(world, machine, "I7")
+
+
+def test_i8_applied_and_not_committed(world):
+    machine = follower(world)
+    world.invariants.ledger.entries.pop()
+    world.invariants._seen[machine.id].applied -= 1
+    assert "committed" in broken(world, machine, "I8")
+
+
+def test_i9_a_high_watermark_that_falls(world):
+    machine = follower(world)
+    state_of(machine).high_watermark -= 1
+    broken(world, machine, "I9")
+
+
+def test_i9_a_high_watermark_above_the_log(world):
+    machine = follower(world)
+    state_of(machine).high_watermark += 100
+    assert "above the log end" in broken(world, machine, "I9")
+
+
+def test_i9_a_follower_that_commits_before_any_leader(world):
+    append(leader(world), leader(world).kernel.replica.core.epoch)
+    look(world, leader(world))
+    machine = follower(world)
+    append(machine, machine.kernel.replica.core.epoch)
+    state_of(machine).log.extend(log_of(machine).end_offset)
+    state_of(machine).high_watermark = log_of(machine).end_offset
+    assert "no leader has" in broken(world, machine, "I9")
+
+
+def test_i10_a_commit_that_one_node_has(world):
+    machine = leader(world)
+    append(machine, machine.kernel.replica.core.epoch)
+    state_of(machine).log.extend(log_of(machine).end_offset)
+    state_of(machine).high_watermark = log_of(machine).end_offset
+    assert "durable ends of the voters" in broken(world, machine, "I10")
+
+
+def test_i10_a_commit_of_an_earlier_epoch_alone(world):
+    machine = follower(world)
+    earlier = machine.kernel.replica.core.epoch
+    store(machine, 9, leader_id=machine.id)
+    as_leader(machine, 9)
+    look(world, machine)
+    append(machine, earlier)
+    state_of(machine).log.extend(log_of(machine).end_offset)
+    state_of(machine).high_watermark = log_of(machine).end_offset
+    assert "of an earlier epoch" in broken(world, machine, "I10")
+
+
+def test_i10_a_leader_that_counts_who_does_not_know_its_epoch(world):
+    machine = follower(world)
+    store(machine, 9, leader_id=machine.id)
+    as_leader(machine, 9)
+    voter = leader(world).id
+    role = state_of(machine).role
+    role.progress[voter] = replace(role.progress[voter], end_offset=3)
+    assert f"it counts {voter} in epoch 9" in broken(world, machine, "I10")
+
+
+def test_i11_a_committed_batch_that_is_cut(world):
+    machine = follower(world)
+    last = world.invariants.mirrors[machine.id].entries[-1]
+    log_of(machine).truncate_to(last.base_offset)
+    assert "which is committed" in broken(world, machine, "I11")
+
+
+def test_i12_an_acknowledgement_of_nothing(world):
+    with pytest.raises(Violation, match="I12"):
+        world.invariants.on_acknowledged(b"\x01" * 16)
+
+
+def write_snapshot(machine, snapshot_id, image):
+    path = f"{FOLDER}/{snapshot_name(snapshot_id)}"
+    content = b"".join(
+        encode_snapshot(
+            snapshot_records(image),
+            level=image.metadata_version,
+            epoch=snapshot_id.epoch,
+            last_contained_timestamp_ms=0,
+            timestamp_ms=0,
+        )
+    )
+    file = machine.vfs.open(path, create=True)
+    file.pwrite(content, 0)
+
+
+def test_i13_a_snapshot_of_what_is_not_committed(world):
+    machine = follower(world)
+    epoch = machine.kernel.replica.core.epoch
+    write_snapshot(machine, OffsetAndEpoch(10_000, epoch), machine.kernel.cache.image)
+    assert "not committed" in broken(world, machine, "I13")
+
+
+def test_i13_a_snapshot_that_is_not_the_image_at_its_offset(world):
+    machine = follower(world)
+    image = machine.kernel.cache.image
+    poor = replace(image, brokers=Image().brokers)
+    write_snapshot(machine, image.provenance.snapshot_id, poor)
+    assert "brokers" in broken(world, machine, "I13")
+
+
+def test_i13_a_log_start_without_a_snapshot(world):
+    machine = follower(world)
+    world.invariants._snapshots._versions.clear()
+    wrong = world.invariants._snapshots.broken(machine.id, machine.vfs, 5)
+    assert wrong == ("I13", "the log starts at 5, snapshots: []")
+
+
+def test_i14_two_active_controllers_in_one_epoch(world):
+    machine = leader(world)
+    world.invariants._active[machine.kernel.state.controller.epoch] = 99
+    assert "a second controller" in broken(world, machine, "I14")
+
+
+def test_i14_an_active_controller_that_does_not_lead(world):
+    machine = leader(world)
+    role = state_of(machine).role
+    state_of(machine).role = Resigned(
+        epoch=role.epoch,
+        leader_id=role.leader_id,
+        preferred_candidates=(),
+        unacknowledged=set(),
+        tried=set(),
+        election_deadline_ms=10**9,
+    )
+    broken(world, machine, "I14")
+
+
+def test_i16_an_observer_that_stands(world):
+    machine = observer(world)
+    as_leader(machine, 9)
+    assert "an observer is Leader" in broken(world, machine, "I16")
+
+
+def test_i16_a_node_that_follows_itself(world):
+    machine = follower(world)
+    world.invariants._leaders[9] = machine.id
+    state_of(machine).role = Follower(epoch=9, leader_id=machine.id, fetch_deadline_ms=10**9)
+    assert "follows itself" in broken(world, machine, "I16")
+
+
+def test_i17_an_image_that_is_not_what_the_log_says(world):
+    machine = follower(world)
+    image = machine.kernel.cache.image
+    machine.kernel.cache.image = replace(image, topics=Image().topics)
+    with pytest.raises(Violation, match=r"I17.*topics"):
+        world.invariants.compare_image(machine, machine.kernel)
+
+
+def test_i18_a_durable_log_that_is_shorter_after_a_restart(world):
+    machine = follower(world)
+    machine.power_off()
+    world.invariants._seen[machine.id].durable_end += 5
+    with pytest.raises(Violation, match=r"I18.*ended durably"):
+        machine.start()
+
+
+def test_i18_damage_that_is_served(world):
+    machine = follower(world)
+    path = segment_paths(machine.vfs)[-1]
+    machine.vfs.damage(path, machine.vfs.size(path) - 3, b"\xff\xff")
+    with pytest.raises(Violation, match=r"I18.*checksum"):
+        world.invariants._started(machine, machine.kernel)
+
+
+def test_i20_an_error_that_no_fault_explains(world):
+    with pytest.raises(Violation, match="I20"):
+        world.process_ended(follower(world), "stopped", OSError(5, "out of the blue"))

@@ -1,0 +1,107 @@
+"""The simulator's own reader of a metadata log."""
+
+import pytest
+
+from simulator.log_mirror import FOLDER, LogMirror, segment_paths
+from storage.memory_vfs import MemoryVfs
+from wire.batch import encode_batch
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def vfs():
+    made = MemoryVfs()
+    made.make_directory(FOLDER)
+    made.sync_directory("/")
+    made.sync_directory("/data")
+    return made
+
+
+def batch(base, epoch=1, count=1):
+    return encode_batch([b"value"] * count, base, epoch, NOW_MS)
+
+
+def write(vfs, name, *batches, sync=True):
+    file = vfs.open(f"{FOLDER}/{name}", create=True)
+    file.pwrite(b"".join(batches), file.size())
+    if sync:
+        file.sync()
+        vfs.sync_directory(FOLDER)
+
+
+def segment(base):
+    return f"{base:020d}.log"
+
+
+def test_batches_are_read_once_as_they_come(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0, count=3))
+    assert [(e.base_offset, e.end_offset, e.epoch) for e in mirror.appended(vfs)] == [(0, 3, 1)]
+    assert mirror.appended(vfs) == []
+    write(vfs, segment(0), batch(3, epoch=2), batch(4, epoch=2))
+    assert [e.base_offset for e in mirror.appended(vfs)] == [3, 4]
+    assert (mirror.start_offset, mirror.end_offset) == (0, 5)
+
+
+def test_a_new_segment_is_read_too(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0))
+    mirror.appended(vfs)
+    write(vfs, segment(0), batch(1))
+    write(vfs, segment(2), batch(2), batch(3))
+    assert [e.base_offset for e in mirror.appended(vfs)] == [1, 2, 3]
+    assert mirror.segment_count == 2
+    assert mirror.durable_end(vfs) == 4
+
+
+def test_half_a_batch_is_none(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0), batch(1)[:-5])
+    assert [e.base_offset for e in mirror.appended(vfs)] == [0]
+
+
+def test_find_gives_the_batch_that_holds_an_offset(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0, count=4), batch(4, count=2))
+    mirror.appended(vfs)
+    assert [mirror.find(offset).base_offset for offset in (0, 3, 4, 5)] == [0, 0, 4, 4]
+    assert mirror.find(6) is None
+
+
+def test_only_what_was_synced_is_durable(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0))
+    write(vfs, segment(0), batch(1), sync=False)
+    assert mirror.durable_end(vfs) == 1
+    vfs.open(f"{FOLDER}/{segment(0)}").sync()
+    assert mirror.durable_end(vfs) == 2
+
+
+def test_a_name_that_may_vanish_is_not_durable(vfs):
+    file = vfs.open(f"{FOLDER}/{segment(0)}", create=True)
+    file.pwrite(batch(0), 0)
+    file.sync()
+    assert LogMirror().durable_end(vfs) == 0
+    vfs.sync_directory(FOLDER)
+    assert LogMirror().durable_end(vfs) == 1
+
+
+def test_a_torn_batch_is_not_durable(vfs):
+    write(vfs, segment(0), batch(0))
+    torn = bytearray(batch(1))
+    torn[-2] ^= 0xFF
+    write(vfs, segment(0), bytes(torn))
+    assert LogMirror().durable_end(vfs) == 1
+
+
+def test_a_cut_is_seen_by_reading_again(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0), batch(1), batch(2))
+    mirror.appended(vfs)
+    size = len(batch(0))
+    vfs.open(f"{FOLDER}/{segment(0)}").truncate(2 * size)
+    assert [e.base_offset for e in mirror.reread(vfs)] == [0, 1]
+    write(vfs, segment(0), batch(2, epoch=7))
+    assert [e.epoch for e in mirror.appended(vfs)] == [7]
+    assert segment_paths(vfs) == [f"{FOLDER}/{segment(0)}"]

@@ -1,0 +1,145 @@
+"""Connections arrive in order or not at all; cut links hold, clogged ones burst."""
+
+from random import Random
+
+import pytest
+
+from simulator.network import CONNECT_GIVE_UP_US, Network
+from simulator.scheduler import Scheduler
+
+
+class Side:
+    """One end of a connection that remembers what it was told."""
+
+    def __init__(self, host):
+        self.host = host
+        self.told = []
+
+    def opened(self):
+        self.told.append("opened")
+
+    def received(self, data):
+        self.told.append(data)
+
+    def closed(self, *, refused):
+        self.told.append("refused" if refused else "closed")
+
+
+@pytest.fixture
+def scheduler():
+    return Scheduler()
+
+
+@pytest.fixture
+def network(scheduler):
+    return Network(scheduler, Random(7), delay_us=100, mean_us=5_000)
+
+
+def run(scheduler, until_us):
+    while scheduler.run_once(until_us):
+        pass
+
+
+def connected(network, scheduler, client_host=1, server_host=2):
+    client, server = Side(client_host), Side(server_host)
+    pipe = network.connect(client, server_host, lambda _: server)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert client.told == ["opened"]
+    client.told.clear()
+    return client, server, pipe
+
+
+def test_bytes_arrive_in_order_whatever_their_delays(network, scheduler):
+    _, server, pipe = connected(network, scheduler)
+    sent = [b"%d" % number for number in range(50)]
+    for data in sent:
+        network.send(pipe, data, to_server=True)
+    run(scheduler, scheduler.now_us + 10_000_000)
+    assert server.told == sent
+
+
+def test_nobody_listens(network, scheduler):
+    client = Side(1)
+    network.connect(client, 2, lambda _: None)
+    run(scheduler, 1_000_000)
+    assert client.told == ["refused"]
+
+
+def test_a_cut_link_holds_one_way_until_it_heals(network, scheduler):
+    client, server, pipe = connected(network, scheduler)
+    network.cut(1, 2)
+    network.send(pipe, b"held", to_server=True)
+    network.send(pipe, b"passes", to_server=False)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert (client.told, server.told) == ([b"passes"], [])
+    network.heal(1, 2)
+    network.send(pipe, b"behind", to_server=True)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert server.told == [b"held", b"behind"]
+
+
+def test_a_connection_that_cannot_be_opened_is_given_up(network, scheduler):
+    network.cut(1, 2)
+    client = Side(1)
+    network.connect(client, 2, lambda _: Side(2))
+    run(scheduler, CONNECT_GIVE_UP_US + 1)
+    assert client.told == ["closed"]
+
+
+def test_a_clogged_link_bursts(network, scheduler):
+    _, server, pipe = connected(network, scheduler)
+    until_us = scheduler.now_us + 500_000
+    network.clog(1, 2, until_us)
+    for number in range(3):
+        network.send(pipe, b"%d" % number, to_server=True)
+    run(scheduler, until_us - 1)
+    assert server.told == []
+    run(scheduler, until_us + 10)
+    assert server.told == [b"0", b"1", b"2"]
+
+
+def test_a_reset_loses_what_is_on_the_way_and_both_hear_of_it(network, scheduler):
+    client, server, pipe = connected(network, scheduler)
+    network.send(pipe, b"lost", to_server=True)
+    network.reset(pipe)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert (client.told, server.told) == (["closed"], ["closed"])
+
+
+def test_a_close_comes_behind_what_was_sent(network, scheduler):
+    _, server, pipe = connected(network, scheduler)
+    network.send(pipe, b"last words", to_server=True)
+    network.close(pipe, by_server=False)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert server.told == [b"last words", "closed"]
+
+
+def test_a_machine_without_power_says_nothing_for_a_while(network, scheduler):
+    client, server, _ = connected(network, scheduler)
+    network.lose(2, is_silent=True)
+    run(scheduler, scheduler.now_us + 199_000)
+    assert (client.told, server.told) == ([], [])
+    run(scheduler, scheduler.now_us + 200_000_000)
+    assert client.told == ["closed"]
+
+
+def test_healing_everything_delivers_everything(network, scheduler):
+    _, server, pipe = connected(network, scheduler)
+    network.cut(1, 2)
+    network.send(pipe, b"one", to_server=True)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    network.heal_all()
+    assert not network.is_cut(1, 2)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert server.told == [b"one"]
+
+
+def test_a_further_delay_keeps_the_order(network, scheduler):
+    _, server, pipe = connected(network, scheduler)
+    network.extra_delay_us = lambda data: 300_000 if data == b"late" else 0
+    network.send(pipe, b"late", to_server=True)
+    network.send(pipe, b"next", to_server=True)
+    run(scheduler, scheduler.now_us + 200_000)
+    assert server.told == []
+    run(scheduler, scheduler.now_us + 400_000)
+    assert server.told == [b"late", b"next"]

@@ -1,0 +1,58 @@
+"""A small quiet cluster to tamper with: three combined nodes, no faults, two virtual seconds."""
+
+from msgspec.structs import replace
+
+from kernel import events
+from simulator.draw import Options, draw_settings
+from simulator.streams import Streams
+from simulator.world import World
+
+QUIET = Options(node_count=3, observer_count=1, faults=(), duration_us=2_000_000, write_count=12)
+
+
+def quiet_settings(**more):
+    streams = Streams(1)
+    drawn = draw_settings(1, streams.stream("draw"), streams.stream("rare"), QUIET)
+    plain = {
+        "is_combined": True,
+        "delay_us": 200,
+        "delay_mean_us": 100,
+        "flush_us": 100,
+        "flush_mean_us": 50,
+        "election_timeout_ms": 200,
+        "fetch_timeout_ms": 2_000,
+        "fetch_bytes_max": 1 << 20,
+        "segment_bytes": 1 << 30,
+        "record_bytes_between_snapshots": 1 << 40,
+        "clock_rate_ppm_max": 0,
+        "flush_told_late_us": 0,
+        "begin_epoch_late_us": 0,
+    }
+    return replace(drawn, **(plain | more))
+
+
+def quiet_world(plan=(), **more):
+    """A world that has run its two seconds."""
+    settings = quiet_settings(**more)
+    world = World(settings, Streams(1), list(plan))
+    world.start()
+    world.run(settings.duration_us)
+    return world
+
+
+def leader(world):
+    return next(m for m in world.machines.values() if m.kernel and m.kernel.state.is_active)
+
+
+def follower(world):
+    led = leader(world).id
+    return next(m for m in world.machines.values() if m.id != led and m.id in world.voters)
+
+
+def observer(world):
+    return next(m for m in world.machines.values() if m.id not in world.voters)
+
+
+def look(world, machine):
+    """Check this node as after a step."""
+    world.invariants.after_step(machine, events.TimeAdvanced())
