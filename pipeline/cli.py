@@ -21,7 +21,9 @@ BAD_INPUT: Final = 2
 INTERNAL: Final = 3
 # job -> its module and what it does
 JOBS: Final = {
+    "audit": ("pipeline.jobs.audit", "are the files sound, and do the replicas agree"),
     "export": ("pipeline.jobs.export", "records to Parquet"),
+    "history": ("pipeline.jobs.history", "the past of the cluster's metadata as tables"),
 }
 
 

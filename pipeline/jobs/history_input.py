@@ -1,0 +1,277 @@
+"""What `history` reads: one copy of the metadata log, a snapshot where the log starts later.
+
+Before anything is decoded the log is scanned once for what decides over other records: the markers
+of metadata transactions and the changes of leader. Both are few, so they live on the driver.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metadata.control_records import (
+    LEADER_CHANGE,
+    SNAPSHOT_HEADER,
+    LeaderChange,
+    SnapshotHeader,
+    control_type,
+    decode_control,
+)
+from metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+)
+from metadata.schema import MetadataRecordError
+from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
+from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.options import Options, parse_options
+from pipeline.core.ranges import log_end_offset
+from pipeline.core.reader import Piece, plan_read, read_splits
+from pipeline.core.schema import schema_of
+from pipeline.core.watermark import high_watermark
+from wire.types import METADATA_TOPIC_NAME
+
+COLUMNS: Final = "offset,batchBaseOffset,leaderEpoch,timestamp,isControl,key,value"
+_MARKERS: Final = (
+    BeginTransactionRecord.api_key,
+    EndTransactionRecord.api_key,
+    AbortTransactionRecord.api_key,
+)
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """A metadata transaction that has ended: records with begin < offset < end belong to it.
+
+    `batch_offset` and `time` are those of its last record, where it takes effect.
+    """
+
+    begin: int
+    end: int
+    batch_offset: int
+    time: datetime | None
+    is_aborted: bool
+
+
+class LeaderStart(msgspec.Struct, frozen=True):
+    """A LeaderChange control record."""
+
+    offset: int
+    epoch: int
+    leader: int
+    time: datetime | None
+    voters: tuple[int, ...]
+    granting: tuple[int, ...]
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """One record of a transaction's frame."""
+
+    offset: int
+    batch_offset: int
+    api_key: int
+    time: datetime | None
+
+
+class Scanned(msgspec.Struct, frozen=True):
+    """What the first look at some splits found."""
+
+    records: int = 0
+    no_ops: int = 0
+    end_offset: int = 0
+    markers: tuple[Marker, ...] = ()
+    leaders: tuple[LeaderStart, ...] = ()
+
+
+class LogChoice(msgspec.Struct, frozen=True):
+    """The copy of the metadata log that is read, and from where to where.
+
+    Offsets in [start, end); `seed` is the snapshot at `start`, None when the log starts there;
+    `others` are later snapshots of the same copy, which the history must agree with.
+    """
+
+    partition: PartitionFiles
+    start: int
+    end: int
+    seed: SegmentFile | None
+    others: tuple[SegmentFile, ...]
+    is_end_committed: bool
+    cluster_id: str | None
+
+
+def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoice:
+    """The copy that reaches back furthest, then the longest.
+
+    Args:
+        inputs: paths as `discover` takes them.
+        continue_at: the offset at which an archive goes on; None for a history of its own.
+
+    Raises:
+        BadInputError: no metadata log, or one whose beginning is in no snapshot.
+        DataLossError: the log no longer holds the offset at which the archive goes on.
+    """
+    listing: Listing = discover(inputs, include_snapshots=True)
+    copies = [found for found in listing.partitions if found.topic == METADATA_TOPIC_NAME]
+    with_log = [found for found in copies if found.segments]
+    if not with_log:
+        raise BadInputError(f"{', '.join(inputs)}: no segments of {METADATA_TOPIC_NAME}")
+    committed = high_watermark(with_log)
+    ends = {found.directory: log_end_offset(found.segments[-1]) for found in with_log}
+    reach = {found.directory: _first_usable(found) for found in with_log}
+    usable = [found for found in with_log if reach[found.directory] is not None]
+    if not usable:
+        first = with_log[0]
+        raise BadInputError(
+            f"{first.directory}: the log starts at offset {first.first_offset}"
+            " and no snapshot holds what was before"
+        )
+    best = min(usable, key=lambda found: (reach[found.directory], -ends[found.directory]))
+    end = ends[best.directory] if committed is None else min(committed, ends[best.directory])
+    start = reach[best.directory]
+    assert start is not None
+    seed = next((one for one in best.snapshots if one.base_offset == start), None)
+    if continue_at is not None:
+        if continue_at < best.first_offset:
+            raise DataLossError(
+                f"{best.directory}: the log starts at offset {best.first_offset},"
+                f" offsets from {continue_at} on are gone"
+            )
+        start, seed = continue_at, None
+    others = tuple(
+        one for one in best.snapshots if start < one.base_offset <= end and one.base_offset > 0
+    )
+    return LogChoice(best, start, max(end, start), seed, others, committed is not None,
+                     listing.cluster_id)  # fmt: skip
+
+
+def _first_usable(copy: PartitionFiles) -> int | None:
+    """The first offset from which every later state can be built."""
+    if copy.first_offset == 0:
+        return 0
+    known = [one.base_offset for one in copy.snapshots if one.base_offset >= copy.first_offset]
+    return min(known, default=None)
+
+
+def log_options(choice: LogChoice, end: int | None = None) -> Options:
+    """Options that read the chosen range, control records included."""
+    ranges = {METADATA_TOPIC_NAME: {"0": choice.start}}
+    stop = {METADATA_TOPIC_NAME: {"0": choice.end if end is None else end}}
+    return parse_options(
+        {
+            "path": choice.partition.directory,
+            "subscribe": METADATA_TOPIC_NAME,
+            "startingOffsets": msgspec.json.encode(ranges).decode(),
+            "endingOffsets": msgspec.json.encode(stop).decode(),
+            "columns": COLUMNS,
+            "includeControl": "true",
+        }
+    )
+
+
+def snapshot_options(file: SegmentFile) -> Options:
+    """Options that read one snapshot."""
+    return parse_options({"path": file.path, "columns": COLUMNS, "includeControl": "true"})
+
+
+def snapshot_pieces(file: SegmentFile) -> list[Piece]:
+    """The one or more splits of a snapshot."""
+    plan = plan_read(snapshot_options(file))
+    return [piece for pack in plan.packs for piece in pack]
+
+
+def scan_pieces(pieces: Sequence[Piece], options: Options) -> Scanned:
+    """Look for markers, leader changes and the end, at the speed of the vector reader."""
+    records = no_ops = end = 0
+    markers: list[Marker] = []
+    leaders: list[LeaderStart] = []
+    for rows in read_splits(pieces, options, schema_of("records", COLUMNS)):
+        records += rows.num_rows
+        end = int(rows.column("offset")[-1].as_py()) + 1
+        api_keys = pc.binary_slice(rows.column("value"), 1, 2)
+        plain = pc.invert(rows.column("isControl"))
+        no_op = pc.and_(plain, pc.equal(api_keys, bytes([NoOpRecord.api_key])))
+        no_ops += pc.sum(no_op).as_py() or 0
+        wanted = pa.array([bytes([key]) for key in _MARKERS], pa.binary())
+        marked = pc.and_(plain, pc.is_in(api_keys, value_set=wanted))
+        for row in rows.filter(pc.fill_null(marked, False)).to_pylist():  # noqa: FBT003
+            markers.append(
+                Marker(row["offset"], row["batchBaseOffset"], row["value"][1], row["timestamp"])
+            )
+        for row in rows.filter(rows.column("isControl")).to_pylist():
+            leaders += _leader_change(row)
+    return Scanned(records, no_ops, end, tuple(markers), tuple(leaders))
+
+
+def merge_scans(found: Iterable[Scanned]) -> Scanned:
+    """What all tasks saw together, in offset order."""
+    records = no_ops = end = 0
+    markers: list[Marker] = []
+    leaders: list[LeaderStart] = []
+    for one in found:
+        records += one.records
+        no_ops += one.no_ops
+        end = max(end, one.end_offset)
+        markers += one.markers
+        leaders += one.leaders
+    markers.sort(key=lambda one: one.offset)
+    leaders.sort(key=lambda one: one.offset)
+    return Scanned(records, no_ops, end, tuple(markers), tuple(leaders))
+
+
+def transactions_of(markers: Sequence[Marker]) -> tuple[list[Transaction], int | None]:
+    """The ended transactions and the offset at which an open one begins.
+
+    Raises:
+        BadInputError: markers that contradict each other.
+    """
+    found: list[Transaction] = []
+    begin: int | None = None
+    for marker in markers:
+        if marker.api_key == BeginTransactionRecord.api_key:
+            if begin is not None:
+                raise BadInputError(
+                    f"offset {marker.offset}: a transaction begins inside that of offset {begin}"
+                )
+            begin = marker.offset
+            continue
+        if begin is None:
+            raise BadInputError(f"offset {marker.offset}: a transaction ends that never began")
+        aborted = marker.api_key == AbortTransactionRecord.api_key
+        found.append(Transaction(begin, marker.offset, marker.batch_offset, marker.time, aborted))
+        begin = None
+    return found, begin
+
+
+def snapshot_time(
+    rows: Iterator[pa.RecordBatch],
+) -> tuple[datetime | None, Iterator[pa.RecordBatch]]:
+    """The append time of the last record that a snapshot covers, and its rows."""
+    for first in rows:
+        found: datetime | None = None
+        for row in first.filter(first.column("isControl")).to_pylist():
+            if control_type(row["key"]) == SNAPSHOT_HEADER:
+                header: Any = decode_control(SNAPSHOT_HEADER, row["value"])
+                assert isinstance(header, SnapshotHeader)
+                moment = pa.scalar(header.last_contained_log_timestamp, pa.timestamp("ms", "UTC"))
+                found = moment.as_py()
+        return found, chain((first,), rows)
+    return None, iter(())
+
+
+def _leader_change(row: dict[str, Any]) -> list[LeaderStart]:
+    try:
+        if control_type(row["key"]) != LEADER_CHANGE:
+            return []
+        change = decode_control(LEADER_CHANGE, row["value"])
+    except MetadataRecordError:
+        return []
+    assert isinstance(change, LeaderChange)
+    voters = tuple(int(one.voter_id) for one in change.voters)
+    granting = tuple(int(one.voter_id) for one in change.granting_voters)
+    return [LeaderStart(row["offset"], row["leaderEpoch"], int(change.leader_id),
+                        row["timestamp"], voters, granting)]  # fmt: skip
