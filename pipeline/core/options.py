@@ -61,6 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     errors_path: str | None = None
     # the stream only
     up_to: str = "hw"
+    inspect: tuple[str, ...] = ()
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
@@ -128,7 +129,7 @@ def _text(option: str, value: str) -> str:  # noqa: ARG001  # one shape for all 
 def _names(option: str, value: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(",") if name.strip())
     if not names:
-        raise BadInputError(f"{option} is empty: topic names, separated by commas")
+        raise BadInputError(f"{option} is empty: names, separated by commas")
     return names
 
 
@@ -243,6 +244,7 @@ _PARSERS: Final[dict[str, Any]] = {
     "columns": _text,
     "errorsPath": _text,
     "upTo": _choice("hw", "logEnd"),
+    "inspect": _names,
     "maxOffsetsPerTrigger": _positive,
     "minOffsetsPerTrigger": _positive,
     "maxBytesPerTrigger": _positive,

@@ -16,13 +16,15 @@ import msgspec
 from pipeline.core.decode import RowSelection
 from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.node_watermark import ask_nodes
 from pipeline.core.options import Options
 from pipeline.core.ranges import wanted_start
 from pipeline.core.reader import Piece
 from pipeline.core.split import Split
 from pipeline.core.tail import Boundary, end_boundary, epoch_before, locate, walk_from
 from pipeline.core.transactions import transaction_state
-from pipeline.core.watermark import high_watermark
+from pipeline.core.watermark import high_watermark, watermark_of_nodes
+from wire.types import METADATA_TOPIC_NAME
 
 VERSION: Final = 1
 NO_EPOCH: Final = -1
@@ -100,18 +102,24 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
     """The wanted partitions with the copy to read of each and how far it may be read.
 
     Raises:
-        BadInputError: the input can not be used, or a high watermark is not known.
+        BadInputError: the input can not be used, or a high watermark is not known, or a
+            node in `inspect` gives no answer.
     """
     listing: Listing = discover(options.paths, include_hidden=options.include_hidden)
     grouped: dict[tuple[str, int], list[PartitionFiles]] = {}
     for found in listing.partitions:
         if found.segments and options.wants(found.topic, found.partition):
             grouped.setdefault((found.topic, found.partition), []).append(found)
+    committed: dict[int, int] = {}
+    if options.inspect and options.up_to == "hw":
+        committed = ask_nodes(options.inspect, listing.cluster_id)
     chosen = {}
-    for key, copies in grouped.items():
-        limit = None
-        if options.up_to == "hw":
-            limit = high_watermark(copies)
+    for key, every in grouped.items():
+        limit, copies = None, every
+        if options.up_to == "hw" and committed and key[0] == METADATA_TOPIC_NAME:
+            limit, copies = watermark_of_nodes(every, committed)
+        elif options.up_to == "hw":
+            limit = high_watermark(every)
             if limit is None:
                 raise BadInputError(
                     f"{copies[0].directory}: no high watermark is known from these files;"

@@ -27,7 +27,41 @@ def high_watermark(copies: Sequence[PartitionFiles]) -> int | None:
         return None
     voters = max((_voters(copy) for copy in copies), key=lambda found: found[0])[1]
     logs = [_batches(copy) for copy in copies if copy.node_id in voters]
-    majority = len(voters) // 2 + 1
+    first = min(copy.first_offset for copy in copies)
+    return inferred_from_batches(logs, len(voters), first)
+
+
+def watermark_of_nodes(
+    copies: Sequence[PartitionFiles], committed: dict[int, int]
+) -> tuple[int, list[PartitionFiles]]:
+    """The committed end of the metadata log that running nodes tell, and the copies to read.
+
+    Below its own high watermark a node has what is committed, so its copy is the one to read; when
+    no copy is that of a node that answered, any may be.
+
+    Args:
+        copies: replicas of the metadata log.
+        committed: node id -> high watermark, exclusive; not empty.
+    """
+    told = [copy for copy in copies if copy.node_id in committed]
+    best = max((committed[copy.node_id] for copy in told if copy.node_id is not None), default=None)
+    if best is None:
+        return max(committed.values()), list(copies)
+    return best, [copy for copy in told if copy.node_id is not None
+                  and committed[copy.node_id] == best]  # fmt: skip
+
+
+def inferred_from_batches(
+    logs: Sequence[set[tuple[int, int, int]]], voters: int, first: int = 0
+) -> int | None:
+    """The end that a majority holds alike; None when too few logs are there to tell.
+
+    Args:
+        logs: of each voter at hand: (end offset, epoch, checksum) of its batches.
+        voters: how many voters there are in all.
+        first: the answer when a majority is there and holds nothing in common.
+    """
+    majority = voters // 2 + 1
     if not voters or len(logs) < majority:
         return None
     counted: dict[tuple[int, int, int], int] = {}
@@ -35,7 +69,7 @@ def high_watermark(copies: Sequence[PartitionFiles]) -> int | None:
         for batch in log:
             counted[batch] = counted.get(batch, 0) + 1
     held = [end for (end, _, _), count in counted.items() if count >= majority]
-    return max(held, default=min(copy.first_offset for copy in copies))
+    return max(held, default=first)
 
 
 def _batches(copy: PartitionFiles) -> set[tuple[int, int, int]]:

@@ -179,6 +179,11 @@ def _tasks(spark: Any) -> tuple[int, int]:
     return done, total
 
 
+def tool_version() -> str:
+    """The installed version of this project."""
+    return _version("kraftline") or "source"
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -1,0 +1,204 @@
+"""`audit`: are the files of one or more nodes sound, and do the replicas agree byte for byte?
+
+Files are checked in parallel, one task each; then one task per partition compares the files of
+each replica and the replicas. Only findings, one row per segment and, between the two steps, 54
+bytes per batch leave the tasks. Nothing is repaired.
+
+Tables: `findings`, `segments` (a summary of each file), `replica_diff` (differing batches).
+Exit code 1 when there is a finding of severity error.
+"""
+
+import sys
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.core.audit import (
+    AuditPlan,
+    AuditTask,
+    Judgement,
+    check_file_fully,
+    judge_partition,
+    plan_audit,
+)
+from pipeline.core.discovery import discover
+from pipeline.core.errors import BadInputError
+from pipeline.core.findings import ERROR, INFO, SEVERITIES, WARN, Finding
+from pipeline.core.node_watermark import ask_nodes
+from pipeline.core.split import Split
+from pipeline.jobs.job import (
+    SPARK_BYTES_MIN,
+    JobConfig,
+    JobResult,
+    progress,
+    publishing,
+    tool_version,
+)
+
+NAME: Final = "audit"
+_TASKS_MAX: Final = 10_000
+_SHOWN_DEFAULT: Final = 20
+
+FINDINGS_SCHEMA: Final = pa.schema(
+    [
+        ("run_id", pa.string()), ("severity", pa.string()), ("check", pa.string()),
+        ("node_id", pa.int32()), ("topic", pa.string()), ("topic_id", pa.string()),
+        ("partition", pa.int32()), ("segment", pa.string()), ("path", pa.string()),
+        ("position", pa.int64()), ("length", pa.int64()), ("offset", pa.int64()),
+        ("epoch", pa.int32()), ("expected", pa.string()), ("actual", pa.string()),
+        ("detail", pa.string()), ("tool_version", pa.string()),
+    ]
+)  # fmt: skip
+SEGMENTS_SCHEMA: Final = pa.schema(
+    [
+        ("node_id", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()),
+        ("segment", pa.string()), ("bytes", pa.int64()), ("batches", pa.int64()),
+        ("records", pa.int64()), ("codec", pa.map_(pa.string(), pa.int64())),
+        ("first_offset", pa.int64()), ("last_offset", pa.int64()), ("min_ts", pa.int64()),
+        ("max_ts", pa.int64()), ("state", pa.string()),
+    ]
+)  # fmt: skip
+_NODE: Final = pa.struct(
+    [
+        ("node_id", pa.int32()), ("crc", pa.int64()), ("epoch", pa.int32()),
+        ("count", pa.int32()), ("position", pa.int64()), ("segment", pa.string()),
+    ]
+)  # fmt: skip
+DIFFERENCES_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("base_offset", pa.int64()),
+        ("last_offset", pa.int64()), ("outcome", pa.string()),
+        ("nodes", pa.map_(pa.string(), _NODE)), ("below_hw", pa.bool_()),
+    ]
+)  # fmt: skip
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The job's own flags."""
+    parser.add_argument("--validate", default="crc", choices=("crc", "full"),
+                        help="full also decodes every record")  # fmt: skip
+    parser.add_argument(
+        "--inspect",
+        nargs="+",
+        default=[],
+        metavar="URL",
+        help="inspection APIs of running nodes: what they know as committed",
+    )
+    parser.add_argument("--show", type=int, default=_SHOWN_DEFAULT, metavar="N",
+                        help="findings printed on stderr, worst first")  # fmt: skip
+
+
+def run(config: JobConfig) -> JobResult:
+    """Audit the input; without an output the findings are only printed.
+
+    Raises:
+        BadInputError: nothing to check, or a node that can not be asked.
+    """
+    arguments = config.arguments
+    committed: dict[int, int] = {}
+    if arguments.inspect:
+        cluster_id = discover(config.inputs, strict=False).cluster_id
+        committed = ask_nodes(arguments.inspect, cluster_id)
+    plan = plan_audit(config.inputs, full=arguments.validate == "full", committed=committed)
+    if not plan.tasks:
+        raise BadInputError(f"{', '.join(config.inputs)}: no segments")
+    if config.dry_run:
+        return JobResult(counters={"files": len(plan.tasks), "bytes": plan.bytes})
+    if config.output is None:
+        return _audited(config, plan, None)
+    splits = [Split(task.file, 0, task.file.size, task.file.base_offset) for task in plan.tasks]
+    with publishing(config, splits) as publication:
+        publication.result = _audited(config, plan, publication.folder)
+    return publication.result
+
+
+def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResult:
+    findings = list(plan.findings)
+    segments: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    equal = 0
+    for judged in judgements(config, plan):
+        findings += judged.findings
+        segments += [msgspec.to_builtins(report.summary) for report in judged.reports]
+        differences += [msgspec.to_builtins(one) for one in judged.comparison.differences]
+        equal += judged.comparison.batches
+    findings.sort(key=lambda one: (SEVERITIES.index(one.severity), one.path, one.position))
+    segments.sort(key=lambda row: (row["topic"], row["partition"], row["segment"]))
+    counts = Counter(finding.severity for finding in findings)
+    tables = {"findings": len(findings), "segments": len(segments),
+              "replica_diff": len(differences)}  # fmt: skip
+    if folder is not None:
+        known = {"run_id": config.run_id, "tool_version": tool_version()}
+        rows = [known | msgspec.to_builtins(finding) for finding in findings]
+        _write(folder / "findings.parquet", rows, FINDINGS_SCHEMA)
+        _write(folder / "segments.parquet", segments, SEGMENTS_SCHEMA)
+        _write(folder / "replica_diff.parquet", differences, DIFFERENCES_SCHEMA)
+        lines = "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
+        (folder / "findings.jsonl").write_text(lines, encoding="utf-8")
+    _show(findings, config.arguments.show)
+    return JobResult(
+        tables=tables,
+        counters={"errors": counts[ERROR], "warnings": counts[WARN], "infos": counts[INFO],
+                  "batches": sum(row["batches"] for row in segments), "bytes": plan.bytes,
+                  "equal_batch_pairs": equal},
+        findings=counts[ERROR],
+    )  # fmt: skip
+
+
+def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
+    """The verdict on each partition: in this process, or in Spark's tasks."""
+    if not config.spark and plan.bytes < SPARK_BYTES_MIN:
+        for key, copies in plan.copies.items():
+            reports = [check_file_fully(task) for task in plan.tasks if task.key == key]
+            yield _without_digests(judge_partition(copies, reports))
+        return
+    spark = config.session(NAME)
+    copies_of = plan.copies
+
+    def check(task: AuditTask) -> tuple[Any, Any]:
+        return task.key, check_file_fully(task)
+
+    def judge(pair: tuple[Any, Any]) -> Judgement:
+        return _without_digests(judge_partition(copies_of[pair[0]], list(pair[1])))
+
+    with progress(spark, plan.bytes, as_json=config.as_json):
+        # large files first: the last task to end is then a small one
+        tasks = sorted(plan.tasks, key=lambda task: -task.file.size)
+        slices = min(len(tasks), _TASKS_MAX)
+        checked = spark.sparkContext.parallelize(tasks, slices).map(check)
+        grouped = checked.groupByKey(min(len(copies_of), spark.sparkContext.defaultParallelism * 4))
+        yield from grouped.map(judge).collect()
+    missing = [copies for copies in copies_of.values() if not any(one.segments for one in copies)]
+    for copies in missing:
+        yield judge_partition(copies, [])
+
+
+def _without_digests(judged: Judgement) -> Judgement:
+    """What leaves a task: nothing per batch."""
+    for report in judged.reports:
+        report.digest = report.digest[:0]
+        report.transactions = []
+    return judged
+
+
+def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, dict):
+                row[name] = list(value.items())
+    columns = [pa.array([row.get(name) for row in rows], schema.field(name).type)
+               for name in schema.names]  # fmt: skip
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), path, compression="zstd")
+
+
+def _show(findings: list[Finding], limit: int) -> None:
+    for finding in findings[:limit]:
+        sys.stderr.write(finding.line() + "\n")
+    if len(findings) > limit:
+        sys.stderr.write(f"and {len(findings) - limit} more\n")
