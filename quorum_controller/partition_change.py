@@ -65,11 +65,20 @@ def change_record(
     """The record that brings a partition of the image to the target, None if it is there."""
     topic_id, partition_id = topic_partition
     topic = image.topics[topic_id]
-    builder = _Builder(image, topic.name, topic.partitions[partition_id], target, policy)
-    changes = builder.build()
+    changes = changed_fields(image, topic.name, topic.partitions[partition_id], target, policy)
     if not changes:
         return None
     return PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, **changes)
+
+
+def changed_fields(
+    image: Image, topic_name: str, partition: Partition, target: Target, policy: ElectionPolicy
+) -> dict[str, Any]:
+    """The fields of the record that brings a partition to the target; empty if it is there.
+
+    The image counts with its features, brokers and configs, the topic with its configs only.
+    """
+    return _Builder(image, topic_name, partition, target, policy).build()
 
 
 class _Builder:

@@ -49,10 +49,16 @@ class PartitionIndex:
                 for replica in partition.replicas:
                     self._topics_by_broker[replica].discard(topic_id)
                 self._remove((topic_id, partition_id))
-        for topic_id, partition_id in delta.partitions_changed:
-            partition = after.topics[topic_id].partitions[partition_id]
-            self._remove((topic_id, partition_id))
-            self._add(topic_id, partition_id, partition)
+        topics, topics_by_broker = after.topics, self._topics_by_broker
+        leaderless, imbalanced, reassigning = self.leaderless, self.imbalanced, self.reassigning
+        for changed in delta.partitions_changed:
+            topic_id, partition_id = changed
+            partition = topics[topic_id].partitions[partition_id]
+            for replica in partition.replicas:
+                topics_by_broker[replica].add(topic_id)
+            _put(leaderless, changed, is_member=not partition.has_leader)
+            _put(imbalanced, changed, is_member=not partition.has_preferred_leader)
+            _put(reassigning, changed, is_member=partition.is_reassigning)
 
     def topics_of(self, broker_id: NodeId) -> frozenset[TopicId] | set[TopicId]:
         """Topics in which the broker may have a replica; do not change the set."""
@@ -94,6 +100,13 @@ class PartitionIndex:
         self.imbalanced.discard(topic_partition)
         self.leaderless.discard(topic_partition)
         self.reassigning.discard(topic_partition)
+
+
+def _put(members: set[TopicPartition], one: TopicPartition, *, is_member: bool) -> None:
+    if is_member:
+        members.add(one)
+    elif members:
+        members.discard(one)
 
 
 class Electorate(msgspec.Struct, frozen=True, gc=False):

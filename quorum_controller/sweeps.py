@@ -9,9 +9,9 @@ Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java
 
 from collections import deque
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
-from metadata.image import Broker, Image
+from metadata.image import CONFIG_TOPIC, Broker, Image, Partition
 from metadata.records import (
     REGISTRATION_FENCE,
     BrokerRegistrationChangeRecord,
@@ -19,7 +19,7 @@ from metadata.records import (
     PartitionChangeRecord,
     UnregisterBrokerRecord,
 )
-from quorum_controller.partition_change import Target, change_record
+from quorum_controller.partition_change import Target, changed_fields
 from quorum_controller.partition_index import Electorate
 from quorum_controller.partitions import ElectionPolicy, TopicPartition
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
@@ -68,9 +68,9 @@ def sweep_slice(draft: Draft, sweep: Sweep, electorate: Electorate) -> bool:
         sweep.is_disturbed = True
     if sweep.remaining is None:
         sweep.remaining = deque(_candidates(draft.image, sweep, electorate))
-    remaining, policy = sweep.remaining, _policy(sweep, electorate)
+    remaining, choices = sweep.remaining, _Choices(draft.image, sweep, electorate)
     while remaining and len(draft.records) < RECORDS_PER_SLICE_MAX - 1:
-        record = _change(draft.image, remaining.popleft(), sweep, policy)
+        record = choices.change(draft.image, remaining.popleft())
         if record is not None:
             draft.emit(record)
     sweep.end_offset = draft.end_offset
@@ -82,7 +82,7 @@ def sweep_slice(draft: Draft, sweep: Sweep, electorate: Electorate) -> bool:
         missed = [
             candidate
             for candidate in _candidates(image, sweep, electorate)
-            if _change(image, candidate, sweep, policy) is not None
+            if choices.change(image, candidate) is not None
         ]
         sweep.is_disturbed = False
         if missed:
@@ -97,9 +97,9 @@ def removal_records(
     image: Image, sweep: Sweep, electorate: Electorate
 ) -> list[PartitionChangeRecord]:
     """All partition changes of a sweep at once, in partition order, without its last record."""
-    records, policy = [], _policy(sweep, electorate)
+    records, choices = [], _Choices(image, sweep, electorate)
     for candidate in _candidates(image, sweep, electorate):
-        record = _change(image, candidate, sweep, policy)
+        record = choices.change(image, candidate)
         if record is not None:
             records.append(record)
     return records
@@ -122,20 +122,65 @@ def _policy(sweep: Sweep, electorate: Electorate) -> ElectionPolicy:
     return electorate.policy(never=sweep.broker_id)
 
 
-def _change(
-    image: Image, candidate: TopicPartition, sweep: Sweep, policy: ElectionPolicy
-) -> PartitionChangeRecord | None:
-    partition = image.partition(*candidate)
-    if partition is None:
-        return None
-    broker_id = sweep.broker_id
-    if sweep.kind is SweepKind.UNFENCE:
-        return change_record(image, candidate, Target(), policy)
-    target = Target(
-        isr=tuple(replica for replica in partition.isr if replica != broker_id),
-        unclean_shutdown=broker_id if sweep.kind in _LEAVES_ELR else None,
+class _Choices:
+    """What the partitions of one slice change to, decided once for all that are alike.
+
+    Brokers, features and configs stay as they are during a slice, so the decision depends on the
+    partition alone, its epochs left aside; topics with configs of their own are each decided.
+    """
+
+    __slots__ = ("_configs", "_known", "_policy", "_sweep")
+
+    def __init__(self, image: Image, sweep: Sweep, electorate: Electorate) -> None:
+        self._configs = image.configs
+        self._known: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._policy = _policy(sweep, electorate)
+        self._sweep = sweep
+
+    def change(self, image: Image, candidate: TopicPartition) -> PartitionChangeRecord | None:
+        """The record that the sweep needs for a partition of this image, None if none."""
+        assert image.configs is self._configs, "a slice changes no config"
+        topic_id, partition_id = candidate
+        topic = image.topics.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(partition_id)
+        if topic is None or partition is None:
+            return None
+        if (CONFIG_TOPIC, topic.name) in self._configs:
+            changes = self._decide(image, topic.name, partition)
+        else:
+            alike = _without_epochs(partition)
+            found = self._known.get(alike)
+            if found is None:
+                found = self._known[alike] = self._decide(image, topic.name, partition)
+            changes = found
+        if not changes:
+            return None
+        return PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, **changes)
+
+    def _decide(self, image: Image, topic_name: str, partition: Partition) -> dict[str, Any]:
+        sweep = self._sweep
+        target = Target()
+        if sweep.kind is not SweepKind.UNFENCE:
+            broker_id = sweep.broker_id
+            target = Target(
+                isr=tuple(replica for replica in partition.isr if replica != broker_id),
+                unclean_shutdown=broker_id if sweep.kind in _LEAVES_ELR else None,
+            )
+        return changed_fields(image, topic_name, partition, target, self._policy)
+
+
+def _without_epochs(partition: Partition) -> tuple[Any, ...]:
+    return (
+        partition.replicas,
+        partition.isr,
+        partition.leader,
+        partition.directories,
+        partition.removing_replicas,
+        partition.adding_replicas,
+        partition.leader_recovery_state,
+        partition.elr,
+        partition.last_known_elr,
     )
-    return change_record(image, candidate, target, policy)
 
 
 def _emit_last_record(draft: Draft, sweep: Sweep, broker: Broker) -> None:
