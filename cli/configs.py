@@ -131,12 +131,11 @@ def _entities(options: Namespace) -> Entities:
                 f"Invalid entity type {kind[:80]}, the entity type must be one of "
                 f"{', '.join(TYPES)} with a --bootstrap-server or --bootstrap-controller argument"
             )
+    duplicates = sorted({kind for kind in kinds if kinds.count(kind) > 1})
+    if duplicates:
+        raise UsageError(f"Duplicate entity type(s): {','.join(duplicates)}")
     if len(kinds) > 1 and sorted(kinds) != [CLIENTS, USERS]:
-        raise UsageError(
-            "Only 'users' and 'clients' entity types may be specified together"
-            if len(set(kinds)) == len(kinds)
-            else f"Duplicate entity type(s): {','.join(sorted({k for k in kinds if kinds.count(k) > 1}))}"  # noqa: E501
-        )
+        raise UsageError("Only 'users' and 'clients' entity types may be specified together")
     if len(names) > len(kinds):
         raise UsageError("There are more entity names than entity types")
     if options.alter and len(names) < len(kinds):

@@ -248,7 +248,7 @@ def _verify(api: Api, options: Namespace) -> Output:
     plan: Plan = options.plan
     current = _current(api, [topic for topic, _ in plan])
     ongoing = _ongoing(api)
-    states = {key: _state(key, plan[key], current, key in ongoing) for key in plan}
+    states = {key: _state(key, plan[key], current, is_ongoing=key in ongoing) for key in plan}
     lines = ["Status of partition reassignment:\n"]
     lines += [f"{states[key]}\n" for key in sorted_partitions(plan)]
     cleared = ""
@@ -264,7 +264,7 @@ def _verify(api: Api, options: Namespace) -> Output:
     return Output("".join(lines) + cleared)
 
 
-def _state(key: tuple[str, int], target: Any, current: Plan, is_ongoing: bool) -> str:  # noqa: FBT001
+def _state(key: tuple[str, int], target: Any, current: Plan, *, is_ongoing: bool) -> str:
     name = f"{key[0]}-{key[1]}"
     if is_ongoing:
         return f"Reassignment of partition {name} is still in progress."

@@ -207,7 +207,8 @@ class Session:
         """Quorum read of a topic's id at a node; None: it does not exist. Raises as the other."""
         barrier = str(await self.barrier(leader_id))
         async with asyncio.timeout(BARRIER_WAIT_S):
-            while await self.configs(node_id, (self._barrier_topic,)) != [barrier]:  # noqa: ASYNC110
+            topics = (self._barrier_topic,)
+            while await self.configs(node_id, topics) != [barrier]:  # noqa: ASYNC110
                 await asyncio.sleep(BARRIER_POLL_S)
         return await self.topic(node_id, name)
 

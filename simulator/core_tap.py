@@ -40,10 +40,10 @@ class CoreTap:
         def tapped(event: Event, now_ms: int) -> Effects:
             before = core.role
             epoch, kind = before.epoch, type(event)
-            if kind is RequestReceived and type(event.request) is VoteRequest:  # type: ignore[union-attr]
+            if isinstance(event, RequestReceived) and isinstance(event.request, VoteRequest):
                 position = (int(core.last_epoch), int(core.log_end_offset))
                 effects = step(event, now_ms)
-                self._on_vote(event, position, effects)  # type: ignore[arg-type]
+                self._on_vote(event, position, effects)
             else:
                 effects = step(event, now_ms)
             if kind is ResponseReceived:

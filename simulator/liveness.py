@@ -6,11 +6,13 @@ stays. After that the rest heals, and the whole cluster has to come to rest with
 linearizable history.
 """
 
+from functools import partial
 from random import Random
 from typing import Final
 
 from simulator.histories import operations_of, refutation
 from simulator.invariants import Violation
+from simulator.workload import Operation
 from simulator.world import World
 
 REST_US: Final = 60_000_000
@@ -83,12 +85,16 @@ def serve(world: World, core: tuple[int, ...], rng: Random) -> None:
     while True:
         operation = world.workload.create_fresh(f"{FRESH}-{attempt}", rng.choice(brokers))
         attempt += 1
-        is_answered = world.run_until(lambda o=operation: o.returned_us is not None, end_us)  # type: ignore[misc]
+        is_answered = world.run_until(partial(_has_returned, operation), end_us)
         if operation.outcome == "ok":
             break
         if not is_answered or world.scheduler.now_us >= end_us:
             raise Violation("liveness", f"no fresh write in the core {core}: {operation.error}")
     await_rest(world, core, end_us)
+
+
+def _has_returned(operation: Operation) -> bool:
+    return operation.returned_us is not None
 
 
 def stay(world: World, core: tuple[int, ...]) -> None:

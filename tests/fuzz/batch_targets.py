@@ -152,7 +152,7 @@ def _bombs() -> list[bytes]:
     return [bytes([codec]) + compress(codec, plain) for codec in Codec if codec is not Codec.NONE]
 
 
-# ---- records -------------------------------------------------------------------------------------
+# ---- records -----------------------------------------------------------------------------------
 
 
 @cache
@@ -207,7 +207,7 @@ def _control(data: bytes) -> Any:
     return known
 
 
-# ---- snapshots -----------------------------------------------------------------------------------
+# ---- snapshots ---------------------------------------------------------------------------------
 
 
 @cache
@@ -222,7 +222,7 @@ def _snapshot(data: bytes) -> Any:
     return content
 
 
-# ---- recovery of a log -----------------------------------------------------------------------------
+# ---- recovery of a log -------------------------------------------------------------------------
 
 
 def _log_bytes(count: int, epoch_of: int = 5) -> bytes:
@@ -282,8 +282,8 @@ def targets() -> list[Target]:
     both = (CorruptBatchError, MetadataRecordError)
     return [
         Target(
-            "batches", golden_batches(), _read_batches, (CorruptBatchError,), _batches_again, _batch,
-            weight=3,
+            "batches", golden_batches(), _read_batches, (CorruptBatchError,), _batches_again,
+            _batch, weight=3,
         ),
         Target(
             "compression", [*_bombs(), b"\x02"], _compressed, (CorruptBatchError,),

@@ -34,8 +34,8 @@ Generate = Callable[[Random], bytes]
 class Target:
     """One decoder.
 
-    `decode` gives a value or raises one of `refusals`; `verify(value, data, rng)` asserts more about
-    an accepted input; `generate(rng)` makes an input that must be accepted.
+    `decode` gives a value or raises one of `refusals`; `verify(value, data, rng)` asserts more
+    about an accepted input; `generate(rng)` makes an input that must be accepted.
     """
 
     name: str

@@ -41,7 +41,7 @@ def golden_files(pattern: str, bytes_max: int = 4000) -> list[bytes]:
     return sorted(content for content in contents if len(content) <= bytes_max)
 
 
-# ---- JSON and text ---------------------------------------------------------------------------------
+# ---- JSON and text -----------------------------------------------------------------------------
 
 
 def _quorum_state_again(state: Any, _data: bytes, _rng: Random) -> None:
@@ -85,7 +85,7 @@ def _snapshot_name_again(found: Any, data: bytes, _rng: Random) -> None:
         assert snapshot_name(found).encode() == data
 
 
-# ---- indexes ---------------------------------------------------------------------------------------
+# ---- indexes -----------------------------------------------------------------------------------
 
 
 def _offset_index(data: bytes) -> OffsetIndex:
@@ -117,7 +117,7 @@ def _time_index_again(index: TimeIndex, _data: bytes, _rng: Random) -> None:
     assert _time_index(index.encode()).entries() == index.entries()
 
 
-# ---- histories ---------------------------------------------------------------------------------------
+# ---- histories ---------------------------------------------------------------------------------
 
 
 def _history(data: bytes) -> tuple[History, Any]:
@@ -143,7 +143,8 @@ def _histories() -> list[bytes]:
         Event(process="nemesis", type="info", f="kill", value={"node": 1}, index=4, time=5),
     ]
     log = (
-        "INFO  jepsen.util - 1\t:invoke\t:cas\t[1 2]\nINFO  jepsen.util - 1\t:info\t:cas\t:timed-out\n"
+        "INFO  jepsen.util - 1\t:invoke\t:cas\t[1 2]\n"
+        "INFO  jepsen.util - 1\t:info\t:cas\t:timed-out\n"
         "INFO  jepsen.util - 0\t:invoke\t:read\tnil\nINFO  jepsen.util - 0\t:ok\t:read\tnil\n"
     )
     edn = (
@@ -178,13 +179,25 @@ def targets() -> list[Target]:
     transactions = [*golden_files("*.txnindex"), bytes(68)]
     return [
         Target("quorum-state", states, named(decode_quorum_state), corrupt, _quorum_state_again),
-        Target("meta-properties", [*metas, _dated(metas[0])], named(decode_meta_properties), corrupt, _meta_again),
+        Target(
+            "meta-properties", [*metas, _dated(metas[0])], named(decode_meta_properties), corrupt,
+            _meta_again,
+        ),
         Target("offset-checkpoints", checkpoints, named(decode_offsets), corrupt, _offsets_again),
         Target("epoch-checkpoints", epochs, named(decode_epochs), corrupt, _epochs_again),
-        Target("flushed-end", [encode_flushed_end(0), encode_flushed_end(987)], decode_flushed_end, (), _flushed_end_again),
-        Target("partition-metadata", golden_files("partition.metadata"), named(decode_partition_metadata), corrupt, _partition_metadata_again),
+        Target(
+            "flushed-end", [encode_flushed_end(0), encode_flushed_end(987)], decode_flushed_end, (),
+            _flushed_end_again,
+        ),
+        Target(
+            "partition-metadata", golden_files("partition.metadata"),
+            named(decode_partition_metadata), corrupt, _partition_metadata_again,
+        ),
         Target("snapshot-names", names, _snapshot_name, (), _snapshot_name_again),
-        Target("offset-index", indexes, _offset_index, (IndexDamageError,), _offset_index_again, _offset_index_bytes),
+        Target(
+            "offset-index", indexes, _offset_index, (IndexDamageError,), _offset_index_again,
+            _offset_index_bytes,
+        ),
         Target("time-index", times, _time_index, (IndexDamageError,), _time_index_again),
         Target("transaction-index", transactions, decode_transaction_index, ()),
         Target("histories", _histories(), _history, (HistoryError,), _history_again, weight=2),

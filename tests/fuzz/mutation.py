@@ -12,8 +12,8 @@ VARINTS = (
 )  # fmt: skip
 WORDS = (
     b"null", b"true", b"-1", b"1e999", b"9" * 40, b"\\u", b"\\ud800", b"\xff\xfe", b"\xed\xa0\x80",
-    b"=", b":", b"\\", b"\n", b"\r", b"\x00", b"[" * 40, b"{" * 40, b'"', b"NaN", b"%00", b",,", b"#",
-    b"\xc2\x85", b"\xd9\xa1", b" ", b"\x1f\x8b\x08\x00", b"(" * 40,
+    b"=", b":", b"\\", b"\n", b"\r", b"\x00", b"[" * 40, b"{" * 40, b'"', b"NaN", b"%00", b",,",
+    b"#", b"\xc2\x85", b"\xd9\xa1", b" ", b"\x1f\x8b\x08\x00", b"(" * 40,
 )  # fmt: skip
 SIZE_MAX = 1 << 16
 

@@ -318,7 +318,9 @@ def targets() -> list[Target]:
             "responses", golden_responses(), _decode_response, refusals, _response_again,
             _response_frame, weight=4,
         ),
-        Target("metadata-fetch", _fetch_seeds(), _straight_fetch, refusals, _as_kio_reads_it, weight=2),
+        Target(
+            "metadata-fetch", _fetch_seeds(), _straight_fetch, refusals, _as_kio_reads_it, weight=2
+        ),
         Target(
             "connection", streams, _connection, (), _connection_in_portions, _requests_in_a_row
         ),
