@@ -1,0 +1,65 @@
+"""Schedules as files: what was written is read again, what is none is named by its line."""
+
+import json
+
+import pytest
+
+from simulator.draw import Options
+from simulator.run import prepare
+from simulator.schedule import Schedule, ScheduleError, read_schedule, write_schedule
+
+OPTIONS = Options(duration_us=5_000_000, write_count=3, node_count=3)
+SCHEDULE = Schedule(
+    seed=4,
+    options=OPTIONS,
+    plan=prepare(4, OPTIONS)[2][:4],
+    commit="abc",
+    invariant="I7",
+    text="made up",
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.jsonl"
+
+
+def test_a_schedule_comes_back_as_it_was(path):
+    assert SCHEDULE.plan
+    write_schedule(path, SCHEDULE)
+    assert read_schedule(path) == SCHEDULE
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0]["seed"] == 4
+    assert [line["kind"] for line in lines[1:]] == [d.kind for d in SCHEDULE.plan]
+
+
+HEAD = '{"schedule":1,"seed":4,"options":{"node_count":3}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "run.jsonl:1: "),
+        ("not json", "run.jsonl:1: JSON is malformed"),
+        ('{"schedule":2,"seed":4}', "schedule 2, only 1 is known"),
+        ('{"schedule":1}', "missing required field `seed`"),
+        (HEAD + '\n{"at_us":1}', "run.jsonl:2: "),
+        (
+            HEAD + '\n{"at_us":1,"kind":"fire","targets":[1],"length_us":1}',
+            "run.jsonl:2: unknown fault 'fire': kill, ",
+        ),
+        (
+            HEAD + '\n{"at_us":1,"kind":"kill","targets":[9],"length_us":1}',
+            "run.jsonl:2: no nodes [9], only [1, 2, 3",
+        ),
+        (
+            HEAD + '\n{"at_us":-1,"kind":"kill","targets":[1],"length_us":1}',
+            "run.jsonl:2: times are not negative",
+        ),
+    ],
+)
+def test_what_is_no_schedule_is_refused_with_its_line(path, content, said):
+    path.write_text(content)
+    with pytest.raises(ScheduleError) as caught:
+        read_schedule(path)
+    assert said in str(caught.value)

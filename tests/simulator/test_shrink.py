@@ -1,0 +1,103 @@
+"""Delta debugging over plans: made-up failures with a known smallest cause."""
+
+import pytest
+from msgspec.structs import replace
+
+from simulator.draw import Options
+from simulator.nemesis import Decision
+from simulator.run import run_seed
+from simulator.shrink import Shrinker
+
+BASE = run_seed(1, Options(node_count=3, faults=(), duration_us=1_000, write_count=0))
+
+
+def decision(number, kind="kill", targets=(1,)):
+    return Decision(at_us=1_000 * number, kind=kind, targets=targets, length_us=5)
+
+
+def failing(plan, options, invariant="I7", at_us=500_000):
+    return replace(
+        BASE, invariant=invariant, text="made up", at_us=at_us, plan=plan,
+        settings=replace(
+            BASE.settings,
+            voter_count=options.node_count or 5,
+            observer_count=2 if options.observer_count is None else options.observer_count,
+        ),
+    )  # fmt: skip
+
+
+def runner(fails, runs):
+    """A run that fails with what `fails(options, plan)` gives."""
+
+    def run(options, plan):
+        runs.append(plan)
+        invariant = fails(options, plan)
+        return failing(plan, options, invariant)
+
+    return run
+
+
+def shrink(plan, fails, is_over=lambda: False, **more):
+    runs, options = [], Options(duration_us=600_000)
+    shrinker = Shrinker(failing(plan, options, **more), options, runner(fails, runs), is_over)
+    return shrinker.shrink(), runs
+
+
+PLAN = [decision(number) for number in range(1, 33)]
+
+
+def test_two_faults_that_are_needed_are_found_among_many():
+    needed = {PLAN[4], PLAN[27]}
+    shrunk, runs = shrink(PLAN, lambda _, plan: "I7" if needed <= set(plan) else None)
+    assert shrunk.plan == [PLAN[4], PLAN[27]]
+    assert shrunk.outcome.invariant == "I7"
+    assert shrunk.run_count == len(runs) < 120
+
+
+def test_what_comes_after_the_failure_goes_at_once():
+    late = [*PLAN, decision(900)]
+    _, runs = shrink(late, lambda _, plan: "I7" if plan else None)
+    assert runs[0] == PLAN
+
+
+def test_another_invariant_is_another_bug():
+    def fails(_, plan):
+        return "I7" if PLAN[3] in plan else "I10"
+
+    shrunk, _ = shrink(PLAN, fails)
+    assert shrunk.plan == [PLAN[3]]
+
+
+def test_writes_and_duration_go_down():
+    def fails(options, _):
+        return "I7" if options.write_count >= 20 and options.duration_us >= 100_000 else None
+
+    shrunk, _ = shrink([], fails, at_us=599_000)
+    assert shrunk.options.write_count == 25
+    assert shrunk.options.think_us == BASE.settings.think_us
+    assert shrunk.options.duration_us <= 600_000
+
+
+def test_nodes_that_are_not_needed_go_with_the_faults_that_hit_them():
+    plan = [decision(1, "partition", (1, 4, 101)), decision(2, "kill", (5,))]
+
+    def fails(_, kept):
+        return "I7" if any(1 in d.targets for d in kept) else None
+
+    shrunk, _ = shrink(plan, fails)
+    assert (shrunk.options.node_count, shrunk.options.observer_count) == (1, 0)
+    assert shrunk.plan == [decision(1, "partition", (1,))]
+
+
+def test_the_budget_ends_the_search_with_the_best_so_far():
+    left = iter(range(5))
+    shrunk, runs = shrink(
+        PLAN, lambda _, plan: "I7" if plan else None, is_over=lambda: next(left, None) is None
+    )
+    assert len(runs) <= 5
+    assert 0 < len(shrunk.plan) < len(PLAN)
+
+
+def test_nothing_to_shrink_where_nothing_failed():
+    with pytest.raises(AssertionError, match="nothing failed"):
+        Shrinker(BASE, Options(), lambda options, plan: BASE)

@@ -1,0 +1,126 @@
+"""Whole runs: a handful of seeds, the corpus, and that a seed decides everything."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from simulator.arguments import SHORT
+from simulator.corpus import corpus, entry_of
+from simulator.draw import FAULT_CLASSES, Options
+from simulator.probes import MARKS
+from simulator.run import Until, prepare, run_seed
+from tests.test_tidy import ROOT
+
+FAST = Options(duration_us=4_000_000, write_count=15)
+LONG_SECONDS = 120
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_short_seed_holds(seed):
+    outcome = run_seed(seed, FAST)
+    assert outcome.invariant is None, outcome.text
+    assert outcome.event_count > 100
+
+
+def test_a_quiet_cluster_acknowledges_every_create_that_can_be():
+    outcome = run_seed(3, Options(node_count=3, faults=(), duration_us=4_000_000, write_count=15))
+    assert (outcome.invariant, outcome.faults) == (None, {})
+    assert outcome.elections >= 1
+    assert outcome.acknowledged > 5
+
+
+SHORT_CORPUS = [entry for entry in corpus() if entry.options_name == "short"]
+
+
+@pytest.mark.parametrize("entry", SHORT_CORPUS, ids=lambda entry: str(entry.seed))
+def test_what_a_short_seed_once_found_is_mended(entry):
+    outcome = run_seed(entry.seed, entry.options)
+    assert outcome.invariant is None, f"{entry.text} (mended by {entry.commit}): {outcome.text}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("entry", corpus(), ids=lambda entry: f"{entry.seed}-{entry.options_name}")
+def test_what_a_seed_once_found_is_mended(entry):
+    outcome = run_seed(entry.seed, entry.options)
+    assert outcome.invariant is None, f"{entry.text} (mended by {entry.commit}): {outcome.text}"
+
+
+def test_a_line_of_the_corpus_that_is_none_is_named():
+    with pytest.raises(ValueError, match=r"seeds\.txt:7"):
+        entry_of(7, "23 standard I4")
+
+
+def test_one_seed_is_one_run():
+    first, second = (run_seed(5, FAST) for _ in range(2))
+    assert first == second
+
+
+DIGEST = """
+from simulator.draw import Options
+from simulator.run import run_seed
+print(run_seed(9, Options(duration_us=4_000_000, write_count=15)).digest)
+"""
+
+
+def test_another_process_and_another_hash_seed_give_the_same_digest():
+    found = set()
+    for hash_seed in ("0", "1"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.add(int(done.stdout))
+    assert found == {run_seed(9, FAST).digest}
+
+
+def test_the_digest_sees_another_seed_and_another_plan():
+    plan = prepare(9, FAST)[2]
+    digests = {
+        run_seed(9, FAST).digest,
+        run_seed(10, FAST).digest,
+        run_seed(9, FAST, plan=plan[:1]).digest,
+    }
+    assert len(digests) == 3
+
+
+def test_a_run_stops_where_it_is_told():
+    at_event = run_seed(9, FAST, until=Until(event=300))
+    assert (at_event.event_count, at_event.is_complete) == (300, False)
+    at_time = run_seed(9, FAST, until=Until(time_us=1_500_000))
+    assert (at_time.virtual_us, at_time.is_complete) == (1_500_000, False)
+
+
+def test_settings_that_the_caller_fixes_stay_and_shift_nothing_else():
+    drawn, _, _ = prepare(4, Options())
+    fixed, _, _ = prepare(4, Options(node_count=1, observer_count=2))
+    assert (fixed.voter_count, fixed.observer_count) == (1, 2)
+    assert fixed.election_timeout_ms == drawn.election_timeout_ms
+    assert fixed.fetch_bytes_max == drawn.fetch_bytes_max
+
+
+@pytest.mark.long
+def test_two_minutes_of_seeds_meet_every_fault():
+    """Standard and short seeds in turn; which seeds run is fixed, how many is a matter of CPU."""
+    import time
+
+    started = time.process_time()
+    marks = dict.fromkeys(MARKS, 0)
+    faults = set()
+    seed = 1
+    while time.process_time() - started < LONG_SECONDS:
+        outcome = run_seed(seed, SHORT if seed % 4 else Options())
+        assert outcome.invariant is None, f"seed {seed}: {outcome.text}"
+        for name, count in outcome.marks.items():
+            marks[name] += count
+        faults.update(outcome.faults)
+        seed += 1
+    assert faults == set(FAULT_CLASSES)
+    rare = {"leader_deposed", "snapshot_fetched_mid_load", "election_lost_and_retried"}
+    assert {name for name, count in marks.items() if count == 0} <= rare
