@@ -25,6 +25,7 @@ from metadata.image import (
 )
 from metadata.json_form import uuid_text
 from metadata.records import RegisteredEndpoint
+from metadata.same_fields import copied
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
@@ -340,19 +341,7 @@ def feature_views(image: Image) -> list[FeatureView]:
 
 def acl_views(image: Image) -> list[AclView]:
     """All access control entries by id."""
-    return [
-        AclView(
-            id=uuid_text(acl_id),
-            resource_type=acl.resource_type,
-            resource_name=acl.resource_name,
-            pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
-        for acl_id, acl in sorted_items(image.acls)
-    ]
+    return [copied(AclView, acl, id=uuid_text(acl_id)) for acl_id, acl in sorted_items(image.acls)]
 
 
 def quota_views(image: Image) -> list[QuotaView]:

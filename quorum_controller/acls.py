@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from metadata.image import Acl, Image, sorted_items
 from metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from metadata.same_fields import copied
 from quorum_controller.authorization import (
     CLUSTER_NAME,
     WILDCARD,
@@ -78,18 +79,7 @@ def _creation_row(error: ApiError) -> Any:
 
 def _emit(draft: Draft, acl: Acl, acl_id: bytes) -> None:
     assert acl_id not in draft.image.acls, "an ACL id came twice"
-    draft.emit(
-        AccessControlEntryRecord(
-            id=acl_id,
-            resource_type=acl.resource_type,
-            resource_name=acl.resource_name,
-            pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
-    )
+    draft.emit(copied(AccessControlEntryRecord, acl, id=acl_id))
 
 
 def _acl(creation: Any) -> Acl:

@@ -18,7 +18,6 @@ from metadata.records import (
     REGISTRATION_UNFENCE,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
-    RegisteredEndpoint,
     UnfenceBrokerRecord,
 )
 from quorum_controller.bodies import (
@@ -31,6 +30,7 @@ from quorum_controller.bodies import (
     UnregisterBrokerResponse,
     to_bytes,
 )
+from quorum_controller.controllers import registered_endpoints
 from quorum_controller.features import supported_features, unsupported_feature
 from quorum_controller.liveness import Liveness
 from quorum_controller.partition_change import Target, change_record
@@ -207,15 +207,7 @@ def _registration_record(
         broker_id=NodeId(request.broker_id),
         incarnation_id=to_bytes(request.incarnation_id),
         broker_epoch=epoch,
-        end_points=tuple(
-            RegisteredEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ),
+        end_points=registered_endpoints(request),
         features=supported_features(_feature_ranges(request)),
         rack=request.rack,
         fenced=True,

@@ -8,6 +8,7 @@ from typing import Any, Final
 from metadata.records import RegisterControllerRecord, RegisteredEndpoint, SupportedFeature
 from quorum_controller.bodies import (
     NO_TIME,
+    BrokerRegistrationRequest,
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
     to_bytes,
@@ -17,6 +18,21 @@ from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId
 
 _CONTROLLER_REGISTRATION_LEVEL: Final = 15  # 3.7-IV0
+
+
+def registered_endpoints(
+    request: BrokerRegistrationRequest | ControllerRegistrationRequest,
+) -> tuple[RegisteredEndpoint, ...]:
+    """Where a broker or controller listens, in the order of its request."""
+    return tuple(
+        RegisteredEndpoint(
+            name=listener.name,
+            host=listener.host,
+            port=listener.port,
+            security_protocol=listener.security_protocol,
+        )
+        for listener in request.listeners
+    )
 
 
 def register_controller(draft: Draft, request: ControllerRegistrationRequest) -> Any:
@@ -30,15 +46,7 @@ def register_controller(draft: Draft, request: ControllerRegistrationRequest) ->
             incarnation_id=to_bytes(request.incarnation_id),
             # ZooKeeper migration ended with 3.9.
             zk_migration_ready=False,
-            end_points=tuple(
-                RegisteredEndpoint(
-                    name=listener.name,
-                    host=listener.host,
-                    port=listener.port,
-                    security_protocol=listener.security_protocol,
-                )
-                for listener in request.listeners
-            ),
+            end_points=registered_endpoints(request),
             features=tuple(
                 SupportedFeature(
                     name=feature.name,
