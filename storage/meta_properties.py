@@ -17,6 +17,7 @@ from wire.types import (
     NodeId,
 )
 
+_NODE_ID_MAX: Final = (1 << 31) - 1
 META_PROPERTIES_NAME: Final = "meta.properties"
 _RESERVED: Final = frozenset(
     {DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, METADATA_TOPIC_ID}
@@ -81,6 +82,8 @@ def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
         node_id = NodeId(int(node_text))
     except ValueError as error:
         raise CorruptFileError(path, f"node.id {node_text!r} is not a number") from error
+    if not 0 <= node_id <= _NODE_ID_MAX:
+        raise CorruptFileError(path, f"node.id {node_text} is not between 0 and {_NODE_ID_MAX}")
     cluster_id = fields.get("cluster.id")
     if cluster_id is None:
         raise CorruptFileError(path, "cluster.id was not found.")

@@ -12,6 +12,7 @@ from wire.types import ZERO_UUID, DirectoryId, LeaderEpoch, NodeId, ReplicaKey
 
 QUORUM_STATE_NAME: Final = "quorum-state"
 _VERSION_MAX: Final = 1
+_INT32_MAX: Final = (1 << 31) - 1
 _NOBODY: Final = -1
 _MANDATORY: Final = {
     0: ("leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
@@ -94,7 +95,8 @@ def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
     numbers = []
     for name in ("leaderId", "leaderEpoch", "votedId"):
         value = fields[name]
-        if not isinstance(value, int) or isinstance(value, bool) or value < _NOBODY:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not is_number or not _NOBODY <= value <= _INT32_MAX:
             raise CorruptFileError(path, f"field '{name}' cannot be {value!r}")
         numbers.append(value)
     leader_id, epoch, voted_id = numbers

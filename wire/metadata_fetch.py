@@ -308,10 +308,14 @@ def _read_endpoints(section: bytes) -> tuple[tuple[int, str, int], ...] | None:
     size, position = read_unsigned_varint(section, 2)
     end = position + size
     count, position = read_unsigned_varint(section, position)
+    if count == 0:
+        return None
     endpoints = []
     for _ in range(count - 1):
         (node_id,) = _INT32.unpack_from(section, position)
         length, position = read_unsigned_varint(section, position + _INT32.size)
+        if length == 0:
+            return None
         host = section[position : position + length - 1].decode()
         position += length - 1
         (port,) = _INT32.unpack_from(section, position)

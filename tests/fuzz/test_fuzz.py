@@ -1,0 +1,100 @@
+"""Every decoder that takes bytes from outside: a short run here, longer ones with the mark `long`.
+
+`python -m tests.fuzz --target T --cases N --seed S` runs more; inputs that were found are kept in
+regressions.jsonl.
+"""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fuzz.engine import FoundError, Report, Target, check_one, run
+from tests.fuzz.mutation import mutated
+from tests.fuzz.registry import all_targets
+
+TARGETS = all_targets()
+REGRESSIONS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "regressions.jsonl").read_text().splitlines()
+]
+SHORT_CASES = 400
+LONG_CASES = 20_000
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_seeds_and_a_few_hundred_inputs(name):
+    target = TARGETS[name]
+    report = run(target, max(50, int(SHORT_CASES * min(target.weight, 2))), seed=0)
+    assert report.accepted > 0, "a target that refuses everything tests nothing"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TARGETS)
+def test_many_inputs(name):
+    target = TARGETS[name]
+    run(target, int(LONG_CASES * target.weight), seed=1)
+
+
+@pytest.mark.parametrize("row", REGRESSIONS, ids=lambda row: row["found"])
+def test_what_was_found_once(row):
+    check_one(TARGETS[row["target"]], bytes.fromhex(row["input"]), Random(0), Report("once"))
+
+
+# ---- the engine itself: every property can fail ---------------------------------------------------
+
+
+def refused(_data):
+    raise ValueError("no")
+
+
+def test_an_undeclared_exception_is_found():
+    with pytest.raises(FoundError, match="ValueError: no"):
+        run(Target("t", [b"x"], refused, (KeyError,)), 1, 0)
+    report = run(Target("t", [b"x"], refused, (ValueError,)), 5, 0)
+    assert (report.cases, report.accepted, report.kinds) == (5, 0, {"ValueError": 5})
+
+
+def test_a_broken_round_trip_is_found():
+    def verify(value, data, rng):
+        assert value == b"y"
+
+    with pytest.raises(FoundError, match="accepted, then AssertionError"):
+        run(Target("t", [b"x"], lambda data: data, (), verify), 1, 0)
+
+
+def test_slow_inputs_are_found():
+    def slow(data):
+        return sum(range(200_000)) if data == b"slow" else None
+
+    with pytest.raises(FoundError, match="s of CPU"):
+        run(Target("t", [b"slow"], slow, (), cpu_seconds_max=1e-5), 1, 0)
+
+
+def test_memory_that_a_length_claims_is_found():
+    with pytest.raises(FoundError, match="bytes of memory for 1 of input"):
+        run(Target("t", [b"x"], lambda data: len(bytes(1 << 22)), ()), 1, 0)
+
+
+def test_a_generated_input_must_be_accepted():
+    target = Target("t", [b"x"], refused, (ValueError,), generate=lambda rng: b"fresh")
+    with pytest.raises(FoundError, match="a generated input was refused"):
+        run(target, 200, 0)
+
+
+def test_the_same_seed_gives_the_same_inputs():
+    def inputs(seed):
+        seen = []
+        run(Target("t", [b"some bytes", b"others"], seen.append, ()), 64, seed)
+        return seen
+
+    assert inputs(1) == inputs(1) != inputs(2)
+
+
+def test_mutations_reach_every_kind_of_change():
+    rng, data = Random(3), bytes(range(64))
+    lengths = [len(mutated(data, [data], rng)) for _ in range(500)]
+    assert min(lengths) < 10
+    assert max(lengths) > 70
+    assert any(mutated(data, [data], rng) == data[:n] for n in range(64) for _ in range(20))
