@@ -22,6 +22,7 @@ from wire.types import (
 )
 
 _ZERO: Final = timedelta(0)
+NO_MESSAGE: Final = ""  # of DescribeQuorum, which Kafka answers with empty texts, not with null
 
 
 # ---- responses that leave ----------------------------------------------------------------------
@@ -60,7 +61,7 @@ def invalid_request_body(api_key: int) -> Any:
             return new.EndQuorumEpochResponse(error_code=ErrorCode.invalid_request, topics=())
         case api_keys.DESCRIBE_QUORUM:
             return new.DescribeQuorumResponse(
-                error_code=ErrorCode.invalid_request, error_message=None, topics=(), nodes=()
+                error_code=ErrorCode.invalid_request, error_message=NO_MESSAGE, topics=(), nodes=()
             )
         case api_keys.FETCH_SNAPSHOT:
             return new.FetchSnapshotResponse(
@@ -165,7 +166,7 @@ def _describe_quorum_body(response: raft.DescribeQuorumResponse) -> Any:
     partition = new.PartitionData(
         partition_index=0,
         error_code=ErrorCode(response.error_code),
-        error_message=None,
+        error_message=NO_MESSAGE,
         leader_id=_wire_id(response.leader_id),
         leader_epoch=response.leader_epoch,
         high_watermark=response.high_watermark,
@@ -178,7 +179,7 @@ def _describe_quorum_body(response: raft.DescribeQuorumResponse) -> Any:
         nodes.setdefault(node_id, []).append(listener)
     return new.DescribeQuorumResponse(
         error_code=ErrorCode.none,
-        error_message=None,
+        error_message=NO_MESSAGE,
         topics=(new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),),
         nodes=tuple(
             new.Node(node_id=node_id, listeners=tuple(listeners))

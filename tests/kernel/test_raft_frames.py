@@ -10,6 +10,7 @@ import pytest
 
 from kernel.raft_answers import body_of_response, response_of
 from kernel.raft_rpc import body_of_request, request_of
+from raft import messages
 from wire import metadata_fetch
 from wire.codec import (
     decode_request,
@@ -18,6 +19,7 @@ from wire.codec import (
     encode_response,
     split_request,
 )
+from wire.types import Endpoint
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "raft" / "pairs.jsonl"
 PAIRS = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
@@ -93,3 +95,39 @@ def test_describe_quorum_is_understood(pair):
     _, position = split_request(frame)
     body = decode_request(DESCRIBE_QUORUM, pair["api_version"], memoryview(frame)[position:])
     assert request_of(DESCRIBE_QUORUM, body) is not None
+
+
+def replica_state(row):
+    directory = row.replica_directory_id
+    return messages.ReplicaState(
+        replica_id=row.replica_id,
+        directory_id=None if directory is None else directory.bytes,
+        log_end_offset=row.log_end_offset,
+        last_fetch_timestamp_ms=row.last_fetch_timestamp,
+        last_caught_up_timestamp_ms=row.last_caught_up_timestamp,
+    )
+
+
+@by_id([p for p in PAIRS if p["api_key"] == DESCRIBE_QUORUM and p["response_hex"]])
+def test_describe_quorum_is_answered_byte_for_byte(pair):
+    """What Kafka answered, said by a message of the core, becomes Kafka's bytes."""
+    frame = bytes.fromhex(pair["response_hex"])
+    correlation_id, body = decode_response(DESCRIBE_QUORUM, pair["api_version"], frame)
+    partition = body.topics[0].partitions[0]
+    message = messages.DescribeQuorumResponse(
+        error_code=partition.error_code.value,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        high_watermark=partition.high_watermark,
+        voters=tuple(map(replica_state, partition.current_voters)),
+        observers=tuple(map(replica_state, partition.observers)),
+        nodes=tuple(
+            (node.node_id, Endpoint(at.name, at.host, at.port))
+            for node in body.nodes
+            for at in node.listeners
+        ),
+    )
+    again = encode_response(
+        DESCRIBE_QUORUM, pair["api_version"], correlation_id, body_of_response(message)
+    )
+    assert again == frame
