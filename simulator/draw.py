@@ -12,7 +12,7 @@ import msgspec
 MINUTE_US: Final = 60_000_000
 CLIENTS: Final = 3
 
-FAULT_CLASSES: Final[tuple[str, ...]] = (
+USUAL_FAULTS: Final[tuple[str, ...]] = (
     "kill",
     "power_failure",
     "pause",
@@ -28,6 +28,9 @@ FAULT_CLASSES: Final[tuple[str, ...]] = (
     "disk_full",
     "clock_jump",
 )
+"""On in every second seed, each by itself."""
+
+FAULT_CLASSES: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state")
 """What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
 
 
@@ -94,7 +97,7 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
         options: what the caller fixes.
     """
     allowed: tuple[str, ...] = FAULT_CLASSES if options.faults is None else options.faults
-    on = tuple(name for name in FAULT_CLASSES if rng.random() < 0.5 and name in allowed)
+    on = tuple(name for name in USUAL_FAULTS if rng.random() < 0.5 and name in allowed)
     if len(allowed) == 1:
         on = allowed
     is_combined = rng.random() < 0.5
@@ -104,6 +107,8 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
     has_snapshots = rng.random() < 0.5
     fetch_timeout_ms = rng.choice((500, 1_000, 2_000, 3_000))
     seldom = [draw_rare(rare, *values) for values in RARE]
+    if rare.random() < 0.25:
+        on += tuple(n for n in FAULT_CLASSES if n not in (*USUAL_FAULTS, *on) and n in allowed)
     return Settings(
         seed=seed,
         voter_count=voters if options.node_count is None else options.node_count,

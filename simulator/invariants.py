@@ -16,13 +16,12 @@ from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from simulator.image_compare import image_difference
 from simulator.ledger import Ledger
-from simulator.log_mirror import FOLDER, Entry, LogMirror, damaged_batch
+from simulator.log_mirror import QUORUM_STATE, Entry, LogMirror, damaged_batch
 from simulator.machine import Machine
 from simulator.probes import Probes
 from simulator.replication_checks import ReplicationChecks
 from simulator.snapshot_checks import SnapshotChecks
 
-QUORUM_STATE: Final = f"{FOLDER}/quorum-state"
 COMPARED_EVERY: Final = 8
 """Images are compared at every so many commits of a node, and at the end."""
 

@@ -13,6 +13,7 @@ import crc32c
 from storage.memory_vfs import MemoryVfs
 
 FOLDER: Final = "/data/__cluster_metadata-0"
+QUORUM_STATE: Final = f"{FOLDER}/quorum-state"
 _HEADER: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, crc
 _LAST_DELTA_AT: Final = 23
 _OVERHEAD: Final = 12

@@ -5,6 +5,7 @@ failure is leaving decisions out (simulator/shrink.py).
 """
 
 import errno
+import json
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -13,10 +14,12 @@ from typing import Final
 import msgspec
 
 from simulator.draw import Settings
+from simulator.log_mirror import QUORUM_STATE
 from simulator.machine import Machine, Power
 from simulator.network import Network
 from simulator.probes import Probes
 from simulator.scheduler import Scheduler
+from storage.memory_vfs import MemoryVfs
 
 QUIET_START_US: Final = 1_000_000
 OPERATIONS_AHEAD_MAX: Final = 40
@@ -63,6 +66,19 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
             )
         )
     return plan
+
+
+def make_older(vfs: MemoryVfs) -> None:
+    """Put the quorum-state of the epoch before in place of the newest."""
+    content = vfs.written_content(QUORUM_STATE)
+    assert content is not None
+    stored = json.loads(bytes(content))
+    older = {**stored, "leaderEpoch": stored["leaderEpoch"] - 1, "leaderId": -1, "votedId": -1}
+    file = vfs.open(QUORUM_STATE)
+    file.truncate(0)
+    file.pwrite(json.dumps(older).encode(), 0)
+    file.sync()
+    file.close()
 
 
 class Nemesis:
@@ -174,6 +190,30 @@ class Nemesis:
         for machine in machines:
             if machine.is_up:
                 machine.vfs.crash_at = machine.vfs.operations + decision.amount
+                self._restart_later(decision, machine)
+
+    def _do_old_quorum_state(self, decision: Decision, machines: list[Machine]) -> None:
+        """A process is killed, and its quorum-state is that of the epoch before.
+
+        Only where that breaks no promise: all voters follow one leader, and the log, which says
+        the epoch too, is on the disk.
+        """
+        voters = [m for m in self._machines.values() if m.config.is_controller]
+        cores = [machine.kernel.replica.core for machine in voters if machine.kernel is not None]
+        is_calm = len(cores) == len(voters) and all(
+            core.leader == cores[0].leader and core.leader.leader_id is not None for core in cores
+        )
+        for machine in machines:
+            if not is_calm or machine not in voters or machine.vfs.crash_at is not None:
+                continue
+            assert machine.kernel is not None
+            core = machine.kernel.replica.core
+            is_in_log = core.last_epoch == core.epoch
+            is_durable = core.flushed_end_offset == core.log_end_offset
+            if is_in_log and is_durable and not core.is_leader and machine.vfs.failing is None:
+                machine.kill()
+                machine.vfs.bytes_max = None
+                make_older(machine.vfs)
                 self._restart_later(decision, machine)
 
     # ---- network -----------------------------------------------------------------------------

@@ -28,6 +28,11 @@ NAMES: Final = 12
 FIRST_CLIENT_HOST: Final = 1_000
 
 
+WIDE_NAME: Final = "topic-11"
+WIDE_PARTITIONS: Final = 16
+"""So that some batches lie on three sectors and more: only those can lose one in the middle."""
+
+
 def topic_name(number: int) -> str:
     """One of the names that clients use."""
     return f"topic-{number}"
@@ -263,7 +268,11 @@ def request_of(operation: Operation) -> tuple[int, Any]:
     if operation.kind == "create":
         module = codec.newest(CREATE_TOPICS, "request")
         topic = module.CreatableTopic(
-            name=operation.name, num_partitions=2, replication_factor=-1, assignments=(), configs=()
+            name=operation.name,
+            num_partitions=WIDE_PARTITIONS if operation.name == WIDE_NAME else 2,
+            replication_factor=-1,
+            assignments=(),
+            configs=(),
         )
         return CREATE_TOPICS, module.CreateTopicsRequest(
             topics=(topic,), timeout=timedelta(seconds=4), validate_only=False

@@ -228,5 +228,6 @@ ELECTIONS: Final = (
         expected=("I2", "I3"),
         seeds_max=300,
         patch=_stored_epoch_trusted,
+        options=replace(SHORT, faults=("old_quorum_state",)),
     ),
 )

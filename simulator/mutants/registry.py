@@ -26,7 +26,7 @@ PACKAGES: Final = (
 )
 """Where a function is replaced under every name it was imported by; never in the simulator."""
 
-SHORT: Final = Options(duration_us=10_000_000, write_count=60)
+SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 """The seeds that most mutants die in: ten virtual seconds, all faults."""
 
 
