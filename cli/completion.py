@@ -17,7 +17,7 @@ from cli.arguments import Parser
 
 SHELLS: Final = ("bash", "zsh", "fish")
 _FLAG: Final = re.compile(r"(?<![\w-])--[a-z][a-z.-]+")
-_CHOICES: Final = re.compile(r"\{([a-z-]+(?:,[a-z-]+)+)\}")
+_CHOICES: Final = re.compile(r"\{([a-z-]+(?:,[a-z-]+)*)\}")
 _SUBCOMMANDS: Final = re.compile(r"^  \{([a-z,-]+)\}$", re.MULTILINE)
 
 

@@ -16,12 +16,7 @@ from cli.feature_table import check_level, parse_levels
 from cli.release_versions import features_at, level_of
 from cli.scram import MECHANISMS, SALT_BYTES, Credential
 from kernel.config import NodeConfig
-from kernel.formatting import (
-    FormatError,
-    FormatRequest,
-    format_directories,
-    metadata_folder_first,
-)
+from kernel.formatting import FormatError, FormatRequest, format_directories
 from metadata.features import KRAFT_VERSION, metadata_version_name, unsupported
 from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord, UserScramCredentialRecord
@@ -242,10 +237,24 @@ def _java_text(record: Record) -> str:
     )
 
 
+def _directories(path: Path) -> list[str]:
+    """Folders of a server.properties, the metadata folder first, whatever else the file says.
+
+    Raises:
+        UsageError: it names none.
+    """
+    properties = parse_properties(path.read_text(encoding="utf-8"))
+    text = properties.get("log.dirs") or properties.get("log.dir", "")
+    folders = [folder.strip() for folder in text.split(",") if folder.strip()]
+    metadata = properties.get("metadata.log.dir", "").strip()
+    if not (folders or metadata):
+        raise UsageError(f"{path}: log.dirs is missing or empty")
+    return list(dict.fromkeys([metadata or folders[0], *folders]))
+
+
 def _info(options: Namespace) -> int:
-    config = read_config(Path(options.config))
     vfs = OsVfs()
-    directories = metadata_folder_first(config)
+    directories = _directories(Path(options.config))
     found: list[str] = []
     problems: list[str] = []
     metadata: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Formatting and info with Kafka's texts; the folders it leaves."""
 
-import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cli.folders import _formatted_lines
@@ -10,8 +10,8 @@ from cli.main import main
 from cli.storage import random_uuid
 from kernel.formatting import FormatRequest
 from node.config import read_config
+from tests.cli.golden import outputs
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli" / "tools"
 CLUSTER = "Z29sZGVuLXNoYXJlZC0wMQ"
 PROPERTIES = """process.roles=controller
 node.id=1
@@ -24,7 +24,7 @@ controller.quorum.voters=1@127.0.0.1:29101
 
 
 def golden(name: str) -> dict[str, object]:
-    return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return msgspec.to_builtins(outputs()[name])
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,58 @@
+"""What Kafka's own command line tools printed, 330 outputs: `SCENARIO/NAME` -> one run."""
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+FOLDER = Path(__file__).resolve().parent.parent / "golden" / "cli"
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """One run of a tool."""
+
+    name: str
+    tool: str
+    args: list[str]
+    exit: int
+    stdout: str
+    stderr: str
+
+    @property
+    def command(self) -> str:
+        """The class of the tool, without its package."""
+        return self.tool.rpartition(".")[2]
+
+    @property
+    def scenario(self) -> str:
+        return self.name.partition("/")[0]
+
+
+@cache
+def outputs() -> dict[str, Recorded]:
+    """All runs by name."""
+    lines = gzip.decompress((FOLDER / "outputs.jsonl.gz").read_bytes()).splitlines()
+    found = [msgspec.convert(json.loads(line), Recorded) for line in lines]
+    return {run.name: run for run in found}
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is held of one run: the truth of it is tested."""
+
+    verdict: str
+    """equal, apart (equal apart from things), differs, no command"""
+    apart: list[str] = msgspec.field(default_factory=list, name="from")
+    why: str = ""
+    offset: int | None = None
+    """Where in the recorded log the cluster was; None: anywhere."""
+    prepared: list[list[str]] = []
+    """Command lines that come first."""
+
+
+@cache
+def verdicts() -> dict[str, Verdict]:
+    """By the name of the run."""
+    content = (FOLDER / "verdicts.json").read_bytes()
+    return msgspec.json.decode(content, type=dict[str, Verdict])

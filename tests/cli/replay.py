@@ -1,0 +1,132 @@
+"""Runs a recorded command line of Kafka's tools with our command, against recorded answers."""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.cli.comparison import Run
+from tests.cli.golden import Recorded
+from tests.cli.quorum_text import quorum_answer, voter_change
+from tests.cli.recorded_cluster import RecordedCluster
+
+MODULES = {
+    "AclCommand": "cli.acls",
+    "ClusterTool": "cli.cluster",
+    "ConfigCommand": "cli.configs",
+    "FeatureCommand": "cli.features",
+    "LeaderElectionCommand": "cli.leader_election",
+    "MetadataQuorumCommand": "cli.quorum",
+    "ReassignPartitionsCommand": "cli.reassign",
+    "StorageTool": "cli.storage",
+    "TopicCommand": "cli.topics",
+}
+"""Tool -> our command; the other tools have none."""
+
+FILES: dict[str, Any] = {
+    "static-4.3.1/re1.json": {("orders", 0): [103, 101], ("orders", 1): [101, 102, 103]},
+    "static-4.3.1/re2.json": {("orders", 2): [101, 104]},
+    "static-4.3.1/re3.json": {("on104", 0): [101, 102]},
+    "static-4.3.1/bad.json": {("orders", 0): [999]},
+    "static-4.3.1/mv.json": ["inventory.v2"],
+    "static-3.9.1/re1.json": {("orders39", 0): [103, 101], ("orders39", 1): [101, 102, 103]},
+}
+"""The JSON files of the recorded command lines, made again from what the tools printed of them."""
+
+PROPERTIES = """process.roles={role}
+node.id={node_id}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={folder}/log{more}
+listeners={listeners}
+{voters}
+"""
+
+
+ADDED = "6LUKHoRgwW7BwRcm2z9ZVA"
+"""The directory id of the controller that is added."""
+
+
+def write_files(run: Recorded, folder: Path) -> None:
+    """The files that a command line names."""
+    for name, content in FILES.items():
+        scenario, _, file = name.partition("/")
+        if scenario != run.scenario:
+            continue
+        if isinstance(content, list):
+            value: Any = {"topics": [{"topic": topic} for topic in content], "version": 1}
+        else:
+            rows = [
+                {"topic": topic, "partition": partition, "replicas": replicas}
+                for (topic, partition), replicas in content.items()
+            ]
+            value = {"version": 1, "partitions": rows}
+        (folder / file).write_text(json.dumps(value))
+    for argument in run.args:
+        if argument.endswith("/server.properties"):
+            _write_properties(run, folder, argument.partition("/")[0])
+
+
+def _write_properties(run: Recorded, folder: Path, node: str) -> None:
+    node_id = int(node[1:]) if node[1:].isdigit() else 1
+    is_broker = node_id > 100
+    is_dynamic = run.scenario.startswith("dynamic") or node == "standalone"
+    port = 29900 + node_id if is_dynamic else 29000 + node_id
+    text = PROPERTIES.format(
+        role="broker" if is_broker else "controller",
+        node_id=node_id,
+        folder=node,
+        more=f",{node}/log1" if node_id == 103 else "",
+        listeners=f"{'PLAINTEXT' if is_broker else 'CONTROLLER'}://127.0.0.1:{port}",
+        voters="controller.quorum.bootstrap.servers=127.0.0.1:29101"
+        if is_dynamic
+        else "controller.quorum.voters=1@127.0.0.1:29001,2@127.0.0.1:29002,3@127.0.0.1:29003",
+    )
+    (folder / node).mkdir(exist_ok=True)
+    known = re.search(r"cluster.id=(\S+), directory.id=(\S+),", run.stdout)
+    if known or "add-controller" in run.args:
+        cluster, directory = known.groups() if known else ("x", ADDED)
+        (folder / node / "log").mkdir()
+        (folder / node / "log" / "meta.properties").write_text(
+            f"version=1\ncluster.id={cluster}\ndirectory.id={directory}\nnode.id={node_id}\n"
+        )
+    (folder / node / "server.properties").write_text(text)
+
+
+def replay(run: Recorded, folder: Path, offset: int, prepared: list[list[str]] = ()) -> Run:
+    """What our command prints in a folder, the cluster being at an offset of its log."""
+    write_files(run, folder)
+    module = importlib.import_module(MODULES[run.command])
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for arguments in prepared:
+            assert _captured(module.run, arguments)[0] == 0
+        if run.command == "StorageTool":
+            return _captured(module.run, run.args)
+        is_quorum = run.command == "MetadataQuorumCommand"
+        cluster = RecordedCluster(
+            run.scenario,
+            offset,
+            is_controllers="--bootstrap-controller" in run.args,
+            kraft_version=int(run.scenario.startswith("dynamic") or "kraft1" in run.name),
+            quorum=quorum_answer(run) if is_quorum else None,
+            voter_change=voter_change(run) if is_quorum else None,
+        )
+        return _captured(module.run, run.args, cluster.opened)
+    finally:
+        os.chdir(before)
+
+
+def _captured(call: Any, *arguments: Any) -> Run:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            exit_code = call(*arguments)
+        except SystemExit as left:
+            exit_code = left.code
+    return exit_code, out.getvalue(), err.getvalue()
