@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kernel.clock import Clock, earliest
+from kernel.clock import Clock
 from kernel.effects import ClosePeer, ConnectPeer, Effect, Log, LogLevel, SendPeerBytes
 from wire.client_connection import ClientConnection, Response
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -311,7 +311,13 @@ class Peers:
 
     def next_deadline_ms(self) -> int | None:
         """When the next request times out."""
-        return earliest(*[_deadline_ms(link) for link in self._links.values()])
+        first_ms: int | None = None
+        for link in self._links.values():
+            if link.in_flight or link.queued:
+                deadline_ms = _deadline_ms(link)
+                if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
+                    first_ms = deadline_ms
+        return first_ms
 
 
 def _deadline_ms(link: Link) -> int | None:

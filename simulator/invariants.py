@@ -98,8 +98,9 @@ class Invariants:
         voted = role.voted_key
         voted_id = None if voted is None else int(voted.id)
         leader_id = role.leader_id
+        log_start = core.log_start_offset
         has_new_role = (
-            core.epoch != seen.epoch
+            role.epoch != seen.epoch
             or type(role) is not seen.role
             or leader_id != seen.leader_id
             or voted_id != seen.voted_id
@@ -110,14 +111,15 @@ class Invariants:
         if (
             written_end != seen.log_end
             or core.log_generation != seen.generation
-            or core.log_start_offset != seen.log_start
+            or log_start != seen.log_start
         ):
             fresh = self._on_log(machine, core, seen, written_end)
             if not has_new_role:
                 why = self._replication.wrongly_appended(machine, core, fresh)
                 if why is not None:
                     self._fail("I6", machine, why)
-        if core.high_watermark != seen.high_watermark and core.high_watermark is not None:
+        high_watermark = core.high_watermark
+        if high_watermark != seen.high_watermark and high_watermark is not None:
             self._on_high_watermark(machine, core, seen)
         applied = kernel.state.loader.end_offset
         if applied != seen.applied:
@@ -126,7 +128,7 @@ class Invariants:
         if is_active or seen.was_active:
             self._on_controller(machine, kernel, seen, is_active=is_active)
         broken = self._replication.broken(machine, core)
-        broken = broken or self._snapshots.broken(machine.id, machine.vfs, core.log_start_offset)
+        broken = broken or self._snapshots.broken(machine.id, machine.vfs, log_start)
         if broken is not None:
             self._fail(broken[0], machine, broken[1])
 

@@ -22,6 +22,9 @@ STABLE_TIMEOUTS: Final = 10
 """So many election time-outs the epoch of the core has to stay."""
 
 EPOCHS_PER_MINUTE_MAX: Final = 10
+ASKED_EVERY: Final = 16
+"""Events between two looks at whether the core is at rest."""
+
 FRESH: Final = "topic-fresh"
 
 
@@ -129,7 +132,7 @@ def bound_elections(world: World, core: tuple[int, ...], epoch: int, started_us:
 
 def await_rest(world: World, core: tuple[int, ...], end_us: int) -> None:
     """Run until these nodes agree and serve."""
-    if not world.run_until(lambda: why_not_at_rest(world, core) == "", end_us):
+    if not world.run_until(lambda: why_not_at_rest(world, core) == "", end_us, ASKED_EVERY):
         raise Violation("liveness", f"core {core}: {why_not_at_rest(world, core)}")
 
 

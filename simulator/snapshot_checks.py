@@ -35,12 +35,12 @@ class SnapshotChecks:
             vfs: its disk now.
             log_start: first offset of its log.
         """
+        known = self._versions.get(number)
+        if known is not None and known[0] is vfs and known[1] == vfs.name_changes:
+            return None
         if not vfs.is_directory(FOLDER):
             return None
         version = (vfs, vfs.name_changes)
-        known = self._versions.get(number)
-        if known == version:
-            return None
         names = frozenset(n for n in vfs.list(FOLDER) if CHECKPOINT_SUFFIX in n)
         self._versions[number] = version
         is_same_disk = known is not None and known[0] is vfs

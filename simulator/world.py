@@ -151,11 +151,12 @@ class World:
         while self.scheduler.run_once(end_us):
             pass
 
-    def run_until(self, condition: Callable[[], bool], end_us: int) -> bool:
-        """Until a condition holds; False if the time comes first."""
+    def run_until(self, condition: Callable[[], bool], end_us: int, every: int = 1) -> bool:
+        """Until a condition holds, asked at every so many events; False if the time comes first."""
         while not condition():
-            if not self.scheduler.run_once(end_us):
-                return condition()
+            for _ in range(every):
+                if not self.scheduler.run_once(end_us):
+                    return condition()
         return True
 
     # ---- watching ----------------------------------------------------------------------------
@@ -185,7 +186,7 @@ class World:
             self.scheduler.now_us,
             machine.id,
             event.__class__.__name__,
-            core.epoch,
+            core.role.epoch,
             core.log_end_offset,
             core.high_watermark,
             len(effects),
