@@ -7,6 +7,7 @@ clear error. Slices do not raise when they are short, so every slice here is che
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from metadata.schema import MetadataRecordError, UnknownTags
@@ -18,6 +19,7 @@ _INTS: Final = tuple(struct.Struct(f">{count}i") for count in range(_SMALL))
 _COUNTED_INTS: Final = tuple(struct.Struct(f">B{count}i") for count in range(_SMALL))
 _ONE_BYTE: Final = tuple(bytes((number,)) for number in range(128))
 UUID_BYTES: Final = 16
+_ID_LISTS_MAX: Final = 4096
 
 
 def unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
@@ -97,8 +99,9 @@ def ints_bytes(values: Sequence[int]) -> bytes:
     return varint_bytes(count + 1) + struct.pack(f">{count}i", *values)
 
 
-def uuids_bytes(values: Sequence[bytes]) -> bytes:
-    """16-byte ids as a compact array."""
+@lru_cache(_ID_LISTS_MAX)
+def uuids_bytes(values: tuple[bytes, ...]) -> bytes:
+    """16-byte ids as a compact array; kept, because lists of directories repeat."""
     joined = b"".join(values)
     if len(joined) != UUID_BYTES * len(values) or any(len(value) != 16 for value in values):
         raise ValueError("an id in an array is not 16 bytes long")

@@ -64,6 +64,6 @@ def test_only_so_many_blocks_are_kept(monkeypatch):
 
 def test_long_blocks_are_not_kept():
     block = ArrayBlock((("A.ids", 16),))
-    content = uuids_bytes([bytes((number,)) * 16 for number in range(40)])
+    content = uuids_bytes(tuple(bytes((number,)) * 16 for number in range(40)))
     assert block.read(content, 0, len(content))[1] == len(content)
     assert not block.known
