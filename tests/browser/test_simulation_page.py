@@ -1,0 +1,89 @@
+"""The page of a simulated run in a real browser."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from simulator.draw import Options
+from simulator.page import page_of
+from simulator.recording import Recording
+from simulator.run import run_seed
+from tests.browser.webdriver import Browser
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        shutil.which("chromedriver") is None and "KRAFTLINE_REQUIRE_PEERS" not in os.environ,
+        reason="needs chromium and chromium-driver; --all requires them",
+    ),
+]
+OPTIONS = Options(
+    node_count=3, observer_count=1, duration_us=6_000_000, write_count=20, faults=("kill", "clog")
+)
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    opened = Browser(tmp_path)
+    yield opened
+    opened.close()
+
+
+def page(tmp_path: Path, *, broken: bool) -> Path:
+    recording = Recording()
+    outcome = run_seed(11, OPTIONS, recording=recording)
+    assert outcome.invariant is None, outcome.text
+    if broken:
+        text = "I7: node 2: it leads <b>epoch 3</b> without </script> what is committed"
+        outcome = replace(outcome, invariant="I7", text=text)
+    path = tmp_path / "run.html"
+    content = page_of(outcome, recording, "0123abc", "kraftline sim --seed 0xb")
+    path.write_text(content, encoding="utf-8")
+    assert "http://" not in content
+    assert "https://" not in content
+    return path
+
+
+def painted(browser: Browser) -> int:
+    """How many pixels of the chart are not empty."""
+    script = """const c = document.querySelector('#canvas');
+        const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+        let n = 0; for (let i = 3; i < d.length; i += 4) { if (d[i]) { n++; } } return n;"""
+    return int(browser.run(script))
+
+
+def test_a_person_reads_what_happened_and_zooms_in(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page(tmp_path, broken=False).as_uri())
+    assert browser.text("#verdict") == "all invariants held"
+    assert "election timeout ms" in browser.text("#settings")
+    assert "leader elected" in browser.text("#marks")
+    assert "clog" in browser.text("#faults")
+    assert painted(browser) > 10_000
+    whole = browser.text("#window")
+    assert "zoom in to see them" in whole
+    for _ in range(7):
+        browser.run("document.querySelector('#in').click()")
+    assert browser.text("#window") != whole
+    assert "zoom in" not in browser.text("#window")
+    browser.run("document.querySelector('#all').click()")
+    assert browser.text("#window") == whole
+    browser.run("document.querySelector('#faults tr[data-at]').click()")
+    assert browser.text("#window") != whole
+    browser.screenshot(tmp_path / "page.png")
+    assert browser.errors() == []
+
+
+def test_a_broken_invariant_is_shown_as_text_and_found_by_a_click(
+    browser: Browser, tmp_path: Path
+) -> None:
+    browser.open(page(tmp_path, broken=True).as_uri())
+    assert "<b>epoch 3</b> without </script>" in browser.text("#verdict")
+    whole = browser.text("#window")
+    assert browser.run("return document.querySelector('#violation').hidden") is False
+    browser.run("document.querySelector('#violation').click()")
+    assert browser.text("#window") != whole
+    assert browser.errors() == []
