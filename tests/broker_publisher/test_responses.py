@@ -1,3 +1,4 @@
+import dataclasses
 import random
 import uuid
 
@@ -119,6 +120,14 @@ def test_topic_ids_before_version_12_are_an_invalid_request():
     request = metadata_request("orders", ids=(uuid.UUID(int=1),))
     response = metadata_response(CLUSTER, request, CONTEXT, 11)
     assert {one.error_code for one in response.topics} == {ErrorCode.invalid_request}
+
+
+def test_a_topic_without_name_and_id_is_an_invalid_request():
+    schema = newest(3, "request")
+    nameless = schema.MetadataRequestTopic(name=None, topic_id=None)
+    request = dataclasses.replace(metadata_request("orders"), topics=(nameless,))
+    (one,) = metadata_response(CLUSTER, request, CONTEXT, 13).topics
+    assert (one.error_code, one.name) == (ErrorCode.invalid_request, None)
 
 
 @pytest.mark.parametrize(

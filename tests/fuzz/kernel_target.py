@@ -8,6 +8,7 @@ does not depend on what came before; then `--seed` and `--cases` repeat it.
 from random import Random
 
 from kernel.kernel import Kernel
+from quorum_controller.authorization import AccessRules
 from tests.fuzz.engine import Target
 from tests.fuzz.wire_targets import golden_requests, request_frame
 from tests.kernel.harness import World
@@ -18,9 +19,10 @@ QUIET_MS = 4
 
 
 class Node:
-    """The node under fire."""
+    """The node under fire; `rules` are those of its authorizer."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: AccessRules | None) -> None:
+        self._rules = rules
         self._world: World | None = None
         self._cases = 0
 
@@ -38,7 +40,7 @@ class Node:
 
     def _ready(self) -> World:
         if self._world is None or self._cases >= CASES_PER_NODE:
-            self._world = World(1, seed=1)
+            self._world = World(1, seed=1, access=self._rules)
             self._world.start_all()
             self._world.run_until(self._world.is_ready)
             self._cases = 0
@@ -52,6 +54,9 @@ def _request(rng: Random) -> bytes:
 def targets() -> list[Target]:
     """The one of this file."""
     seeds = [bytes([255 * (n % 2)]) + data for n, data in enumerate(golden_requests())]
+    refusing = AccessRules(frozenset({"User:admin"}), allows_without_acl=True)
+    nodes = {"kernel": Node(None), "kernel-authorizer": Node(refusing)}
     return [
-        Target("kernel", seeds, Node().receive, (), None, _request, cpu_seconds_max=1.0, weight=0.4)
+        Target(name, seeds, node.receive, (), None, _request, cpu_seconds_max=1.0, weight=0.4)
+        for name, node in nodes.items()
     ]
