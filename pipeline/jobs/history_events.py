@@ -64,7 +64,7 @@ class EventCounts(msgspec.Struct, frozen=True):
     records: int = 0
     unknown: int = 0
     aborted: int = 0
-    moves: int = 0  # replicas changed by a record that names no directories
+    moves: int = 0  # changes of replicas or directories that leave the directories out
     clears: int = 0
 
 
@@ -190,7 +190,7 @@ class _Writer:
             record: Record | None = record_codec.decode(value)
         except MetadataRecordError:
             record = None
-        self._archive(record, value, (offset, idx, batch, epoch, time), found, seed)
+        self._archive(record, value, (offset, idx, batch, epoch, time), found)
         if record is None or isinstance(record, UnknownRecord):
             self._unknown += 1
             return
@@ -215,7 +215,7 @@ class _Writer:
 
     def _archive(
         self, record: Record | None, value: bytes, place: tuple[Any, ...],
-        found: Transaction | None, seed: bool,
+        found: Transaction | None,
     ) -> None:  # fmt: skip
         if self._plan.archive is None:
             return
@@ -232,6 +232,7 @@ class _Writer:
             shown = (record.api_key, record.type_name, version)
         txn, aborted = (None, False) if found is None else (found.begin, found.is_aborted)
         unknown = record is None or isinstance(record, UnknownRecord)
+        seed = self._plan.snapshot_end is not None
         row = (*place, *shown, txn, aborted, seed, unknown, text)
         folder = f"{RECORDS_NAME}/offset_million={place[0] // _MILLION}"
         self._sink.add(folder, row, len(text or ""))
@@ -262,11 +263,10 @@ class _Writer:
         leader = None if record.leader == m.NO_LEADER_CHANGE else record.leader
         state = record.leader_recovery_state
         directories = None if record.directories is None else self.uuids(record.directories)
-        if record.replicas is not None:
-            if directories is None:
-                self._moves += 1
-            elif not directories:
-                directories = [_MIGRATING] * len(record.replicas)
+        if directories is None:
+            self._moves += record.replicas is not None
+        elif not directories:
+            self._moves += 1  # all replicas of that time become MIGRATING
         row = (
             self.uuid(record.topic_id), record.partition_id, False, leader, None, None,
             record.replicas, record.isr, record.eligible_leader_replicas, record.last_known_elr,

@@ -198,10 +198,10 @@ def scan_pieces(pieces: Sequence[Piece], options: Options) -> Scanned:
         no_ops += pc.sum(no_op).as_py() or 0
         wanted = pa.array([bytes([key]) for key in _MARKERS], pa.binary())
         marked = pc.and_(plain, pc.is_in(api_keys, value_set=wanted))
-        for row in rows.filter(pc.fill_null(marked, False)).to_pylist():  # noqa: FBT003
-            markers.append(
-                Marker(row["offset"], row["batchBaseOffset"], row["value"][1], row["timestamp"])
-            )
+        markers += [
+            Marker(row["offset"], row["batchBaseOffset"], row["value"][1], row["timestamp"])
+            for row in rows.filter(pc.fill_null(marked, False)).to_pylist()  # noqa: FBT003
+        ]
         for row in rows.filter(rows.column("isControl")).to_pylist():
             leaders += _leader_change(row)
     return Scanned(records, no_ops, end, tuple(markers), tuple(leaders))

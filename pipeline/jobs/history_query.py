@@ -71,7 +71,7 @@ def table(spark: Any, root: str, name: str) -> Any:
         raise BadInputError(f"table {name!r} does not exist; there are: {', '.join(_TABLES)}")
     if not any(Path(root, name).rglob("*.parquet")):
         return spark.createDataFrame([], _TABLES[name])
-    return spark.read.schema(_TABLES[name]).parquet(str(Path(root, name)))
+    return spark.read.schema(_TABLES[name]).parquet(str(Path(root, name))).drop("current")
 
 
 def tables(spark: Any, root: str) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Fold:
             F.col("valid_to_ts").alias("ts"),
             F.lit(0).alias("epoch"),
             F.lit("REMOVE_TOPIC_RECORD").alias("api"),
-            F.lit(False).alias("seed"),
+            F.lit(False).alias("seed"),  # noqa: FBT003
         )
         return self._keyed_intervals(events.unionByName(owned.join(removed, "owner")))
 
@@ -256,6 +256,11 @@ def _moved_directories(rows: DataFrame, run: Any) -> DataFrame:
     rows = rows.withColumns(
         {"named_replicas": at_naming.over(run), "moves": F.collect_list("move").over(since)}
     )
+    all_migrating = F.array_repeat(F.lit(_MIGRATING), F.size("named_replicas"))
+    spelled = F.when(F.size("named_directories") == 0, all_migrating).otherwise(
+        F.col("named_directories")
+    )
+    rows = rows.withColumn("named_directories", spelled)
     rows = rows.withColumn("known", F.map_from_arrays("named_replicas", "named_directories"))
     followed = F.expr(
         "transform(replicas_now, r -> if(forall(moves, m -> array_contains(m, r)),"
