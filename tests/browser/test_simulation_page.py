@@ -22,7 +22,7 @@ pytestmark = [
     ),
 ]
 OPTIONS = Options(
-    node_count=3, observer_count=1, duration_us=6_000_000, write_count=20, faults=("kill", "clog")
+    node_count=3, observer_count=1, duration_us=20_000_000, write_count=60, faults=("kill", "clog")
 )
 
 
