@@ -36,6 +36,7 @@ class _Found(msgspec.Struct):
 
     removed: list[str] = msgspec.field(default_factory=list)
     with_records: set[PartitionKey] = msgspec.field(default_factory=set)
+    is_complete: bool = False
     error: CorruptFileError | None = None
 
 
@@ -59,14 +60,16 @@ class Folders:
         self._effects = effects
         self._found: _Found | None = None
         self._is_compared = False
-        """Whether `_found` is complete: the comparison has run."""
+        """Whether the comparison has run: `_found` is no longer filled by the other thread."""
         self._waiting: list[LocalChanges] = []
         self._is_running = False
         self._next_token = 1
 
     def with_records(self) -> Container[PartitionKey] | None:
-        """The partitions whose folders held records at start; None before they were looked at."""
-        return self._found.with_records if self._is_compared and self._found is not None else None
+        """The partitions whose folders held records at start; None before all were looked at."""
+        if not self._is_compared or self._found is None or not self._found.is_complete:
+            return None
+        return self._found.with_records
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Collect what the change means for the folders."""
@@ -148,6 +151,7 @@ class Folders:
         except CorruptFileError as error:
             found.error = error
             return
+        found.is_complete = True
         hosted = local_partitions(image, self._config.node_id)
         self._carry_out(LocalChanges(created=hosted), [])
 

@@ -232,8 +232,7 @@ class World:
             case out.RunFlush():
                 self.after(FLUSH_MS, lambda: self._flush(node_id, life, effect))
             case out.RunLocalChanges():
-                effect.work()
-                done = events.LocalChangesDone(effect.token)
+                done = events.LocalChangesDone(effect.token, _error_of(effect.work))
                 self.after(FLUSH_MS, lambda: self.post(node_id, life, done))
             case out.RunSnapshot():
                 self.after(FLUSH_MS, lambda: self._write_snapshot(node_id, life, effect))
@@ -327,6 +326,15 @@ class World:
 
     def send(self, pipe: Pipe, content: bytes) -> None:
         self.after(LATENCY_MS, lambda: self._to_server(pipe, content))
+
+
+def _error_of(work: Callable[[], None]) -> str | None:
+    """As the driver: folder work that fails is told to the kernel."""
+    try:
+        work()
+    except (OSError, OutOfSpaceError) as error:
+        return str(error)
+    return None
 
 
 class Client:

@@ -1,5 +1,7 @@
 """Replicas that are back are asked into the ISR by the leaders of their partitions."""
 
+import errno
+
 from kernel.isr_expansion import PARTITIONS_PER_REQUEST
 from metadata.image import Partition
 from storage.partition_directories import partition_directory_name
@@ -93,3 +95,23 @@ def test_an_idle_quorum_asks_for_nothing() -> None:
     epochs = [p.partition_epoch for p in partitions(world, "a")]
     world.run_for(5_000)
     assert [p.partition_epoch for p in partitions(world, "a")] == epochs
+
+
+def test_while_the_folders_are_not_known_nobody_is_asked_for() -> None:
+    """A folder that could not be read at start may hold records."""
+    world = ready_world()
+    world.client(1).create_topic("a", partitions=3, replicas=3)
+    led = next(n for n, p in enumerate(partitions(world, "a")) if p.leader == 1)
+    world.run_for(200)
+    world.nodes[1].vfs.failing = lambda kind, path: (
+        errno.EIO if kind == "read" and path.endswith(f"/a-{led}/partition.metadata") else None
+    )
+    for node_id in (1, 2, 3):
+        restart(world, node_id)
+    world.run_for(3_000)
+    folders = world.kernel(1).folders
+    assert folders is not None
+    assert folders.with_records() is None
+    assert any(log.event == "local_changes_failed" for log in world.nodes[1].logs)
+    now = partitions(world, "a")
+    assert all(p.isr == (1,) for p in now if p.leader == 1)
