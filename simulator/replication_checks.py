@@ -12,7 +12,7 @@ from raft.roles import Follower, Leader
 from simulator.log_mirror import Entry, LogMirror
 from simulator.machine import Machine
 
-LOOKED_AT_EVERY_MS: Final = 100
+LOOKED_AT_EVERY_US: Final = 100_000
 SLACK_MS: Final = 50
 
 
@@ -28,7 +28,7 @@ class ReplicationChecks:
         self._epochs = dict.fromkeys(machines, 0)
         self._led: dict[tuple[int, int], int] = {}
         """(node, epoch) -> since when it leads, by its own clock."""
-        self._look_ms = dict.fromkeys(machines, 0)
+        self._look_us = dict.fromkeys(machines, 0)
 
     def broken(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
         """After a step: the broken invariant and how, None if all is well."""
@@ -36,15 +36,17 @@ class ReplicationChecks:
         self._epochs[number] = max(self._epochs[number], role.epoch)
         if type(role) is not Leader:
             return None
-        now_ms = machine.now().monotonic_ms
-        led_ms = self._led.setdefault((number, role.epoch), now_ms)
+        key = (number, role.epoch)
+        if key not in self._led:
+            self._led[key] = machine.now().monotonic_ms
         for voter, seen in role.progress.items():
             if seen.end_offset is not None and self._epochs[voter] < role.epoch:
                 known = f"which knows epoch {self._epochs[voter]}"
                 return "I10", f"it counts {voter} in epoch {role.epoch}, {known}"
-        if len(self._voters) > 1 and self._look_ms[number] <= now_ms:
-            self._look_ms[number] = now_ms + LOOKED_AT_EVERY_MS
-            return self._deaf(core, role, led_ms, now_ms)
+        now_us = machine.scheduler.now_us
+        if len(self._voters) > 1 and self._look_us[number] <= now_us:
+            self._look_us[number] = now_us + LOOKED_AT_EVERY_US
+            return self._deaf(core, role, self._led[key], machine.now().monotonic_ms)
         return None
 
     def _deaf(
