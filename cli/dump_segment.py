@@ -10,7 +10,8 @@ from wire.errors import CorruptBatchError
 
 NO_OFFSET: Final = -1
 ALL_BYTES: Final = 2**31 - 1
-PayloadPrinter = Callable[[bytes], str]
+RecordPrinter = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
+"""(key, value) -> what is printed of them; None for nothing. ValueError: it cannot be read."""
 
 
 class SegmentDump:
@@ -22,7 +23,7 @@ class SegmentDump:
         *,
         deep: bool,
         print_data: bool,
-        describe_payload: PayloadPrinter | None,
+        describe_record: RecordPrinter | None,
         bytes_max: int = ALL_BYTES,
         skip_record_metadata: bool = False,
     ) -> None:
@@ -32,14 +33,14 @@ class SegmentDump:
             path: The file; its name says the first offset.
             deep: Whether records are looked at.
             print_data: Whether they are printed.
-            describe_payload: What a value is printed as; None for text.
+            describe_record: What key and value are printed as; None for text.
             bytes_max: How much of the file is read.
             skip_record_metadata: Whether record lines hold key and payload only.
         """
         self.path = path
         self.deep = deep
         self.print_data = print_data
-        self.describe_payload = describe_payload
+        self.describe_record = describe_record
         self.bytes_max = bytes_max
         self.skip_record_metadata = skip_record_metadata
         self.non_consecutive: list[tuple[int, int]] = []
@@ -64,7 +65,7 @@ class SegmentDump:
             yield f"Found {len(content) - valid_bytes} invalid bytes at the end of {self.path.name}"
 
     def _record_lines(self, batch: Batch) -> Iterator[str]:
-        if self.describe_payload is not None and not batch.crc_is_valid:
+        if self.describe_record is not None and not batch.crc_is_valid:
             raise CorruptBatchError(
                 f"batch at position {batch.position} (offset {batch.header.base_offset}): "
                 "the checksum does not match"
@@ -81,20 +82,23 @@ class SegmentDump:
         if header.is_control:
             words.append(describe_control_record(record.key or b"", record.value or b""))
             return " ".join(words)
-        if record.key is not None:
-            words.append(f"{'| ' if not words else ''}key: {_text(record.key)}")
-        if record.value is not None:
-            words.append(f"{'' if words else ' '}payload: {self._payload(record)}")
+        try:
+            key, payload = self._texts(record)
+        except ValueError as error:
+            words.append(f"payload: Error at {record.offset}, skipping. {error}")
+            return " ".join(words)
+        if key is not None:
+            words.append(f"{'| ' if not words else ''}key: {key}")
+        if payload is not None:
+            words.append(f"{'' if words else ' '}payload: {payload}")
         return " ".join(words)
 
-    def _payload(self, record: RecordView) -> str:
-        assert record.value is not None
-        if self.describe_payload is None:
-            return _text(record.value)
-        try:
-            return self.describe_payload(record.value)
-        except ValueError as error:
-            return f"Error at {record.offset}, skipping. {error}"
+    def _texts(self, record: RecordView) -> tuple[str | None, str | None]:
+        """What is printed of key and value."""
+        if self.describe_record is not None:
+            return self.describe_record(record.key, record.value)
+        key = None if record.key is None else _text(record.key)
+        return key, None if record.value is None else _text(record.value)
 
 
 def first_line(path: Path) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.dump_log import line_as_object, run
+from cli.dump_files import line_as_object
+from cli.dump_log import run
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"
 DATA = GOLDEN / "data-log"
@@ -110,9 +111,9 @@ def test_missing_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_decoder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_info:
-        run(["--files", "x.log", "--transaction-log-decoder"])
+        run(["--files", "x.log", "--share-group-state-decoder"])
     assert exit_info.value.code == 1
-    assert "--transaction-log-decoder is not supported yet" in capsys.readouterr().err
+    assert "--share-group-state-decoder is not supported" in capsys.readouterr().err
 
 
 def test_json_lines_hold_the_same_values(capsys: pytest.CaptureFixture[str]) -> None:
