@@ -108,3 +108,38 @@ def test_metadata_logs_equal_the_dump_of_kafka(scenario: str, dump: str) -> None
         columns = COLUMNS.format(value="json,apiName")
         records = read(folder / "n1" / name, decode="json", columns=columns)
         assert dump_lines(batches, records) == lines, name
+
+
+MORE_METADATA = MORE / "metadata-log"  # dumps; the logs of n1 are those of tests/metadata
+
+
+def metadata_dumps() -> list[Path]:
+    paths = sorted(MORE_METADATA.glob("*/dump/*.txt.gz"))
+    assert len(paths) == 10
+    return paths
+
+
+@pytest.mark.parametrize(
+    "path", metadata_dumps(), ids=lambda path: f"{path.parent.parent.name}-{path.name[:6]}"
+)
+def test_metadata_logs_of_other_scenarios_equal_the_dump_of_kafka(
+    path: Path, tmp_path: Path
+) -> None:
+    """Static and dynamic quorums of 3.9.1 and 4.3.1, every old record version, a raised one."""
+    scenario, node = path.parent.parent, path.name.partition("-")[0]
+    own = scenario / node
+    source = own if own.is_dir() else GOLDEN.parent / "metadata" / scenario.name
+    folder = tmp_path / "__cluster_metadata-0"
+    folder.symlink_to(source, target_is_directory=True)
+    printed = printed_files(golden_text(path))
+    assert printed
+    for name, lines in printed.items():
+        file = folder / name.rpartition("/")[2]
+        batches = read(file, decode="metadata")
+        columns = COLUMNS.format(value="json,apiName")
+        records = read(file, decode="json", columns=columns)
+        found = dump_lines(batches, records)
+        if scenario.name.endswith("3.9.1"):  # its tool does not print this one's content
+            found = [re.sub(r"LeaderChange: .*", "controlType: LEADER_CHANGE(2)", line)
+                     for line in found]  # fmt: skip
+        assert found == lines, name
