@@ -231,13 +231,18 @@ def _metadata_topics(image: Image, request: Any, listener: str, api_version: int
     if ids:  # Kafka looks at names only when no id is given.
         return
     for name in dict.fromkeys(topic.name for topic in wanted):
-        topic = None if name is None else image.topic_named(name)
-        if name is None:  # neither name nor id; Kafka fails with a NullPointerException
-            yield _missing_topic(schema, ErrorCode.invalid_request, None, None)
-        elif topic is None:
-            yield _missing_topic(schema, missing_topic_error(name), name, None)
-        else:
-            yield _metadata_topic(schema, image, topic, request, listener, api_version)
+        yield _metadata_topic_named(schema, image, name, request, (listener, api_version))
+
+
+def _metadata_topic_named(
+    schema: Any, image: Image, name: str | None, request: Any, asked: tuple[str, int]
+) -> Any:
+    if name is None:  # neither name nor id; Kafka fails with a NullPointerException
+        return _missing_topic(schema, ErrorCode.invalid_request, None, None)
+    topic = image.topic_named(name)
+    if topic is None:
+        return _missing_topic(schema, missing_topic_error(name), name, None)
+    return _metadata_topic(schema, image, topic, request, *asked)
 
 
 def _metadata_topic(
