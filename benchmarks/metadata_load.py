@@ -1,0 +1,140 @@
+"""100,000 partitions: making them, what they take, and what they do to restarts.
+
+    python -m benchmarks.metadata_load [--json] [--kafka] [--topics 1000] [--partitions 100]
+
+Three real nodes; the replicas are on five brokers that only register. In this order:
+
+- create: partitions per second, 5000 in a request; log: bytes of the leader's metadata folder
+- rss: of the largest node
+- restart: SIGTERM of a node that does not lead, from its start until it shows the newest topic
+- failover: SIGKILL of the leader, until a topic can be created
+- cold: SIGKILL of all, from the start until a topic can be created
+"""
+
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import protocol, report
+from benchmarks.failover import KafkaTarget, OurTarget, Target, Writer
+from benchmarks.fake_brokers import start_brokers
+from benchmarks.kafka_peer import KafkaCluster
+from benchmarks.our_quorum import OurCluster
+from benchmarks.processes import listener_pid, resident_mb
+from benchmarks.reads import BROKERS, FIRST_ID, build
+from benchmarks.typed_client import METADATA, TypedClient, metadata_request, wait_until
+
+METADATA_FOLDER = "**/__cluster_metadata-0/*"
+PATIENCE_S = 120
+
+
+def shows(address: str, topic: str) -> bool:
+    """Whether a node answers, and knows the topic."""
+    try:
+        client = TypedClient(address, timeout_s=5)
+        answer = client.ask(METADATA, metadata_request([topic]))
+        client.close()
+    except OSError:
+        return False
+    return all(row.error_code.value == 0 for row in answer.topics)
+
+
+def restart(target: Target, brokers: list[str]) -> float:
+    """Seconds until a node that does not lead is back with everything."""
+    leader = protocol.wait_until_writable(target.controllers)
+    index = next(i for i, address in enumerate(target.controllers) if address != leader)
+    target.stop(index + 1, signal.SIGTERM)
+    topic = f"newest-{time.time_ns()}"
+    connection = protocol.Connection(leader)
+    body = protocol.create_topics_frame([topic])
+    protocol.check_created(connection.call(protocol.CREATE_TOPICS, 7, body))
+    connection.close()
+    wait_until(lambda: not shows(brokers[index], topic), PATIENCE_S, "the node is gone")
+    begin = time.monotonic()
+    target.start(index + 1)
+    wait_until(lambda: shows(brokers[index], topic), PATIENCE_S, "the node is back")
+    return time.monotonic() - begin
+
+
+def failover(target: Target, prefix: str) -> float:
+    """Seconds until a topic can be created after the leader was killed."""
+    leader_id, _, _ = protocol.leader_of(protocol.wait_until_writable(target.controllers))
+    begin = time.perf_counter()
+    target.stop(leader_id, signal.SIGKILL)
+    took = Writer(target.controllers, prefix).until_created(PATIENCE_S) - begin
+    target.start(leader_id)
+    return took
+
+
+def cold(target: Target, launch: Callable[[], None], prefix: str) -> float:
+    """Seconds until a topic can be created after all were killed and started."""
+    protocol.wait_until_writable(target.controllers)
+    for node_id in range(1, len(target.controllers) + 1):
+        target.stop(node_id, signal.SIGKILL)
+    begin = time.perf_counter()
+    launch()
+    return Writer(target.controllers, prefix).until_created(PATIENCE_S) - begin
+
+
+def measure(
+    cluster: OurCluster | KafkaCluster, target: Target, topics: int, partitions: int
+) -> dict[str, Any]:
+    """All figures, in the order of the description."""
+    folder, brokers = cluster.folder, cluster.brokers
+    launch = cluster.up if isinstance(cluster, OurCluster) else cluster.launch
+    protocol.wait_until_writable(target.controllers)
+    active, tail, fakes = start_brokers(target.controllers, BROKERS, FIRST_ID)
+    made, begin = 0, time.monotonic()
+    for count in build(active, topics, partitions, [fake.node_id for fake in fakes]):
+        made = count
+    took = time.monotonic() - begin
+    time.sleep(3)
+    for fake in fakes:
+        fake.vanish()
+    tail.stop()
+    home = sorted(folder.glob(METADATA_FOLDER))
+    node = {path.relative_to(folder).parts[0] for path in home}
+    size = sum(path.stat().st_size for path in home if path.suffix == ".log")
+    pids = [listener_pid(address) for address in target.controllers]
+    return {
+        "partitions": made,
+        "create_per_s": round(made / took),
+        "log_mb": round(size / max(1, len(node)) / 1e6, 1),
+        "rss_mb": round(max(map(resident_mb, pids)), 1),
+        "restart_s": round(restart(target, brokers), 2),
+        "failover_s": round(failover(target, f"after-{time.time_ns()}-"), 2),
+        "cold_s": round(cold(target, launch, f"cold-{time.time_ns()}-"), 2),
+    }
+
+
+def main() -> None:
+    """Measure ours, and Kafka when asked."""
+    flags = report.parser(__doc__)
+    flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
+    flags.add_argument("--topics", type=int, default=1_000)
+    flags.add_argument("--partitions", type=int, default=100, help="of each topic")
+    flags.add_argument("--base-port", type=int, default=25700)
+    args = flags.parse_args()
+    rows: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        ours = OurCluster(Path(name) / "ours", args.base_port)
+        try:
+            ours.up()
+            rows["kraftline"] = measure(ours, OurTarget(ours), args.topics, args.partitions)
+        finally:
+            ours.down()
+        if args.kafka:
+            kafka = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
+            try:
+                kafka.up()
+                rows["kafka"] = measure(kafka, KafkaTarget(kafka), args.topics, args.partitions)
+            finally:
+                kafka.down()
+    report.show("metadata_load", rows, as_json=args.json)
+
+
+if __name__ == "__main__":
+    main()
