@@ -56,3 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     assert isinstance(exit_code, int)
     return exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
