@@ -1,37 +1,51 @@
-"""`export`: records to Parquet, one file per split, with a manifest.
+"""`export`: records to Parquet, one file per split (and day), with a manifest.
 
 The files are written by Arrow in the process that decodes (this one, or Spark's tasks): no row
 passes through the JVM. A file is named after its segment and position, so a run repeated over the
-same splits gives the same names.
+same splits gives the same names. Rows stand in the order of the log.
+
+    data/topic=T/partition=P/node=N/SEGMENT-POSITION.parquet
+    data/topic=T/partition=P/date=2026-11-21/node=N/SEGMENT-POSITION.parquet    with --by date
 """
 
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
+import crc32c
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.core.batches import scan
 from pipeline.core.errors import BadInputError
+from pipeline.core.opening import open_segment
 from pipeline.core.options import Options, parse_options
 from pipeline.core.reader import Piece, ReadPlan, plan_read, read_schema, read_splits
+from pipeline.jobs.export_files import SplitFiles, Target
 from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing
 
 NAME: Final = "export"
-_ROW_GROUP: Final = 1 << 18
+DATE_COLUMNS: Final = {"records": "timestamp", "json": "timestamp",
+                       "metadata": "maxTimestamp", "raw": "maxTimestamp"}  # fmt: skip
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """One file that was written: a row of the manifest."""
+    """One file that was written: a row of the manifest.
+
+    `start` and `end` are the split's positions in the segment, which has `segment_bytes`;
+    `crc_of_crcs` is the CRC-32C of the checksums of the split's batches as they stand there,
+    so two exports can be compared without reading either.
+    """
 
     file: str
     topic: str
     partition: int
     segment: str
+    segment_bytes: int
     start: int
     end: int
+    crc_of_crcs: int
     rows: int
     bytes: int
 
@@ -42,6 +56,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--columns", default="full", help="full, kafka or names with commas")
     parser.add_argument("--mode", default="FAILFAST", help="FAILFAST, PERMISSIVE, DROPMALFORMED")
     parser.add_argument("--subscribe", help="topics, separated by commas; all without it")
+    parser.add_argument(
+        "--by",
+        default="segment",
+        choices=("segment", "date"),
+        help="date: also a folder per day (UTC) of the record",
+    )
 
 
 def run(config: JobConfig) -> JobResult:
@@ -51,6 +71,7 @@ def run(config: JobConfig) -> JobResult:
         BadInputError: nothing to read, or a flag that is not allowed.
     """
     options = _options(config)
+    date_column = _date_column(config, options)
     plan = plan_read(options)
     if not plan.packs:
         raise BadInputError(f"{', '.join(config.inputs)}: no segments")
@@ -59,7 +80,8 @@ def run(config: JobConfig) -> JobResult:
         return JobResult(counters={"splits": len(pieces), "bytes": plan.bytes})
     with publishing(config, [piece.split for (piece,) in pieces]) as publication:
         data = publication.folder / "data"
-        written = _write_all(config, plan, pieces, options, str(data))
+        target = Target(str(data), date_column)
+        written = _write_all(config, plan, pieces, options, target)
         manifest = pa.Table.from_pylist([msgspec.structs.asdict(one) for one in written])
         pq.write_table(manifest, publication.folder / "manifest.parquet", compression="zstd")
         rows = sum(one.rows for one in written)
@@ -82,38 +104,59 @@ def _options(config: JobConfig) -> Options:
     return parse_options(given)
 
 
+def _date_column(config: JobConfig, options: Options) -> str | None:
+    """The column that says the day, None when the files are not to be cut by day."""
+    if config.arguments.by != "date":
+        return None
+    name = DATE_COLUMNS[options.decode]
+    if name not in read_schema(options).names:
+        raise BadInputError(f"--by date needs the column {name}; --columns is {options.columns!r}")
+    return name
+
+
 def _write_all(
-    config: JobConfig, plan: ReadPlan, pieces: list[tuple[Piece]], options: Options, folder: str
+    config: JobConfig, plan: ReadPlan, pieces: list[tuple[Piece]], options: Options, target: Target
 ) -> list[Exported]:
     if not config.spark and plan.bytes < SPARK_BYTES_MIN:
-        return [found for pack in pieces for found in write_pieces(pack, options, folder)]
+        return [found for pack in pieces for found in write_pieces(pack, options, target)]
     spark = config.session(NAME)
 
     def work(packs: Iterator[tuple[Piece]]) -> Iterator[Exported]:
         for pack in packs:
-            yield from write_pieces(pack, options, folder)
+            yield from write_pieces(pack, options, target)
 
     with progress(spark, plan.bytes, as_json=config.as_json):
         found: Any = spark.sparkContext.parallelize(pieces, len(pieces)).mapPartitions(work)
         return list(found.collect())
 
 
-def write_pieces(pieces: Sequence[Piece], options: Options, folder: str) -> Iterator[Exported]:
-    """Write each piece to its file; a task that is tried again writes the same file anew."""
+def write_pieces(pieces: Sequence[Piece], options: Options, target: Target) -> Iterator[Exported]:
+    """Write each piece to its files; a task that is tried again writes the same files anew."""
     schema = read_schema(options)
     for piece in pieces:
         split, file = piece.split, piece.split.file
-        node = "none" if file.node_id is None else str(file.node_id)
-        place = Path(folder, f"topic={file.topic}", f"partition={file.partition}", f"node={node}")
-        place.mkdir(parents=True, exist_ok=True)
-        path = place / f"{file.name}-{split.start:012d}.parquet"
-        temporary = path.with_suffix(".tmp")
-        rows = 0
-        with pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=3) as sink:
-            for batch in read_splits((piece,), options, schema):
-                sink.write_batch(batch, row_group_size=_ROW_GROUP)
-                rows += batch.num_rows
-        temporary.rename(path)
-        relative = str(path.relative_to(folder))
-        yield Exported(relative, file.topic, file.partition, file.name, split.start, split.end,
-                       rows, path.stat().st_size)  # fmt: skip
+        checksum = crc_of_crcs(piece)
+        files = SplitFiles(target, piece, schema)
+        for batch in read_splits((piece,), options, schema):
+            files.write(batch)
+        for path, rows in files.close():
+            relative = str(path.relative_to(target.folder))
+            yield Exported(
+                relative, file.topic, file.partition, file.name, split.frozen_size, split.start,
+                split.end, checksum, rows, path.stat().st_size,
+            )  # fmt: skip
+
+
+def crc_of_crcs(piece: Piece) -> int:
+    """CRC-32C of the stored checksums of the split's batches, four bytes each, in order."""
+    split, found = piece.split, 0
+    try:
+        with open_segment(split.file.path) as descriptor:
+            for table in scan(
+                descriptor, split.start, split.end, frozen_size=split.frozen_size,
+                is_last=split.file.is_last, validate="header",
+            ):  # fmt: skip
+                found = crc32c.crc32c(table.headers["crc"].tobytes(), found)
+    except OSError:
+        return 0  # the reader says what is wrong, by its mode
+    return found

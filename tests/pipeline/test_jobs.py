@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError
 from pipeline.core.options import parse_options
-from pipeline.core.reader import read_table
+from pipeline.core.reader import plan_read, read_table
+from pipeline.jobs.export_files import SplitFiles, Target
 from pipeline.jobs.job import JobConfig, JobResult, progress_line, publishing
 from pipeline.spark_session import check_java
 from tests.pipeline.segments import GOLDEN, batch, write_partition
@@ -39,11 +41,68 @@ def test_export_writes_every_row_and_a_manifest(
     ]
 
 
+def test_export_by_date_cuts_at_midnight(tmp_path: Path) -> None:
+    day = 86_400_000
+    times = [19_000 * day + 5, 19_001 * day - 1, 19_001 * day, 18_000 * day, -1]
+    batches = [batch(n, [b"v%d" % n], time_ms=time) for n, time in enumerate(times)]
+    source, out = write_partition(tmp_path / "in", batches).parent, tmp_path / "out"
+    command = ["export", "--input", str(source), "--output", str(out), "--by", "date"]
+    assert main(command) == 0
+    found = {}
+    for path in sorted((out / "data").rglob("*.parquet")):
+        (date,) = (part for part in path.parts if part.startswith("date="))
+        found[date] = pq.ParquetFile(path).read()["offset"].to_pylist()
+    assert found == {
+        "date=2022-01-08": [0, 1],
+        "date=2022-01-09": [2],
+        "date=2019-04-14": [3],
+        "date=__HIVE_DEFAULT_PARTITION__": [4],
+    }
+    manifest = pq.read_table(out / "manifest.parquet")
+    assert sum(manifest["rows"].to_pylist()) == 5
+    assert main([*command, "--overwrite", "--columns", "offset"]) == 2
+
+
+def test_many_days_in_one_split_go_to_numbered_files(tmp_path: Path) -> None:
+    """No more than 32 files are open: a day that comes back gets a further file."""
+    schema = pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
+    source = write_partition(tmp_path / "in", [batch(0)])
+    options = parse_options({"path": str(source.parent)})
+    ((piece,),) = plan_read(options).packs
+    files = SplitFiles(Target(str(tmp_path / "out"), "timestamp"), piece, schema)
+    for start in (0, 40):
+        rows = range(start, start + 40)
+        times = pa.array([n % 40 * 86_400_000_000 for n in rows], schema.field("timestamp").type)
+        files.write(pa.RecordBatch.from_arrays([pa.array(rows), times], schema=schema))
+    written = files.close()
+    assert len({path for path, _ in written}) == len(written) > 40
+    offsets = [n for path, _ in written for n in pq.ParquetFile(path).read()["offset"].to_pylist()]
+    assert sorted(offsets) == list(range(80))
+    assert sum(rows for _, rows in written) == 80
+
+
+def test_the_manifest_compares_exports_without_reading_them(tmp_path: Path) -> None:
+    manifests = []
+    for number, last in enumerate((b"a", b"a", b"b")):
+        source = write_partition(tmp_path / f"in{number}", [batch(0), batch(1, [last])]).parent
+        out = tmp_path / f"out{number}"
+        assert main(["export", "--input", str(source), "--output", str(out)]) == 0
+        (row,) = pq.read_table(out / "manifest.parquet").to_pylist()
+        manifests.append(row["crc_of_crcs"])
+        (path,) = (out / "data").rglob("*.parquet")
+        statistics = pq.ParquetFile(path).metadata.row_group(0)
+        offset = statistics.column(pq.ParquetFile(path).schema_arrow.names.index("offset"))
+        assert (offset.statistics.min, offset.statistics.max) == (0, 1)
+        assert row["segment_bytes"] == (source / row["segment"]).stat().st_size
+    assert manifests[0] == manifests[1] != manifests[2]
+
+
 def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     source = str(GOLDEN / "data-log")
     assert main(["export", "--input", source, "--output", str(out), "--dry-run"]) == 0
-    assert "splits 22, bytes 91823" in capsys.readouterr().out
+    logs = [path.stat().st_size for path in (GOLDEN / "data-log").rglob("*.log")]
+    assert f"splits {len(logs)}, bytes {sum(logs)}" in capsys.readouterr().out
     assert not out.exists()
 
 
