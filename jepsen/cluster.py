@@ -100,15 +100,21 @@ class Cluster:
         """The processes that live, by node."""
         return {node["id"]: node["pid"] for node in (await self.status())["nodes"] if node["alive"]}
 
-    async def wait_converged(self, timeout_s: float) -> bool:
-        """Whether all nodes come to run with a leader and without a lag."""
+    async def wait_converged(self, timeout_s: float) -> int | None:
+        """The high watermark once all nodes run with a leader and have everything below it.
+
+        None if that does not come to be in time.
+        """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while asyncio.get_running_loop().time() < deadline:
             code, output, _ = await self._run("status", "--json")
-            if code == 0 and all(node["lag"] == 0 for node in json.loads(output)["nodes"]):
-                return True
+            status = json.loads(output) if code == 0 else {"nodes": [], "high_watermark": None}
+            mark = status["high_watermark"]
+            ends = [node["log_end_offset"] for node in status["nodes"]]
+            if mark is not None and all(end is not None and end >= mark for end in ends):
+                return int(mark)
             await asyncio.sleep(0.2)
-        return False
+        return None
 
     async def settle(self) -> None:
         """Waits for commands whose caller was cancelled."""
@@ -125,9 +131,9 @@ class Cluster:
         if code != 0 or left:
             raise ClusterError(f"quorum down ended with {code}, alive: {left}: {errors.strip()}")
 
-    def log_files(self) -> dict[int, Path]:
-        """The output of every node."""
-        return {node: self.folder / f"node{node}" / "node.log" for node in self.nodes}
+    def node_folders(self) -> dict[int, Path]:
+        """Where every node lives."""
+        return {node: self.folder / f"node{node}" for node in self.nodes}
 
     async def _do(self, *words: str) -> str:
         code, output, errors = await self._run(*words)

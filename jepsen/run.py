@@ -32,6 +32,7 @@ from jepsen.connections import CallError
 from jepsen.generator import Ask, client_rng, think_time_s
 from jepsen.history import Recorder
 from jepsen.linearizability.history import OK
+from jepsen.logs import check_logs
 from jepsen.nemesis import Nemesis, schedule
 from jepsen.report import (
     INVALID,
@@ -103,6 +104,8 @@ class Run:
             operations=int(options.rate * options.time_limit_s),
         )
         self.nemesis: Final = Nemesis(self.cluster, self._watch, self.recorder)
+        self.committed: int | None = None
+        """High watermark that all nodes had reached after the healing; None: not yet."""
         self._processes = list(range(options.concurrency + 1))
         """Process of every thread; the last thread does setup and final reads."""
 
@@ -135,7 +138,8 @@ class Run:
             await self._work()
             self._say("healing")
             await self.nemesis.heal()
-            if not await self.cluster.wait_converged(CONVERGE_S):
+            self.committed = await self.cluster.wait_converged(CONVERGE_S)
+            if self.committed is None:
                 return Check("converged", UNKNOWN, f"no leader or a lag after {CONVERGE_S:.0f} s")
             self._say("final reads")
             return await self._read_finally()
@@ -305,9 +309,9 @@ async def _interruptible(work: Any) -> Check:
 
 async def _undo(run_: Run, folder: Path) -> None:
     run_.recorder.close()
-    for node_id, path in run_.cluster.log_files().items():
-        if path.exists():
-            shutil.copyfile(path, folder / f"node-{node_id}.log")
+    for node_id, path in run_.cluster.node_folders().items():
+        if (path / "node.log").exists():
+            shutil.copyfile(path / "node.log", folder / f"node-{node_id}.log")
     await run_.cluster.stop()
 
 
@@ -316,8 +320,13 @@ def _judged(
 ) -> dict[str, Any]:
     by_function = counts(run_.recorder.events)
     judged, details = linearizable(run_.recorder.history(), run_.model, folder)
+    same_logs, batches = Check("logs", UNKNOWN, "the nodes did not converge"), 0
+    if run_.committed is not None:
+        folders = run_.cluster.node_folders()
+        same_logs, batches = check_logs(folders, run_.committed, run_.recorder.events)
     checks = [
         judged,
+        same_logs,
         converged,
         enough_happened(by_function),
         nemesis_bit(run_.nemesis.bites, options.nemesis),
@@ -332,6 +341,7 @@ def _judged(
         **total,
         "operations": by_function,
         "faults": {kind: run_.nemesis.bites[kind] for kind in options.nemesis},
+        "batches": batches,
         "leaders": {str(epoch): node for epoch, node in sorted(run_.epochs.items())},
         "checks": [msgspec.to_builtins(check) for check in checks],
         "linearizability": details,

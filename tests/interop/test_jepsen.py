@@ -53,11 +53,12 @@ def processes_below(folder):
 @pytest.mark.parametrize("workload", ["topic-set", "config-register"])
 def test_a_short_run_with_faults_is_valid(workload, tmp_path):
     folder = tmp_path / "run"
-    words = ("--workload", workload, "--nemesis", "kill,pause", "--time-limit", "12")
-    _, results = run(*words, "--seed", "1", "--dir", str(folder), expect=0)
+    words = ("--workload", workload, "--nemesis", "kill,pause", "--time-limit", "8")
+    _, results = run(*words, "--seed", "28", "--dir", str(folder), expect=0)
     assert results["verdict"] == "valid"
     assert results["ok"] > 50
     assert min(results["faults"].values()) >= 1
+    assert results["batches"] > 50
     assert set(results["linearizability"]["keys"].values()) == {"ok"}
     assert results["dir"] == str(folder)
     written = {path.name for path in folder.iterdir()}

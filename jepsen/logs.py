@@ -1,0 +1,113 @@
+"""Cross-checks beyond what clients saw: the metadata logs that the nodes leave behind.
+
+They are read as record batches after the nodes stopped; nothing of a node is needed for that.
+Judged are only offsets below a high watermark that was seen when all nodes had caught up.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from jepsen.linearizability import Event
+from jepsen.linearizability.history import OK
+from jepsen.report import INVALID, UNKNOWN, VALID, Check
+from wire.batch import iterate_batches
+from wire.errors import CorruptBatchError
+
+LOG_FOLDER: Final = "data/__cluster_metadata-0"
+NAME: Final = "logs"
+
+
+class LoggedBatch(NamedTuple):
+    """A batch as every node must have it."""
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    content: bytes
+    """All of its bytes; the checksum is among them."""
+
+
+def read_log(node_folder: Path) -> list[LoggedBatch]:
+    """The batches of a node's metadata log, in order; a cut one at the end is left out.
+
+    Raises:
+        CorruptBatchError: bytes that are no batch, or a wrong checksum.
+        OSError: the files cannot be read.
+    """
+    found: list[LoggedBatch] = []
+    for path in sorted((node_folder / LOG_FOLDER).glob("*.log")):
+        for batch in iterate_batches(path.read_bytes()):
+            header = batch.header
+            if not batch.crc_is_valid:
+                raise CorruptBatchError(f"{path.name}: wrong checksum at {header.base_offset}")
+            found.append(
+                LoggedBatch(
+                    header.base_offset,
+                    header.end_offset,
+                    header.leader_epoch,
+                    bytes(batch.buffer),
+                )
+            )
+    return found
+
+
+def check_logs(
+    folders: Mapping[int, Path], high_watermark: int, events: Iterable[Event]
+) -> tuple[Check, int]:
+    """Whether the logs agree below the high watermark and hold what was acknowledged.
+
+    Args:
+        folders: Folder of every node, by id.
+        high_watermark: Everything below it is committed on all nodes.
+        events: The history; ids of topics whose creation was acknowledged are looked for.
+
+    Returns:
+        The check, and how many batches were compared.
+    """
+    logs: dict[int, list[LoggedBatch]] = {}
+    for node_id, folder in folders.items():
+        try:
+            log = read_log(folder)
+        except (CorruptBatchError, OSError) as error:
+            return Check(NAME, INVALID, f"node {node_id}: {error}"), 0
+        logs[node_id] = [batch for batch in log if batch.end_offset <= high_watermark]
+        end = logs[node_id][-1].end_offset if logs[node_id] else 0
+        if end < high_watermark:
+            return Check(NAME, INVALID, f"node {node_id}: ends at {end}, not {high_watermark}"), 0
+    first = min(logs)
+    for node_id in sorted(logs):
+        reason = _difference(logs[first], logs[node_id])
+        if reason is not None:
+            return Check(NAME, INVALID, f"nodes {first} and {node_id}: {reason}"), 0
+    content = b"".join(batch.content for batch in logs[first])
+    lost = [name for name, topic_id in _created(events) if topic_id.bytes not in content]
+    if lost:
+        text = f"{len(lost)} acknowledged topics are in no log, such as {lost[0]}"
+        return Check(NAME, INVALID, text), len(logs[first])
+    if not logs[first]:
+        return Check(NAME, UNKNOWN, "the logs are empty"), 0
+    return Check(NAME, VALID), len(logs[first])
+
+
+def _difference(ours: list[LoggedBatch], theirs: list[LoggedBatch]) -> str | None:
+    """Why two logs are not the same where both have something; None: they are."""
+    start = max(ours[0].base_offset, theirs[0].base_offset) if ours and theirs else 0
+    left = [batch for batch in ours if batch.base_offset >= start]
+    right = [batch for batch in theirs if batch.base_offset >= start]
+    for mine, other in zip(left, right, strict=False):
+        if mine != other:
+            return (
+                f"offset {min(mine.base_offset, other.base_offset)} differs "
+                f"(epochs {mine.leader_epoch} and {other.leader_epoch})"
+            )
+    return None if len(left) == len(right) else f"{len(left)} and {len(right)} batches"
+
+
+def _created(events: Iterable[Event]) -> list[tuple[str, UUID]]:
+    return [
+        (event.value[0], UUID(event.value[1]))
+        for event in events
+        if event.f == "create" and event.type == OK
+    ]
