@@ -25,6 +25,7 @@ _LISTED: Final = tuple(
         key=lambda definition: definition.name,
     )
 )
+_POSITIONS: Final = {definition.name: index for index, definition in enumerate(_LISTED)}
 
 
 class TopicConfigDefaults:
@@ -53,12 +54,12 @@ class TopicConfigDefaults:
             self._rows = tuple(self._row(definition, own, cluster) for definition in _LISTED)
         if not topic_configs:
             return self._rows
-        return tuple(
-            _config_row(row.name, topic_configs[row.name], SOURCE_TOPIC)
-            if row.name in topic_configs
-            else row
-            for row in self._rows
-        )
+        rows = list(self._rows)
+        for name, value in topic_configs.items():
+            position = _POSITIONS.get(name)
+            if position is not None:
+                rows[position] = _config_row(name, value, SOURCE_TOPIC)
+        return tuple(rows)
 
     def _row(
         self, definition: ConfigDefinition, own: Mapping[str, str], cluster: Mapping[str, str]

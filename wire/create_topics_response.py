@@ -17,6 +17,11 @@ FIRST_VERSION: Final = 5
 _TOPIC_ID_VERSION: Final = 7
 _CONFIGS_MAX: Final = 4096
 """Rows whose bytes are kept; a topic has about 30 and most of them are defaults."""
+_ARRAYS_MAX: Final = 64
+"""Arrays of rows whose bytes are kept."""
+# By the identity of what they encode, which they hold: an id means the same while it is here.
+_KEPT_ROWS: Final[dict[int, tuple[Any, bytes]]] = {}
+_KEPT_ARRAYS: Final[dict[int, tuple[tuple[Any, ...], bytes]]] = {}
 _COUNTS: Final = struct.Struct(">ih")
 _CONFIG_ERROR: Final = struct.Struct(">BBBh")  # one tag, number 0, two bytes
 _INT16: Final = struct.Struct(">h")
@@ -51,17 +56,39 @@ def _append_topic(parts: list[bytes], version: int, topic: Any) -> None:
     if topic.configs is None:
         parts.append(b"\x00")
     else:
-        parts.append(encode_unsigned_varint(len(topic.configs) + 1))
-        parts.extend(
-            _config(row.name, row.value, row.read_only, row.config_source, row.is_sensitive)
-            for row in topic.configs
-        )
+        parts.append(_configs(topic.configs))
     config_error = topic.topic_config_error_code
     parts.append(_CONFIG_ERROR.pack(1, 0, 2, config_error) if config_error else b"\x00")
 
 
+def _configs(rows: tuple[Any, ...]) -> bytes:
+    """The array of configs; topics without their own share one tuple, and with it the bytes."""
+    key = id(rows)
+    kept = _KEPT_ARRAYS.get(key)
+    if kept is not None and kept[0] is rows:
+        return kept[1]
+    content = encode_unsigned_varint(len(rows) + 1) + b"".join(map(_config, rows))
+    if len(_KEPT_ARRAYS) >= _ARRAYS_MAX:
+        _KEPT_ARRAYS.clear()
+    _KEPT_ARRAYS[key] = (rows, content)
+    return content
+
+
+def _config(row: Any) -> bytes:
+    """One row; most are the same objects in every answer."""
+    key = id(row)
+    kept = _KEPT_ROWS.get(key)
+    if kept is not None and kept[0] is row:
+        return kept[1]
+    content = _row(row.name, row.value, row.read_only, row.config_source, row.is_sensitive)
+    if len(_KEPT_ROWS) >= _CONFIGS_MAX:
+        _KEPT_ROWS.clear()
+    _KEPT_ROWS[key] = (row, content)
+    return content
+
+
 @lru_cache(_CONFIGS_MAX)
-def _config(
+def _row(
     name: str,
     value: str | None,
     read_only: bool,  # noqa: FBT001 - a cache key in the order of the layout
