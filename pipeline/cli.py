@@ -21,6 +21,7 @@ BAD_INPUT: Final = 2
 INTERNAL: Final = 3
 # job -> its module and what it does
 JOBS: Final = {
+    "compaction": ("pipeline.jobs.compaction", "what cleaning and retention would free"),
     "audit": ("pipeline.jobs.audit", "are the files sound, and do the replicas agree"),
     "export": ("pipeline.jobs.export", "records to Parquet"),
     "history": ("pipeline.jobs.history", "the past of the cluster's metadata as tables"),

@@ -1,0 +1,276 @@
+"""Pictures of a history and of logs: a PNG each, with the CSV of what it shows beside it.
+
+Every function takes plain rows, writes NAME.png and NAME.csv into a folder and returns a `Picture`.
+A CSV has at most 20,000 lines: more are aggregated before they come here.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+import msgspec
+
+mpl.use("Agg")
+
+import matplotlib.dates as mdates
+import matplotlib.pyplot as plt
+
+POINTS_MAX: Final = 20_000
+LANES_MAX: Final = 20  # partitions in the timeline
+_NOBODY: Final = "#d62728"
+_GREY: Final = "#d9d9d9"
+_WIDTH: Final = 11.0
+_FOUND_COLOURS: Final = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
+Row = dict[str, Any]
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A picture that was drawn: files in the folder, and what a person should see in it."""
+
+    name: str
+    title: str
+    text: str
+    is_empty: bool
+
+
+def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> Picture:
+    """Who led each partition, and how many replicas were in sync.
+
+    Args:
+        rows: intervals of `partitions`; those of the partitions that changed most are drawn.
+        folder: gets the files.
+        end: the time at which open intervals are drawn to end.
+    """
+    lanes = _busiest(rows)
+    shown = [row for row in rows if (row["topic"], row["partition"]) in lanes]
+    shown = sorted(shown, key=lambda row: (row["topic"], row["partition"], row["valid_from_offset"]))
+    columns = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas",
+               "valid_from_ts", "valid_to_ts", "valid_from_offset")  # fmt: skip
+    figure, axes = plt.subplots(figsize=(_WIDTH, 1.6 + 0.42 * max(1, len(lanes))))
+    leaders = sorted({row["leader"] for row in shown if row["leader"] >= 0})
+    colours = {leader: _FOUND_COLOURS[i % 10] for i, leader in enumerate(leaders)}
+    for row in shown:
+        lane = lanes[row["topic"], row["partition"]]
+        start = row["valid_from_ts"]
+        stop = row["valid_to_ts"] or end
+        if start is None or stop is None or stop <= start:
+            continue
+        left, width = mdates.date2num(start), mdates.date2num(stop) - mdates.date2num(start)
+        colour = colours.get(row["leader"], _NOBODY)
+        axes.barh(lane, width, left=left, height=0.5, color=colour, edgecolor="white", linewidth=0.4)
+        missing = len(row["replicas"]) - len(row["isr"])
+        share = missing / max(1, len(row["replicas"]))
+        axes.barh(lane + 0.36, width, left=left, height=0.16,
+                  color=_NOBODY if missing else "#2ca02c", alpha=max(0.35, share))  # fmt: skip
+    axes.set_yticks(list(lanes.values()), [f"{topic}-{number}" for topic, number in lanes])
+    axes.invert_yaxis()
+    _time_axis(axes)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colours[one]) for one in leaders]
+    labels = [f"broker {one}" for one in leaders]
+    handles += [plt.Rectangle((0, 0), 1, 1, color=_NOBODY), plt.Rectangle((0, 0), 1, 1,
+                color="#2ca02c")]  # fmt: skip
+    labels += ["no leader / replicas missing", "all replicas in sync"]
+    axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+    return _saved(
+        figure, folder, "leaders", "Leaders and replicas in sync",
+        "Each wide bar is a partition, its colour the broker that led. The thin line below it is"
+        " green while all replicas were in sync and red while some were missing. Shown are the"
+        f" {LANES_MAX} partitions that changed most.",
+        columns, shown,
+    )  # fmt: skip
+
+
+def under_replication(rows: Sequence[Row], folder: Path, end: datetime | None) -> Picture:
+    """How many partitions missed replicas, were below min.insync.replicas, or had no leader."""
+    steps: dict[datetime, list[int]] = {}
+    for row in rows:
+        start, stop = row["from_ts"], row["to_ts"] or end
+        if start is None or stop is None:
+            continue
+        flags = [1, int(bool(row["below_min_isr"])), int(row["leader"] is not None
+                 and row["leader"] < 0)]  # fmt: skip
+        for moment, sign in ((start, 1), (stop, -1)):
+            known = steps.setdefault(moment, [0, 0, 0])
+            for index, flag in enumerate(flags):
+                known[index] += sign * flag
+    points: list[Row] = []
+    level = [0, 0, 0]
+    for moment in sorted(steps):
+        level = [now + change for now, change in zip(level, steps[moment], strict=True)]
+        points.append(dict(zip(("ts", *_LEVELS), (moment, *level), strict=True)))
+    figure, axes = plt.subplots(figsize=(_WIDTH, 3.2))
+    times = [point["ts"] for point in points]
+    for (name, label), colour in zip(_LEVELS.items(), ("#ff7f0e", "#8c564b", _NOBODY), strict=True):
+        values = [point[name] for point in points]
+        axes.fill_between(times, values, step="post", alpha=0.55, color=colour, label=label)
+    axes.set_ylabel("partitions")
+    axes.set_ylim(bottom=0)
+    _time_axis(axes)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+    return _saved(
+        figure, folder, "under_replication", "Under-replicated partitions",
+        "How many partitions had fewer replicas in sync than they should (orange), too few to"
+        " accept writes with acks=all (brown), or nobody to lead them (red).",
+        ("ts", *_LEVELS), points,
+    )  # fmt: skip
+
+
+_LEVELS: Final = {
+    "under_replicated": "replicas missing",
+    "below_min_isr": "below min.insync.replicas",
+    "offline": "no leader",
+}
+
+
+def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
+    """Batches by size: rows of topic, codec, bucket (bytes, a power of two), batches, bytes."""
+    figure, axes = plt.subplots(figsize=(_WIDTH, 3.4))
+    buckets = sorted({row["bucket"] for row in rows})
+    groups = _largest_groups(rows, "batches")
+    floor = [0.0] * len(buckets)
+    for index, group in enumerate(groups):
+        counts = [
+            sum(row["batches"] for row in rows if row["bucket"] == one and _group(row, groups) == group)
+            for one in buckets
+        ]
+        axes.bar(range(len(buckets)), counts, bottom=floor, label=group,
+                 color=_FOUND_COLOURS[index % 10])  # fmt: skip
+        floor = [a + b for a, b in zip(floor, counts, strict=True)]
+    axes.set_xticks(range(len(buckets)), [_bytes(one) for one in buckets])
+    axes.set_xlabel("size of a batch, from this size to twice of it")
+    axes.set_ylabel("batches")
+    if groups:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+    return _saved(
+        figure, folder, "batch_sizes", "Sizes of batches",
+        "How large the batches in the logs are, by topic and compression. Many small batches cost"
+        " more than few large ones: each has a header of 61 bytes and is handled on its own.",
+        ("topic", "codec", "bucket", "batches", "bytes"), rows,
+    )  # fmt: skip
+
+
+def append_lag(rows: Sequence[Row], folder: Path) -> Picture:
+    """Batches behind the newest time before them: rows of topic, bucket_ms, batches, max_ms."""
+    figure, axes = plt.subplots(figsize=(_WIDTH, 3.2))
+    buckets = sorted({row["bucket_ms"] for row in rows})
+    counts = [sum(r["batches"] for r in rows if r["bucket_ms"] == one) for one in buckets]
+    axes.bar(range(len(buckets)), counts, color="#1f77b4")
+    axes.set_xticks(range(len(buckets)), [_milliseconds(one) for one in buckets])
+    axes.set_yscale("symlog")
+    axes.set_xlabel("how far behind, from this to ten times of it")
+    axes.set_ylabel("batches")
+    return _saved(
+        figure, folder, "append_lag", "Append lag",
+        "How far the newest record of a batch lies behind the newest one already in the log."
+        " Zero is in order. Much lag means late producers or clocks that disagree; in the metadata"
+        " log, a new controller whose clock runs behind.",
+        ("topic", "bucket_ms", "batches", "max_ms"), rows,
+    )  # fmt: skip
+
+
+def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
+    """Bytes before and after cleaning per partition: rows of a compaction plan."""
+    totals: dict[str, list[int]] = {}
+    for row in rows:
+        known = totals.setdefault(f"{row['topic']}-{row['partition']}", [0, 0])
+        known[0] += row["bytes_before"]
+        known[1] += row["bytes_after"]
+    largest = sorted(totals.items(), key=lambda item: item[1][1] - item[1][0])[:LANES_MAX]
+    figure, axes = plt.subplots(figsize=(_WIDTH, 1.4 + 0.4 * max(1, len(largest))))
+    for lane, (_, (before, after)) in enumerate(largest):
+        axes.barh(lane, before, color=_GREY)
+        axes.barh(lane, after, color="#1f77b4")
+        saved = 100 * (1 - after / before) if before else 0
+        axes.text(before, lane, f"  {saved:.0f} % of {_bytes(before)}", va="center", fontsize=8)
+    axes.set_yticks(range(len(largest)), [name for name, _ in largest])
+    axes.invert_yaxis()
+    axes.margins(x=0.2)
+    axes.xaxis.set_major_formatter(lambda value, _: _bytes(value))
+    columns = ("topic", "partition", "node_id", "segment", "bytes_before", "bytes_after",
+               "records_before", "records_after", "action")  # fmt: skip
+    return _saved(
+        figure, folder, "compaction", "What compaction would free",
+        "Grey is what a compacted partition holds on disk, blue what is left after cleaning; the"
+        " percentage is what would be freed.",
+        columns, rows,
+    )  # fmt: skip
+
+
+def _busiest(rows: Iterable[Row]) -> dict[tuple[str, int], int]:
+    """The partitions with most intervals, each with its lane, in order of their names."""
+    counts: dict[tuple[str, int], int] = {}
+    for row in rows:
+        key = row["topic"], row["partition"]
+        counts[key] = counts.get(key, 0) + 1
+    chosen = sorted(sorted(counts, key=lambda key: -counts[key])[:LANES_MAX])
+    return {key: lane for lane, key in enumerate(chosen)}
+
+
+def _largest_groups(rows: Sequence[Row], measure: str) -> list[str]:
+    sums: dict[str, int] = {}
+    for row in rows:
+        name = _name(row)
+        sums[name] = sums.get(name, 0) + row[measure]
+    ordered = sorted(sums, key=lambda name: -sums[name])
+    return ordered if len(ordered) <= _GROUPS_MAX else [*ordered[: _GROUPS_MAX - 1], _OTHERS]
+
+
+_GROUPS_MAX: Final = 8
+_OTHERS: Final = "others"
+
+
+def _name(row: Row) -> str:
+    return f"{row['topic']} ({row['codec']})"
+
+
+def _group(row: Row, groups: Sequence[str]) -> str:
+    name = _name(row)
+    return name if name in groups else _OTHERS
+
+
+def _time_axis(axes: Any) -> None:
+    axes.xaxis_date(tz="UTC")
+    locator = mdates.AutoDateLocator(tz="UTC")
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator, tz="UTC"))
+    axes.set_xlabel("time (UTC)")
+
+
+def _saved(
+    figure: Any, folder: Path, name: str, title: str, text: str, columns: Sequence[str],
+    rows: Sequence[Row],
+) -> Picture:  # fmt: skip
+    """Write PNG and CSV."""
+    if not rows:
+        figure.clf()
+        figure.text(0.5, 0.5, "nothing to show", ha="center", va="center", color="grey")
+    figure.savefig(folder / f"{name}.png", dpi=110, bbox_inches="tight")
+    plt.close(figure)
+    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows({key: _cell(row.get(key)) for key in columns} for row in rows[:POINTS_MAX])
+    return Picture(name, title, text, not rows)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _scaled(steps: Sequence[tuple[int, str]]) -> Callable[[float], str]:
+    def text(value: float) -> str:
+        for size, unit in steps:
+            if value >= size:
+                return f"{value / size:.3g} {unit}"
+        return f"{value:.0f} {steps[-1][1]}"
+
+    return text
+
+
+_bytes = _scaled(((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")))
+_milliseconds = _scaled(((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")))
