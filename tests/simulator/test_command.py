@@ -1,0 +1,160 @@
+"""`kraftline sim`: what it prints, its exit codes, its files."""
+
+import json
+
+import pytest
+
+from cli.main import main
+from simulator.arguments import parse
+from simulator.campaign import NONDETERMINISTIC, SeedLedger, exit_code_of
+from simulator.draw import Options
+from simulator.mutants.catalogue import MUTANTS
+from simulator.run import Until
+from simulator.schedule import read_schedule
+
+FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")
+LAST_KEYS = {"seeds", "failed", "events", "events_per_second", "virtual_seconds", "marks"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sim(capsys, *words):
+    """(exit code, lines of standard output, standard error)."""
+    code = main(["sim", *words])
+    captured = capsys.readouterr()
+    return code, captured.out.splitlines(), captured.err
+
+
+def test_seeds_that_hold(capsys):
+    code, lines, err = sim(capsys, "--seeds", "1..2", "--short", "--json")
+    assert (code, err) == (0, "")
+    last = json.loads(lines[-1])
+    assert last.keys() >= LAST_KEYS
+    assert (last["seeds"], last["failed"]) == (2, 0)
+    assert last["events"] == sum(last["events_by_kind"].values())
+    assert last["virtual_seconds"] > 20
+    assert last["marks"]["leader_elected"] >= 2
+
+
+def test_a_summary_for_people(capsys):
+    code, lines, _ = sim(capsys, "--seed", "0x2", "--short")
+    assert code == 0
+    assert lines[0].startswith("1 seeds, 0 failed; ")
+    assert any(line.startswith("marks never met: ") for line in lines)
+
+
+def test_marks_that_were_never_met_fail_when_they_are_required(capsys):
+    assert sim(capsys, "--seed", "2", "--short", "--require-marks")[0] == 1
+
+
+def test_a_failure_is_told_shrunk_and_repeated_from_its_schedule(capsys, folder):
+    with FORGETFUL.apply():
+        code, lines, _ = sim(
+            capsys, "--seeds", "1..1", "--short", "--nodes", "3", "--shrink-seconds", "4"
+        )
+        assert code == 10
+        assert lines[0].startswith("SIM-FAIL seed=0x1 commit=")
+        assert lines[0].endswith("replay: kraftline sim --seed 0x1 --nodes 3 --short")
+        assert "invariant=I3 " in lines[0]
+        assert "kraftline sim --schedule sim-0x1.jsonl" in lines[2]
+        schedule = read_schedule(folder / "sim-0x1.jsonl")
+        assert (schedule.seed, schedule.invariant) == (1, "I3")
+        code, again, _ = sim(capsys, "--schedule", "sim-0x1.jsonl")
+        assert code == 10
+        assert "invariant=I3 " in again[0]
+    assert sim(capsys, "--schedule", "sim-0x1.jsonl")[0] == 0
+
+
+def test_a_page_of_the_failed_run(capsys, folder):
+    words = ("--seeds", "1..1", "--short", "--nodes", "3", "--shrink-seconds", "0")
+    with FORGETFUL.apply():
+        sim(capsys, *words, "--html", "run.html")
+    content = (folder / "run.html").read_text()
+    assert "I3: node" in content
+    assert "kraftline sim --seed 0x1" in content
+
+
+def test_a_trace_up_to_an_event(capsys):
+    code, lines, _ = sim(capsys, "--seed", "1", "--short", "--trace", "--until", "200")
+    assert code == 0
+    assert "voter_count=" in lines[0]
+    assert any("leader_changed" in line for line in lines)
+    assert any(line.startswith("1 seeds, 0 failed; 200 events") for line in lines)
+
+
+def test_a_ledger_is_gone_on_with(capsys, folder):
+    words = ("--short", "--json", "--ledger", "done.jsonl")
+    _, first, _ = sim(capsys, "--seeds", "1..2", *words)
+    with (folder / "done.jsonl").open("a") as file:
+        file.write('{"commit": "cut off')
+    with (folder / "done.jsonl").open("a") as file:
+        file.write("\n")
+    _, second, _ = sim(capsys, "--seeds", "1..3", *words)
+    lines = (folder / "done.jsonl").read_text().splitlines()
+    assert [json.loads(line)["result"]["seed"] for line in (*lines[:2], lines[3])] == [1, 2, 3]
+    both = json.loads(first[-1]), json.loads(second[-1])
+    assert (both[0]["seeds"], both[1]["seeds"]) == (2, 3)
+    assert both[1]["events"] > both[0]["events"]
+    other = SeedLedger(folder / "done.jsonl", "another commit", Options(), is_twice=False)
+    assert other.known() == {}
+
+
+@pytest.mark.long
+def test_processes_give_what_one_gives(capsys):
+    words = ("--seeds", "1..2", "--short", "--json")
+    one = json.loads(sim(capsys, *words)[1][-1])
+    two = json.loads(sim(capsys, *words, "--jobs", "2")[1][-1])
+    for name in ("seeds", "events", "marks", "faults", "messages", "virtual_seconds"):
+        assert one[name] == two[name]
+
+
+def test_twice_compares_digests(capsys):
+    assert sim(capsys, "--seed", "2", "--short", "--twice")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("invariant", "code"),
+    [("I10", 10), ("linearizability", 10), ("liveness", 11), ("I20", 12), (NONDETERMINISTIC, 13)],
+)
+def test_exit_codes(invariant, code):
+    assert exit_code_of(invariant) == code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seeds", "5"], "'5' is no range: A..B, both included"),
+        (["--seeds", "5..3"], "'5..3' is empty: A..B with A <= B"),
+        (["--seed", "x"], "'x' is no seed"),
+        (["--seed", "-1"], "'-1' is no seed"),
+        (["--seed", "1", "--seeds", "1..2"], "--seed and --seeds exclude each other"),
+        (["--nodes", "0"], "'0' is not a number from 1 to 9"),
+        (["--faults", "fire"], "unknown fault 'fire': all, none, or of kill, "),
+        (["--seed", "1", "--until", "soon"], "'soon' is neither an event (48211) nor a time"),
+        (["--trace"], "--trace shows one run: give --seed N or --schedule FILE"),
+        (["--schedule", "missing.jsonl"], "missing.jsonl: No such file or directory"),
+        (["--schedule", "x", "--short"], "leave --short out"),
+        (["--html", "nowhere/run.html", "--seed", "1"], "nowhere/run.html: No such file"),
+        (["--jobs", "many"], "'many' is not a number from 1 to 256"),
+        (["--shrink-seconds", "-3"], "'-3' is no number of seconds from 0 on"),
+        (["--sed", "3"], "unrecognized arguments: --sed 3"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(capsys, words, said):
+    code, lines, err = sim(capsys, *words)
+    assert (code, lines) == (2, [])
+    assert said in err
+    assert err.count("\n") == 1, err
+
+
+def test_what_a_command_line_means():
+    parsed = parse(["--seeds", "0x10..0x12", "--faults", "kill,clog", "--nodes", "5"])
+    assert list(parsed.seeds) == [16, 17, 18]
+    assert parsed.options == Options(node_count=5, faults=("kill", "clog"))
+    assert parse(["--seed", "1", "--until", "2.5s"]).until == Until(time_us=2_500_000)
+    assert parse(["--faults", "none"]).options.faults == ()
+    assert parse(["--faults", "all"]).options.faults is None
