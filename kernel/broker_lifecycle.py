@@ -74,6 +74,7 @@ class BrokerLifecycle:
         self._end_offset = 0
         self._has_published = False
         self._is_waiting = False
+        self._is_urgent = False  # a heartbeat on its way does not say what has come since
         self._next_send_ms: int | None = None
         self._failure_count = 0
         self._id_in_use_ms: int | None = None
@@ -127,14 +128,14 @@ class BrokerLifecycle:
         self._is_image_fenced = broker is None or not mine or broker.fenced
         if self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and mine:
             self._hurry()
-        elif delta.brokers and any(
-            (other := after.brokers.get(broker_id)) is not None and other.in_controlled_shutdown
-            for broker_id in delta.brokers
+        elif (delta.brokers or delta.topics_changed) and any(
+            other.in_controlled_shutdown and not other.fenced for other in after.brokers.values()
         ):
-            # The one that leaves waits until all others have read who leads now.
+            # The one that leaves waits until all others have read who leads now, in every slice.
             self._hurry()
 
     def _hurry(self) -> None:
+        self._is_urgent = self._is_waiting
         if not self._is_waiting and self._next_send_ms is not None:
             self._next_send_ms = min(self._next_send_ms, self._clock.now_ms)
 
@@ -277,6 +278,8 @@ class BrokerLifecycle:
             return
         self._failure_count = 0
         pause_ms = self._advance(answer)
+        if self._is_urgent:
+            self._is_urgent, pause_ms = False, 0
         if not self._has_left:
             self._next_send_ms = self._clock.now_ms + pause_ms
 

@@ -109,3 +109,18 @@ def test_nobody_waits_for_a_broker_that_died_and_came_back(is_leader_leaving: bo
     world.terminate(leaving)
     assert world.run_until(lambda: stopped(world, leaving)) <= 1_000
     assert "controlled_shutdown_given_up" not in events_of(world, leaving)
+
+
+def test_the_others_tell_at_once_what_they_read_of_a_broker_that_leaves_in_slices() -> None:
+    """1,500 leaders move in two batches: nobody waits for the next heartbeat, 2 s away."""
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    client = world.client(leader, "CONTROLLER")
+    assert client.create_topic("wide", partitions=4500, replicas=2).error_code is ErrorCode.none
+    world.run_for(2_500)
+    leaving = next(node_id for node_id in world.nodes if node_id != leader)
+    world.terminate(leaving)
+    assert world.run_until(lambda: stopped(world, leaving)) <= 200
+    (topic,) = world.kernel(leader).cache.image.topics.values()
+    assert all(one.leader not in (leaving, -1) for one in topic.partitions.values())
