@@ -40,6 +40,7 @@ def default_conf(master: str) -> dict[str, str]:
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # with zone, as Arrow writes
     }
     local = _LOCAL.fullmatch(master)
     if local is not None:
