@@ -27,7 +27,7 @@ _MIGRATING: Final = uuid_text(DIRECTORY_MIGRATING)
 INTERVALS: Final = "intervals"
 _INTERVALS_DDL: Final = (
     f"{ddl(EVENTS['keyed'])}, valid_from_offset bigint, valid_from_ts timestamp,"
-    " valid_to_offset bigint, valid_to_ts timestamp, to_batch bigint, to_event_offset bigint,"
+    " valid_to_offset bigint, valid_to_ts timestamp, to_batch bigint,"
     " to_visible bigint, cause_api string, cause_offset bigint, controller_epoch int"
 )
 
@@ -96,17 +96,15 @@ class Fold:
         """All keyed tables but topics; configs of a topic go with the topic."""
         events = self._keyed_events(*(kind for kind in KEYED_STATES if kind != "topics"))
         owned = events.where(F.col("owner").isNotNull()).select("kind", "key", "owner").distinct()
-        removed = self._topics.where(F.col("valid_to_offset").isNotNull()).select(
-            F.get_json_object("state", "$.name").alias("owner"),
-            F.lit(None).cast("string").alias("state"),
-            F.col("valid_to_offset").alias("visible"),
-            F.col("to_event_offset").alias("offset"),
-            F.lit(0).alias("idx"),
-            F.col("to_batch").alias("batch_offset"),
-            F.col("valid_to_ts").alias("ts"),
-            F.lit(0).alias("epoch"),
-            F.lit("REMOVE_TOPIC_RECORD").alias("api"),
-            F.lit(False).alias("seed"),  # noqa: FBT003
+        topics = self._keyed_events("topics")
+        names = topics.where(F.col("state").isNotNull()).select(
+            "key", F.get_json_object("state", "$.name").alias("owner")
+        )
+        removed = (
+            topics.where(F.col("state").isNull())
+            .drop("kind", "owner")
+            .join(F.broadcast(names), "key")
+            .drop("key")
         )
         return self._keyed_intervals(events.unionByName(owned.join(removed, "owner")))
 
@@ -155,7 +153,8 @@ class Fold:
             F.col("to_batch").alias("removed_batch"),
             F.col("to_visible").alias("removed_visible"),
         )
-        rows = rows.join(F.broadcast(topics), "topic_id", "left")
+        # a topic that came and went in one step was never seen, nor were its partitions
+        rows = rows.join(F.broadcast(topics), "topic_id")
         following = F.coalesce(
             F.lead(self._step).over(window),
             F.col("removed_visible" if self._step == "visible" else "removed_batch"),
@@ -288,7 +287,6 @@ def _with_validity(rows: DataFrame, window: Any) -> DataFrame:
             "valid_to_offset": F.lead("visible").over(window),
             "valid_to_ts": F.lead("ts").over(window),
             "to_batch": F.lead("batch_offset").over(window),
-            "to_event_offset": F.lead("offset").over(window),
             "to_visible": F.lead("visible").over(window),
             "cause_api": F.col("api"),
             "cause_offset": F.col("offset"),
