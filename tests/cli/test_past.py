@@ -1,0 +1,121 @@
+"""`at` and `diff` of a folder; a node answers in tests/interop/test_cli.py."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli import at, diff
+from cli.diff import change_line
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli" / "metadata-log"
+STATIC = str(GOLDEN / "static-4.3.1" / "n1")
+END = 671
+
+
+def test_topics_at_an_offset_are_printed_as_describe_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert at.run(["45", "topics", STATIC]) == 0
+    early = capsys.readouterr().out
+    assert at.run(["340", "topics", STATIC]) == 0
+    late = capsys.readouterr().out
+    assert "Topic: orders\t" in late
+    assert early.count("Topic: ") < late.count("Topic: ")
+
+
+@pytest.mark.parametrize("what", at.WHAT)
+def test_everything_can_be_shown(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert at.run(["end", what, STATIC]) == 0
+    assert capsys.readouterr().out
+    assert at.run(["end", what, STATIC, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["metadata_offset"] == END
+    assert answer[what]
+
+
+def test_offset_zero_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert at.run(["0", "topics", STATIC]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_the_image_does_not_depend_on_the_snapshots(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(STATIC, tmp_path / "n1")
+    for path in (tmp_path / "n1").rglob("0*.checkpoint"):
+        path.unlink()
+    for offset in ("103", "250", "500", "end"):
+        assert diff.run(["--at", offset, STATIC, str(tmp_path / "n1")]) == 0
+        assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    ([str(END + 1), "topics", STATIC], f"offset {END + 1}: "),
+    (["-1", "topics", STATIC], "-1"),
+    (["x", "topics", STATIC], "'x' is not an offset"),
+    (["9" * 400, "topics", STATIC], "is not an offset"),
+    (["1.5", "topics", STATIC], "'1.5' is not an offset"),
+    (["", "topics", STATIC], "'' is not an offset"),
+    (["1", "topics", "nowhere"], "nowhere: "),
+    (["1", "topics", "http://127.0.0.1:1"], "http://127.0.0.1:1/v1/metadata/at/1/topics"),
+    (["1", "acls", "http://127.0.0.1:1"], "a node tells only topics"),
+    (["1", "nothing", STATIC], "invalid choice: 'nothing'"),
+    (["1"], "required"),
+])  # fmt: skip
+def test_what_cannot_be_had_is_one_line(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = at.run(words)
+    except SystemExit as left:
+        code = left.code
+    assert code == 1
+    error = capsys.readouterr().err
+    assert text in error
+    assert len(error) < 1000
+
+
+def test_a_log_cut_behind_a_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(STATIC, tmp_path / "n1")
+    log = tmp_path / "n1" / "__cluster_metadata-0"
+    (log / "00000000000000000000.log").unlink()
+    assert at.run(["150", "topics", str(tmp_path / "n1")]) == 1
+    assert "the oldest that is kept is 209" in capsys.readouterr().err
+    assert diff.run(["--at", "300", STATIC, str(tmp_path / "n1")]) == 0
+
+
+def test_a_damaged_log_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(STATIC, tmp_path / "n1")
+    path = tmp_path / "n1" / "__cluster_metadata-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[8:12] = (3).to_bytes(4, "big")
+    path.write_bytes(data)
+    assert at.run(["50", "topics", str(tmp_path / "n1")]) == 1
+    assert "cannot be 3 bytes long" in capsys.readouterr().err
+
+
+def test_diff_is_0_1_or_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert diff.run(["100", "100", "--in", STATIC]) == 0
+    assert diff.run(["100", "130", "--in", STATIC]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("+ topic s-rd-one ") for line in lines)
+    assert any(line.startswith("- feature share.version ") for line in lines)
+    for words in (["100", "x", "--in", STATIC], ["100"], [STATIC, "nowhere"],
+                  ["1", "2", "--in", STATIC, "--at", "3"]):  # fmt: skip
+        assert diff.run(words) == 2
+        assert capsys.readouterr().err
+
+
+def test_diff_as_json_counts_its_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert diff.run(["100", "130", "--in", STATIC, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["from_offset"], answer["to_offset"]) == (100, 130)
+    assert answer["change_count"] == len(answer["changes"]) > 0
+
+
+def test_a_change_names_the_fields() -> None:
+    change = {"kind": "partition", "key": "t-0", "change": "changed", "fields": ["leader"],
+              "before": {"leader": 1, "isr": [1]}, "after": {"leader": None, "isr": [1]}}  # fmt: skip
+    assert change_line(change) == "~ partition t-0 leader=1 -> null\n"
