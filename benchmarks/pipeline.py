@@ -3,16 +3,19 @@
 python -m benchmarks.pipeline [--megabytes N] [--spark] [--kafka] [--json]
 
 Core figures are the best of three runs of this process's CPU time, page cache warm. Spark figures
-count driver, JVM and Python workers on local[2] after three warming runs, sink noop. --kafka also
-times Kafka's DumpLogSegments over the same metadata log.
+count driver, JVM and Python workers on local[2] after three warming runs, sink noop; per CPU second
+over all measured runs together, since one run is short against the clock of the kernel. The peak
+memory of the Python workers is what one task takes. --kafka also times Kafka's DumpLogSegments
+over the same metadata log, its start and its warming up included.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +23,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from benchmarks import kafka_peer, report
+from benchmarks.cpu_meter import CpuMeter, process_ticks
 from benchmarks.pipeline_data import write_log, write_metadata_log
 from pipeline.core.batches import scan
 from pipeline.core.options import parse_options
@@ -27,6 +31,8 @@ from pipeline.core.reader import plan_read, read_splits
 from wire.compression import Codec
 
 RUNS: Final = 3
+SPARK_WARMING_RUNS: Final = 3
+SPARK_LOGS: Final = ("100B_16K_none", "1KB_16K_none")
 # name -> value bytes, batch bytes, codec
 LOGS: Final = {
     "100B_16K_none": (100, 16 << 10, Codec.NONE),
@@ -64,7 +70,7 @@ def main() -> None:
         records = write_metadata_log(metadata, arguments.metadata_records, 10)
         rows["metadata log"] = _metadata(metadata, records, with_kafka=arguments.kafka)
         if arguments.spark:
-            for name, figures in _spark(folder, ["100B_16K_none", "1KB_16K_none"]).items():
+            for name, figures in _spark(folder, SPARK_LOGS).items():
                 rows[name] |= figures
         report.show("pipeline", rows, as_json=arguments.json)
     finally:
@@ -138,55 +144,56 @@ def _kafka_dump(folder: Path) -> float:
     )
 
 
-def _spark(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+def _spark(folder: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     import pipeline  # noqa: PLC0415  # needs the extra
 
     spark = pipeline.session("benchmark", "local[2]")
     rows: dict[str, dict[str, Any]] = {}
     try:
         for name in names:
+            count = _records(folder / name)
             figures: dict[str, Any] = {}
             for read, options in READS.items():
                 if read == "batch rows":
                     continue
                 frame = spark.read.format("kraft-log").options(**options).load(str(folder / name))
-                for _ in range(3):
-                    frame.write.format("noop").mode("overwrite").save()
-                count = _records(folder / name)
-                wall, cpu = time.perf_counter(), _process_tree_seconds()
-                frame.write.format("noop").mode("overwrite").save()
-                wall, cpu = time.perf_counter() - wall, _process_tree_seconds() - cpu
+                cpu, wall = _spark_seconds(frame)
                 figures[f"spark {read} Mrec/s cpu"] = round(count / cpu / 1e6, 2)
                 figures[f"spark {read} Mrec/s wall"] = round(count / wall / 1e6, 2)
+            figures["spark task peak MB"] = _worker_peak_megabytes()
             rows[name] = figures
     finally:
         spark.stop()
     return rows
 
 
+def _spark_seconds(frame: Any) -> tuple[float, float]:
+    """CPU and wall seconds of one run, the mean of some after warming."""
+    for _ in range(SPARK_WARMING_RUNS):
+        frame.write.format("noop").mode("overwrite").save()
+    with CpuMeter() as meter:
+        for _ in range(RUNS):
+            frame.write.format("noop").mode("overwrite").save()
+    return meter.cpu / RUNS, meter.wall / RUNS
+
+
+def _worker_peak_megabytes() -> int:
+    """The largest resident size that a Python worker below this process has had."""
+    peak = 0
+    for process in process_ticks():
+        try:
+            is_python = "pyspark" in Path(f"/proc/{process}/cmdline").read_text()
+            status = Path(f"/proc/{process}/status").read_text()
+        except OSError:
+            continue  # it ended
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        if found and is_python and process != os.getpid() and "java" not in status[:40]:
+            peak = max(peak, int(found[1]))
+    return peak // 1000
+
+
 def _records(folder: Path) -> int:
     return _read(folder, {"columns": "offset"})
-
-
-def _process_tree_seconds() -> float:
-    """CPU seconds of this process and all below it: driver, JVM, daemons, workers."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it ended
-            parents[int(entry.name)] = int(fields[1])
-            ticks[int(entry.name)] = sum(map(int, fields[11:15]))
-    tree = {os.getpid()}
-    while True:
-        more = {child for child, parent in parents.items() if parent in tree} - tree
-        if not more:
-            break
-        tree |= more
-    return sum(ticks[process] for process in tree if process in ticks) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
