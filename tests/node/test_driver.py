@@ -141,7 +141,8 @@ def test_events_of_one_turn_are_stepped_together_and_in_order():
             assert kernel.turns == []
             await turn_over()
             assert [ConnectionOpened, BytesReceived, TimeAdvanced] in [
-                [kind for kind in turn if kind is not FlushDone] for turn in kernel.turns
+                [kind for kind in turn if kind is not FlushDone][:3]  # then perhaps a timer
+                for turn in kernel.turns
             ]
 
     run(scenario)
