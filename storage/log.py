@@ -64,6 +64,7 @@ class Log:
         report = loaded.report if damage is None else [damage, *loaded.report]
         self.recovery_report: tuple[RecoveryEvent, ...] = tuple(report)
         self.generation = 0
+        self._outstanding: list[FlushPlan] = []
         self.log_start_offset = loaded.end_offset
         if self._segments:
             self.log_start_offset = self._segments[0].base_offset
@@ -388,10 +389,13 @@ class Log:
         )
         self._unsynced = {}
         self._unsynced_directories = set()
+        self._outstanding.append(plan)
         return plan
 
     def flush_done(self, plan: FlushPlan) -> None:
         """The plan has run. Moves the flushed end, and the record of it from time to time."""
+        if plan in self._outstanding:
+            del self._outstanding[: self._outstanding.index(plan) + 1]
         if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
             return
         self.flushed_end_offset = plan.end_offset
@@ -407,7 +411,16 @@ class Log:
         self.flush_done(plan)
 
     def close(self) -> None:
-        """Flush, write the indexes and checkpoints, close the files."""
+        """Flush, write the indexes and checkpoints, close the files.
+
+        A plan that was made and not reported as done is run before; no thread may run it meanwhile.
+
+        Raises:
+            FsyncError: also when such a plan had failed; nothing is said to be durable then.
+        """
+        for plan in list(self._outstanding):
+            plan.run()
+            self.flush_done(plan)
         self.flush()
         for segment in self._segments[-1:]:
             segment.write_indexes()
