@@ -23,6 +23,7 @@ from simulator.campaign import (
     run_campaign,
 )
 from simulator.draw import Options
+from simulator.mutants.command import run as mutate
 from simulator.nemesis import Decision
 from simulator.page import page_of
 from simulator.recording import Recording
@@ -38,6 +39,8 @@ INTERRUPTED: Final = 130
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; returns the exit code."""
+    if arguments[:1] == ["mutate"]:
+        return mutate(arguments[1:])
     try:
         parsed = parse(list(arguments))
     except SystemExit as stop:

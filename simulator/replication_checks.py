@@ -69,8 +69,11 @@ class ReplicationChecks:
         A full disk may take what the node made while it led itself: that is not judged.
         """
         role = core.role
-        if type(role) is not Follower or not fresh:
+        if not fresh or type(role) is Leader:
             return None
+        if type(role) is not Follower:
+            others = [entry for entry in fresh if (machine.id, entry.epoch) not in self._led]
+            return f"it appended {others[0]} and follows nobody" if others else None
         leader = self._machines[int(role.leader_id)]
         if leader.kernel is None:
             return None

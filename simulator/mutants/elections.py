@@ -13,7 +13,7 @@ from raft.messages import VoteRequest
 from raft.progress import Progress
 from raft.roles import Leader, Role
 from raft.state import RaftState
-from simulator.mutants.registry import SHORT, Mutant, Patches
+from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
 from storage.quorum_state_file import ElectionState, QuorumStateFile, encode_quorum_state
 from storage.vfs import Vfs
 from wire.types import LeaderEpoch, Offset
@@ -187,6 +187,7 @@ ELECTIONS: Final = (
         expected=("I4", "I7"),
         seeds_max=500,
         patch=_offset_comparison,
+        options=QUARREL,
     ),
     Mutant(
         number=5,

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from simulator.draw import Options
 
@@ -28,6 +29,12 @@ PACKAGES: Final = (
 
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 """The seeds that most mutants die in: ten virtual seconds, all faults."""
+
+
+QUARREL: Final = replace(
+    SHORT, node_count=3, faults=("partition", "all_down", "one_way", "pause", "clog")
+)
+"""Seeds in which leaders are cut off with records that nobody else has."""
 
 
 class MutantError(Exception):

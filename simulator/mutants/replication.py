@@ -6,14 +6,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from raft import error_codes, fetch_follower, fetch_leader, responses
-from raft.effects import Claimed
+from raft.effects import AppendFetched, Claimed
 from raft.epoch_cache import LogView
 from raft.messages import FetchRequest, FetchResponse
 from raft.quorum import majority_offset
 from raft.requests import Connections
-from raft.roles import Follower, Leader
-from raft.state import RaftState
-from simulator.mutants.registry import Mutant, Patches
+from raft.roles import Leader
+from raft.state import PendingAppend, RaftState
+from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 Original = Callable[..., Any]
@@ -128,13 +128,20 @@ def _takes_stale_fetches(patches: Patches) -> None:
                 and isinstance(response, FetchResponse)
                 and response.error_code == error_codes.NONE
                 and response.leader_epoch < state.epoch
+                and request.fetch_offset == state.log.end_offset
             )
-            if request is None or not is_stale or not isinstance(role, Follower):
+            if not is_stale or isinstance(role, Leader):
                 original(state, event)
-                return
-            if request.fetch_offset == state.log.end_offset:
-                as_current = replace(response, leader_epoch=state.epoch, leader_id=role.leader_id)
-                fetch_follower.on_fetch_response(state, role.leader_id, request, as_current)
+            elif response.records:
+                state.pending_append = PendingAppend(response.high_watermark)
+                state.effects.persist.append(
+                    AppendFetched(
+                        base_offset=state.log.end_offset,
+                        epoch=role.epoch,
+                        records=response.records,
+                        flush=state.is_voter,
+                    )
+                )
 
         return on_response
 
@@ -223,6 +230,7 @@ REPLICATION: Final = (
         expected=("I4", "I6", "I7", "liveness"),
         seeds_max=500,
         patch=_keeps_cut_epoch,
+        options=QUARREL,
     ),
     Mutant(
         number=13,
@@ -231,6 +239,7 @@ REPLICATION: Final = (
         expected=("I6", "I8"),
         seeds_max=500,
         patch=_takes_stale_fetches,
+        options=replace(SHORT, faults=("one_way", "clog")),
     ),
     Mutant(
         number=14,

@@ -1,0 +1,136 @@
+"""`kraftline sim mutate`: seeds and seconds that each mutant needs to die.
+
+Exit code: 0 every mutant died within its budget (or the unmutated tree held), 1 not, 2 bad input.
+"""
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Final
+
+import msgspec
+
+from simulator.arguments import JOBS_MAX, Parser
+from simulator.campaign import results
+from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
+from simulator.mutants.hunt import BASES, Hunt, Verdict, hunt, judge, option_sets
+
+SECONDS_MAX: Final = 300.0
+SURVIVED: Final = 1
+ROW: Final = "{:<4} {:<24} {:>6} {:>6} {:>8}  {}"
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs one command line; returns the exit code."""
+    parser = _parser()
+    try:
+        given = parser.parse_args(list(words))
+        numbers = _numbers(parser, given.mutants)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    if given.unmutated is not None:
+        return _control(given.unmutated, given.jobs, is_json=given.json)
+    if not given.json:
+        _say(ROW.format("", "mutant", "seeds", "of", "seconds", "killed by"))
+    is_clean = True
+    for verdict in _verdicts(numbers, BASES[: given.bases], given.budget, given.jobs):
+        is_clean = is_clean and verdict.is_killed
+        _say(msgspec.json.encode(verdict).decode() if given.json else _row(verdict))
+    return 0 if is_clean else SURVIVED
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _row(verdict: Verdict) -> str:
+    killers = ", ".join(dict.fromkeys(verdict.invariants))
+    end = killers if verdict.is_killed else f"SURVIVED ({killers})"
+    seconds = f"{verdict.seconds:.1f}"
+    return ROW.format(verdict.mutant, verdict.name, verdict.seeds, verdict.seeds_max, seconds, end)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "kraftline sim mutate",
+        allow_abbrev=False,
+        description="Break one rule after the other and count the seeds until that is found.",
+        epilog="Exit code: 0 all died within their budgets, 1 not, 2 bad input.",
+    )
+    add = parser.add_argument
+    add("--mutants", metavar="M1,M7", help="only these (all that apply)")
+    add("--budget", type=_seconds, default=SECONDS_MAX, metavar="SECONDS",
+        help="of one core for an attempt, beside its budget of seeds (300)")  # fmt: skip
+    add("--bases", type=int, choices=(1, 3), default=3, help="attempts; of three the middle counts")
+    add("--jobs", type=int, choices=range(1, JOBS_MAX + 1), default=1, metavar="N",
+        help="processes (1)")  # fmt: skip
+    add("--unmutated", type=int, metavar="N",
+        help="instead: N seeds of each kind without any mutant, all must hold")  # fmt: skip
+    add("--json", action="store_true", help="one object a line")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0.0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
+    return seconds
+
+
+def _numbers(parser: Parser, text: str | None) -> list[int]:
+    known = {mutant.key: mutant.number for mutant in MUTANTS}
+    if text is None:
+        return list(known.values())
+    numbers = []
+    for key in text.split(","):
+        if key in known:
+            numbers.append(known[key])
+        elif key[1:].isdigit() and int(key[1:]) in NOT_APPLICABLE:
+            parser.error(f"{key} does not apply: {NOT_APPLICABLE[int(key[1:])][1]}")
+        else:
+            parser.error(f"'{key}' is no mutant, only {', '.join(known)}")
+    return numbers
+
+
+def _verdicts(
+    numbers: list[int], bases: tuple[int, ...], seconds_max: float, job_count: int
+) -> Iterator[Verdict]:
+    """In the order of the numbers, each as soon as its attempts are over."""
+    if job_count == 1:
+        for number in numbers:
+            yield judge(number, [hunt(number, base, seconds_max) for base in bases])
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(job_count, mp_context=context) as pool:
+        waiting: dict[int, list[Future[Hunt]]] = {
+            number: [pool.submit(hunt, number, base, seconds_max) for base in bases]
+            for number in numbers
+        }
+        for number, futures in waiting.items():
+            yield judge(number, [future.result() for future in futures])
+
+
+def _control(seed_count: int, job_count: int, *, is_json: bool) -> int:
+    """The tree as it is, under the options of every mutant."""
+    failed = 0
+    for options in option_sets():
+        seeds = range(BASES[0], BASES[0] + seed_count)
+        found = list(results(seeds, options, is_twice=False, job_count=job_count))
+        broken = [result for result in found if result.invariant is not None]
+        failed += len(broken)
+        line = {
+            "options": msgspec.to_builtins(options),
+            "seeds": len(found),
+            "failed": [f"{r.seed} {r.invariant}: {r.text}" for r in broken],
+            "seconds": round(sum(result.cpu_seconds for result in found), 1),
+        }
+        fixed = f"faults {options.faults or 'all'}, nodes {options.node_count or 'drawn'}"
+        text = f"{fixed}: {line['seeds']} seeds, failed {line['failed']}"
+        _say(msgspec.json.encode(line).decode() if is_json else text)
+    return SURVIVED if failed else 0

@@ -1,0 +1,116 @@
+"""Killing mutants: seeds are run one after the other until an invariant breaks."""
+
+import statistics
+import time
+from typing import Final
+
+import msgspec
+
+from simulator.draw import Options
+from simulator.mutants.catalogue import MUTANTS
+from simulator.mutants.registry import Mutant, MutantError
+from simulator.run import run_seed
+
+BASES: Final = (0, 1_000_000, 2_000_000)
+"""First seeds of the three attempts; the one in the middle counts."""
+
+
+class Hunt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt on one mutant."""
+
+    number: int
+    base: int
+    seeds: int
+    """Run, the killing one included."""
+    seconds: float
+    """Of one core."""
+    invariant: str | None
+    """What it broke, None if it survived."""
+    text: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """All attempts on one mutant; seeds and seconds are those of the attempt in the middle."""
+
+    mutant: str
+    name: str
+    text: str
+    is_killed: bool
+    """Within its budget of seeds, in more than half of the attempts."""
+    seeds: int
+    seeds_max: int
+    seconds: float
+    invariants: tuple[str, ...]
+    """What killed it, per attempt."""
+    expected: tuple[str, ...]
+    hunts: tuple[Hunt, ...]
+
+
+def mutant_of(number: int) -> Mutant:
+    """The mutant with a number.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {mutant.number: mutant for mutant in MUTANTS}[number]
+
+
+def hunt(number: int, base: int, seconds_max: float) -> Hunt:
+    """Run a mutant from a seed on until it dies or its budget is spent.
+
+    Args:
+        number: of the mutant.
+        base: the first seed.
+        seconds_max: of one core; at least one seed is run.
+
+    Raises:
+        MutantError: the mutant does not fit the code, or no seed reached it.
+    """
+    mutant = mutant_of(number)
+    started = time.process_time()
+    invariant, text, seeds = None, "", 0
+    with mutant.apply() as patches:
+        while invariant is None and seeds < mutant.seeds_max:
+            outcome = run_seed(base + seeds, mutant.options)
+            seeds += 1
+            invariant, text = outcome.invariant, outcome.text
+            if time.process_time() - started > seconds_max:
+                break
+        if patches.calls == 0:
+            raise MutantError(f"{mutant.key} {mutant.name}: what it replaced never ran")
+    return Hunt(
+        number=number,
+        base=base,
+        seeds=seeds,
+        seconds=round(time.process_time() - started, 2),
+        invariant=invariant,
+        text=text,
+    )
+
+
+def judge(number: int, hunts: list[Hunt]) -> Verdict:
+    """The verdict of all attempts on a mutant."""
+    mutant = mutant_of(number)
+    spent = [each.seeds if each.invariant else mutant.seeds_max + 1 for each in hunts]
+    seeds = int(statistics.median_low(spent))
+    return Verdict(
+        mutant=mutant.key,
+        name=mutant.name,
+        text=mutant.text,
+        is_killed=seeds <= mutant.seeds_max,
+        seeds=seeds if seeds <= mutant.seeds_max else max(each.seeds for each in hunts),
+        seeds_max=mutant.seeds_max,
+        seconds=statistics.median_low([each.seconds for each in hunts]),
+        invariants=tuple(each.invariant or "-" for each in hunts),
+        expected=mutant.expected,
+        hunts=tuple(hunts),
+    )
+
+
+def option_sets() -> list[Options]:
+    """The different options of all mutants, in the order of the list."""
+    found: list[Options] = []
+    for mutant in MUTANTS:
+        if mutant.options not in found:
+            found.append(mutant.options)
+    return found
