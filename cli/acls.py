@@ -128,18 +128,18 @@ def _check(parser: Parser, options: Namespace, action: str) -> None:
         )
     for name in options.operation:
         _operation(name)
-    for principal in (*options.principal, *options.allow_principal, *options.deny_principal):
-        kind, separator, name = principal.partition(":")
-        if not (separator and kind and name):
-            raise UsageError(
-                f"expected a string in format principalType:principalName but got {principal[:80]}"
-            )
+    _check_principals(options)
     if options.principal and action != "list":
         parser.error("The --principal option is only available if --list is set")
     if (options.producer or options.consumer) and (options.operation or options.deny_principal):
         parser.error(
             'Option "--producer" or "--consumer" can\'t be used with "--operation" or '
             '"--deny-principal"'
+        )
+    is_convenient = options.producer or options.consumer
+    if action == "remove" and is_convenient and not options.allow_principal:
+        parser.error(
+            "You must specify --allow-principal when removing ACLs with --producer or --consumer."
         )
     if options.idempotent and not options.producer:
         parser.error("The --idempotent option is only available if --producer is set")
@@ -152,6 +152,15 @@ def _check(parser: Parser, options: Namespace, action: str) -> None:
         verb = "trying to add" if action == "add" else "removing"
         parser.error(f"You must specify at least one resource: --topic <topic> or --cluster or "
                      f"--group <group> when {verb} ACLs.")  # fmt: skip
+
+
+def _check_principals(options: Namespace) -> None:
+    for principal in (*options.principal, *options.allow_principal, *options.deny_principal):
+        kind, separator, name = principal.partition(":")
+        if not (separator and kind and name):
+            raise UsageError(
+                f"expected a string in format principalType:principalName but got {principal[:80]}"
+            )
 
 
 def _check_convenience(parser: Parser, options: Namespace) -> None:

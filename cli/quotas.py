@@ -88,7 +88,7 @@ def alter(api: Api, entities: Entities, change: Change) -> None:
         module.EntityData(
             entity_type=_QUOTA_ENTITIES[kind], entity_name=None if name == DEFAULT else name
         )
-        for kind, name in zip(entities.kinds, entities.names, strict=True)
+        for kind, name in sorted(zip(entities.kinds, entities.names, strict=True))
     )
     request = module.AlterClientQuotasRequest(
         entries=(module.EntryData(entity=entity, ops=tuple(operations)),), validate_only=False

@@ -47,6 +47,8 @@ class Verdict(msgspec.Struct, frozen=True):
     why: str = ""
     offset: int | None = None
     """Where in the recorded log the cluster was; None: anywhere."""
+    records: int | None = None
+    """Of a change: how many records it wrote, which Kafka's log holds next too."""
     prepared: list[list[str]] = []
     """Command lines that come first."""
 

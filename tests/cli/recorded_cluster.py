@@ -9,6 +9,8 @@ from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from broker_publisher.responses import (
     ResponseContext,
     describe_cluster,
@@ -21,7 +23,16 @@ from metadata.features import METADATA_VERSION_NAMES
 from metadata.image import Image
 from metadata.loader import Loader
 from metadata.node_configs import NodeConfigs
-from metadata.records import FeatureLevelRecord, PartitionRecord, TopicRecord
+from metadata.records import (
+    AccessControlEntryRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionRecord,
+    RemoveAccessControlEntryRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from metadata.schema import Record
 from quorum_controller.alter_configs import incremental_alter_configs_response
 from quorum_controller.authorization import AccessRules
 from quorum_controller.broker_config_rules import broker_refusals
@@ -96,6 +107,41 @@ def _with_topic(image: Image, name: str) -> Image:
     return image
 
 
+DRAWN: dict[type[Record], dict[str, Any]] = {
+    AccessControlEntryRecord: {"id": bytes(16)},
+    RemoveAccessControlEntryRecord: {},
+    TopicRecord: {"topic_id": bytes(16)},
+    PartitionRecord: {"topic_id": bytes(16), "replicas": (), "isr": (), "leader": -1,
+                      "directories": ()},
+    UserScramCredentialRecord: {"salt": b"", "stored_key": b"", "server_key": b""},
+}  # fmt: skip
+"""Fields that are drawn by chance, by record."""
+AHEAD = 40
+"""Records of Kafka's log in which those of one request are looked for."""
+
+
+def settled(record: Record) -> Record:
+    """A record without what is drawn by chance."""
+    return replace(record, **DRAWN.get(type(record), {}))
+
+
+@cache
+def records_of(scenario: str) -> list[tuple[int, Record]]:
+    """(offset, settled record) of the scenario's log."""
+    return [
+        (batch.base_offset + index, settled(record))
+        for batch in log_batches(scenario)
+        for index, record in enumerate(batch.records)
+    ]
+
+
+def are_next(written: list[Record], scenario: str, offset: int) -> bool:
+    """Whether Kafka's log holds these records soon after the offset."""
+    log = records_of("static-4.3.1" if scenario == "data-log" else scenario)
+    ahead = [record for at, record in log if at >= offset][:AHEAD]
+    return all(settled(record) in ahead for record in written if not isinstance(record, NoOpRecord))
+
+
 class RecordedCluster:
     """`cli.connect.Api` at one offset of a scenario."""
 
@@ -116,6 +162,8 @@ class RecordedCluster:
         self.kraft_version = kraft_version
         self.quorum = quorum
         self.voter_change = voter_change
+        self.written: list[Record] = []
+        """Records of the requests that were taken."""
         self.properties = PROPERTIES.get(scenario, {})
         self.features = FEATURES_3_9 if scenario.endswith("3.9.1") else FEATURES_4_3
 
@@ -198,6 +246,7 @@ class RecordedCluster:
             context=RequestContext(api_version=newest, is_forwarded=True),
         )
         output = controller.submit(request, 1_000)
+        self.written += [r for proposal in output.proposals for r in proposal.records]
         _, late = controller.commit(controller.next_offset)
         answers = [a.body for a in (*output.answers, *late.answers) if a.reply_token == 1]
         assert len(answers) == 1, f"{answers=}"

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from metadata.schema import Record
 from tests.cli.comparison import Run
 from tests.cli.golden import Recorded
 from tests.cli.quorum_text import quorum_answer, voter_change
@@ -97,8 +98,13 @@ def _write_properties(run: Recorded, folder: Path, node: str) -> None:
     (folder / node / "server.properties").write_text(text)
 
 
-def replay(run: Recorded, folder: Path, offset: int, prepared: list[list[str]] = ()) -> Run:
-    """What our command prints in a folder, the cluster being at an offset of its log."""
+def replay(
+    run: Recorded, folder: Path, offset: int, prepared: list[list[str]] = ()
+) -> tuple[Run, list[Record]]:
+    """What our command prints in a folder, the cluster being at an offset of its log.
+
+    With it go the records that the controller wrote for the requests of the command.
+    """
     write_files(run, folder)
     module = importlib.import_module(MODULES[run.command])
     before = Path.cwd()
@@ -107,7 +113,7 @@ def replay(run: Recorded, folder: Path, offset: int, prepared: list[list[str]] =
         for arguments in prepared:
             assert _captured(module.run, arguments)[0] == 0
         if run.command == "StorageTool":
-            return _captured(module.run, run.args)
+            return _captured(module.run, run.args), []
         is_quorum = run.command == "MetadataQuorumCommand"
         cluster = RecordedCluster(
             run.scenario,
@@ -117,7 +123,7 @@ def replay(run: Recorded, folder: Path, offset: int, prepared: list[list[str]] =
             quorum=quorum_answer(run) if is_quorum else None,
             voter_change=voter_change(run) if is_quorum else None,
         )
-        return _captured(module.run, run.args, cluster.opened)
+        return _captured(module.run, run.args, cluster.opened), cluster.written
     finally:
         os.chdir(before)
 

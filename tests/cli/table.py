@@ -50,10 +50,15 @@ def table() -> str:
             f"{counts['differs'] or '-'} |"
         )
     others = Counter(run.command for run in outputs().values() if run.command not in TOOLS)
+    changes = sum(verdict.records is not None for verdict in verdicts().values())
     names = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
     lines += [
         f"| - | no command here: {names} | {sum(others.values())} | - | - | - |",
         f"| all | | {len(outputs())} | {total['equal']} | {total['apart']} | {total['differs']} |",
+        "",
+        f"Of the changes among them {changes} are looked at further: the records that our controller "
+        "then writes",
+        "are those that Kafka's log holds next.",
         "",
         "| apart from | that is |",
         "|---|---|",

@@ -9,7 +9,7 @@ import cli.quorum
 from tests.cli.comparison import APART, apart_from
 from tests.cli.golden import outputs, verdicts
 from tests.cli.quorum_text import HUMAN_NOW_MS
-from tests.cli.recorded_cluster import states
+from tests.cli.recorded_cluster import are_next, states
 from tests.cli.replay import MODULES, replay
 from tests.cli.table import APART as EXPLAINED
 from tests.cli.table import TOOLS, table
@@ -24,7 +24,7 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     clock = SimpleNamespace(time_ns=lambda: HUMAN_NOW_MS * 1_000_000)
     monkeypatch.setattr(cli.quorum, "time", clock)
     offset = max(states(run.scenario)) if held.offset is None else held.offset
-    ours = replay(run, tmp_path, offset, held.prepared)
+    ours, written = replay(run, tmp_path, offset, held.prepared)
     found = apart_from(ours, run)
     if held.verdict == "differs":
         assert found is None, f"no longer different, apart from {found}"
@@ -33,6 +33,9 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert found is not None, f"{ours=}"
         assert list(found) == held.apart
         assert held.verdict == ("apart" if held.apart else "equal")
+    if held.records is not None:
+        assert len(written) == held.records
+        assert are_next(written, run.scenario, offset), f"{written=}"
 
 
 def test_every_output_has_a_verdict() -> None:
