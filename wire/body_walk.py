@@ -9,6 +9,7 @@ where the protocol has none, as None, which nobody behind it expects: that is re
 """
 
 import dataclasses
+import typing
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -115,7 +116,10 @@ def _field_walker(entity: type, field: "dataclasses.Field[Any]", *, flexible: bo
         item = _bytes_walker(kafka_type, flexible=flexible, may_be_null=may_be_null)
     if not is_array(field_type):
         return item
-    return _array_walker(item, flexible=flexible, may_be_null=is_nullable(field_type))
+    # In an array of ids None stands for the zero id, not for a null array.
+    is_tuple = typing.get_origin(field_type) is tuple
+    may_be_null = is_nullable(field_type) and not (is_tuple and kafka_type == "uuid")
+    return _array_walker(item, flexible=flexible, may_be_null=may_be_null)
 
 
 def _fixed_walker(size_bytes: int) -> Walker:

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import io
+import typing
 import uuid
 from collections.abc import Callable
 from functools import cache
@@ -64,8 +65,9 @@ def _fields(entity: type) -> list[tuple[str, str, type | None, bool, bool]]:
         nested = entity_of(field_type)
         kafka_type = field.metadata.get("kafka_type", "")
         array = is_array(field_type)
-        # what is null on the wire as zero is None in kio: not a null of its own
-        nullable = is_nullable(field_type) and (array or kafka_type != "uuid")
+        # None is what kio has for the zero id, in arrays too: not a null of its own
+        is_id = kafka_type == "uuid" and (not array or typing.get_origin(field_type) is tuple)
+        nullable = is_nullable(field_type) and not is_id
         found.append((field.name, kafka_type, nested, array, nullable))
     return found
 

@@ -2,14 +2,21 @@
 
 from functools import cache
 
-from tests.fuzz import batch_targets, file_targets, kernel_target, text_targets, wire_targets
+from tests.fuzz import (
+    batch_targets,
+    file_targets,
+    kernel_target,
+    peer_target,
+    text_targets,
+    wire_targets,
+)
 from tests.fuzz.engine import Target
 
 
 @cache
 def all_targets() -> dict[str, Target]:
     """Every decoder that takes bytes from outside."""
-    modules = (wire_targets, batch_targets, file_targets, text_targets, kernel_target)
+    modules = (wire_targets, batch_targets, file_targets, text_targets, kernel_target, peer_target)
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)
     return {target.name: target for target in found}
