@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
+from pipeline.core.audit import check_file_fully, plan_audit
 from pipeline.core.findings import Finding
 from tests.pipeline.generated_logs import (
     Placed,
@@ -296,3 +297,63 @@ def test_bad_input_is_exit_code_2(
     monkeypatch.chdir(tmp_path)
     assert main(["audit", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_file_that_vanishes_is_told_and_one_that_can_not_be_read_is_an_error(
+    tmp_path: Path,
+) -> None:
+    sound_log(tmp_path, 2)
+    plan = plan_audit([str(tmp_path)])
+    first = plan.tasks[0]
+    Path(first.file.path).unlink()
+    (finding,) = check_file_fully(first).findings
+    assert (finding.severity, finding.check) == ("info", "vanished")
+    Path(first.file.path).mkdir()
+    (finding,) = check_file_fully(first).findings
+    assert (finding.severity, finding.check, finding.detail) == (
+        "error", "unreadable", "Is a directory",
+    )  # fmt: skip
+
+
+def test_a_segment_that_retention_renamed_is_read_to_its_end(tmp_path: Path) -> None:
+    sound_log(tmp_path, 2)
+    plan = plan_audit([str(tmp_path)])
+    path = Path(plan.tasks[0].file.path)
+    path.rename(path.with_name(path.name + ".deleted"))
+    report = check_file_fully(plan.tasks[0])
+    assert report.findings == []
+    assert len(report.digest)
+
+
+def test_compacted_replicas_are_compared_by_their_records(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    keep = [Placed(batch(n, [b"v%d" % n]), n, n, 1) for n in range(8)]
+    for name, removed in (("one", {2, 3}), ("two", {3, 5})):
+        left = [one for one in keep if one.base not in removed]
+        write_replica(tmp_path / name, left, rng, segments=1, committed=8)
+        (tmp_path / name / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 8\n")
+    assert {(one.severity, one.check) for one in audited(tmp_path)} == {("info", "cleaned_differs")}
+    left[3] = left[3]._replace(content=batch(left[3].base, [b"another"]))  # both have offset 4
+    for path in (tmp_path / "two" / "orders-0").iterdir():
+        path.unlink()
+    (tmp_path / "two" / "orders-0").rmdir()
+    written = write_replica(tmp_path / "two", left, rng, segments=1, committed=8)
+    found = [one for one in audited(tmp_path) if one.check == "record_differs"]
+    assert [(one.offset, one.path, one.position) for one in found] == [
+        (4, str(written[3].path), written[3].position)
+    ]
+
+
+def test_metadata_logs_that_break_the_raft_property(tmp_path: Path) -> None:
+    """The same epoch at the same offset, and other bytes before it: no high watermark is needed."""
+    rng = random.Random(7)
+    log = [Placed(batch(n, [b"v%d" % n], epoch=3), n, n, 3) for n in range(6)]
+    other = list(log)
+    other[2] = other[2]._replace(content=batch(2, [b"other"], epoch=3))
+    for name, batches in (("n1", log), ("n2", other)):
+        written = write_replica(tmp_path / name, batches, rng, segments=1)
+        (tmp_path / name / "orders-0").rename(tmp_path / name / "__cluster_metadata-0")
+    found = [one for one in audited(tmp_path) if one.check == "log_matching"]
+    assert [(one.severity, one.offset, one.position) for one in found] == [
+        ("error", 2, written[2].position)
+    ]
