@@ -51,11 +51,15 @@ class AuditPlan(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct):
-    """All about one partition: findings of its files and between them, and the file reports."""
+    """All about one partition: findings of its files and between them, and the file reports.
+
+    `peak_bytes` is the most memory that the process has had which said so.
+    """
 
     findings: list[Finding]
     comparison: Comparison
     reports: list[FileReport]
+    peak_bytes: int = 0
 
 
 def plan_audit(

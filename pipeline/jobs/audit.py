@@ -36,6 +36,7 @@ from pipeline.jobs.job import (
     SPARK_BYTES_MIN,
     JobConfig,
     JobResult,
+    peak_bytes,
     progress,
     publishing,
     tool_version,
@@ -122,12 +123,13 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
     findings = list(plan.findings)
     segments: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
-    equal = 0
+    equal = peak = 0
     for judged in judgements(config, plan):
         findings += judged.findings
         segments += [msgspec.to_builtins(report.summary) for report in judged.reports]
         differences += [msgspec.to_builtins(one) for one in judged.comparison.differences]
         equal += judged.comparison.batches
+        peak = max(peak, judged.peak_bytes)
     findings.sort(key=lambda one: (SEVERITIES.index(one.severity), one.path, one.position))
     segments.sort(key=lambda row: (row["topic"], row["partition"], row["segment"]))
     counts = Counter(finding.severity for finding in findings)
@@ -146,7 +148,7 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
         tables=tables,
         counters={"errors": counts[ERROR], "warnings": counts[WARN], "infos": counts[INFO],
                   "batches": sum(row["batches"] for row in segments), "bytes": plan.bytes,
-                  "equal_batch_pairs": equal},
+                  "equal_batch_pairs": equal, "task_peak_bytes": peak},
         findings=counts[ERROR],
     )  # fmt: skip
 
@@ -184,6 +186,7 @@ def _without_digests(judged: Judgement) -> Judgement:
     for report in judged.reports:
         report.digest = report.digest[:0]
         report.transactions = []
+    judged.peak_bytes = peak_bytes()
     return judged
 
 

@@ -9,6 +9,7 @@ failed run leaves nothing half-published:
 
 import json
 import platform
+import resource
 import shutil
 import sys
 import threading
@@ -177,6 +178,12 @@ def _tasks(spark: Any) -> tuple[int, int]:
             done += info.numCompletedTasks
             total += info.numTasks
     return done, total
+
+
+def peak_bytes() -> int:
+    """The most memory this process has held: of a task, with what its worker did before."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def tool_version() -> str:
