@@ -36,7 +36,7 @@ class Credential:
             UsageError: not of this form, without a password, iterations out of range.
         """
         self.number, self._hash = MECHANISMS[mechanism]
-        fields = dict(part.strip().partition("=")[::2] for part in text.split(","))
+        fields = dict(part.strip().partition("=")[::2] for part in text.split(",") if part.strip())
         unknown = sorted(fields.keys() - {"iterations", "password"})
         if unknown or not fields.get("password"):
             raise UsageError(

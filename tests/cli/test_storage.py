@@ -178,3 +178,64 @@ def test_random_uuid_skips_a_leading_dash() -> None:
     assert len(text) == 22
     assert not text.startswith("-")
     assert draws == []
+
+
+SCRAM = 'SCRAM-SHA-256=[name=alice-boot,salt="Z29sZGVu",password=bootpw,iterations=4096]'
+
+
+def test_a_scram_credential_is_the_one_that_kafka_prints_and_writes(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    code, out, _ = do_format(capsys, "--add-scram", SCRAM)
+    assert code == 0
+    printed = out.partition("ApiMessageAndVersion(UserScram")[2].partition(")]")[0]
+    assert printed
+    assert printed in str(golden("static-4.3.1/storage-format-n1")["stdout"])
+    assert main(["dump-log", "--cluster-metadata-decoder", "--files",
+                 "n1/log/bootstrap.checkpoint"]) == 0  # fmt: skip
+    assert '"type":"USER_SCRAM_CREDENTIAL_RECORD"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("entry", "text"), [
+    ("SCRAM-SHA-1=[name=a,password=b]", "The add-scram mechanism SCRAM-SHA-1 is not supported"),
+    ("SCRAM-SHA-256", "Failed to parse value"),
+    ("SCRAM-SHA-256=[password=b]", "You must supply 'name'"),
+    ("SCRAM-SHA-256=[name=a]", "an empty password"),
+    ("SCRAM-SHA-256=[name=a,password=b,iterations=10]", "Iterations 10"),
+    ("SCRAM-SHA-256=[name=a,password=b,salt=*]", "salt: * is not base64"),
+])  # fmt: skip
+def test_credentials_that_cannot_be(
+    entry: str, text: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    code, _, err = do_format(capsys, "--add-scram", entry)
+    assert code == 1
+    assert text in err
+    assert not (folder / "n1" / "log").exists(), "nothing is half applied"
+
+
+@pytest.mark.parametrize(("entry", "text"), [
+    ("1", "No @ found"),
+    ("x@h:1:d", "Failed to parse node id"),
+    ("1@:1:d", "No hostname found"),
+    ("1@h", "No colon following hostname"),
+    ("1@h:1", "No colon following port"),
+    ("1@h:99999:d", "Failed to parse port"),
+    ("1@h:1:short", "Failed to parse directory ID"),
+    ("1@h:1:QUFBQUFBQUFBQUFBQUFBAQ", "only static voters"),
+])  # fmt: skip
+def test_initial_controllers_are_refused(
+    entry: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = do_format(capsys, "--initial-controllers", entry)
+    assert code == 1
+    assert text in err
+    assert len(err.splitlines()) == 1
+
+
+def test_releases_from_4_1_start_with_eligible_leader_replicas(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = do_format(capsys, "-r", "4.2")
+    assert code == 0
+    assert "name='eligible.leader.replicas.version', featureLevel=1" in out
+    assert out.endswith("with metadata.version 4.2-IV1.\n")

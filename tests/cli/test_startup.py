@@ -1,0 +1,34 @@
+"""The first output comes at once: help and refusals load neither protocol nor event loop."""
+
+import subprocess
+import sys
+
+from cli.main import COMMANDS
+
+HEAVY = ("kio", "wire", "asyncio", "inspection", "kernel", "node", "quorum_controller")
+CHECKERS = ("jepsen", "sim")
+"""Commands of other packages, which they load."""
+SCRIPT = """
+import contextlib, io, sys
+from cli.main import COMMANDS, main
+for words in {words!r}:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.suppress(SystemExit):
+            main(words)
+    heavy = sorted({{name.partition(".")[0] for name in sys.modules}} & set({heavy!r}))
+    if heavy:
+        print(words, heavy)
+        break
+"""
+
+
+def test_help_and_refusals_load_nothing_heavy() -> None:
+    commands = [name for name in COMMANDS if name not in CHECKERS]
+    words = [[name, "--help"] for name in commands]
+    words += [[name, "--no-such-flag"] for name in commands]
+    words += [["topics", "--list"], ["storage", "random-uuid"]]
+    code = SCRIPT.format(words=words, heavy=HEAVY)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == ""
