@@ -134,17 +134,21 @@ def _send(state: RaftState) -> None:
 
 def next_deadline_ms(state: RaftState) -> int | None:
     """The next time at which something is due; None when only an event can change anything."""
-    times = [fetch.deadline_ms for fetch in state.parked]
+    parked = state.parked
+    first_ms = min(fetch.deadline_ms for fetch in parked) if parked else None
     if state.is_shut_down:
-        return min(times, default=None)
-    if state.next_send_ms is not None:
-        times.append(state.next_send_ms)
-    if state.shutdown_deadline_ms is not None:
-        times.append(state.shutdown_deadline_ms)
-    times.extend(_role_deadlines(state))
+        return first_ms
+    role, send_ms, shutdown_ms = state.role, state.next_send_ms, state.shutdown_deadline_ms
+    times = _role_deadlines(state)
+    if first_ms is not None:
+        times.append(first_ms)
+    if send_ms is not None:
+        times.append(send_ms)
+    if shutdown_ms is not None:
+        times.append(shutdown_ms)
     evidence = state.evidence
-    waits = isinstance(state.role, Follower | Unattached) and state.is_evidence_valid()
-    if evidence is not None and waits:
+    may_ask = evidence is not None and isinstance(role, Follower | Unattached)
+    if evidence is not None and may_ask and state.is_evidence_valid():
         times.append(evidence.due_ms)
     return min(times, default=None)
 

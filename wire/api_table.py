@@ -8,6 +8,7 @@ kio can decode (Produce before 3) are listed as Kafka does, because librdkafka l
 import enum
 from collections.abc import Collection, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -163,6 +164,17 @@ def api_name(api_key: int) -> str:
     return schema.name if schema is not None else f"API {api_key}"
 
 
+@cache
+def _listed(key: int, min_version: int, max_version: int) -> Any:
+    """One line of an ApiVersions response: the same for every connection."""
+    from kio.schema.api_versions.v4 import response as v4  # noqa: PLC0415
+    from kio.static.primitive import i16  # noqa: PLC0415
+
+    return v4.ApiVersion(
+        api_key=i16(key), min_version=i16(min_version), max_version=i16(max_version)
+    )
+
+
 def api_versions_body(
     table: Mapping[int, Api],
     supported_features: Mapping[str, tuple[int, int]] | None = None,
@@ -182,14 +194,7 @@ def api_versions_body(
     listed = [table[API_VERSIONS]] if is_refusal else table.values()
     return v4.ApiVersionsResponse(
         error_code=error,
-        api_keys=tuple(
-            v4.ApiVersion(
-                api_key=i16(api.key),
-                min_version=i16(api.min_version),
-                max_version=i16(api.max_version),
-            )
-            for api in listed
-        ),
+        api_keys=tuple(_listed(api.key, api.min_version, api.max_version) for api in listed),
         throttle_time=i32Timedelta.parse(timedelta(0)),
         supported_features=tuple(
             v4.SupportedFeatureKey(name=name, min_version=i16(lowest), max_version=i16(highest))
