@@ -115,5 +115,5 @@ def targets() -> list[Target]:
     seeds = [bytes([n]) for n in range(8)]
     return [
         Target("peer", seeds, Node().receive, (), None, lambda rng: rng.randbytes(8),
-               cpu_seconds_max=1.0, weight=0.2)
+               cpu_seconds_max=1.0, weight=0.05)
     ]  # fmt: skip
