@@ -23,8 +23,10 @@ from quorum_controller.partition_change import Target, changed_fields
 from quorum_controller.partition_index import Electorate
 from quorum_controller.partitions import ElectionPolicy, TopicPartition
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
-from wire.types import BrokerEpoch, NodeId, Offset
+from wire.types import BrokerEpoch, NodeId, Offset, TopicId
 
+LOOKS_PER_SLICE_MAX: Final = 4 * RECORDS_PER_SLICE_MAX
+"""Partitions that one slice looks at; in most of them the broker has a replica."""
 REGISTRATION_CHANGE_LEVEL: Final = 6
 """metadata.version from which BrokerRegistrationChangeRecord replaces (Un)FenceBrokerRecord."""
 
@@ -46,13 +48,24 @@ _LEAVES_ELR: Final = (SweepKind.UNREGISTER, SweepKind.UNCLEAN_SHUTDOWN)
 class Sweep:
     """Progress of one sweep; it ends early when the registration it belongs to is gone."""
 
-    __slots__ = ("broker_epoch", "broker_id", "end_offset", "is_disturbed", "kind", "remaining")
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "end_offset",
+        "is_disturbed",
+        "kind",
+        "remaining",
+        "topics",
+    )
 
     def __init__(self, kind: SweepKind, broker: Broker) -> None:
         self.kind = kind
         self.broker_id: NodeId = broker.id
         self.broker_epoch: BrokerEpoch = broker.epoch
-        self.remaining: deque[TopicPartition] | None = None
+        self.topics: deque[TopicId] | None = None
+        """Topics to look at, in order; their partitions are looked up when it is their turn."""
+        self.remaining: deque[TopicPartition] = deque()
+        """Partitions to look at before them."""
         self.end_offset: Offset | None = None
         """Where the last slice ended."""
         self.is_disturbed = False
@@ -66,15 +79,20 @@ def sweep_slice(draft: Draft, sweep: Sweep, electorate: Electorate) -> bool:
         return True
     if sweep.end_offset not in (None, draft.base_offset):
         sweep.is_disturbed = True
-    if sweep.remaining is None:
-        sweep.remaining = deque(_candidates(draft.image, sweep, electorate))
-    remaining, choices = sweep.remaining, _Choices(draft.image, sweep, electorate)
-    while remaining and len(draft.records) < RECORDS_PER_SLICE_MAX - 1:
-        record = choices.change(draft.image, remaining.popleft())
+    if sweep.topics is None:
+        _begin(sweep, electorate)
+    choices = _Choices(draft.image, sweep, electorate)
+    looks_left = LOOKS_PER_SLICE_MAX
+    while looks_left and len(draft.records) < RECORDS_PER_SLICE_MAX - 1:
+        looks_left -= 1
+        candidate = _next_candidate(draft.image, sweep)
+        if candidate is None:
+            break
+        record = choices.change(draft.image, candidate)
         if record is not None:
             draft.emit(record)
     sweep.end_offset = draft.end_offset
-    if remaining:
+    if sweep.remaining or sweep.topics:
         return False
     if sweep.is_disturbed:
         # Other requests ran between the slices: a new topic may have put the broker into an ISR.
@@ -91,6 +109,27 @@ def sweep_slice(draft: Draft, sweep: Sweep, electorate: Electorate) -> bool:
     _emit_last_record(draft, sweep, broker)
     assert len(draft.records) <= RECORDS_PER_SLICE_MAX, f"{len(draft.records)=}"
     return True
+
+
+def _begin(sweep: Sweep, electorate: Electorate) -> None:
+    if sweep.kind is SweepKind.UNFENCE:
+        sweep.topics = deque()
+        sweep.remaining = deque(sorted(electorate.index.leaderless))
+    else:
+        sweep.topics = deque(sorted(electorate.index.topics_of(sweep.broker_id)))
+
+
+def _next_candidate(image: Image, sweep: Sweep) -> TopicPartition | None:
+    """The next partition to look at, None at the end; the broker may have nothing to do with it."""
+    assert sweep.topics is not None, "the sweep has begun"
+    while not sweep.remaining:
+        if not sweep.topics:
+            return None
+        topic_id = sweep.topics.popleft()
+        topic = image.topics.get(topic_id)
+        if topic is not None:
+            sweep.remaining.extend((topic_id, number) for number in sorted(topic.partitions))
+    return sweep.remaining.popleft()
 
 
 def removal_records(
@@ -143,7 +182,7 @@ class _Choices:
         topic_id, partition_id = candidate
         topic = image.topics.get(topic_id)
         partition = None if topic is None else topic.partitions.get(partition_id)
-        if topic is None or partition is None:
+        if topic is None or partition is None or not self._concerns(partition):
             return None
         if (CONFIG_TOPIC, topic.name) in self._configs:
             changes = self._decide(image, topic.name, partition)
@@ -156,6 +195,12 @@ class _Choices:
         if not changes:
             return None
         return PartitionChangeRecord(partition_id=partition_id, topic_id=topic_id, **changes)
+
+    def _concerns(self, partition: Partition) -> bool:
+        sweep = self._sweep
+        if sweep.kind is SweepKind.UNFENCE or sweep.broker_id in partition.isr:
+            return True
+        return sweep.kind in _LEAVES_ELR and sweep.broker_id in partition.elr
 
     def _decide(self, image: Image, topic_name: str, partition: Partition) -> dict[str, Any]:
         sweep = self._sweep
