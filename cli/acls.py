@@ -355,7 +355,11 @@ def _list(api: Api, options: Namespace) -> Output:
                 is_wanted = not options.principal or entry.principal in options.principal
                 if is_wanted and entry not in found.setdefault(key, []):
                     found[key].append(entry)
-    found = {resource: found[resource] for resource in sorted(found, key=str) if found[resource]}
+    found = {
+        resource: sorted(found[resource], key=msgspec.structs.astuple)
+        for resource in sorted(found, key=str)
+        if found[resource]
+    }
     if options.json:
         return Output(json_line({"acls": _objects(found)}))
     heading = ""

@@ -210,9 +210,14 @@ def _wanted_levels(api: Api, options: Namespace) -> tuple[dict[str, int], str]:
     if options.release_version is not None:
         if levels or options.metadata is not None:
             raise UsageError("Can not specify `release-version` with other feature flags.")
-        can = {str(row.name) for row in _versions(api).supported_features}
+        can = {str(r.name): int(r.max_version) for r in _versions(api).supported_features}
         named = levels_of(level_named(options.release_version))
-        return {name: level for name, level in named.items() if level and name in can}, ""
+        # what the node cannot do at all is left out; a release it cannot do is its to refuse
+        return {
+            name: level
+            for name, level in named.items()
+            if name == METADATA_VERSION or 0 < level <= can.get(name, 0)
+        }, ""
     warning = ""
     if options.metadata is not None:
         if METADATA_VERSION in levels:
