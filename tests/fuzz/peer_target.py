@@ -1,6 +1,6 @@
 """Target: a node whose only peer answers nonsense.
 
-Of two voters one runs; the other is played here. It answers ApiVersions as it should, and everything
+Of two voters one runs; the other is played here. It answers ApiVersions as it should, and all
 else with structured, damaged or random bytes. The node may close the connection, never end.
 """
 
@@ -31,7 +31,7 @@ TABLE = APIS[ListenerKind.CONTROLLER]
 
 
 class Played(World):
-    """A world in which node 2 is played: `answer(api_key, version, correlation_id)` gives frames."""
+    """A world in which node 2 is played by `_answer`."""
 
     def __init__(self) -> None:
         super().__init__(2, seed=1)

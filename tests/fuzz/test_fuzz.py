@@ -42,7 +42,7 @@ def test_what_was_found_once(row):
     check_one(TARGETS[row["target"]], bytes.fromhex(row["input"]), Random(0), Report("once"))
 
 
-# ---- the engine itself: every property can fail ---------------------------------------------------
+# ---- the engine itself: every property can fail ----------------------------------------------
 
 
 def refused(_data):

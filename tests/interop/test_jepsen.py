@@ -108,7 +108,7 @@ def test_without_a_folder_nothing_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- positive controls: what the harness must find -------------------------------------------------
+# ---- positive controls: what the harness must find --------------------------------------------
 
 
 def first_invalid(words, root, folder):

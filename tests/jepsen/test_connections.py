@@ -37,7 +37,7 @@ async def listening(serve):
 
 
 def server(on_request):
-    """A listener that answers ApiVersions; `on_request(writer, protocol, request)` does the rest."""
+    """A listener that answers ApiVersions; `on_request(writer, protocol, request)` the rest."""
     table = apis(ListenerKind.CONTROLLER, {DESCRIBE_QUORUM})
 
     async def serve(reader, writer):

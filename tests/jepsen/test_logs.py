@@ -1,4 +1,4 @@
-"""Logs of the nodes beside the history: equal below the high watermark, nothing acknowledged lost."""
+"""Logs of the nodes beside the history: equal where committed, nothing acknowledged lost."""
 
 from uuid import UUID
 
