@@ -17,13 +17,16 @@ mpl.use("Agg")
 
 import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
 
 POINTS_MAX: Final = 20_000
 LANES_MAX: Final = 20  # partitions in the timeline
 _NOBODY: Final = "#d62728"
 _GREY: Final = "#d9d9d9"
 _WIDTH: Final = 11.0
-_FOUND_COLOURS: Final = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
+# red and green have a meaning of their own
+_COLOURS: Final = ("#1f77b4", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22",
+                   "#17becf", "#393b79", "#637939")  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -46,21 +49,25 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
     """
     lanes = _busiest(rows)
     shown = [row for row in rows if (row["topic"], row["partition"]) in lanes]
-    shown = sorted(shown, key=lambda row: (row["topic"], row["partition"], row["valid_from_offset"]))
+    shown = sorted(
+        shown, key=lambda row: (row["topic"], row["partition"], row["valid_from_offset"])
+    )
     columns = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas",
                "valid_from_ts", "valid_to_ts", "valid_from_offset")  # fmt: skip
     figure, axes = plt.subplots(figsize=(_WIDTH, 1.6 + 0.42 * max(1, len(lanes))))
     leaders = sorted({row["leader"] for row in shown if row["leader"] >= 0})
-    colours = {leader: _FOUND_COLOURS[i % 10] for i, leader in enumerate(leaders)}
+    colours = {leader: _COLOURS[i % len(_COLOURS)] for i, leader in enumerate(leaders)}
     for row in shown:
         lane = lanes[row["topic"], row["partition"]]
         start = row["valid_from_ts"]
         stop = row["valid_to_ts"] or end
         if start is None or stop is None or stop <= start:
             continue
-        left, width = mdates.date2num(start), mdates.date2num(stop) - mdates.date2num(start)
+        left, width = _day(start), _day(stop) - _day(start)
         colour = colours.get(row["leader"], _NOBODY)
-        axes.barh(lane, width, left=left, height=0.5, color=colour, edgecolor="white", linewidth=0.4)
+        axes.barh(
+            lane, width, left=left, height=0.5, color=colour, edgecolor="white", linewidth=0.4
+        )
         missing = len(row["replicas"]) - len(row["isr"])
         share = missing / max(1, len(row["replicas"]))
         axes.barh(lane + 0.36, width, left=left, height=0.16,
@@ -68,9 +75,9 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
     axes.set_yticks(list(lanes.values()), [f"{topic}-{number}" for topic, number in lanes])
     axes.invert_yaxis()
     _time_axis(axes)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colours[one]) for one in leaders]
+    handles = [Rectangle((0, 0), 1, 1, color=colours[one]) for one in leaders]
     labels = [f"broker {one}" for one in leaders]
-    handles += [plt.Rectangle((0, 0), 1, 1, color=_NOBODY), plt.Rectangle((0, 0), 1, 1,
+    handles += [Rectangle((0, 0), 1, 1, color=_NOBODY), Rectangle((0, 0), 1, 1,
                 color="#2ca02c")]  # fmt: skip
     labels += ["no leader / replicas missing", "all replicas in sync"]
     axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
@@ -131,19 +138,26 @@ def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
     buckets = sorted({row["bucket"] for row in rows})
     groups = _largest_groups(rows, "batches")
     floor = [0.0] * len(buckets)
+    bars = []
     for index, group in enumerate(groups):
         counts = [
-            sum(row["batches"] for row in rows if row["bucket"] == one and _group(row, groups) == group)
+            sum(
+                row["batches"]
+                for row in rows
+                if row["bucket"] == one and _group(row, groups) == group
+            )
             for one in buckets
         ]
-        axes.bar(range(len(buckets)), counts, bottom=floor, label=group,
-                 color=_FOUND_COLOURS[index % 10])  # fmt: skip
+        bars.append(
+            axes.bar(range(len(buckets)), counts, bottom=floor,
+                     color=_COLOURS[index % len(_COLOURS)])
+        )  # fmt: skip
         floor = [a + b for a, b in zip(floor, counts, strict=True)]
     axes.set_xticks(range(len(buckets)), [_bytes(one) for one in buckets])
     axes.set_xlabel("size of a batch, from this size to twice of it")
     axes.set_ylabel("batches")
-    if groups:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+    if groups:  # given as lists: a label with an underscore in front would be left out
+        axes.legend(bars, groups, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
         figure, folder, "batch_sizes", "Sizes of batches",
         "How large the batches in the logs are, by topic and compression. Many small batches cost"
@@ -231,11 +245,17 @@ def _group(row: Row, groups: Sequence[str]) -> str:
     return name if name in groups else _OTHERS
 
 
+def _day(moment: datetime) -> float:
+    dates: Any = mdates  # its functions have no types
+    return float(dates.date2num(moment))
+
+
 def _time_axis(axes: Any) -> None:
     axes.xaxis_date(tz="UTC")
-    locator = mdates.AutoDateLocator(tz="UTC")
+    dates: Any = mdates  # its functions have no types
+    locator = dates.AutoDateLocator(tz="UTC")
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator, tz="UTC"))
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz="UTC"))
     axes.set_xlabel("time (UTC)")
 
 
@@ -246,7 +266,10 @@ def _saved(
     """Write PNG and CSV."""
     if not rows:
         figure.clf()
-        figure.text(0.5, 0.5, "nothing to show", ha="center", va="center", color="grey")
+        figure.set_size_inches(_WIDTH, 1.2)
+        axes = figure.add_subplot()
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "nothing to show", ha="center", va="center", color="grey")
     figure.savefig(folder / f"{name}.png", dpi=110, bbox_inches="tight")
     plt.close(figure)
     with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
@@ -266,11 +289,13 @@ def _scaled(steps: Sequence[tuple[int, str]]) -> Callable[[float], str]:
     def text(value: float) -> str:
         for size, unit in steps:
             if value >= size:
-                return f"{value / size:.3g} {unit}"
+                return f"{value / size:.4g} {unit}"
         return f"{value:.0f} {steps[-1][1]}"
 
     return text
 
 
 _bytes = _scaled(((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")))
-_milliseconds = _scaled(((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")))
+_milliseconds = _scaled(
+    ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
+)

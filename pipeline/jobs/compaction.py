@@ -77,7 +77,7 @@ def run(config: JobConfig) -> JobResult:
     size = sum(file.size for found in partitions for file in found.segments)
     if config.dry_run:
         return JobResult(counters={"partitions": len(partitions), "bytes": size})
-    now_ms = int(time.time() * 1000) if arguments.now is None else arguments.now
+    now_ms = time.time_ns() // 1_000_000 if arguments.now is None else arguments.now
     policies = _policies(arguments)
     splits = plan_splits([file for found in partitions for file in found.segments])
     spark = config.session(NAME) if config.spark or size >= SPARK_BYTES_MIN else None
@@ -103,21 +103,33 @@ def wanted_partitions(inputs: tuple[str, ...], subscribe: str | None) -> list[Pa
     Raises:
         BadInputError: there is none.
     """
-    listing = discover(inputs)
-    data = [p for p in listing.partitions if p.segments and p.topic != METADATA_TOPIC_NAME]
     if subscribe:
+        data = _data_partitions(inputs)
         names = {name.strip() for name in subscribe.split(",")}
         found = [one for one in data if one.topic in names]
         missing = names - {one.topic for one in found}
         if missing:
-            raise BadInputError(f"{', '.join(inputs)}: no partition of {', '.join(sorted(missing))}")
+            raise BadInputError(
+                f"{', '.join(inputs)}: no partition of {', '.join(sorted(missing))}"
+            )
         return found
-    found = [one for one in data if one.is_cleaned or one.topic in INTERNAL_TOPICS]
+    found = known_partitions(inputs)
     if not found:
         raise BadInputError(
             f"{', '.join(inputs)}: no partition is known as compacted; name topics with --subscribe"
         )
     return found
+
+
+def known_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
+    """The copies of partitions that are known as compacted."""
+    found = _data_partitions(inputs)
+    return [one for one in found if one.is_cleaned or one.topic in INTERNAL_TOPICS]
+
+
+def _data_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
+    listing = discover(inputs)
+    return [p for p in listing.partitions if p.segments and p.topic != METADATA_TOPIC_NAME]
 
 
 def plan_one(
@@ -208,9 +220,7 @@ def _first_dirty(partition: PartitionFiles) -> int:
     return known.get((partition.topic, partition.partition), partition.first_offset)
 
 
-def _publish(
-    folder: Path, plans: list[PartitionPlan], arguments: Any, size: int
-) -> JobResult:
+def _publish(folder: Path, plans: list[PartitionPlan], arguments: Any, size: int) -> JobResult:
     rows = [msgspec.structs.asdict(row) for plan in plans for row in plan.rows]
     retention = [row for plan in plans for row in plan.retention]
     findings = [

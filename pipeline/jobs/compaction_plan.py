@@ -93,7 +93,9 @@ def key_rows(pieces: Sequence[Piece], options: Options) -> Iterator[pa.RecordBat
         ]
         value_size = rows.column("valueSize")
         weight = pc.add(
-            pc.add(pc.max_element_wise(value_size, 0), pc.max_element_wise(rows.column("keySize"), 0)),
+            pc.add(
+                pc.max_element_wise(value_size, 0), pc.max_element_wise(rows.column("keySize"), 0)
+            ),
             _RECORD_OVERHEAD,
         )
         columns = [
@@ -109,8 +111,10 @@ def count_batches(rows: pa.Table) -> pa.Table:
     Args:
         rows: KEY_ROWS of one partition.
     """
-    last = rows.filter(pc.is_valid(rows.column("hash"))).group_by("hash").aggregate(
-        [("offset", "max")]
+    last = (
+        rows.filter(pc.is_valid(rows.column("hash")))
+        .group_by("hash")
+        .aggregate([("offset", "max")])
     )
     is_last = pc.is_in(rows.column("offset"), value_set=last.column("offset_max"))
     kept = pc.and_(is_last, pc.is_valid(rows.column("hash")))
@@ -130,7 +134,9 @@ def count_batches(rows: pa.Table) -> pa.Table:
         "position": rows.column("position"),
     }
     sums = BATCH_COUNTS.names[2:]
-    found = pa.table(columns).group_by(["segment", "position"]).aggregate([(n, "sum") for n in sums])
+    found = (
+        pa.table(columns).group_by(["segment", "position"]).aggregate([(n, "sum") for n in sums])
+    )
     found = found.rename_columns({f"{name}_sum": name for name in sums})
     return found.select(BATCH_COUNTS.names).cast(BATCH_COUNTS)
 
@@ -146,9 +152,7 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-def plan_partition(
-    headers: pa.Table, counts: pa.Table, facts: PartitionFacts
-) -> list[PlanRow]:
+def plan_partition(headers: pa.Table, counts: pa.Table, facts: PartitionFacts) -> list[PlanRow]:
     """The plan of one partition, a row per segment in order.
 
     Args:
@@ -182,8 +186,10 @@ def plan_partition(
     ]  # fmt: skip
 
 
-_TOTALS: Final = ("bytes_before", "bytes_after", "records_before", "records_after", "tombstones",
-                  "tombstones_removable", "superseded", "null_keys", "markers_removable")  # fmt: skip
+_TOTALS: Final = (
+    "bytes_before", "bytes_after", "records_before", "records_after", "tombstones",
+    "tombstones_removable", "superseded", "null_keys", "markers_removable",
+)  # fmt: skip
 
 
 def _action(totals: dict[str, int]) -> str:

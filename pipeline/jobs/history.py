@@ -118,8 +118,8 @@ def build(config: JobConfig) -> JobResult:
     packs = _packs(options)
     planned = sum(piece.split.size for pack in packs for piece in pack)
     if config.dry_run:
-        return JobResult(counters={"splits": len(packs), "bytes": planned,
-                                   "start_offset": choice.start, "end_offset": choice.end})  # fmt: skip
+        offsets = {"start_offset": choice.start, "end_offset": choice.end}
+        return JobResult(counters={"splits": len(packs), "bytes": planned} | offsets)
     if before is not None:
         config = msgspec.structs.replace(config, overwrite=True)
     splits = [piece.split for pack in packs for piece in pack]

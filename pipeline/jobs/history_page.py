@@ -16,9 +16,8 @@ import pyarrow.dataset as ds
 from pipeline import pictures
 from pipeline.core.batches import scan
 from pipeline.core.discovery import PartitionFiles, discover
-from pipeline.core.errors import BadInputError
 from pipeline.core.opening import open_segment
-from pipeline.jobs.compaction import plan_one, wanted_partitions
+from pipeline.jobs.compaction import known_partitions, plan_one
 from pipeline.jobs.history_query import counters
 from pipeline.jobs.job import SPARK_BYTES_MIN
 from wire.compression import Codec
@@ -96,10 +95,7 @@ def _last_time(root: str) -> datetime | None:
 
 def _batches(inputs: Sequence[str]) -> tuple[list[Row], list[Row]]:
     """Batches by size and by lag, from the headers of all logs below the inputs."""
-    try:
-        listing = discover(inputs, strict=False)
-    except BadInputError:
-        return [], []  # the input is a history, its logs are elsewhere
+    listing = discover(inputs, strict=False)
     sizes: dict[tuple[str, str, int], list[int]] = {}
     lags: dict[tuple[str, int], list[int]] = {}
     for partition in listing.partitions:
@@ -137,10 +133,7 @@ def _headers(partition: PartitionFiles) -> Any:
 
 
 def _compaction(inputs: Sequence[str], spark: Any) -> list[Row]:
-    try:
-        partitions = wanted_partitions(tuple(inputs), None)
-    except BadInputError:
-        return []  # no compacted partition below the inputs
+    partitions = known_partitions(tuple(inputs))
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     rows = []
     for one in partitions:
@@ -185,7 +178,8 @@ def _page(
         f"<h1>History of the cluster's metadata</h1><p class=note>{escape(span)}</p>"
         f"<ul class=facts>{tiles}</ul>{_table(changes)}{sections}"
         "<h2>Who led a partition, and why?</h2><p>Ask the tables this page was made of:</p>"
-        "<pre>scripts/pipeline history --input HISTORY --who-led orders-3 --at 2026-11-17T14:07</pre>"
+        "<pre>scripts/pipeline history --input HISTORY --who-led orders-3"
+        " --at 2026-11-17T14:07</pre>"
         "</body></html>"
     )
 
