@@ -46,6 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     think_us: int | None = None
     """Mean pause of a client; None: so that the writes fill the duration. Shrinking keeps it."""
 
+    partition_count: int = 2
+    """Of every topic that is created."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run is made of beside its random streams."""
@@ -85,6 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Mean time between the end of a flush and its event; 0 = at once."""
     begin_epoch_late_us: int
     """Mean extra delay of a connection's bytes from a BeginQuorumEpoch on; 0 = none."""
+    partition_count: int
 
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
@@ -136,6 +140,7 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
         request_timeout_ms=seldom[1],
         flush_told_late_us=seldom[2],
         begin_epoch_late_us=seldom[3],
+        partition_count=options.partition_count,
     )
 
 

@@ -28,11 +28,6 @@ NAMES: Final = 12
 FIRST_CLIENT_HOST: Final = 1_000
 
 
-WIDE_NAME: Final = "topic-11"
-WIDE_PARTITIONS: Final = 16
-"""So that some batches lie on three sectors and more: only those can lose one in the middle."""
-
-
 def topic_name(number: int) -> str:
     """One of the names that clients use."""
     return f"topic-{number}"
@@ -84,7 +79,7 @@ class Client:
             self._connection = None
         if self._connection is None:
             self._connection = Connection(self, target, self._network, self._workload.open)
-        self._connection.request(*request_of(operation))
+        self._connection.request(*request_of(operation, self._workload.partition_count))
         self._scheduler.after(REQUEST_US, lambda: self._time_out(attempt))
 
     def answered(self, body: Any) -> None:
@@ -206,6 +201,8 @@ class Workload:
         self._on_acknowledged = on_acknowledged
         self.is_stopped = False
         self._think_us = think_us
+        self.partition_count = 2
+        """Of every topic that is created."""
         self._clients = [Client(number, self, network, scheduler) for number in range(CLIENTS)]
         self._asker = Client(CLIENTS, self, network, scheduler)
 
@@ -263,13 +260,13 @@ class Workload:
         return sum(operation.returned_us is None for operation in self.history)
 
 
-def request_of(operation: Operation) -> tuple[int, Any]:
+def request_of(operation: Operation, partition_count: int) -> tuple[int, Any]:
     """API key and body."""
     if operation.kind == "create":
         module = codec.newest(CREATE_TOPICS, "request")
         topic = module.CreatableTopic(
             name=operation.name,
-            num_partitions=WIDE_PARTITIONS if operation.name == WIDE_NAME else 2,
+            num_partitions=partition_count,
             replication_factor=-1,
             assignments=(),
             configs=(),

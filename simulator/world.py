@@ -93,6 +93,7 @@ class World:
             accept=self._open_client,
             on_acknowledged=self._on_acknowledged,
         )
+        self.workload.partition_count = settings.partition_count
 
     def _machine(self, number: int, streams: Streams) -> Machine:
         clocks = streams.stream("clocks")

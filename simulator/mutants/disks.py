@@ -25,6 +25,11 @@ POWER: Final = replace(
 )
 """Seeds in which machines lose their power more often than anything else happens."""
 
+TORN: Final = replace(
+    SHORT, faults=("crash_at_operation",), node_count=3, write_count=80, partition_count=16
+)
+"""Seeds in which power fails between a write of several sectors and its sync."""
+
 
 def _speculative_snapshot(patches: Patches) -> None:
     def make(original: Original) -> Original:
@@ -178,7 +183,7 @@ DISKS: Final = (
         expected=("I18",),
         seeds_max=200,
         patch=_no_checksum_at_recovery,
-        options=POWER,
+        options=TORN,
     ),
     Mutant(
         number=26,
