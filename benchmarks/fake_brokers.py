@@ -31,6 +31,8 @@ HEARTBEAT: Final = 63
 INTERVAL_S: Final = 2.0
 """broker.heartbeat.interval.ms"""
 ACTIVE_AGAIN_S: Final = 0.02
+SECOND_ASK_S: Final = 0.05
+"""After the first answer to the wish to stop (apache/kafka: BrokerLifecycleManager)."""
 _WRONG_EPOCH: Final = (74, 75)
 """FENCED and UNKNOWN_LEADER_EPOCH: the answer names the one to ask with."""
 _FETCH_BYTES: Final = 8 << 20
@@ -103,7 +105,7 @@ class FakeBroker(threading.Thread):
         self._client = TypedClient(address)
         self._tail = tail
         self._wake = threading.Event()
-        self._wants_stop = self._is_gone = False
+        self._wants_stop = self._has_asked = self._is_gone = False
         self._epoch = -1
 
     @override
@@ -164,6 +166,9 @@ class FakeBroker(threading.Thread):
         if self._wants_stop and answer.should_shut_down:
             self.may_stop_at = time.monotonic()
             return None
+        if self._wants_stop and not self._has_asked:
+            self._has_asked = True
+            return SECOND_ASK_S
         if answer.is_fenced:
             return ACTIVE_AGAIN_S
         self.is_up.set()

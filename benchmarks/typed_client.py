@@ -66,10 +66,12 @@ def check(answer: Any) -> Any:
 
 
 def create_assigned(client: TypedClient, topics: dict[str, list[tuple[int, ...]]]) -> None:
-    """Create topics with the replicas of each partition given, 1000 topics in a request."""
+    """Create topics with the replicas of each partition given, about 5000 records in a request."""
     new = request(CREATE_TOPICS)
     names = list(topics)
-    for start in range(0, len(names), 1000):
+    partitions = max(map(len, topics.values()))
+    step = min(1000, max(1, 5000 // (partitions + 1)))
+    for start in range(0, len(names), step):
         rows = tuple(
             new.CreatableTopic(
                 name=name,
@@ -81,7 +83,7 @@ def create_assigned(client: TypedClient, topics: dict[str, list[tuple[int, ...]]
                 ),
                 configs=(),
             )
-            for name in names[start : start + 1000]
+            for name in names[start : start + step]
         )
         check(client.ask(CREATE_TOPICS, new.CreateTopicsRequest(topics=rows, timeout=TIMEOUT)))
 
