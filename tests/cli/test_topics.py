@@ -9,7 +9,7 @@ from cli.connect import ClusterError
 from cli.main import main
 from tests.cli.recorded_cluster import RecordedCluster
 
-OFFSET = 340
+OFFSET = 209
 """In the log of static-4.3.1: four topics and more, all brokers alive."""
 
 
