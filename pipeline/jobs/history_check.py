@@ -3,7 +3,7 @@
 Both sides are states, not histories, so this needs no fold: rows as text, compared as sets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,8 +38,8 @@ def compare_snapshot(root: str, events: str, name: str, end: int) -> list[dict[s
     theirs = _snapshot_states(events)
     found = []
     for table in ("partitions", "brokers", *KEYED_STATES):
-        mine = {_text(table, row) for row in states_at(root, table, end)}
-        other = {_text(table, row) for row in theirs.get(table, [])}
+        mine = _texts(table, states_at(root, table, end))
+        other = _texts(table, theirs.get(table, []))
         for side, rows in (("history", mine - other), ("snapshot", other - mine)):
             found += [
                 {"check": "snapshot_mismatch", "table_name": table, "snapshot": name,
@@ -58,6 +58,11 @@ def states_at(root: str, table: str, end: int) -> Iterator[Row]:
     holds = (pc.field("valid_from_offset") < end) & (to.is_null() | (to >= end))
     for batch in ds.dataset(files).to_batches(filter=holds):
         yield from batch.to_pylist()
+
+
+def _texts(table: str, rows: Iterable[Row]) -> set[str]:
+    # Kafka writes the state of a migration that never was (0) into snapshots, not into the log.
+    return {_text(table, row) for row in rows if table != "zk_migration" or row["state"]}
 
 
 def _text(table: str, row: Row) -> str:

@@ -42,7 +42,7 @@ class Log:
         rng = random.Random(seed)
         self.segments, self.survivors, self.counts = {}, {}, {}
         kept, offset, last, tombstones = {}, 0, rng.randint(2, 5), set()
-        batch_of, producers, horizons = {}, {}, {}
+        batch_of, producers = {}, {}
         for number in range(last + 1):
             self.segments[offset] = batches = []
             base = offset

@@ -3,7 +3,7 @@
 import json
 import random
 from argparse import ArgumentParser
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -192,5 +192,5 @@ def test_as_of_time_ignores_a_clock_that_steps_back(spark, tmp_path):
     batches = list(committed_batches(log.content))
     moment = batches[20].timestamp_ms
     late = next(b for b in batches if b.timestamp_ms > moment and b.records)
-    ts = datetime.fromtimestamp(moment / 1000, timezone.utc)
+    ts = datetime.fromtimestamp(moment / 1000, UTC)
     assert history_query.resolve(out, ts=ts) == late.base_offset

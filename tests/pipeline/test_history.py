@@ -1,0 +1,219 @@
+"""The parts of the history that need no Spark: choice of the log, transactions, answers, pictures."""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from metadata import records as m
+from pipeline import pictures
+from pipeline.cli import main
+from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.reader import plan_read
+from pipeline.jobs import history_query
+from pipeline.jobs.history_events import HIDDEN, EventPlan, write_events
+from pipeline.jobs.history_input import (
+    Marker,
+    choose_log,
+    log_options,
+    merge_scans,
+    scan_pieces,
+    transactions_of,
+)
+from pipeline.jobs.history_page import write_page
+from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"
+NOON = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
+BEGIN, END, ABORT = 23, 24, 25
+
+
+def copy_golden(root, scenario, keep):
+    folder = root / "__cluster_metadata-0"
+    folder.mkdir(parents=True)
+    for path in (GOLDEN / scenario).iterdir():
+        if path.name.startswith("0") and keep(path.name):
+            shutil.copy(path, folder)
+    return root
+
+
+def test_the_log_starts_at_its_beginning_or_at_the_oldest_usable_snapshot(tmp_path):
+    whole = copy_golden(tmp_path / "a", "static-4.3.1", lambda name: True)
+    choice = choose_log([str(whole)])
+    assert (choice.start, choice.end, choice.seed) == (0, 671, None)
+    assert [one.base_offset for one in choice.others] == [103, 209, 340, 487, 607]
+    late = copy_golden(tmp_path / "b", "static-4.3.1", lambda name: "0000.log" not in name)
+    choice = choose_log([str(late)])
+    assert (choice.start, choice.seed.base_offset) == (209, 209)
+    bare = copy_golden(tmp_path / "c", "static-4.3.1",
+                       lambda name: name.endswith(".log") and "0000.log" not in name)  # fmt: skip
+    with pytest.raises(BadInputError, match="starts at offset 182 and no snapshot"):
+        choose_log([str(bare)])
+    # of two copies the one that reaches back further
+    assert choose_log([str(late), str(whole)]).start == 0
+    with pytest.raises(DataLossError, match="offsets from 100 on are gone"):
+        choose_log([str(late)], continue_at=100)
+
+
+def test_no_metadata_log_is_bad_input(tmp_path, capsys):
+    (tmp_path / "orders-0").mkdir()
+    command = ["history", "--input", str(tmp_path), "--output", str(tmp_path / "out")]
+    assert main(command) == 2
+    assert "no segments of __cluster_metadata" in capsys.readouterr().err
+
+
+def test_transactions_from_markers():
+    def marker(offset, kind):
+        return Marker(offset, offset - 1, kind, None)
+
+    ended, begin = transactions_of([marker(3, BEGIN), marker(9, ABORT), marker(12, BEGIN)])
+    assert [(one.begin, one.end, one.is_aborted) for one in ended] == [(3, 9, True)]
+    assert begin == 12
+    with pytest.raises(BadInputError, match="begins inside that of offset 3"):
+        transactions_of([marker(3, BEGIN), marker(4, BEGIN)])
+    with pytest.raises(BadInputError, match="ends that never began"):
+        transactions_of([marker(4, END)])
+
+
+def decoded(root, tmp_path, **more):
+    """The events and the archive of a log."""
+    choice = choose_log([str(root)])
+    options = log_options(choice)
+    packs = plan_read(options).packs
+    scanned = merge_scans(scan_pieces(pack, options) for pack in packs)
+    ended, _ = transactions_of(scanned.markers)
+    plan = EventPlan(events=str(tmp_path / "events"), archive=str(tmp_path / "archive"),
+                     transactions=tuple(ended), **more)  # fmt: skip
+    counts = [write_events(pack, options, plan) for pack in packs]
+    return scanned, counts, pq.read_table(tmp_path / "archive" / "records").to_pylist()
+
+
+def test_the_archive_marks_aborted_records_and_drops_no_ops(tmp_path):
+    log = RandomLog(1, 60)
+    scanned, counts, rows = decoded(write_metadata_log(tmp_path / "in", log.content), tmp_path)
+    assert scanned.end_offset == log.offset
+    assert len(rows) + scanned.no_ops + len(scanned.leaders) == scanned.records
+    aborted = [row for row in rows if row["aborted"]]
+    assert aborted
+    assert all(row["txn_id"] <= row["offset"] for row in aborted)
+    frame = {"BEGIN_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"}
+    assert len([row for row in aborted if row["api_name"] not in frame]) <= sum(
+        one.aborted for one in counts
+    )
+
+
+@pytest.mark.parametrize("reveal", [False, True])
+def test_secrets_are_in_no_file_unless_revealed(tmp_path, reveal):
+    from metadata import record_codec
+    from wire.batch import encode_batch
+
+    secret = m.UserScramCredentialRecord(
+        name="a", mechanism=1, salt=b"salt-of-a", stored_key=b"key-of-a", server_key=b"k",
+        iterations=4096,
+    )  # fmt: skip
+    config = m.ConfigRecord(
+        resource_type=m.CONFIG_BROKER, resource_name="1", name="ssl.keystore.password", value="pw-1"
+    )
+    values = [record_codec.encode(one, 0) for one in (secret, config)]
+    root = write_metadata_log(tmp_path / "in", encode_batch(values, 0, 1, 1))
+    _, _, rows = decoded(root, tmp_path, reveal=reveal)
+    events = pq.read_table(tmp_path / "events" / "keyed").to_pylist()
+    text = str(rows) + str(events)
+    assert ("pw-1" in text) is reveal
+    assert ("c2FsdC1vZi1h" in text) is reveal
+    assert (HIDDEN in text) is not reveal
+
+
+def finished(root):
+    """A small history written by hand."""
+
+    def write(name, rows):
+        (root / name).mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows), root / name / "part.parquet")
+
+    state = {"topic_id": "T", "topic": "orders", "partition": 3, "replicas": [1, 2]}
+    first = state | {"leader": 1, "leader_epoch": 0, "isr": [1, 2], "valid_from_offset": 4,
+                     "valid_from_ts": NOON, "valid_to_offset": 9,
+                     "valid_to_ts": NOON + timedelta(hours=1)}  # fmt: skip
+    second = first | {"leader": 2, "leader_epoch": 1, "isr": [2], "valid_from_offset": 9,
+                      "valid_from_ts": NOON + timedelta(hours=1), "valid_to_offset": None,
+                      "valid_to_ts": None}  # fmt: skip
+    write("partitions", [first, second])
+    change = {"ts": NOON + timedelta(hours=1), "offset": 9, "topic_id": "T", "topic": "orders",
+              "partition": 3, "from": 1, "to": 2, "epoch": 1, "kind": "failover",
+              "ms_without_leader": None, "cause_offset": 9, "controller_epoch": 5}  # fmt: skip
+    write("leader_changes", [change])
+    write("controller_epochs", [{"epoch": 5, "leader": 7, "start_offset": 0, "end_offset": None}])
+    span = {"topic": "orders", "partition": 3, "leader": 2, "missing": [1], "below_min_isr": True,
+            "from_ts": NOON + timedelta(hours=1), "to_ts": None}  # fmt: skip
+    write("under_replicated", [span])
+    records = [{"offset": n, "batch_offset": n - n % 2, "seed": False,
+                "ts": NOON + timedelta(minutes=10 * n)} for n in range(4, 10)]  # fmt: skip
+    table = pa.Table.from_pylist(records)
+    (root / "records").mkdir()
+    pq.write_table(table.cast(pa.schema(
+        [table.schema.field(0), table.schema.field(1), table.schema.field(2),
+         pa.field("ts", pa.timestamp("us", "UTC"))]
+    )), root / "records" / "part.parquet")  # fmt: skip
+    (root / "state" / "keyed").mkdir(parents=True)
+    (root / "run.json").write_text(
+        '{"counters": {"start_offset": 0, "end_offset": 10, "log_end_offset": 10,'
+        ' "intra_batch": 0}}'
+    )
+    (root / "_SUCCESS").touch()
+    return str(root)
+
+
+def test_who_led_and_why(tmp_path, capsys):
+    root = finished(tmp_path / "h")
+    command = ["history", "--input", root, "--who-led", "orders-3"]
+    assert main([*command, "--output", str(tmp_path / "out"), "--at", "2026-11-17T12:55"]) == 0
+    out = capsys.readouterr().out
+    assert "orders-3 was led by broker 1 (leader epoch 0, in sync: 1, 2)" in out
+    assert "until Tue 2026-11-17 13:00:00.000 UTC (offset 9), then by broker 2: failover" in out
+    assert "active controller was node 7" in out
+    later = history_query.who_led(root, "orders-3")
+    assert (later["leader"], later["since"]["kind"], later["until"]) == (2, "failover", None)
+    # half a batch is never seen: 9 lies inside the batch of 8 and 9
+    assert history_query.resolve(root, offset=9) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--who-led", "orders"], "give TOPIC-N"),
+        (["--who-led", "orders-4"], "orders-4 did not exist at offset 10"),
+        (["--who-led", "orders-3", "--at", "yesterday"], "--at is 'yesterday'"),
+        (["--who-led", "orders-3", "--at", "11"], "offset 11 is outside the history: 0 to 10"),
+    ],
+)
+def test_a_question_that_has_no_answer(tmp_path, capsys, arguments, message):
+    root = finished(tmp_path / "h")
+    assert main(["history", "--input", root, "--output", "o", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_page_and_its_pictures(tmp_path):
+    logs = Path(__file__).parent.parent / "golden" / "pipeline" / "broker-101-compacted-1"
+    page = tmp_path / "page"
+    write_page(None, finished(tmp_path / "h"), str(page), [str(logs)])
+    names = ["append_lag", "batch_sizes", "compaction", "leaders", "under_replication"]
+    assert sorted(path.name for path in page.iterdir()) == sorted(
+        ["index.html", *(f"{n}.csv" for n in names), *(f"{n}.png" for n in names)]
+    )
+    for name in names:
+        assert (page / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        assert len((page / f"{name}.csv").read_text().splitlines()) > 1, name
+    text = (page / "index.html").read_text()
+    assert text.count("data:image/png;base64,") == 5
+    assert "Tue 2026-11-17 13:00:00" in text
+    leaders = (page / "leaders.csv").read_text().splitlines()
+    assert leaders[1].startswith("orders,3,1,0,1 2,1 2,2026-11-17T12:00:00+00:00")
+
+
+def test_a_picture_of_nothing_says_so(tmp_path):
+    assert pictures.batch_sizes([], tmp_path).is_empty
+    assert (tmp_path / "batch_sizes.csv").read_text() == "topic,codec,bucket,batches,bytes\n"
