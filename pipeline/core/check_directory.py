@@ -32,7 +32,10 @@ def check_directory(path: str, copies: Sequence[PartitionFiles]) -> list[Finding
     """
     node_id = next((copy.node_id for copy in copies if copy.node_id is not None), None)
     findings = _meta_properties(path, node_id)
-    is_broker = any(copy.topic != METADATA_TOPIC_NAME for copy in copies)
+    is_broker = any(
+        copy.topic != METADATA_TOPIC_NAME and any(file.size for file in copy.segments)
+        for copy in copies
+    )
     for name in _OFFSET_FILES:
         findings += _offsets(f"{path}/{name}", node_id, is_wanted=is_broker)
     bootstrap = Path(path, BOOTSTRAP_NAME)

@@ -159,14 +159,25 @@ class _Checker:
             changes = np.diff(digest["epoch"], prepend=-2) != 0
             begins = wrong & (np.diff(wrong, prepend=False) | changes)
             for index in np.flatnonzero(begins).tolist():
-                row = digest[index]
-                self.findings.append(
-                    in_file(report.file, ERROR, "epoch_checkpoint_mismatch", int(row["position"]),
-                            offset=int(row["base"]), epoch=int(row["epoch"]),
-                            length=int(row["size"]), expected=str(int(expected[index])),
-                            actual=str(int(row["epoch"])),
-                            detail=f"{EPOCH_CHECKPOINT_NAME} has another epoch at this offset")
-                )  # fmt: skip
+                self._wrong_epoch(report, index, int(expected[index]), lines)
+
+    def _wrong_epoch(
+        self, report: FileReport, index: int, expected: int, lines: list[tuple[int, int]]
+    ) -> None:
+        """An epoch that the checkpoint does not have; behind its last entry it is only late."""
+        row = report.digest[index]
+        base, epoch = int(row["base"]), int(row["epoch"])
+        is_late = not lines or (base > lines[-1][1] and epoch > lines[-1][0])
+        severity, check = (
+            (WARN, "epoch_checkpoint_behind") if is_late else (ERROR, "epoch_checkpoint_mismatch")
+        )
+        self.findings.append(
+            in_file(
+                report.file, severity, check, int(row["position"]), offset=base, epoch=epoch,
+                length=int(row["size"]), expected=str(expected), actual=str(epoch),
+                detail=f"{EPOCH_CHECKPOINT_NAME} has another epoch at this offset",
+            )
+        )  # fmt: skip
 
     def _epochs_known_from(self, lines: list[tuple[int, int]]) -> int:
         """The epochs below the log's start are dropped when it moves, inside a segment too."""

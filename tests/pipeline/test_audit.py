@@ -102,7 +102,7 @@ def other_epoch(rng: random.Random, one: Written) -> set[str]:
     epoch = rng.choice((one.batch.epoch + 1000, one.batch.epoch + 7, 0))
     epoch = epoch if epoch != one.batch.epoch else epoch + 500
     overwrite(one.path, one.position + 12, struct.pack(">i", epoch))
-    return {"epoch_checkpoint_mismatch", "epoch_decreases"}
+    return {"epoch_checkpoint_mismatch", "epoch_checkpoint_behind", "epoch_decreases"}
 
 
 MUTATIONS: list[Callable[[random.Random, Written], set[str]]] = [
@@ -357,3 +357,18 @@ def test_metadata_logs_that_break_the_raft_property(tmp_path: Path) -> None:
     assert [(one.severity, one.offset, one.position) for one in found] == [
         ("error", 2, written[2].position)
     ]
+
+
+def test_an_epoch_checkpoint_that_was_not_written_yet_is_no_damage(tmp_path: Path) -> None:
+    """A node that is killed may leave one without the newest epochs; it completes it itself."""
+    log = [Placed(batch(n, epoch=n // 3), n, n, n // 3) for n in range(9)]
+    for name, epochs in (("late", [(0, 0), (1, 3)]), ("wrong", [(0, 0), (2, 6)])):
+        written = write_replica(tmp_path / name, log, random.Random(1), segments=1, epochs=epochs)
+        at_epoch = written[6 if name == "late" else 3]
+        (found,) = audited(tmp_path / name)
+        assert (found.path, found.position) == (str(at_epoch.path), at_epoch.position)
+        assert (found.severity, found.check) == (
+            ("warn", "epoch_checkpoint_behind")
+            if name == "late"
+            else ("error", "epoch_checkpoint_mismatch")
+        )
