@@ -130,6 +130,7 @@ def _sync_error_retried(patches: Patches) -> None:
             try:
                 original(self)
             except FsyncError:
+                self._failure = None
                 original(self)
 
         return run
