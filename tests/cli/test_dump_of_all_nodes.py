@@ -1,4 +1,4 @@
-"""Metadata logs, snapshots and indexes of all nodes of six clusters, as Kafka's own tool prints them.
+"""Metadata logs, snapshots, indexes of all nodes of six clusters, as Kafka's tool prints them.
 
 `metadata-nodes.tar.xz` has per scenario the folders n1, n2, ... and `dump/`, the outputs.
 """

@@ -117,5 +117,6 @@ def test_diff_as_json_counts_its_changes(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_change_names_the_fields() -> None:
     change = {"kind": "partition", "key": "t-0", "change": "changed", "fields": ["leader"],
-              "before": {"leader": 1, "isr": [1]}, "after": {"leader": None, "isr": [1]}}  # fmt: skip
+              "before": {"leader": 1, "isr": [1]},
+              "after": {"leader": None, "isr": [1]}}  # fmt: skip
     assert change_line(change) == "~ partition t-0 leader=1 -> null\n"

@@ -1,4 +1,4 @@
-"""The audit on what real Kafka wrote, and on the damaged copies that real Kafka was started with."""
+"""The audit on what real Kafka wrote, and on the damaged copies that it was started with."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ STORAGE = GOLDEN / "storage"
 LAST = "00000000000000000619.log"
 FIRST = "00000000000000000000.log"
 SNAPSHOT = "00000000000000000607-0000000006.checkpoint"
-# case -> (file, position, check); what stands in the table is found there, other findings may follow
+# case -> (file, position, check): found there; other findings may follow
 EXPECTED = {
     **{f"tail-cut-{n:02d}": (LAST, 2726, "partial_tail") for n in range(10)},
     "tail-zero-filled": (LAST, 2832, "zero_tail"),
