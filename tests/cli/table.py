@@ -57,8 +57,8 @@ def table() -> str:
         f"| all | | {len(outputs())} | {total['equal']} | {total['apart']} | {total['differs']} |",
         "",
         (
-            f"Of the changes among them {changes} are looked at further: the records our controller "
-            "then writes"
+            f"Of the changes among them {changes} are looked at further: the records that our "
+            "controller then writes"
         ),
         "are those that Kafka's log holds next.",
         "",
