@@ -82,10 +82,10 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
     labels += ["no leader / replicas missing", "all replicas in sync"]
     axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
-        figure, folder, "leaders", "Leaders and replicas in sync",
+        figure, folder, ("leaders", "Leaders and replicas in sync",
         "Each wide bar is a partition, its colour the broker that led. The thin line below it is"
         " green while all replicas were in sync and red while some were missing. Shown are the"
-        f" {LANES_MAX} partitions that changed most.",
+        f" {LANES_MAX} partitions that changed most."),
         columns, shown,
     )  # fmt: skip
 
@@ -118,9 +118,9 @@ def under_replication(rows: Sequence[Row], folder: Path, end: datetime | None) -
     _time_axis(axes)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
-        figure, folder, "under_replication", "Under-replicated partitions",
+        figure, folder, ("under_replication", "Under-replicated partitions",
         "How many partitions had fewer replicas in sync than they should (orange), too few to"
-        " accept writes with acks=all (brown), or nobody to lead them (red).",
+        " accept writes with acks=all (brown), or nobody to lead them (red)."),
         ("ts", *_LEVELS), points,
     )  # fmt: skip
 
@@ -159,9 +159,9 @@ def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
     if groups:  # given as lists: a label with an underscore in front would be left out
         axes.legend(bars, groups, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
-        figure, folder, "batch_sizes", "Sizes of batches",
+        figure, folder, ("batch_sizes", "Sizes of batches",
         "How large the batches in the logs are, by topic and compression. Many small batches cost"
-        " more than few large ones: each has a header of 61 bytes and is handled on its own.",
+        " more than few large ones: each has a header of 61 bytes and is handled on its own."),
         ("topic", "codec", "bucket", "batches", "bytes"), rows,
     )  # fmt: skip
 
@@ -177,10 +177,10 @@ def append_lag(rows: Sequence[Row], folder: Path) -> Picture:
     axes.set_xlabel("how far behind, from this to ten times of it")
     axes.set_ylabel("batches")
     return _saved(
-        figure, folder, "append_lag", "Append lag",
+        figure, folder, ("append_lag", "Append lag",
         "How far the newest record of a batch lies behind the newest one already in the log."
         " Zero is in order. Much lag means late producers or clocks that disagree; in the metadata"
-        " log, a new controller whose clock runs behind.",
+        " log, a new controller whose clock runs behind."),
         ("topic", "bucket_ms", "batches", "max_ms"), rows,
     )  # fmt: skip
 
@@ -206,9 +206,9 @@ def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
     columns = ("topic", "partition", "node_id", "segment", "bytes_before", "bytes_after",
                "records_before", "records_after", "action")  # fmt: skip
     return _saved(
-        figure, folder, "compaction", "What compaction would free",
+        figure, folder, ("compaction", "What compaction would free",
         "Grey is what a compacted partition holds on disk, blue what is left after cleaning; the"
-        " percentage is what would be freed.",
+        " percentage is what would be freed."),
         columns, rows,
     )  # fmt: skip
 
@@ -260,10 +260,11 @@ def _time_axis(axes: Any) -> None:
 
 
 def _saved(
-    figure: Any, folder: Path, name: str, title: str, text: str, columns: Sequence[str],
+    figure: Any, folder: Path, words: tuple[str, str, str], columns: Sequence[str],
     rows: Sequence[Row],
 ) -> Picture:  # fmt: skip
-    """Write PNG and CSV."""
+    """Write PNG and CSV; the words are name, title and text."""
+    name, title, text = words
     if not rows:
         figure.clf()
         figure.set_size_inches(_WIDTH, 1.2)

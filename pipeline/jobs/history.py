@@ -128,7 +128,8 @@ def build(config: JobConfig) -> JobResult:
         spark = config.session(NAME)
         try:
             with progress(spark, planned, as_json=config.as_json):
-                run = _Run(config, spark, choice, packs, publication.folder, events, before)
+                run = _Run(config, spark, choice, packs, folder=publication.folder, events=events,
+                           before=before)  # fmt: skip
                 publication.result = run.result()
         finally:
             shutil.rmtree(events, ignore_errors=True)
@@ -146,7 +147,7 @@ class _Run:
     """The steps of one run."""
 
     def __init__(
-        self, config: JobConfig, spark: Any, choice: LogChoice, packs: Packs, folder: Path,
+        self, config: JobConfig, spark: Any, choice: LogChoice, packs: Packs, *, folder: Path,
         events: Path, before: int | None,
     ) -> None:  # fmt: skip
         self._config = config
@@ -297,7 +298,7 @@ class _Run:
              "start_ts": one.time, "voters": list(one.voters), "granting": list(one.granting)}
             for one in scanned.leaders if one.offset < end
         ]  # fmt: skip
-        for row, following in zip(rows, [*rows[1:], None], strict=True):
+        for row, following in zip(rows, [*rows[1:], None], strict=False):
             row["end_offset"] = None if following is None else following["start_offset"]
         folder = self._folder / "controller_epochs"
         folder.mkdir()

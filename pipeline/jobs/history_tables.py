@@ -210,14 +210,18 @@ class Fold:
         )
         leader_base = F.col("base_leader_epoch") - F.col("leader_steps")
         base = F.col("base_partition_epoch") - F.col("steps")
+
+        def last(value: Any) -> Column:
+            return F.last(value, ignorenulls=True).over(run)
+
         columns: dict[str, Column] = {
-            "leader_epoch": F.last(leader_base, True).over(run) + F.col("leader_steps"),  # noqa: FBT003
-            "partition_epoch": F.last(base, True).over(run) + F.col("steps"),  # noqa: FBT003
+            "leader_epoch": last(leader_base) + F.col("leader_steps"),
+            "partition_epoch": last(base) + F.col("steps"),
         }
         for name in ("leader", "isr", "elr", "last_known_elr", "adding", "removing", "recovery"):
-            columns[name] = F.last(name, ignorenulls=True).over(run)
+            columns[name] = last(name)
         if not self._has_moves:
-            columns |= {n: F.last(n, True).over(run) for n in ("replicas", "directories")}  # noqa: FBT003
+            columns |= {name: last(name) for name in ("replicas", "directories")}
             return rows.withColumns(columns)
         return _moved_directories(rows.withColumns(columns), run)
 

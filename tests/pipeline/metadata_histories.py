@@ -131,7 +131,8 @@ class RandomLog:
         return m.PartitionChangeRecord(
             partition_id=partition_id, topic_id=topic_id, isr=pick((None, self.lists())),
             leader=pick((-2, -2, -1, self.rng.randint(1, 5))), replicas=replicas,
-            removing_replicas=pick((None, self.lists())), adding_replicas=pick((None, self.lists())),
+            removing_replicas=pick((None, self.lists())),
+            adding_replicas=pick((None, self.lists())),
             leader_recovery_state=pick((-1, 0, 1)),
             directories=pick((None, None, (), self.directories())),
             eligible_leader_replicas=pick((None, self.lists())),

@@ -1,4 +1,4 @@
-"""Plans of compaction and retention: a dictionary model on random logs, Kafka's cleaner on golden."""
+"""Plans of compaction and retention: a dictionary, Kafka's cleaner."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The parts of the history that need no Spark: choice of the log, transactions, answers, pictures."""
+"""The history without Spark: choice of the log, transactions, answers, pictures."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
