@@ -83,9 +83,9 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
     axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
         figure, folder, ("leaders", "Leaders and replicas in sync",
-        "Each wide bar is a partition, its colour the broker that led. The thin line below it is"
+        ("Each wide bar is a partition, its colour the broker that led. The thin line below it is"
         " green while all replicas were in sync and red while some were missing. Shown are the"
-        f" {LANES_MAX} partitions that changed most."),
+        f" {LANES_MAX} partitions that changed most.")),
         columns, shown,
     )  # fmt: skip
 
@@ -119,8 +119,8 @@ def under_replication(rows: Sequence[Row], folder: Path, end: datetime | None) -
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
         figure, folder, ("under_replication", "Under-replicated partitions",
-        "How many partitions had fewer replicas in sync than they should (orange), too few to"
-        " accept writes with acks=all (brown), or nobody to lead them (red)."),
+        ("How many partitions had fewer replicas in sync than they should (orange), too few to"
+        " accept writes with acks=all (brown), or nobody to lead them (red).")),
         ("ts", *_LEVELS), points,
     )  # fmt: skip
 
@@ -160,8 +160,8 @@ def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
         axes.legend(bars, groups, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
         figure, folder, ("batch_sizes", "Sizes of batches",
-        "How large the batches in the logs are, by topic and compression. Many small batches cost"
-        " more than few large ones: each has a header of 61 bytes and is handled on its own."),
+        ("How large the batches in the logs are, by topic and compression. Many small batches cost"
+        " more than few large ones: each has a header of 61 bytes and is handled on its own.")),
         ("topic", "codec", "bucket", "batches", "bytes"), rows,
     )  # fmt: skip
 
@@ -178,9 +178,9 @@ def append_lag(rows: Sequence[Row], folder: Path) -> Picture:
     axes.set_ylabel("batches")
     return _saved(
         figure, folder, ("append_lag", "Append lag",
-        "How far the newest record of a batch lies behind the newest one already in the log."
+        ("How far the newest record of a batch lies behind the newest one already in the log."
         " Zero is in order. Much lag means late producers or clocks that disagree; in the metadata"
-        " log, a new controller whose clock runs behind."),
+        " log, a new controller whose clock runs behind.")),
         ("topic", "bucket_ms", "batches", "max_ms"), rows,
     )  # fmt: skip
 
@@ -207,8 +207,8 @@ def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
                "records_before", "records_after", "action")  # fmt: skip
     return _saved(
         figure, folder, ("compaction", "What compaction would free",
-        "Grey is what a compacted partition holds on disk, blue what is left after cleaning; the"
-        " percentage is what would be freed."),
+        ("Grey is what a compacted partition holds on disk, blue what is left after cleaning; the"
+        " percentage is what would be freed.")),
         columns, rows,
     )  # fmt: skip
 
