@@ -221,6 +221,7 @@ ELECTIONS: Final = (
         expected=("I6", "I8", "I16"),
         seeds_max=300,
         patch=_leads_again,
+        options=replace(SHORT, node_count=3),
     ),
     Mutant(
         number=36,

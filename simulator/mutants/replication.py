@@ -187,7 +187,7 @@ REPLICATION: Final = (
         number=7,
         name="commits-older-epochs",
         text="a leader commits records of earlier epochs by counting replicas",
-        expected=("I10", "I11"),
+        expected=("I9", "I10", "I11"),
         seeds_max=1000,
         patch=_commits_older_epochs,
     ),
