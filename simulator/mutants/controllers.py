@@ -11,7 +11,7 @@ from metadata.loader import CommittedBatch, Loader
 from quorum_controller.controller import Controller
 from quorum_controller.result import Output
 from raft.config import RaftConfig
-from simulator.mutants.registry import Mutant, Patches
+from simulator.mutants.registry import SHORT, Mutant, Patches
 
 Original = Callable[..., Any]
 NEVER_MS: Final = 1 << 40
@@ -146,6 +146,7 @@ TIMERS: Final = (
         expected=("liveness",),
         seeds_max=50,
         patch=_no_check_quorum,
+        options=replace(SHORT, faults=("partition", "one_way"), node_count=3),
     ),
     Mutant(
         number=31,
