@@ -21,6 +21,9 @@ OBSERVERS_MAX: Final = 10_000
 OBSERVER_EXPIRY_MS: Final = 300_000
 """An observer that has not fetched for so long is forgotten."""
 
+EPOCH_MAX: Final = 2**31 - 1 - 2**16
+"""A peer that names a higher epoch is refused: elections after it would not fit into 32 bits."""
+
 EVIDENCE_RANK_MS: Final = 50
 """Pre-vote delay per rank after evidence, so that one node asks first."""
 

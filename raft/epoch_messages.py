@@ -6,7 +6,7 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuo
 import msgspec
 
 from raft import error_codes
-from raft.config import EVIDENCE_RANK_MS
+from raft.config import EPOCH_MAX, EVIDENCE_RANK_MS
 from raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -48,7 +48,7 @@ def _sender_error(state: RaftState, leader_id: NodeId, epoch: LeaderEpoch) -> in
     """The voter-type validation: epoch first, then the id."""
     if epoch < state.epoch:
         return error_codes.FENCED_LEADER_EPOCH
-    if leader_id < 0:
+    if leader_id < 0 or epoch > EPOCH_MAX:
         return error_codes.INVALID_REQUEST
     return error_codes.NONE
 

@@ -7,7 +7,7 @@ to a log that is at least as up to date, so an elected leader has everything com
 import msgspec
 
 from raft import error_codes
-from raft.config import EVIDENCE_CANDIDATE_MS, EVIDENCE_RANK_MS
+from raft.config import EPOCH_MAX, EVIDENCE_CANDIDATE_MS, EVIDENCE_RANK_MS
 from raft.effects import AppendLeaderChange
 from raft.events import EpochStart
 from raft.messages import VoteRequest, VoteResponse
@@ -57,6 +57,8 @@ def voter_key_error(
 def _request_error(state: RaftState, request: VoteRequest) -> int:
     """INVALID_REQUEST for impossible numbers, FENCED_LEADER_EPOCH for an old epoch."""
     epoch_limit = request.replica_epoch + (1 if request.pre_vote else 0)
+    if request.replica_epoch > EPOCH_MAX:
+        return error_codes.INVALID_REQUEST
     if request.last_end_offset < 0 or not 0 <= request.last_epoch < epoch_limit:
         return error_codes.INVALID_REQUEST
     if request.replica_epoch < state.epoch:

@@ -373,3 +373,12 @@ def test_retention_may_move_the_log_start_before_any_leader_is_heard():
     assert kept.log_start_offset == 7
     with pytest.raises(AssertionError):
         kept.step(ev.SnapshotAdded(snapshot_id=OffsetAndEpoch(8, 1), log_start_offset=7), 2)
+
+
+@pytest.mark.parametrize("pre", [False, True])
+def test_an_epoch_that_leaves_no_room_for_elections_is_refused(pre):
+    target = core()
+    for request in (vote(2**31 - 1, pre=pre), begin(2, 2**31 - 2)):
+        _, answer = ask(target, request)
+        assert answer.error_code == codes.INVALID_REQUEST
+    assert target.epoch < 10
