@@ -28,8 +28,9 @@ class Target(Protocol):
 
     controllers: list[str]
 
-    def stop(self, node_id: int, sent: signal.Signals) -> None:
-        """Signal a node."""
+    def pid(self, node_id: int) -> int:
+        """The process of a node that runs; asked before the window begins."""
+        ...
 
     def start(self, node_id: int) -> None:
         """Start it again."""
@@ -42,11 +43,10 @@ class OurTarget:
         self.controllers = cluster.controllers
         self._cluster = cluster
 
-    def stop(self, node_id: int, sent: signal.Signals) -> None:
-        """Signal the node's process, as the script would but without its start-up time."""
+    def pid(self, node_id: int) -> int:
+        """As the script knows it."""
         nodes = self._cluster.status()["nodes"]
-        pid = next(node["pid"] for node in nodes if node["id"] == node_id)
-        _signal(pid, sent)
+        return int(next(node["pid"] for node in nodes if node["id"] == node_id))
 
     def start(self, node_id: int) -> None:
         """Restart."""
@@ -60,9 +60,9 @@ class KafkaTarget:
         self.controllers = cluster.controllers
         self._cluster = cluster
 
-    def stop(self, node_id: int, sent: signal.Signals) -> None:
-        """Signal without waiting."""
-        _signal(self._cluster.pid(node_id), sent)
+    def pid(self, node_id: int) -> int:
+        """As the peer knows it."""
+        return self._cluster.pid(node_id)
 
     def start(self, node_id: int) -> None:
         """Wait for the old process, then start."""
@@ -77,18 +77,14 @@ class GivenTarget:
         self.controllers = controllers
         self._restart = restart
 
-    def stop(self, node_id: int, sent: signal.Signals) -> None:
-        """Signal whoever listens where the leader answers."""
+    def pid(self, node_id: int) -> int:
+        """Whoever listens where the leader answers."""
         del node_id
-        _signal(listener_pid(protocol.find_leader(self.controllers)), sent)
+        return listener_pid(protocol.find_leader(self.controllers))
 
     def start(self, node_id: int) -> None:
         """Run the command; it waits for the old process itself."""
         subprocess.run(shlex.split(self._restart.format(id=node_id)), check=True)
-
-
-def _signal(pid: int, sent: signal.Signals) -> None:
-    os.kill(pid, sent)
 
 
 class Writer:
@@ -129,11 +125,12 @@ def window(target: Target, prefix: str, sent: signal.Signals) -> float:
     """Seconds without a successful create around one signal to the leader."""
     leader_address = protocol.wait_until_writable(target.controllers)
     leader_id, _, _ = protocol.leader_of(leader_address)
+    pid = target.pid(leader_id)
     writer = Writer(target.controllers, prefix)
     last = writer.until_created()
     for _ in range(20):
         last = writer.until_created()
-    target.stop(leader_id, sent)
+    os.kill(pid, sent)
     worst, end = 0.0, time.perf_counter() + 1.0
     while (now := writer.until_created()) < end:
         worst, last = max(worst, now - last), now

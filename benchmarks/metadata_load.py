@@ -11,6 +11,7 @@ Three real nodes; the replicas are on five brokers that only register. In this o
 - cold: SIGKILL of all, from the start until a topic can be created
 """
 
+import os
 import signal
 import tempfile
 import time
@@ -46,7 +47,7 @@ def restart(target: Target, brokers: list[str]) -> float:
     """Seconds until a node that does not lead is back with everything."""
     leader = protocol.wait_until_writable(target.controllers)
     index = next(i for i, address in enumerate(target.controllers) if address != leader)
-    target.stop(index + 1, signal.SIGTERM)
+    os.kill(target.pid(index + 1), signal.SIGTERM)
     topic = f"newest-{time.time_ns()}"
     connection = protocol.Connection(leader)
     body = protocol.create_topics_frame([topic])
@@ -62,8 +63,9 @@ def restart(target: Target, brokers: list[str]) -> float:
 def failover(target: Target, prefix: str) -> float:
     """Seconds until a topic can be created after the leader was killed."""
     leader_id, _, _ = protocol.leader_of(protocol.wait_until_writable(target.controllers))
+    pid = target.pid(leader_id)
     begin = time.perf_counter()
-    target.stop(leader_id, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     took = Writer(target.controllers, prefix).until_created(PATIENCE_S) - begin
     target.start(leader_id)
     return took
@@ -72,8 +74,8 @@ def failover(target: Target, prefix: str) -> float:
 def cold(target: Target, launch: Callable[[], None], prefix: str) -> float:
     """Seconds until a topic can be created after all were killed and started."""
     protocol.wait_until_writable(target.controllers)
-    for node_id in range(1, len(target.controllers) + 1):
-        target.stop(node_id, signal.SIGKILL)
+    for pid in [target.pid(number + 1) for number in range(len(target.controllers))]:
+        os.kill(pid, signal.SIGKILL)
     begin = time.perf_counter()
     launch()
     return Writer(target.controllers, prefix).until_created(PATIENCE_S) - begin
