@@ -4,19 +4,33 @@ At the end of a run every name is read from the committed image: those reads com
 else, so that what was acknowledged has to be there and what was refused must not.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 from jepsen.linearizability import ILLEGAL, Budget, Operation, check
 from metadata.image import Image
 from metadata.json_form import uuid_text
 from simulator.workload import NAMES, Workload, topic_name
+from simulator.workload import Operation as Asked
 
-READER: Final = 10_000
+READER: Final = 100_000
+SENT_AGAIN: Final = 10_000
 STEPS_MAX: Final = 2_000_000
 
 
-def operations_of(workload: Workload, image: Image, end_us: int) -> list[Operation]:
-    """The history of a run, final reads included; times are virtual microseconds."""
+def operations_of(
+    workload: Workload, image: Image, end_us: int, elected_us: Sequence[int] = ()
+) -> list[Operation]:
+    """The history of a run, final reads included; times are virtual microseconds.
+
+    Args:
+        workload: the clients.
+        image: committed at the end.
+        end_us: when the final reads happen.
+        elected_us: when leaders were elected. A broker sends a request again to the next controller
+            (as Kafka's does), so one that was under way then may have run once more.
+    """
     found = [
         Operation(
             process=number,
@@ -33,6 +47,17 @@ def operations_of(workload: Workload, image: Image, end_us: int) -> list[Operati
         )
         for number, operation in enumerate(workload.history)
     ]
+    found += [
+        Operation(
+            process=SENT_AGAIN + number,
+            f=operation.kind,
+            value=(operation.name, None),
+            call=operation.called_us,
+            type="info",
+        )
+        for number, operation in enumerate(workload.history)
+        if operation.outcome == "ok" and _holds_an_election(operation, elected_us)
+    ]
     for number in range(NAMES):
         name = topic_name(number)
         topic = image.topic_named(name)
@@ -47,6 +72,12 @@ def operations_of(workload: Workload, image: Image, end_us: int) -> list[Operati
             )
         )
     return found
+
+
+def _holds_an_election(operation: Asked, elected_us: Sequence[int]) -> bool:
+    assert operation.returned_us is not None, "it has an outcome"
+    first = bisect_left(elected_us, operation.called_us)
+    return first < len(elected_us) and elected_us[first] <= operation.returned_us
 
 
 def refutation(operations: list[Operation]) -> str | None:

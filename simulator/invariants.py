@@ -79,6 +79,8 @@ class Invariants:
         self._snapshots = SnapshotChecks(self.ledger, probes)
         self._replication = ReplicationChecks(machines, self.mirrors, voters)
         self.elections = 0
+        self.elected_us: list[int] = []
+        """When a leader was elected, ascending."""
 
     # ---- one step ------------------------------------------------------------------------------
 
@@ -255,6 +257,7 @@ class Invariants:
     def _on_elected(self, machine: Machine, core: RaftCore) -> None:
         """I7: everything committed is in the new leader's log, or in its snapshot."""
         self.elections += 1
+        self.elected_us.append(machine.scheduler.now_us)
         self._probes.hit("leader_elected")
         if not self.ledger.entries:
             return

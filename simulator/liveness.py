@@ -55,7 +55,8 @@ def come_to_rest(world: World) -> None:
         assert machine.kernel is not None
         world.invariants.compare_image(machine, machine.kernel)
     image = world.invariants.ledger.image
-    why = refutation(operations_of(world.workload, image, world.scheduler.now_us))
+    now_us = world.scheduler.now_us
+    why = refutation(operations_of(world.workload, image, now_us, world.invariants.elected_us))
     if why is not None:
         raise Violation("linearizability", why)
 
