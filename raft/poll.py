@@ -34,8 +34,7 @@ def _run_timers(state: RaftState) -> None:
     role, now_ms = state.role, state.now_ms
     if state.shutdown_deadline_ms is not None:
         _poll_shutdown(state)
-        if state.is_shut_down:
-            return
+        return  # it votes while it waits, and stands no more
     if isinstance(role, Leader):
         # A sole voter has nobody to hear: it never resigns for want of a quorum.
         if role.check_quorum_deadline_ms <= now_ms and not state.is_only_voter:
@@ -52,8 +51,6 @@ def _run_timers(state: RaftState) -> None:
 
 def _poll_resigned(state: RaftState, role: Resigned) -> None:
     """After its timer a resigned leader waits in the next epoch; a sole voter stands at once."""
-    if state.shutdown_deadline_ms is not None:
-        return
     if state.is_only_voter:
         become_prospective(state)
     elif role.election_deadline_ms <= state.now_ms:
@@ -147,7 +144,7 @@ def next_deadline_ms(state: RaftState) -> int | None:
     if shutdown_ms is not None:
         times.append(shutdown_ms)
     evidence = state.evidence
-    may_ask = evidence is not None and isinstance(role, Follower | Unattached)
+    may_ask = shutdown_ms is None and isinstance(role, Follower | Unattached)
     if evidence is not None and may_ask and state.is_evidence_valid():
         times.append(evidence.due_ms)
     return min(times, default=None)
@@ -156,6 +153,8 @@ def next_deadline_ms(state: RaftState) -> int | None:
 def _role_deadlines(state: RaftState) -> list[int]:
     """The timers of the role."""
     role = state.role
+    if state.shutdown_deadline_ms is not None:
+        return []
     if isinstance(role, Leader):
         due = [begin_due_ms(state, seen) for seen in role.progress.values()]
         times = [at_ms for at_ms in due if at_ms > state.now_ms]
@@ -164,6 +163,4 @@ def _role_deadlines(state: RaftState) -> list[int]:
         return times
     if isinstance(role, Follower):
         return [role.fetch_deadline_ms]
-    if isinstance(role, Resigned) and state.shutdown_deadline_ms is not None:
-        return []
     return [] if role.election_deadline_ms is None else [role.election_deadline_ms]

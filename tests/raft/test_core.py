@@ -382,3 +382,19 @@ def test_an_epoch_that_leaves_no_room_for_elections_is_refused(pre):
         _, answer = ask(target, request)
         assert answer.error_code == codes.INVALID_REQUEST
     assert target.epoch < 10
+
+
+def test_who_shuts_down_votes_and_stands_no_more():
+    made = core(1, election_epoch=4, election_leader_id=1)
+    made.step(ev.ShutdownRequested(), 1)
+    _, answer = ask(made, vote(6, replica=2), 2)
+    assert answer.vote_granted
+    now_ms = 2
+    while (deadline_ms := made.next_deadline_ms()) is not None and deadline_ms < 60_000:
+        assert deadline_ms > now_ms or made.next_deadline_ms() is None
+        now_ms = deadline_ms
+        effects = made.step(ev.TimeAdvanced(), now_ms)
+        assert not isinstance(made.role, Prospective | Candidate | Leader), made.role
+        if any(isinstance(e, fx.ShutdownComplete) for e in effects.notify):
+            return
+    raise AssertionError(f"it never ended: {made.role}")
