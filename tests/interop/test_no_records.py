@@ -58,9 +58,9 @@ def test_librdkafka_idempotent_producer(quorum: Quorum, topic: str) -> None:
     def is_fatal() -> bool:
         try:
             producer.produce(topic, b"x")
-            producer.poll(0.05)
-        except KafkaException as error:
+        except KafkaException as error:  # after the fatal error; only poll tells which it was
             told.append(str(error))
+        producer.poll(0.05)
         return any("Idempotent producer not supported" in text for text in told)
 
     wait_until(is_fatal, IDEMPOTENT_SECONDS, lambda: f"no fatal error: {told}")
