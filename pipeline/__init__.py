@@ -17,13 +17,14 @@ def register(spark: Any) -> Any:
 
 
 def session(
-    name: str = "kraftline", master: str = "local[*]", conf: dict[str, str] | None = None
+    name: str = "kraftline", master: str | None = None, conf: dict[str, str] | None = None
 ) -> Any:
     """A Spark session with the settings this package is tested with, the format registered.
 
     Args:
         name: shown in Spark's pages.
-        master: `local[N]` or `spark://HOST:PORT`.
+        master: `local[N]` or `spark://HOST:PORT`; None is what spark-submit was given, without it
+            `local[*]`.
         conf: further settings; they win.
 
     Raises:

@@ -6,6 +6,7 @@ Exit codes: 0 clean, 1 findings, 2 bad input, 3 internal error.
 import argparse
 import importlib
 import json
+import os
 import sys
 import time
 import traceback
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
 from pipeline.jobs.job import JobConfig, JobResult
+from pipeline.spark_session import is_local
 
 CLEAN: Final = 0
 FINDINGS: Final = 1
@@ -32,6 +34,8 @@ JOBS: Final = {
 def main(arguments: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
     parsed, module = _parse(arguments)
+    if not is_local(parsed.master):
+        _make_absolute(parsed)
     config = JobConfig(
         inputs=tuple(parsed.input),
         output=parsed.output,
@@ -39,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         + f"-{time.monotonic_ns() % 10**6:06d}",
         spark=parsed.spark,
         master=parsed.master,
+        conf=dict(parsed.conf),
         as_json=parsed.json,
         dry_run=parsed.dry_run,
         overwrite=parsed.overwrite,
@@ -73,10 +78,27 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", nargs="+", required=True, metavar="DIR", help="log directories")
     parser.add_argument("--output", metavar="DIR", help="where the result appears")
     parser.add_argument("--spark", action="store_true", help="use Spark also for small inputs")
-    parser.add_argument("--master", default="local[*]", help="of Spark, default local[*]")
+    parser.add_argument("--master", help="of Spark: local[N] or spark://HOST:PORT; default is that"
+                        " of spark-submit, else local[*]")  # fmt: skip
+    parser.add_argument("--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE",
+                        help="a setting of Spark; may be given several times")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="results and progress as JSON")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be read")
     parser.add_argument("--overwrite", action="store_true", help="replace a finished run")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _make_absolute(parsed: argparse.Namespace) -> None:
+    """Executors on other machines have another working directory."""
+    parsed.input = [os.path.abspath(path) for path in parsed.input]  # noqa: PTH100  # may be a glob
+    if parsed.output is not None:
+        parsed.output = os.path.abspath(parsed.output)  # noqa: PTH100
 
 
 def _show(job: str, result: JobResult, *, as_json: bool) -> None:

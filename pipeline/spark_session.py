@@ -12,22 +12,58 @@ from typing import Any, Final
 from pipeline.core.errors import BadInputError
 
 JAVA_MIN: Final = 17
-_LOCAL: Final = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?")
+LOCAL_MASTER: Final = "local[*]"
+# Attempts of a task before the job fails: Spark's own number, which it does not use with local[N].
+TASK_ATTEMPTS: Final = 4
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,(\d+))?\])?")
+_LOOPBACK: Final = re.compile(r"spark://(127\.0\.0\.1|localhost):\d+")
 
 
-def make_session(name: str, master: str, conf: dict[str, str]) -> Any:
+def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
     """A session; see `pipeline.session` of the package."""
+    submitted = is_submitted()
     check_spark()
-    check_java()
-    from pyspark.sql import SparkSession  # noqa: PLC0415  # the extra may be missing
+    if not submitted:
+        check_java()  # else the JVM runs already
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # the extra may be missing
+    from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what the driver runs
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (default_conf(master) | conf).items():
+    builder = SparkSession.builder.appName(name)
+    if submitted:
+        SparkContext._ensure_initialized()  # noqa: SLF001  # the JVM of spark-submit
+        given = dict(SparkConf().getAll())
+        chosen = master or given.get("spark.master", LOCAL_MASTER)
+        defaults = {k: v for k, v in default_conf(chosen).items() if k not in given}
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what the driver runs
+        chosen = master or LOCAL_MASTER
+        defaults = default_conf(chosen)
+    builder = builder.master(with_attempts(chosen))
+    for key, value in (defaults | conf).items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit started this process: master and settings are then its."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def is_local(master: str | None) -> bool:
+    """Whether all of Spark runs on this machine and in this working directory."""
+    if master is None:
+        return not is_submitted()
+    return _LOCAL.fullmatch(master) is not None
+
+
+def with_attempts(master: str) -> str:
+    """`local[N]` as `local[N,4]`: a Python worker that is killed costs an attempt, not the job."""
+    local = _LOCAL.fullmatch(master)
+    if local is None or local[2] is not None:
+        return master
+    return f"local[{local[1] or 1},{TASK_ATTEMPTS}]"
 
 
 def default_conf(master: str) -> dict[str, str]:
@@ -44,12 +80,10 @@ def default_conf(master: str) -> dict[str, str]:
     }
     local = _LOCAL.fullmatch(master)
     if local is not None:
-        cores = (os.cpu_count() or 1) if local[2] in (None, "*") else int(local[2])
-        conf |= {
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(2 * cores),
-        }
+        cores = os.cpu_count() or 1 if local[1] in (None, "*") else int(local[1])
+        conf["spark.sql.shuffle.partitions"] = str(2 * cores)
+    if local is not None or _LOOPBACK.fullmatch(master):
+        conf |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return conf
 
 

@@ -1,5 +1,6 @@
 """The Parquet files of one split: one, or one per day."""
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,7 +82,8 @@ class _File:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._temporary = path.with_suffix(".tmp")
+        # another attempt of the same task may run on another machine
+        self._temporary = path.parent / f".{path.stem}.{os.uname().nodename}.{os.getpid()}.tmp"
         sorting = None
         if "offset" in schema.names:
             sorting = pq.SortingColumn.from_ordering(schema, [("offset", "ascending")])

@@ -41,7 +41,8 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
     output: str | None
     run_id: str
     spark: bool = False
-    master: str = "local[*]"
+    master: str | None = None  # as `pipeline.session` takes it
+    conf: dict[str, str] = {}  # of Spark, beside what the session sets
     as_json: bool = False
     dry_run: bool = False
     overwrite: bool = False
@@ -55,7 +56,7 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
         """
         import pipeline  # noqa: PLC0415  # the package imports this module's siblings
 
-        return pipeline.session(f"kraftline {job}", self.master)
+        return pipeline.session(f"kraftline {job}", self.master, self.conf)
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +108,8 @@ class Publication:
     def publish(self, output: Path) -> None:
         """Rename everything into place, `_SUCCESS` last."""
         assert self.result is not None
+        for left_over in self.folder.rglob(".*.tmp"):
+            left_over.unlink()  # of a task that was killed and ran again
         (self.folder / RUN_NAME).write_text(json.dumps(self._run(), indent=1) + "\n")
         (output / SUCCESS_NAME).unlink(missing_ok=True)
         for entry in sorted(self.folder.iterdir()):
