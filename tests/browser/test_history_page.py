@@ -1,8 +1,5 @@
 """The page of a metadata history in a real browser."""
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,21 +8,8 @@ from pipeline.jobs.history_page import write_page
 from tests.browser.webdriver import Browser
 from tests.pipeline.test_history import finished
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        shutil.which("chromedriver") is None and "KRAFTLINE_REQUIRE_PEERS" not in os.environ,
-        reason="needs chromium and chromium-driver; --all requires them",
-    ),
-]
+pytestmark = pytest.mark.browser
 LOGS = Path(__file__).parent.parent / "golden" / "pipeline" / "broker-101-compacted-1"
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    opened = Browser(tmp_path)
-    yield opened
-    opened.close()
 
 
 def test_every_picture_is_shown_and_fits(tmp_path: Path, browser: Browser) -> None:

@@ -1,7 +1,5 @@
 """The first page of a node in a real browser, while the leader is killed."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,20 +10,7 @@ from tests.browser.webdriver import Browser
 from tests.interop import quorum as quorums
 from tests.interop.quorum import Quorum
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        shutil.which("chromedriver") is None and "KRAFTLINE_REQUIRE_PEERS" not in os.environ,
-        reason="needs chromium and chromium-driver; --all requires them",
-    ),
-]
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    opened = Browser(tmp_path)
-    yield opened
-    opened.close()
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture

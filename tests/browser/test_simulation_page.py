@@ -1,8 +1,5 @@
 """The page of a simulated run in a real browser."""
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,23 +11,10 @@ from simulator.recording import Recording
 from simulator.run import run_seed
 from tests.browser.webdriver import Browser
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        shutil.which("chromedriver") is None and "KRAFTLINE_REQUIRE_PEERS" not in os.environ,
-        reason="needs chromium and chromium-driver; --all requires them",
-    ),
-]
+pytestmark = pytest.mark.browser
 OPTIONS = Options(
     node_count=3, observer_count=1, duration_us=20_000_000, write_count=60, faults=("kill", "clog")
 )
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    opened = Browser(tmp_path)
-    yield opened
-    opened.close()
 
 
 def page(tmp_path: Path, *, broken: bool) -> Path:

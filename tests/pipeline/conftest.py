@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.peers import is_missing
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
@@ -16,10 +18,7 @@ def spark() -> Iterator[object]:
     if importlib.util.find_spec("pyspark") is None:
         missing = "the extra spark"
     if missing is not None:
-        text = f"Spark tests need {missing}"
-        if os.environ.get("CI") == "true" or os.environ.get("KRAFTLINE_REQUIRE_PEERS"):
-            pytest.fail(text)
-        pytest.skip(text)
+        is_missing(missing)
     import pipeline
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
