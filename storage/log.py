@@ -11,9 +11,10 @@ import msgspec
 
 from storage.checkpoint_files import RecoveryPoint
 from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
-from storage.errors import OffsetOutOfRangeError, OutOfSpaceError
+from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
 from storage.flush_plan import FlushPlan
 from storage.log_loading import LoadedLog, LogConfig, load_log
+from storage.read_check import first_damage
 from storage.recovery import BatchRules, RecoveryEvent
 from storage.segment import RELATIVE_OFFSET_MAX, Segment
 from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
@@ -276,6 +277,7 @@ class Log:
 
         Raises:
             OffsetOutOfRangeError: below the log start or above the end.
+            CorruptLogError: the bytes on the disk are no longer those that were written.
         """
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, self.end_offset)
@@ -293,10 +295,17 @@ class Log:
             upper = self.end_offset if last else self._segments[number + 1].base_offset
             end = segment.size_bytes if limit >= upper else segment.find(limit)
             if position < end:
-                return segment.read_batches(position, end, max_bytes)
+                data = segment.read_batches(position, end, max_bytes)
+                damage = first_damage(data, offset, contiguous=self._config.contiguous)
+                if damage is not None:
+                    raise CorruptLogError(segment.path, position + damage[0], damage[1])
+                return data
             if position < segment.size_bytes:
                 return b""
             number += 1
+        if self._config.contiguous:
+            active = self._active
+            raise CorruptLogError(active.path, active.size_bytes, f"no batch holds {offset=}")
         return b""
 
     # -- truncation -----------------------------------------------------------------------------

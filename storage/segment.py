@@ -6,7 +6,7 @@ apache/kafka: storage/.../log/LogSegment.java
 import contextlib
 from typing import Final
 
-from storage.errors import OutOfSpaceError
+from storage.errors import CorruptLogError, OutOfSpaceError
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.vfs import Vfs, VfsFile, join
 from wire.batch import HEADER_BYTES, BatchHeader, iterate_batches, parse_batch_header
@@ -137,7 +137,11 @@ class Segment:
         self.size_bytes = position
 
     def find(self, offset: int) -> int:
-        """Position of the first batch whose last offset is at or above; the size if none is."""
+        """Position of the first batch whose last offset is at or above; the size if none is.
+
+        Raises:
+            CorruptLogError: a batch on the way has no header.
+        """
         recent = self._recent.get(offset)
         if recent is not None:
             return recent
@@ -148,20 +152,34 @@ class Segment:
             return self._walk(self.indexes.offsets.lookup(offset), offset)
 
     def header_at(self, position: int) -> BatchHeader:
-        """The header of the batch at a position."""
-        return parse_batch_header(self.file.pread(HEADER_BYTES, position))
+        """The header of the batch at a position.
+
+        Raises:
+            CorruptLogError: there is none.
+        """
+        try:
+            return parse_batch_header(self.file.pread(HEADER_BYTES, position))
+        except CorruptBatchError as error:
+            raise CorruptLogError(self.path, position, str(error)) from error
 
     def read_batches(self, position: int, end_position: int, max_bytes: int) -> bytes:
-        """Whole batches from a position, at least one, at most `max_bytes` unless one is larger."""
+        """Whole batches from a position, at least one, at most `max_bytes` unless one is larger.
+
+        Raises:
+            CorruptLogError: there is no batch.
+        """
         assert 0 <= position < end_position <= self.size_bytes
         if end_position - position <= max_bytes:
             return self.file.pread(end_position - position, position)
         data = self.file.pread(max(max_bytes, HEADER_BYTES), position)
         whole = 0
-        for batch in iterate_batches(data):
-            whole = batch.position + batch.header.size_bytes
+        try:
+            for batch in iterate_batches(data):
+                whole = batch.position + batch.header.size_bytes
+        except CorruptBatchError as error:
+            raise CorruptLogError(self.path, position + whole, str(error)) from error
         if whole == 0:
-            return self.file.pread(parse_batch_header(data).size_bytes, position)
+            return self.file.pread(self.header_at(position).size_bytes, position)
         return data[:whole]
 
     def truncate(self, size_bytes: int) -> None:
