@@ -8,13 +8,14 @@ version that both sides know, many at a time; responses come in the order of the
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 
 from wire.api_keys import API_VERSIONS
 from wire.api_table import SCHEMAS, api_name
-from wire.codec import Body, decode_response, encode_request, entity_class, read_response
+from wire.codec import Body, decode_version_ranges, encode_request, entity_class, read_response
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from wire.framing import FrameReader, frame
 from wire.headers import parse_correlation_id
@@ -63,7 +64,7 @@ class ClientConnection:
         self._in_flight: deque[_Pending] = deque()
         self._waiting: list[tuple[int, CorrelationId, Body]] = []
         self._outgoing: list[bytes] = []
-        self._server_versions: dict[int, tuple[int, int]] | None = None
+        self._server_versions: Mapping[int, tuple[int, int]] | None = None
         self._versions: dict[int, int | None] = {}  # what `negotiated_version` said, by API
 
     @property
@@ -159,12 +160,7 @@ class ClientConnection:
             return
         if error != ErrorCode.none.value:
             raise RemoteProtocolError(f"ApiVersions was answered with error {error}")
-        _, body = decode_response(API_VERSIONS, pending.api_version, content)
-        self._server_versions = {
-            api.api_key: (api.min_version, api.max_version)
-            for api in body.api_keys
-            if api.api_key in SCHEMAS
-        }
+        self._server_versions = decode_version_ranges(pending.api_version, content)
         waiting, self._waiting = self._waiting, []
         for api_key, correlation_id, request_body in waiting:
             self._outgoing.append(self._encode(api_key, correlation_id, request_body))
@@ -181,9 +177,7 @@ class ClientConnection:
 
     def _ask_versions(self, version: int) -> bytes:
         correlation_id = self._take_correlation_id()
-        body = entity_class(API_VERSIONS, SCHEMAS[API_VERSIONS].newest_version, "request")(
-            client_software_name=_SOFTWARE_NAME, client_software_version=self._software_version
-        )
+        body = _greeting(self._software_version)
         encoded = encode_request(API_VERSIONS, version, correlation_id, self._client_id, body)
         self._in_flight.append(_Pending(API_VERSIONS, version, correlation_id))
         return frame(encoded)
@@ -192,6 +186,13 @@ class ClientConnection:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_ID_MAX
         return CorrelationId(correlation_id)
+
+
+@lru_cache(1)
+def _greeting(software_version: str) -> Any:
+    return entity_class(API_VERSIONS, SCHEMAS[API_VERSIONS].newest_version, "request")(
+        client_software_name=_SOFTWARE_NAME, client_software_version=software_version
+    )
 
 
 def _is_known(api_key: int, version: int) -> bool:

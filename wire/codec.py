@@ -10,13 +10,13 @@ import importlib
 import io
 import types
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal
 
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from wire import create_topics_response, metadata_fetch
+from wire import api_versions, create_topics_response, metadata_fetch
 from wire.api_keys import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, VOTE
 from wire.api_table import SCHEMAS, api_name
 from wire.body_walk import checked_body, entity_walker
@@ -36,7 +36,9 @@ _KINDS: Final[tuple[Kind, ...]] = ("request", "response")
 Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire.metadata_fetch
 
 _PRE_VOTE_VERSION: Final = 2
-_FEATURES_FROM_ZERO_VERSION: Final = 4
+_GREETINGS_MAX: Final = 64
+"""ApiVersions requests that are kept: every client of a kind sends the same one."""
+_GREETING_BYTES_MAX: Final = 256
 _NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError)
 
 
@@ -102,6 +104,17 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Body:
     Raises:
         RemoteProtocolError: the bytes are not a body of this API and version.
     """
+    if api_key == API_VERSIONS and len(body) <= _GREETING_BYTES_MAX:
+        return _greeting(version, bytes(body))
+    return _decode_request(api_key, version, body)
+
+
+@lru_cache(_GREETINGS_MAX)
+def _greeting(version: int, body: bytes) -> Body:
+    return _decode_request(API_VERSIONS, version, body)
+
+
+def _decode_request(api_key: int, version: int, body: Buffer) -> Body:
     decoded = _decode(entity_class(api_key, version, "request"), body, f"{api_name(api_key)}")
     lifted = _lift(api_key, decoded, "request")
     if api_key == METADATA and version == 0 and lifted.topics == ():
@@ -148,16 +161,11 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
             start = encode_response_header(correlation_id, is_flexible=True)
             return start + metadata_fetch.encode_response(body)
         body = metadata_fetch.response_to_kio(newest(FETCH, "response"), body)
-    if api_key == API_VERSIONS and version < _FEATURES_FROM_ZERO_VERSION:
-        body = replace(
-            body,
-            supported_features=tuple(
-                feature for feature in body.supported_features if feature.min_version > 0
-            ),
-        )
     header = encode_response_header(
         correlation_id, is_flexible=has_flexible_response_header(api_key, version)
     )
+    if api_key == API_VERSIONS:
+        return header + api_versions.encode_response(version, body)
     if api_key == CREATE_TOPICS and version >= create_topics_response.FIRST_VERSION:
         return header + create_topics_response.encode_create_topics_response(version, body)
     return _encode(header, entity_class(api_key, version, "response"), body)
@@ -183,7 +191,14 @@ def encode_request(
         RequestHeader(api_key, version, correlation_id, client_id),
         is_flexible=is_flexible(api_key, version),
     )
+    if api_key == API_VERSIONS:
+        return header + _greeting_bytes(version, body)
     return _encode(header, entity_class(api_key, version, "request"), body)
+
+
+@lru_cache(_GREETINGS_MAX)
+def _greeting_bytes(version: int, body: Body) -> bytes:
+    return _encode(b"", entity_class(API_VERSIONS, version, "request"), body)
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
@@ -198,6 +213,24 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body
     entity = entity_class(api_key, version, "response")
     name = f"{api_name(api_key)} response"
     return correlation_id, _lift(api_key, _decode(entity, frame[position:], name), "response")
+
+
+def decode_version_ranges(version: int, frame: bytes) -> api_versions.Ranges:
+    """Lowest and highest version by API key, of an ApiVersions response. Not to be changed.
+
+    Raises:
+        RemoteProtocolError: the bytes are not an ApiVersions response of this version.
+    """
+    _, position = parse_response_header(frame, is_flexible=False)
+    ranges = api_versions.decode_ranges(version, frame[position:])
+    if ranges is not None:
+        return ranges
+    _, body = decode_response(API_VERSIONS, version, frame)
+    return {
+        api.api_key: (api.min_version, api.max_version)
+        for api in body.api_keys
+        if api.api_key in SCHEMAS
+    }
 
 
 def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
@@ -264,6 +297,7 @@ __all__ = [
     "decode_as_sent",
     "decode_request",
     "decode_response",
+    "decode_version_ranges",
     "default_request",
     "encode_request",
     "encode_response",
