@@ -11,6 +11,8 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+
 from kernel.clock import Clock
 from kernel.config import NodeConfig
 from kernel.controller_link import ControllerLink
@@ -46,6 +48,15 @@ class BrokerState(Enum):
     SHUTTING_DOWN = 7
 
 
+class Incarnation(msgspec.Struct, frozen=True):
+    """What this process is to the controller, apart from its configuration."""
+
+    id: UUID
+    log_dirs: tuple[DirectoryId, ...]
+    previous_epoch: int
+    """Of the registration that ended in order before this one; -1 when none did."""
+
+
 class BrokerLifecycle:
     """A publisher (it follows the image) and a timer."""
 
@@ -54,8 +65,7 @@ class BrokerLifecycle:
         config: NodeConfig,
         cluster_id: str,
         *,
-        log_dirs: tuple[DirectoryId, ...],
-        incarnation_id: UUID,
+        incarnation: Incarnation,
         controller: ControllerLink,
         clock: Clock,
         effects: list[Effect],
@@ -63,8 +73,7 @@ class BrokerLifecycle:
     ) -> None:
         self._config = config
         self._cluster_id = cluster_id
-        self._log_dirs = log_dirs
-        self._incarnation_id = incarnation_id
+        self._incarnation = incarnation
         self._controller = controller
         self._clock = clock
         self._effects = effects
@@ -124,7 +133,7 @@ class BrokerLifecycle:
         self._end_offset = after.provenance.end_offset
         self._has_published = True
         broker = after.brokers.get(self._config.node_id)
-        mine = broker is not None and broker.incarnation_id == self._incarnation_id.bytes
+        mine = broker is not None and broker.incarnation_id == self._incarnation.id.bytes
         self._is_image_fenced = broker is None or not mine or broker.fenced
         if self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and mine:
             self._hurry()
@@ -182,7 +191,7 @@ class BrokerLifecycle:
         body = new.BrokerRegistrationRequest(
             broker_id=self._config.node_id,
             cluster_id=self._cluster_id,
-            incarnation_id=self._incarnation_id,
+            incarnation_id=self._incarnation.id,
             listeners=tuple(
                 new.Listener(
                     name=endpoint.listener,
@@ -197,7 +206,10 @@ class BrokerLifecycle:
                 for name, (low, high) in SUPPORTED_FEATURES.items()
             ),
             rack=self._config.broker.rack,
-            log_dirs=tuple(sorted(UUID(bytes=directory) for directory in self._log_dirs)),
+            log_dirs=tuple(
+                sorted(UUID(bytes=directory) for directory in self._incarnation.log_dirs)
+            ),
+            previous_broker_epoch=self._incarnation.previous_epoch,
         )
         timeout_ms = self._config.broker.session_timeout_ms
         self._controller.call(BROKER_REGISTRATION, body, timeout_ms, self._on_registered)

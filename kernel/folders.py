@@ -5,7 +5,8 @@ start the folders found are compared with the image once, as soon as the image i
 this broker's own registration: before that a missing topic proves nothing.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -65,7 +66,7 @@ class Folders:
         self._is_running = False
         self._next_token = 1
 
-    def with_records(self) -> Container[PartitionKey] | None:
+    def with_records(self) -> AbstractSet[PartitionKey] | None:
         """The partitions whose folders held records at start; None before all were looked at."""
         if not self._is_compared or self._found is None or not self._found.is_complete:
             return None

@@ -4,6 +4,7 @@ Composition only: what each part does is in its own module. The path of a reques
 docs/architecture.md. Both drivers (asyncio in `node/`, virtual time in tests) use this class.
 """
 
+import contextlib
 from collections.abc import Iterable
 from typing import assert_never
 from uuid import UUID
@@ -11,7 +12,7 @@ from uuid import UUID
 from broker_publisher.metadata_cache import MetadataCache
 from broker_publisher.publisher import Publisher, Publishers
 from kernel import effects as out
-from kernel.broker_lifecycle import BrokerLifecycle
+from kernel.broker_lifecycle import BrokerLifecycle, Incarnation
 from kernel.clock import Clock, earliest
 from kernel.config import NodeConfig
 from kernel.connections import Connections
@@ -47,6 +48,8 @@ from metadata.features import unsupported
 from metadata.image import Image
 from raft import effects as raft
 from raft import events as raft_events
+from storage.clean_shutdown_file import CleanShutdownFiles
+from storage.errors import FsyncError, OutOfSpaceError
 from storage.vfs import Vfs
 from wire.types import DirectoryId, LeaderAndEpoch, Rng
 
@@ -124,6 +127,7 @@ class Kernel:
         self.lifecycle: BrokerLifecycle | None = None
         self.isr_expansion: IsrExpansion | None = None
         self.folders: Folders | None = None
+        self._clean_shutdown: CleanShutdownFiles | None = None
         publishers: list[Publisher] = [self.cache]
         if config.is_broker:
             publishers += self._broker_parts(vfs, link, directory_ids, incarnation_id)
@@ -132,7 +136,10 @@ class Kernel:
             publishers.append(self.registration)
         self.publishers = Publishers(publishers)
         self._check_features(opened)
-        opened.writer.downloads.on_installed = self.snapshots.load
+        downloads = opened.writer.downloads
+        downloads.on_installed = self.snapshots.load
+        downloads.reading.committed_image = lambda: self.state.loader.image
+        downloads.reading.hold_ms_max = config.quorum.fetch_timeout_ms // 2
 
     def _serving(self, rng: Rng) -> Connections:
         """Who answers what arrives on the listeners."""
@@ -164,11 +171,14 @@ class Kernel:
         self.folders = Folders(
             self.config, vfs, directory_ids, incarnation_id.bytes, self._new_uuid, self._effects
         )
+        self._clean_shutdown = CleanShutdownFiles(vfs, self.config.log_dirs)
+        incarnation = Incarnation(
+            incarnation_id, tuple(directory_ids.values()), self._clean_shutdown.previous_epoch
+        )
         self.lifecycle = BrokerLifecycle(
             self.config,
             self.cluster_id,
-            log_dirs=tuple(directory_ids.values()),
-            incarnation_id=incarnation_id,
+            incarnation=incarnation,
             controller=link,
             clock=self._clock,
             effects=self._effects,
@@ -224,8 +234,16 @@ class Kernel:
         )
 
     def close(self) -> None:
-        """After Exit and the last flush: leave a log that needs no recovery."""
+        """After an Exit in order and the last flush: leave a log that needs no recovery.
+
+        A disk that does not take the files of a clean shutdown makes the next start an unclean one.
+        """
         self._writer.log.close()
+        if self._clean_shutdown is not None and self.lifecycle is not None:
+            assert self.folders is not None, "a broker has folders"
+            is_sound = self.folders.with_records() == set()
+            with contextlib.suppress(OSError, OutOfSpaceError, FsyncError):
+                self._clean_shutdown.write(self.lifecycle.epoch, is_everything_sound=is_sound)
 
     @property
     def is_unfenced(self) -> bool:
@@ -312,6 +330,8 @@ class Kernel:
     def _start(self) -> None:
         assert not self._is_started, "a node starts once"
         self._is_started = True
+        if self._clean_shutdown is not None:
+            self._clean_shutdown.remove()
         self.snapshots.publish_loaded()
         self.replica.enqueue(raft_events.TimeAdvanced())
         if self.lifecycle is not None:

@@ -260,6 +260,8 @@ class World:
         node = self.nodes[node_id]
         if node.kernel is not None and node.life == life:
             self._drop_connections(node_id, life)
+            if node.exit == out.Exit(0, "shut down"):
+                node.kernel.close()
             node.kernel = None
 
     # ---- network ---------------------------------------------------------------------------

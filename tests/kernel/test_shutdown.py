@@ -1,9 +1,13 @@
 """SIGTERM: the hand-over, and nodes that leave when nobody is there to hand over to."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernel.effects import Exit
-from tests.kernel.harness import World
+from metadata.image import Partition
+from tests.kernel.harness import World, create_topic_body
+from wire import codec
 from wire.errors import ErrorCode
 from wire.types import NodeId
 
@@ -124,3 +128,57 @@ def test_the_others_tell_at_once_what_they_read_of_a_broker_that_leaves_in_slice
     assert world.run_until(lambda: stopped(world, leaving)) <= 200
     (topic,) = world.kernel(leader).cache.image.topics.values()
     assert all(one.leader not in (leaving, -1) for one in topic.partitions.values())
+
+
+CLEAN = "/data/.kafka_cleanshutdown"
+UPDATE_FEATURES = 57
+
+
+def eligible_world() -> World:
+    """Eligible leader replicas on, and a topic whose ISR is small as soon as one broker leaves."""
+    world = ready_world()
+    client = world.client(1)
+    new = codec.newest(UPDATE_FEATURES, "request")
+    for name, level in (("metadata.version", 25), ("eligible.leader.replicas.version", 1)):
+        update = new.FeatureUpdateKey(feature=name, max_version_level=level)
+        answer = client.call(UPDATE_FEATURES, new.UpdateFeaturesRequest(feature_updates=(update,)))
+        assert answer.error_code is ErrorCode.none, answer
+    body = create_topic_body("t", 1, 3)
+    create = codec.newest(19, "request")
+    config = create.CreatableTopicConfig(name="min.insync.replicas", value="3")
+    (topic,) = body.topics
+    body = replace(body, topics=(replace(topic, configs=(config,)),))
+    assert client.call(19, body).topics[0].error_code is ErrorCode.none
+    world.run_for(100)
+    return world
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_who_stopped_in_order_stays_eligible_to_lead(in_order: bool) -> None:
+    """KIP-966: the epoch of the registration that ended comes with the next one."""
+    world = eligible_world()
+    leader = world.active()
+    assert leader is not None
+    node_id = NodeId(next(i for i in world.nodes if i != leader))
+
+    def partition() -> Partition:
+        topic = world.kernel(leader).cache.image.topic_named("t")
+        assert topic is not None
+        return topic.partitions[0]
+
+    epoch = world.kernel(leader).cache.image.brokers[node_id].epoch
+    if in_order:
+        world.terminate(node_id)
+        world.run_until(lambda: stopped(world, node_id))
+        assert world.nodes[node_id].vfs.read(CLEAN) == b'{"version":0,"brokerEpoch":%d}' % epoch
+    else:
+        world.kill(node_id)
+        assert not world.nodes[node_id].vfs.exists(CLEAN)
+    world.run_until(lambda: node_id not in partition().isr)
+    assert partition().elr == (node_id,)
+    world.start(node_id)
+    assert not world.nodes[node_id].vfs.exists(CLEAN), "a life that is not over proves nothing"
+    world.run_until(lambda: world.kernel(leader).cache.image.brokers[node_id].epoch > epoch)
+    assert partition().elr == ((node_id,) if in_order else ())
+    world.run_until(lambda: node_id in partition().isr)
+    assert partition().elr == ()

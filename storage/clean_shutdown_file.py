@@ -1,0 +1,76 @@
+"""`.kafka_cleanshutdown`: the last process of a broker ended in order, in this registration.
+
+Written into each log directory at a clean stop, read and removed at the next start: a process that
+dies leaves none. With the epoch that it holds a broker proves to the controller that its replicas
+lost nothing, so that it stays eligible to lead (KIP-966).
+Source: apache/kafka: storage/.../checkpoint/CleanShutdownFileHandler.java,
+core/.../LogManager.scala (`readBrokerEpochFromCleanShutdownFiles`).
+"""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from storage.vfs import Vfs, join, write_file_atomically
+
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+UNKNOWN_EPOCH: Final = -1
+"""What the protocol has where no epoch is known."""
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """The content, byte for byte as Kafka writes it."""
+    return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
+
+
+def decode_clean_shutdown(content: bytes) -> int:
+    """The broker epoch; -1 for the empty file of older Kafkas and for what cannot be read."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return UNKNOWN_EPOCH
+    epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
+    if isinstance(epoch, int) and not isinstance(epoch, bool) and 0 <= epoch < 1 << 63:
+        return epoch
+    return UNKNOWN_EPOCH
+
+
+class CleanShutdownFiles:
+    """The files of one broker, as they were when the process began.
+
+    Args:
+        vfs: the disk.
+        log_directories: all of them.
+    """
+
+    def __init__(self, vfs: Vfs, log_directories: Sequence[str]) -> None:
+        self._vfs = vfs
+        self._paths = [join(directory, CLEAN_SHUTDOWN_NAME) for directory in log_directories]
+        self._found = {path for path in self._paths if vfs.exists(path)}
+        epochs = {
+            decode_clean_shutdown(vfs.read(path)) if path in self._found else UNKNOWN_EPOCH
+            for path in self._paths
+        }
+        self.previous_epoch = epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH
+        """Of the registration that ended in order; -1 unless all directories say the same."""
+
+    def remove(self) -> None:
+        """From now on an end that is not in order leaves no file; durable."""
+        for path in sorted(self._found):
+            with contextlib.suppress(FileNotFoundError):
+                self._vfs.unlink(path)
+            self._vfs.sync_directory(path.rpartition("/")[0])
+
+    def write(self, broker_epoch: int | None, *, is_everything_sound: bool) -> None:
+        """The process ends in order; durable.
+
+        Args:
+            broker_epoch: of this process's registration, None when it never had one.
+            is_everything_sound: nobody has to repair a partition's log. Where that is not known,
+                only directories that were in order at the start are so at the end.
+        """
+        content = encode_clean_shutdown(UNKNOWN_EPOCH if broker_epoch is None else broker_epoch)
+        for path in self._paths:
+            if is_everything_sound or path in self._found:
+                write_file_atomically(self._vfs, path, content)
