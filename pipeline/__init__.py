@@ -28,7 +28,8 @@ def session(
         conf: further settings; they win.
 
     Raises:
-        BadInputError: pyspark or Java 17 is missing; the text says what to install.
+        BadInputError: pyspark or Java 17 is missing, the text says what to install; or the master
+            is none, or does not answer.
     """
     from pipeline.spark_session import make_session  # noqa: PLC0415  # needs pyspark
 

@@ -16,11 +16,16 @@ LOCAL_MASTER: Final = "local[*]"
 # Attempts of a task before the job fails: Spark's own number, which it does not use with local[N].
 TASK_ATTEMPTS: Final = 4
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,(\d+))?\])?")
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|spark://\S+|yarn|k8s://\S+")
 _LOOPBACK: Final = re.compile(r"spark://(127\.0\.0\.1|localhost):\d+")
 
 
 def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
     """A session; see `pipeline.session` of the package."""
+    if master is not None and _MASTER.fullmatch(master) is None:
+        raise BadInputError(
+            f"the master is {master!r}, allowed: local, local[N], spark://HOST:PORT, yarn, k8s://URL"
+        )
     submitted = is_submitted()
     check_spark()
     if not submitted:
@@ -41,7 +46,11 @@ def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
     builder = builder.master(with_attempts(chosen))
     for key, value in (defaults | conf).items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
+    try:
+        made = builder.getOrCreate()
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise BadInputError(f"Spark does not start with master {chosen}: {reason}") from error
     made.sparkContext.setLogLevel("ERROR")
     return made
 

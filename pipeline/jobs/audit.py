@@ -130,6 +130,7 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
         differences += [msgspec.to_builtins(one) for one in judged.comparison.differences]
         equal += judged.comparison.batches
         peak = max(peak, judged.peak_bytes)
+    findings = [_seen_from_here(one) for one in findings]
     findings.sort(key=lambda one: (SEVERITIES.index(one.severity), one.path, one.position))
     segments.sort(key=lambda row: (row["topic"], row["partition"], row["segment"]))
     counts = Counter(finding.severity for finding in findings)
@@ -150,6 +151,16 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
                   "batches": sum(row["batches"] for row in segments), "bytes": plan.bytes,
                   "equal_batch_pairs": equal, "task_peak_bytes": peak},
         findings=counts[ERROR],
+    )  # fmt: skip
+
+
+def _seen_from_here(finding: Finding) -> Finding:
+    """A file that was gone for a task but is there for the driver can not be called deleted."""
+    if finding.check != "vanished" or not Path(finding.path).exists():
+        return finding
+    return msgspec.structs.replace(
+        finding, severity=ERROR, check="unreadable",
+        detail="not there for the task that was to read it: every executor needs the same paths",
     )  # fmt: skip
 
 

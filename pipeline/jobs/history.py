@@ -22,7 +22,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.errors import BadInputError, CorruptSegmentError
 from pipeline.core.options import Options
 from pipeline.core.reader import Piece, plan_read
 from pipeline.jobs.history_check import compare_snapshot
@@ -224,13 +223,9 @@ class _Run:
             for pack in rows:
                 yield work(pack)
 
-        return with_clear_errors(
-            lambda: (
-                self._spark.sparkContext.parallelize(packs, len(packs))
-                .mapPartitions(task)
-                .collect()
-            )
-        )
+        rows = self._spark.sparkContext.parallelize(packs, len(packs))
+        found: list[T] = rows.mapPartitions(task).collect()
+        return found
 
     def _fold(self, counts: EventCounts) -> dict[str, int]:
         from pipeline.jobs.history_keyed import write_keyed_tables  # noqa: PLC0415  # needs pyspark
@@ -326,24 +321,6 @@ class _Run:
             folder.mkdir()
             pq.write_table(pa.Table.from_pylist(found), folder / "part-0.parquet")
         return len(found)
-
-
-def with_clear_errors(work: Callable[[], list[T]]) -> list[T]:
-    """Run Spark work; what is wrong with the data is raised as such, not as a Java error.
-
-    Raises:
-        CorruptSegmentError: a task met a damaged batch.
-    """
-    try:
-        return work()
-    except Exception as error:
-        text = str(error)
-        for kind in (CorruptSegmentError, BadInputError):
-            name = f"{kind.__module__}.{kind.__name__}: "
-            if name in text:
-                line = text.split(name, 1)[1].split("\n", 1)[0]
-                raise BadInputError(line) from error
-        raise
 
 
 def link_files(source: Path, target: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pipeline.core.errors import BadInputError
+from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
 from pipeline.core.split import Split
 
 SUCCESS_NAME: Final = "_SUCCESS"
@@ -136,7 +136,13 @@ class Publication:
 
 @contextmanager
 def progress(spark: Any, planned_bytes: int, *, as_json: bool = False) -> Iterator[None]:
-    """A line on stderr every five seconds: tasks done, planned bytes, time left."""
+    """Spark works inside the block, with a line on stderr every five seconds.
+
+    The line tells tasks done, planned bytes and time left.
+
+    Raises:
+        BadInputError: a task met damaged or missing data; what it said, not Spark's account of it.
+    """
     over = threading.Event()
     started = time.monotonic()
 
@@ -153,9 +159,23 @@ def progress(spark: Any, planned_bytes: int, *, as_json: bool = False) -> Iterat
     thread.start()
     try:
         yield
+    except Exception as error:
+        told = data_error(str(error))
+        if told is None:
+            raise
+        raise BadInputError(told) from error
     finally:
         over.set()
         thread.join()
+
+
+def data_error(text: str) -> str | None:
+    """The line of the data's error in what Spark says of a failed task; None where it has none."""
+    for kind in (CorruptSegmentError, BadInputError, DataLossError):
+        _, found, rest = text.partition(f"{kind.__module__}.{kind.__name__}: ")
+        if found:
+            return rest.partition("\n")[0]
+    return None
 
 
 def progress_line(
