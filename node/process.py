@@ -24,6 +24,7 @@ from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
 from node.errors import ConfigError, StartError
 from node.http import HttpListener
 from node.identity import Identity, prepare, uuid_source
+from node.leader_client import LeaderClient
 from node.local_client import LocalClient
 from node.logs import write_log
 from storage.errors import (
@@ -163,9 +164,18 @@ def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | 
     """The inspection API, where one is configured."""
     if config.inspection_listener is None:
         return None
-    listeners = config.broker_listeners or config.controller_listeners
-    client = LocalClient(driver, listeners[0].listener)
-    return HttpListener(Inspected(kernel, now, client.ask), config.inspection_listener)
+    if config.broker_listeners:
+        ask = LocalClient(driver, config.broker_listeners[0].listener).ask
+    else:
+        ask = LeaderClient(partial(_leader_address, config, kernel)).ask
+    return HttpListener(Inspected(kernel, now, ask), config.inspection_listener)
+
+
+def _leader_address(config: NodeConfig, kernel: Kernel) -> tuple[str, int] | None:
+    """Where the leader's controller listener is, None while nobody leads."""
+    leader_id = kernel.replica.leader.leader_id
+    voter = None if leader_id is None else config.voter(leader_id)
+    return None if voter is None else (voter.host, voter.port)
 
 
 def _preload(loop: asyncio.AbstractEventLoop, api_keys: Iterator[int]) -> None:

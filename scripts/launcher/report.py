@@ -10,7 +10,7 @@ HEALTHY = 0
 FAILED = 1
 USAGE = 2
 DEGRADED = 3
-COLUMNS = ("node", "pid", "roles", "leader", "state", "kafka", "controller", "http")
+COLUMNS = ("node", "pid", "roles", "leader", "state", "lag", "kafka", "controller", "http")
 ASK_TIMEOUT_SECONDS = 1.0
 
 
@@ -96,7 +96,7 @@ def exit_code(status: dict[str, Any]) -> int:
 
 
 def table(status: dict[str, Any]) -> str:
-    """The nodes as a table; the leader is marked with a star."""
+    """The nodes as a table: a star for the leader; lag = records that a node is behind it."""
     rows = [COLUMNS]
     for node in status["nodes"]:
         is_leader = node["id"] == status["leader_id"]
@@ -107,6 +107,7 @@ def table(status: dict[str, Any]) -> str:
                 ",".join(node["roles"]),
                 "*" if is_leader else "",
                 node["state"],
+                "-" if node["lag"] is None else str(node["lag"]),
                 node["kafka"] or "-",
                 node["controller"] or "-",
                 node["http"],
