@@ -88,9 +88,14 @@ class SnapshotFiles:
         return SnapshotWriter(self._vfs, self.path(snapshot_id))
 
     def delete(self, snapshot_id: OffsetAndEpoch) -> str:
-        """Rename to `.deleted`; the path to give to `unlink` later."""
+        """Rename to `.deleted`; the path to give to `unlink` later.
+
+        One that is gone is no error: a fetched snapshot removes older ones, and among them may be
+        the node's own, whose writer on the other thread has not reported yet.
+        """
         path = self.path(snapshot_id)
-        self._vfs.rename(path, path + DELETED_SUFFIX)
+        with contextlib.suppress(FileNotFoundError):
+            self._vfs.rename(path, path + DELETED_SUFFIX)
         return path + DELETED_SUFFIX
 
     def unlink(self, deleted_path: str) -> None:

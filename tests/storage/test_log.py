@@ -76,6 +76,17 @@ def test_read_limits() -> None:
         log.read(51, 1)
 
 
+def test_a_snapshot_that_is_gone_already_is_deleted_in_peace() -> None:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    files, found = SnapshotFiles(vfs, "/d"), OffsetAndEpoch(Offset(8), LeaderEpoch(1))
+    files.writer(found).freeze()
+    for _ in range(2):
+        files.unlink(files.delete(found))
+        assert files.list() == []
+    assert vfs.list("/d") == []
+
+
 def test_truncate_and_start_again(place: tuple[Vfs, str]) -> None:
     log = filled(*place)
     log.close()
