@@ -70,6 +70,7 @@ from wire.types import (
 )
 
 NO_OFFSET = Offset(0)
+_ROLES_OF_OBSERVERS = (Unattached, Follower, Resigned)
 
 
 class RaftCore:
@@ -122,6 +123,8 @@ class RaftCore:
         role = initial_role(config, voters, log, stored, rng, now_ms)
         self._state = RaftState(config, voters, log, rng, role, now_ms)
         self._is_started = False
+        self._deadline_ms: int | None = None
+        self._is_deadline_known = False
 
     @property
     def config(self) -> RaftConfig:
@@ -198,7 +201,10 @@ class RaftCore:
 
     def next_deadline_ms(self) -> int | None:
         """When to step TimeAdvanced at the latest; None = only events can change anything."""
-        return next_deadline_ms(self._state)
+        if not self._is_deadline_known:
+            self._deadline_ms = next_deadline_ms(self._state)
+            self._is_deadline_known = True
+        return self._deadline_ms
 
     def step(self, event: Event, now_ms: int) -> Effects:
         """Take one event and give what it makes necessary, in the order to perform it."""
@@ -211,7 +217,8 @@ class RaftCore:
             is_answer = isinstance(event, SnapshotInstalled | SnapshotRefused)
             assert is_answer, f"INV-APPEND-1 {event=}"
         state.now_ms = now_ms
-        before = (state.epoch, state.high_watermark_highest)
+        self._is_deadline_known = False
+        epoch, highest = state.role.epoch, state.high_watermark_highest
         if not self._is_started:
             self._is_started = True
             state.persist_election()
@@ -219,7 +226,7 @@ class RaftCore:
         self._dispatch(event)
         if state.pending_append is None and not state.is_installing_snapshot:
             poll(state)
-        self._check(before)
+        self._check(epoch, highest)
         effects, state.effects = state.effects, Effects()
         return effects
 
@@ -320,11 +327,10 @@ class RaftCore:
         elif not isinstance(state.role, Resigned):
             state.complete_shutdown()
 
-    def _check(self, before: tuple[LeaderEpoch, Offset | None]) -> None:
-        """Assert after each step what must always hold."""
+    def _check(self, epoch: LeaderEpoch, highest: Offset | None) -> None:
+        """Assert after each step what must always hold; epoch and highest watermark before it."""
         state = self._state
-        epoch, highest = before
-        assert state.epoch >= epoch, f"INV-EPOCH-1 {state.role=}"
+        assert state.role.epoch >= epoch, f"INV-EPOCH-1 {state.role=}"
         if highest is not None:
             assert state.high_watermark_highest is not None, "INV-HW-2"
             assert state.high_watermark_highest >= highest, "INV-HW-2"
@@ -333,5 +339,5 @@ class RaftCore:
         if state.parked:
             assert isinstance(state.role, Leader), f"only a leader parks fetches {state.role=}"
         if not state.is_voter:
-            assert isinstance(state.role, Unattached | Follower | Resigned), f"{state.role=}"
-        assert state.log.last_epoch <= state.epoch, f"{state.log.describe()} {state.role=}"
+            assert isinstance(state.role, _ROLES_OF_OBSERVERS), f"{state.role=}"
+        assert state.log.last_epoch <= state.role.epoch, f"{state.log.describe()} {state.role=}"

@@ -97,7 +97,10 @@ def begin_due_ms(state: RaftState, progress: Progress) -> int:
     heard_ms, told_ms = progress.last_contact_ms, progress.last_begin_ms
     if heard_ms is None and told_ms is None:
         return state.now_ms
-    newest_ms = max(-1 if heard_ms is None else heard_ms, -1 if told_ms is None else told_ms)
+    newest_ms = heard_ms
+    if newest_ms is None or (told_ms is not None and told_ms > newest_ms):
+        newest_ms = told_ms
+    assert newest_ms is not None
     return newest_ms + state.config.begin_epoch_ms
 
 

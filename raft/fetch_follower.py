@@ -17,11 +17,13 @@ from raft.roles import Follower, Leader, SnapshotDownload, Unattached
 from raft.state import PendingAppend, RaftInvariantError, RaftState
 from wire.types import NodeId, Offset, OffsetAndEpoch
 
+_FETCHING = (Follower, Unattached)
+
 
 def send_fetch(state: RaftState) -> None:
     """Fetch from the leader, or from another voter while the leader does not answer."""
     role = state.role
-    assert isinstance(role, Follower | Unattached), f"{role=}"
+    assert isinstance(role, _FETCHING), f"{role=}"
     if not (state.log.is_durable if state.is_voter else state.log.is_settled):
         return
     paused_until_ms = state.fetch_paused_until_ms

@@ -214,6 +214,8 @@ def release_parked(state: RaftState, threshold: int) -> None:
 
 def expire_parked(state: RaftState) -> None:
     """Answer those that waited long enough with what was known when they came."""
+    if not state.parked:
+        return
     due = [fetch for fetch in state.parked if fetch.deadline_ms <= state.now_ms]
     if due:
         state.parked = [fetch for fetch in state.parked if fetch.deadline_ms > state.now_ms]

@@ -11,6 +11,8 @@ from wire.types import LeaderEpoch
 
 ROLE_CHANGES_MAX = 8
 """Changes of role one poll may make; a single voter makes three."""
+_NOMINEES = (Prospective, Candidate)
+_FETCHING = (Follower, Unattached)
 
 
 def poll(state: RaftState) -> None:
@@ -123,7 +125,7 @@ def _send(state: RaftState) -> None:
         send_begin_epoch(state)
     elif isinstance(role, Resigned):
         send_end_epoch(state)
-    elif isinstance(role, Prospective | Candidate):
+    elif isinstance(role, _NOMINEES):
         send_votes(state)
     elif state.pending_append is None and not state.is_installing_snapshot:
         send_fetch(state)
@@ -144,7 +146,7 @@ def next_deadline_ms(state: RaftState) -> int | None:
     if shutdown_ms is not None:
         times.append(shutdown_ms)
     evidence = state.evidence
-    may_ask = shutdown_ms is None and isinstance(role, Follower | Unattached)
+    may_ask = shutdown_ms is None and isinstance(role, _FETCHING)
     if evidence is not None and may_ask and state.is_evidence_valid():
         times.append(evidence.due_ms)
     return min(times, default=None)

@@ -6,11 +6,15 @@ INV-RPC-2: at most one Fetch or FetchSnapshot is in flight over all connections.
 Source: apache/kafka: raft/.../RequestManager.java.
 """
 
+from typing import Final
+
 import msgspec
 
 from raft.config import BACKOFF_DOUBLINGS_MAX
 from raft.messages import FetchRequest, FetchSnapshotRequest, RaftRequest
 from wire.types import NodeId
+
+_FETCHES: Final = (FetchRequest, FetchSnapshotRequest)
 
 
 class Connection(msgspec.Struct, kw_only=True):
@@ -65,7 +69,7 @@ class Connections:
         """When the fetch in flight times out; None when there is none (INV-RPC-2)."""
         until: int | None = None
         for connection in self._by_id.values():
-            if not isinstance(connection.request, FetchRequest | FetchSnapshotRequest):
+            if not isinstance(connection.request, _FETCHES):
                 continue
             deadline = connection.sent_ms + self._request_timeout_ms
             if connection.correlation_id is not None and deadline > now_ms:
@@ -76,7 +80,7 @@ class Connections:
     def sent(self, destination_id: NodeId, request: RaftRequest, now_ms: int) -> int:
         """Note a request as in flight and give its correlation id."""
         assert self.is_ready(destination_id, now_ms), f"{destination_id=} is not ready"
-        if isinstance(request, FetchRequest | FetchSnapshotRequest):
+        if isinstance(request, _FETCHES):
             assert self.fetch_in_flight_until(now_ms) is None, "INV-RPC-2"
         connection = self._by_id.setdefault(destination_id, Connection())
         connection.correlation_id = self._next_correlation_id

@@ -97,6 +97,12 @@ class RaftState:
         """Hold the parts; a log that starts behind a snapshot is committed up to there."""
         self.config = config
         self.voters = voters
+        self.is_voter = config.can_vote and voters.is_voter(config.node_id)
+        """Whether this node votes."""
+        self.is_only_voter = self.is_voter and len(voters.ids) == 1
+        """Whether this node is the whole quorum."""
+        self.others = voters.others(config.node_id)
+        """The other voters, ascending."""
         self.rng = rng
         self.log = log
         self.now_ms = now_ms
@@ -123,21 +129,6 @@ class RaftState:
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None
-
-    @property
-    def is_voter(self) -> bool:
-        """Whether this node votes."""
-        return self.config.can_vote and self.voters.is_voter(self.config.node_id)
-
-    @property
-    def is_only_voter(self) -> bool:
-        """Whether this node is the whole quorum."""
-        return self.is_voter and len(self.voters.ids) == 1
-
-    @property
-    def others(self) -> tuple[NodeId, ...]:
-        """The other voters, ascending."""
-        return self.voters.others(self.config.node_id)
 
     @property
     def epoch(self) -> LeaderEpoch:

@@ -46,6 +46,10 @@ CONTROL_BIT: Final = 0x20
 _DELETE_HORIZON_BIT: Final = 0x40
 
 
+_CODECS: Final = tuple(Codec)
+"""By the bits of the attributes."""
+
+
 class RecordView(msgspec.Struct, frozen=True, gc=False):
     """One record with its absolute offset and time; key or value None is Kafka's null."""
 
@@ -116,9 +120,9 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             CorruptBatchError: the bits name no codec.
         """
         bits = self.attributes & _CODEC_MASK
-        if bits > Codec.ZSTD:
+        if bits >= len(_CODECS):
             raise CorruptBatchError(f"batch at offset {self.base_offset}: codec {bits} is unknown")
-        return Codec(bits)
+        return _CODECS[bits]
 
     @property
     def last_sequence(self) -> int:
@@ -147,8 +151,9 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
             CorruptBatchError: the records do not fill their section exactly.
         """
         codec = self.header.codec
-        section: Buffer = self.buffer[HEADER_BYTES:]
-        section = bytes(section) if codec is Codec.NONE else decompress(codec, bytes(section))
+        section = bytes(self.buffer[HEADER_BYTES:])
+        if codec is not Codec.NONE:
+            section = decompress(codec, section)
         return _read_records(self.header, section)
 
 
@@ -238,11 +243,32 @@ def parse_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise CorruptBatchError(
             f"batch header at position {position} is cut: {len(buffer) - position} bytes"
         )
-    header = BatchHeader(
-        **dict(zip(_HEADER_FIELDS, _HEADER.unpack_from(buffer, position), strict=True))
-    )
-    _check_size_and_magic(header.base_offset, header.batch_length, header.magic, position)
+    header = _header(_HEADER.unpack_from(buffer, position))
+    if header.batch_length < _LENGTH_MIN or header.magic != MAGIC:
+        raise _impossible(header.base_offset, header.batch_length, header.magic, position)
     return header
+
+
+def _header(fields: tuple[int, ...]) -> BatchHeader:
+    (
+        base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta,
+        base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count,
+    ) = fields  # fmt: skip
+    return BatchHeader(
+        base_offset=Offset(base_offset),
+        batch_length=batch_length,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        magic=magic,
+        crc=crc,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=count,
+    )
 
 
 def iterate_batches(buffer: Buffer) -> Iterator[Batch]:
@@ -254,29 +280,29 @@ def iterate_batches(buffer: Buffer) -> Iterator[Batch]:
         CorruptBatchError: a length or magic is impossible.
     """
     view = memoryview(buffer)
-    position = 0
-    while len(view) - position > _MAGIC_POSITION:
+    position, size = 0, len(view)
+    while size - position > _MAGIC_POSITION:
         base_offset, length = _SIZE.unpack_from(view, position)
-        _check_size_and_magic(base_offset, length, view[position + _MAGIC_POSITION], position)
+        magic = view[position + _MAGIC_POSITION]
+        if length < _LENGTH_MIN or magic != MAGIC:
+            raise _impossible(base_offset, length, magic, position)
         end = position + LOG_OVERHEAD_BYTES + length
-        if end > len(view):
+        if end > size:
             return
-        yield Batch(parse_batch_header(view, position), view[position:end], position)
+        yield Batch(_header(_HEADER.unpack_from(view, position)), view[position:end], position)
         position = end
 
 
-_HEADER_FIELDS: Final = BatchHeader.__struct_fields__
+_LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
-def _check_size_and_magic(base_offset: int, length: int, magic: int, position: int) -> None:
-    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-        raise CorruptBatchError(
-            f"batch at position {position} (offset {base_offset}) cannot be {length} bytes long"
-        )
-    if magic != MAGIC:
-        raise CorruptBatchError(
-            f"batch at position {position} (offset {base_offset}) has magic {magic}, not {MAGIC}"
-        )
+def _impossible(base_offset: int, length: int, magic: int, position: int) -> CorruptBatchError:
+    what = (
+        f"cannot be {length} bytes long"
+        if length < _LENGTH_MIN
+        else f"has magic {magic}, not {MAGIC}"
+    )
+    return CorruptBatchError(f"batch at position {position} (offset {base_offset}) {what}")
 
 
 def _assemble(

@@ -145,9 +145,9 @@ def _stored_epoch_trusted(patches: Patches) -> None:
         return initial_role
 
     def make_check(original: Original) -> Original:
-        def check(self: RaftCore, before: Any) -> None:
+        def check(self: RaftCore, *before: Any) -> None:
             if self.last_epoch <= self.epoch:
-                original(self, before)
+                original(self, *before)
 
         return check
 
