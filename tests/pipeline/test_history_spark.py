@@ -9,12 +9,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from metadata import records as m
 from metadata.loader import committed_batches
 from metadata.time_travel import Replay
 from pipeline.core.errors import BadInputError
 from pipeline.jobs import history, history_query
 from pipeline.jobs.history_schema import SCD_TABLES, VALIDITY
 from pipeline.jobs.job import JobConfig
+from tests.pipeline.controller_logs import ControllerLog
 from tests.pipeline.metadata_histories import RandomLog, image_rows, write_metadata_log
 
 pytestmark = pytest.mark.spark
@@ -91,6 +93,27 @@ def test_as_of_every_offset_is_the_image(spark, tmp_path, seed):
             for name, frame in history_query.as_of(spark, out, offset=end).items()
         }
         assert {name: held(rows, end) for name, rows in tables.items()} == found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_as_of_every_offset_of_a_log_that_controllers_wrote(spark, tmp_path, seed):
+    """Leaders, ISRs, deletions, reassignments; failovers that abort what they find open."""
+    log = ControllerLog(seed, 120)
+    batches = list(committed_batches(log.content))
+    out = str(tmp_path / "out")
+    result = build(write_metadata_log(tmp_path / "in", log.content), out, "--intra-batch")
+    assert result.findings == 0
+    assert result.counters["aborted"] >= 10
+    written = [record for one in batches for record in one.records]
+    changes = [one for one in written if isinstance(one, m.PartitionChangeRecord)]
+    for field in ("leader", "isr", "adding_replicas", "removing_replicas", "last_known_elr"):
+        values = [getattr(one, field) for one in changes]
+        assert sum(value not in (None, -2) for value in values) >= 4, field
+    assert sum(isinstance(one, m.RemoveTopicRecord) for one in written) >= 4
+    tables = all_rows(spark, out)
+    for end in range(log.offset + 1):
+        assert_equal_at(tables, image_at(batches, end), end)
+    assert_equal_at(tables, log.image, log.offset)
 
 
 def test_an_archive_fed_in_parts_is_the_history_of_the_whole(spark, tmp_path):

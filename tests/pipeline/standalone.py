@@ -1,0 +1,168 @@
+"""A standalone Spark cluster on loopback, and jobs as processes that a test can watch and disturb."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SPARK_HOME = Path(pyspark.__file__).parent
+_POLL_SECONDS = 0.01
+_WAIT_SECONDS = 900
+_RUNNING = re.compile(r"Running task (\S+) in stage (\d+)\.\d+ \(TID (\d+)\)")
+_FINISHED = re.compile(r"Finished task (\S+) in stage (\d+)\.\d+ \(TID (\d+)\)")
+
+
+class Tasks(NamedTuple):
+    """What an executor's log says so far: task numbers of the application, by stage."""
+
+    running: dict[int, int]
+    finished: int
+
+    def in_stage(self, stage: int) -> bool:
+        return any(one >= stage for one in self.running.values())
+
+
+class Worker(NamedTuple):
+    """A worker; its executors and their Python workers are children in its process group."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    def tasks(self) -> Tasks:
+        logs = sorted(self.folder.glob("app-*/*/stderr"))
+        text = "".join(path.read_text(errors="replace") for path in logs)
+        ended = {int(found[3]) for found in _FINISHED.finditer(text)}
+        running = {int(found[3]): int(found[2]) for found in _RUNNING.finditer(text)}
+        return Tasks({k: v for k, v in running.items() if k not in ended}, len(ended))
+
+    def kill(self) -> None:
+        """As if the machine lost power: nobody on it gets to say a word."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Cluster:
+    """A master and its workers, of one core each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.workers: list[Worker] = []
+        self._folder = folder
+        folder.mkdir(parents=True)
+        log = folder / "master.log"
+        self._processes = [_daemon(log, "master.Master")]
+        self.url = _wait_for(self._processes[0], log, r"Starting Spark master at (spark://\S+)")
+
+    def add_worker(self) -> None:
+        """One more, registered when this returns."""
+        number = len(self.workers)
+        home, log = self._folder / f"worker-{number}", self._folder / f"worker-{number}.log"
+        process = _daemon(
+            log, "worker.Worker", "--cores", "1", "--memory", "600m", "--work-dir", str(home),
+            self.url,
+        )  # fmt: skip
+        self._processes.append(process)
+        _wait_for(process, log, "Successfully registered with master")
+        self.workers.append(Worker(process, home))
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in self._processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@contextmanager
+def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A cluster that is gone at the end."""
+    cluster = Cluster(folder)
+    try:
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def _daemon(log: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "128m",
+                                "SPARK_HOME": str(SPARK_HOME)}  # fmt: skip
+    with log.open("wb") as sink:
+        return subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments],
+            stdout=sink, stderr=sink, env=environment, start_new_session=True,
+        )  # fmt: skip
+
+
+def _wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
+    found: list[re.Match[str]] = []
+
+    def is_there() -> bool:
+        found.extend(re.finditer(pattern, log.read_text(errors="replace")))
+        return bool(found)
+
+    assert wait_until(process, is_there), log.read_text(errors="replace")
+    return found[0][found[0].re.groups]
+
+
+def wait_until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> bool:
+    """Whether it came to be so before the process ended."""
+    for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
+        if is_so():
+            return True
+        try:
+            process.wait(_POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+        return False
+    raise AssertionError(f"nothing happened in {_WAIT_SECONDS} s")
+
+
+class Job:
+    """A job in a process of its own, stderr kept."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as sink:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=sink, start_new_session=True,
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+            )  # fmt: skip
+
+    def end(self) -> int:
+        """The exit code; a job that hangs is killed."""
+        try:
+            return self.process.wait(_WAIT_SECONDS)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def errors(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+def command_line(*arguments: str) -> list[str]:
+    """A job as a person starts it."""
+    return [sys.executable, "-m", "pipeline.cli", *arguments]
+
+
+def submitted(master: str, conf: dict[str, str], *arguments: str) -> list[str]:
+    """The same job through spark-submit."""
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    return [
+        str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *settings,
+        str(ROOT / "pipeline" / "cli.py"), *arguments,
+    ]  # fmt: skip

@@ -1,0 +1,169 @@
+"""Jobs on a standalone cluster, and with processes that are killed: the result of the undisturbed."""
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.pipeline_history import write_log
+from pipeline.cli import main
+from tests.pipeline.generated_logs import write_checkpoints
+from tests.pipeline.segments import batch
+from tests.pipeline.standalone import (
+    Job,
+    Tasks,
+    command_line,
+    running_cluster,
+    submitted,
+    wait_until,
+)
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+SMALL = {"spark.executor.memory": "500m", "spark.driver.memory": "500m"}
+CONF = [part for key, value in SMALL.items() for part in ("--conf", f"{key}={value}")]
+SEGMENTS = 12
+BATCHES = 60
+RECORDS = 100
+# Spark's stage numbers of a history job: 0 scan, 1 decode, then the folds.
+DECODE, FOLD = 1, 6
+
+
+def write_nodes(folder: Path) -> list[str]:
+    """Three replicas of a partition of several MB; damaged here and there."""
+    rng = random.Random(1)
+    source = [batch(0, [rng.randbytes(60) for _ in range(RECORDS)]) for _ in range(BATCHES)]
+    roots = []
+    for node in range(3):
+        root = folder / f"n{node}"
+        home = root / "orders-0"
+        home.mkdir(parents=True)
+        (root / "meta.properties").write_text(f"version=1\nnode.id={node}\ncluster.id=c\n")
+        for segment in range(SEGMENTS):
+            base = segment * BATCHES * RECORDS
+            content = bytearray()
+            for number, one in enumerate(source):
+                content += (base + number * RECORDS).to_bytes(8, "big") + one[8:]
+            if segment % 3 == node:
+                content[rng.randrange(100, len(content))] ^= 1
+            (home / f"{base:020d}.log").write_bytes(content)
+        write_checkpoints(root, SEGMENTS * BATCHES * RECORDS)
+        roots.append(str(root))
+    return roots
+
+
+def tables(out: Path) -> dict[str, list[str]]:
+    """Every row of every table of a run, in an order that is always the same."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(out.rglob("*.parquet")):
+        table = pq.ParquetFile(path).read()
+        name = path.relative_to(out).parts[0].removesuffix(".parquet")
+        rows = found.setdefault(name, [])
+        for row in table.to_pylist():
+            row.pop("run_id", None)
+            rows.append(json.dumps(row, sort_keys=True, default=str))
+    assert found
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def left_overs(out: Path) -> list[Path]:
+    return [path for path in out.rglob("*") if path.name.endswith(".tmp") or "_tmp" in path.parts]
+
+
+def in_stage(number: int, ended: int = 0):
+    """An executor that is at work on a task of that stage or a later one."""
+
+    def is_so(found: Tasks) -> bool:
+        return found.in_stage(number) and found.finished >= ended
+
+    return is_so
+
+
+def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
+    roots = write_nodes(tmp_path / "in")
+    audit = ["audit", "--validate", "full", "--input", *roots]
+    assert main([*audit, "--output", str(tmp_path / "alone")]) == 1
+    expected = tables(tmp_path / "alone")
+    assert len(expected["findings"]) > SEGMENTS
+    out = tmp_path / "out"
+    with running_cluster(tmp_path / "cluster") as cluster:
+        command = submitted(cluster.url, SMALL, *audit, "--spark", "--output", str(out))
+        job = Job(command, tmp_path / "job.log")
+        victim, survivor = cluster.workers
+        assert wait_until(job.process, lambda: in_stage(0, ended=4)(victim.tasks())), job.errors()
+        victim.kill()
+        before = survivor.tasks().finished
+        assert job.end() == 1, job.errors()
+        lost = victim.tasks()
+        assert (lost.running, lost.finished >= 4) != ({}, False)
+        assert survivor.tasks().finished > before
+        assert survivor.tasks().finished + lost.finished > 3 * SEGMENTS  # some ran twice
+    assert "Lost executor" in job.errors()
+    assert tables(out) == expected
+    assert left_overs(out) == []
+
+
+def test_a_history_survives_the_loss_of_two_workers(tmp_path: Path, spark: object) -> None:
+    """One while records are decoded, the other while they are folded; one more joins between."""
+    source = str(tmp_path / "in")
+    write_log(Path(source) / "__cluster_metadata-0", 12_000)
+    history = ["history", "--input", source]
+    assert main([*history, "--master", "local[2]", "--output", str(tmp_path / "alone")]) == 0
+    expected = tables(tmp_path / "alone")
+    out = tmp_path / "out"
+    with running_cluster(tmp_path / "cluster") as cluster:
+        master = ["--master", cluster.url, *CONF]
+        job = Job(command_line(*history, *master, "--output", str(out)), tmp_path / "job.log")
+        for victim, stage in zip(tuple(cluster.workers), (DECODE, FOLD), strict=True):
+            reached = in_stage(stage)
+            assert wait_until(job.process, lambda: reached(victim.tasks())), job.errors()  # noqa: B023
+            victim.kill()
+            assert victim.tasks().running
+            cluster.add_worker()
+        assert job.end() == 0, job.errors()
+        assert any(one.tasks().finished for one in cluster.workers[2:])
+    assert job.errors().count("Lost executor") == 2
+    assert tables(out) == expected
+    assert left_overs(out) == []
+
+
+def writer_of(folder: Path) -> int | None:
+    """The Python worker that is writing below a folder: its file's name says the process."""
+    for path in folder.rglob(".*.tmp"):
+        return int(path.name.split(".")[-2])
+    return None
+
+
+@pytest.mark.parametrize("job", ["history", "export"])
+def test_a_python_worker_that_is_killed_costs_an_attempt(
+    tmp_path: Path, spark: object, job: str
+) -> None:
+    source = str(tmp_path / "in")
+    write_log(Path(source) / "__cluster_metadata-0", 60_000)
+    command = [job, "--input", source, "--spark", "--master", "local[2]"]
+    assert main([*command, "--output", str(tmp_path / "alone")]) == 0
+    expected = tables(tmp_path / "alone")
+    out = tmp_path / "out"
+    process = Job(command_line(*command, *CONF, "--output", str(out)), tmp_path / "job.log")
+    pids: list[int] = []
+
+    def is_writing() -> bool:
+        found = writer_of(out)
+        pids.extend([] if found is None else [found])
+        return bool(pids)
+
+    assert wait_until(process.process, is_writing), process.errors()
+    os.kill(pids[0], signal.SIGKILL)
+    assert process.end() == 0, process.errors()
+    assert "Python worker exited unexpectedly" in process.errors()
+    assert tables(out) == expected
+    assert left_overs(out) == []
