@@ -54,7 +54,10 @@ def main(arguments: Sequence[str]) -> int:
     except (BadInputError, DataLossError, CorruptSegmentError) as error:
         sys.stderr.write(f"pipeline {parsed.job}: {error}\n")
         return BAD_INPUT
-    except Exception:  # noqa: BLE001  # the last resort: say it and exit with its own code
+    except Exception as error:  # noqa: BLE001  # the last resort: say it and exit with its own code
+        if isinstance(error, OSError) and error.filename is not None:
+            sys.stderr.write(f"pipeline {parsed.job}: {error.filename}: {error.strerror}\n")
+            return BAD_INPUT
         sys.stderr.write(f"pipeline {parsed.job}: internal error\n{traceback.format_exc()}")
         return INTERNAL
     _show(parsed.job, result, as_json=parsed.json)

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.errors import BadInputError
+from pipeline.core.opening import input_errors
 from storage.checkpoint_files import (
     HIGH_WATERMARK_NAME,
     LOG_START_NAME,
@@ -115,6 +116,7 @@ class Listing(msgspec.Struct, frozen=True):
         return [file for found in self.partitions for file in (*found.segments, *found.snapshots)]
 
 
+@input_errors()
 def discover(
     paths: Sequence[str],
     *,

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pipeline.core.discovery import CLEANER_NAME, PartitionFiles, discover
 from pipeline.core.errors import BadInputError
+from pipeline.core.opening import input_errors
 from pipeline.core.options import Options, parse_options
 from pipeline.core.reader import plan_read, read_table
 from pipeline.core.split import plan_splits
@@ -132,6 +133,7 @@ def _data_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
     return [p for p in listing.partitions if p.segments and p.topic != METADATA_TOPIC_NAME]
 
 
+@input_errors()
 def plan_one(
     partition: PartitionFiles, now_ms: int, policies: list[Policy], spark: Any = None
 ) -> PartitionPlan:
