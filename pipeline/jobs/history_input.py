@@ -30,6 +30,7 @@ from metadata.records import (
 from metadata.schema import MetadataRecordError
 from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.opening import input_errors
 from pipeline.core.options import Options, parse_options
 from pipeline.core.ranges import log_end_offset
 from pipeline.core.reader import Piece, plan_read, read_splits

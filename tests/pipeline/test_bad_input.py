@@ -1,0 +1,139 @@
+"""What can be wrong with an input, for every job: one line that names it, or a finding; exit codes."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from metadata import record_codec
+from metadata import records as m
+from pipeline.cli import main
+from tests.pipeline.segments import batch, write_partition
+
+SNAPSHOTS = Path(__file__).parent.parent / "golden" / "metadata" / "static-4.3.1"
+NOBODY = 65534
+# what each job needs besides its input; compaction is told a topic, since nothing says it is compacted
+FLAGS = {
+    "audit": [],
+    "export": ["--output", "out"],
+    "compaction": ["--output", "out", "--subscribe", "orders"],
+    "history": ["--output", "out"],
+}
+every_job = pytest.mark.parametrize("job", sorted(FLAGS))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(job: str, source: object, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    """The one line with which a job refuses an input; it must have published nothing."""
+    assert main([job, "--input", str(source), *FLAGS[job], *flags]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert not Path("out").exists() or list(Path("out").iterdir()) == []
+    return line.removeprefix(f"pipeline {job}: ")
+
+
+def write_metadata(root: Path, values: list[bytes], base_offset: int = 0) -> Path:
+    return write_partition(
+        root, [batch(base_offset, values)], name="__cluster_metadata-0", base_offset=base_offset
+    )
+
+
+@every_job
+def test_a_path_that_does_not_exist(here: Path, capsys, job: str) -> None:
+    assert refused(job, "nowhere", capsys) == "nowhere: no such file or directory"
+    assert refused(job, "no*where", capsys) == "no*where: no such file or directory"
+
+
+@every_job
+def test_no_segments(here: Path, capsys, job: str) -> None:
+    (here / "empty").mkdir()
+    expected = {"history": "empty: no segments of __cluster_metadata",
+                "compaction": "empty: no partition of orders"}  # fmt: skip
+    assert refused(job, "empty", capsys) == expected.get(job, "empty: no segments")
+
+
+@every_job
+def test_several_clusters(here: Path, capsys, job: str) -> None:
+    for name in ("a", "b"):
+        write_partition(here / "in" / name, [batch(0)])
+        text = f"version=1\nnode.id=1\ncluster.id=cluster-{name}\n"
+        (here / "in" / name / "meta.properties").write_text(text)
+    assert refused(job, "in", capsys) == (
+        "several clusters below one input, read them one by one:"
+        " cluster-a in in/a; cluster-b in in/b"
+    )
+
+
+@every_job
+def test_a_file_that_is_no_segment(here: Path, capsys, job: str) -> None:
+    (here / "notes.txt").write_text("x")
+    assert refused(job, "notes.txt", capsys).startswith("notes.txt: not a segment (20 digits.log)")
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory for who has no special rights: root is such from `as_nobody` on."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    monkeypatch.chdir(folder)
+    user = os.geteuid()
+    yield folder
+    os.seteuid(user)
+    for path in folder.rglob("*"):
+        path.chmod(0o777)
+    shutil.rmtree(folder)
+
+
+def as_nobody() -> None:
+    if os.geteuid() == 0:
+        os.seteuid(NOBODY)
+
+
+@every_job
+@pytest.mark.parametrize("closed", ["in", "in/__cluster_metadata-0", "in/orders-0"])
+def test_a_directory_that_can_not_be_read(nobody: Path, capsys, job: str, closed: str) -> None:
+    write_metadata(nobody / "in", [record_codec.encode(m.NoOpRecord(), 0)])
+    write_partition(nobody / "in", [batch(0)])
+    Path(closed).chmod(0)
+    as_nobody()
+    line = refused(job, "in", capsys)
+    assert line.startswith(closed)
+    assert line.endswith(": Permission denied")
+
+
+@pytest.mark.parametrize("job", ["compaction", "export", "history"])
+def test_a_segment_that_can_not_be_read(nobody: Path, capsys, job: str) -> None:
+    path = write_partition(Path("in"), [batch(0)])
+    if job == "history":
+        path = write_metadata(Path("in"), [record_codec.encode(m.NoOpRecord(), 0)])
+    path.chmod(0)
+    as_nobody()
+    line = refused(job, "in", capsys)
+    assert line.startswith(f"{path}:")
+    assert line.endswith("Permission denied")
+
+
+def test_a_segment_that_the_audit_can_not_read_is_a_finding(nobody: Path, capsys) -> None:
+    path = write_partition(Path("in"), [batch(0)])
+    path.chmod(0)
+    as_nobody()
+    assert main(["audit", "--input", "in"]) == 1
+    assert f"error {path}:0 unreadable: Permission denied" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("job", ["compaction", "export", "history"])
+def test_an_output_that_can_not_be_written(nobody: Path, capsys, job: str) -> None:
+    write_partition(Path("in"), [batch(0)])
+    write_metadata(Path("in"), [record_codec.encode(m.NoOpRecord(), 0)])
+    nobody.chmod(0o755)
+    as_nobody()
+    assert refused(job, "in", capsys) == "out: Permission denied"
