@@ -89,10 +89,10 @@ def _endpoints(answer: Any, options: Namespace) -> str:
                 for n in nodes
             ],
         })  # fmt: skip
-    host_width = max([len(str(node.host)) for node in nodes] + [len("HOST")])
+    host_width = max((len(str(node.host)) for node in nodes), default=_HOST_WIDTH)
     is_broker = kind == "broker"
-    rack_width = max([len(str(node.rack)) for node in nodes if node.rack] + [len("RACK")])
-    rack_width = rack_width if is_broker else max(rack_width, _RACK_WIDTH)
+    racks = [len(str(node.rack)) for node in nodes if node.rack]
+    rack_width = max(racks, default=_RACK_WIDTH)
     rows = [("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")]
     rows += [
         (str(int(n.broker_id)), str(n.host), str(int(n.port)), str(n.rack or "null"),
@@ -109,4 +109,5 @@ def _endpoints(answer: Any, options: Namespace) -> str:
     return "".join(lines)
 
 
+_HOST_WIDTH: Final = 100
 _RACK_WIDTH: Final = 10

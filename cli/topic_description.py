@@ -52,6 +52,15 @@ class TopicView(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionView, ...]
 
 
+def without_elr(topic: TopicView) -> TopicView:
+    """As Kafka's tool shows a topic by its id: by Metadata, which has no eligible leaders."""
+    partitions = (
+        msgspec.structs.replace(partition, elr=None, last_known_elr=None)
+        for partition in topic.partitions
+    )
+    return msgspec.structs.replace(topic, partitions=tuple(partitions))
+
+
 def describe_topics(api: Api, names: Sequence[str], partition_limit: int) -> list[TopicView]:
     """The topics of these names, in the order of the names; a name that is gone is left out.
 

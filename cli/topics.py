@@ -282,6 +282,8 @@ def _describe(api: Api, options: Namespace) -> str:
     live = description.live_brokers(api) if options.unavailable_partitions else set()
     if options.json:
         return json_line({"topics": description.wanted(topics, options, live)})
+    if options.topic_id:
+        topics = [description.without_elr(topic) for topic in topics]
     return description_text(topics, options, live)
 
 

@@ -76,3 +76,14 @@ def test_min_isr_filters_choose_by_the_topic_s_config(
             expected.append(line)
     assert run("--describe", f"--{flag}") == 0
     assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_a_topic_by_its_id_has_no_eligible_leaders(capsys: pytest.CaptureFixture[str]) -> None:
+    """As Kafka 4.3.1's own tool printed it against a node of this software."""
+    assert run("--describe", "--topic", "orders", "--json") == 0
+    (topic,) = json.loads(capsys.readouterr().out)["topics"]
+    assert run("--describe", "--topic-id", topic["topic_id"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"Topic: orders\tTopicId: {topic['topic_id']}")
+    assert len(lines) == 6
+    assert all(line.endswith("\tElr: N/A\tLastKnownElr: N/A") for line in lines)
