@@ -24,7 +24,7 @@ from pipeline.core.decode import (
 from pipeline.core.discovery import Listing, SegmentFile, discover
 from pipeline.core.errors import BadInputError, CorruptSegmentError
 from pipeline.core.json_records import describe_records
-from pipeline.core.opening import open_segment
+from pipeline.core.opening import input_errors, open_segment
 from pipeline.core.options import Options
 from pipeline.core.ranges import resolve_ranges
 from pipeline.core.rows import RowContext, batch_rows, corrupt_row
@@ -62,6 +62,7 @@ def read_schema(options: Options) -> pa.Schema:
     )
 
 
+@input_errors()
 def plan_read(options: Options) -> ReadPlan:
     """List the input and cut it into tasks.
 

@@ -105,6 +105,7 @@ class LogChoice(msgspec.Struct, frozen=True):
     cluster_id: str | None
 
 
+@input_errors()
 def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoice:
     """The copy that reaches back furthest, then the longest.
 
