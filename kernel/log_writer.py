@@ -50,7 +50,7 @@ class LogWriter:
     ) -> None:
         self.log = log
         self.snapshots = snapshots
-        self.downloads = SnapshotDownloads(log, snapshots, effects)
+        self.downloads = SnapshotDownloads(log, snapshots, clock, effects)
         self._reserve = reserve
         self._quorum_state = quorum_state
         self._clock = clock

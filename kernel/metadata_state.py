@@ -4,7 +4,7 @@ It owns the loader, because on a leader the committed image is the one the contr
 (`adopt`), and on everybody else the one that the stored records build.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from metadata.delta import MetadataDelta, delta_between
 from metadata.features import record_version
 from metadata.image import EMPTY, Image, Provenance
 from metadata.loader import Loader, committed_batches
-from metadata.records import Record
+from metadata.snapshot_loading import SnapshotLoading
 from quorum_controller.authorization import Caller
 from quorum_controller.controller import Controller
 from quorum_controller.queries import QUERIES
@@ -28,7 +28,7 @@ from quorum_controller.result import ControllerRequest, Output, Pending, Proposa
 from raft import effects as raft
 from wire.api_keys import DESCRIBE_QUORUM
 from wire.api_table import SCHEMAS
-from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+from wire.types import LeaderEpoch, Offset
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the log in one go while committed records are applied."""
@@ -210,12 +210,10 @@ class MetadataState:
 
     # ---- snapshots ---------------------------------------------------------------------------
 
-    def load_snapshot(
-        self, records: Iterable[Record], snapshot_id: OffsetAndEpoch, timestamp_ms: int
-    ) -> None:
+    def load_snapshot(self, loading: SnapshotLoading) -> None:
         """A snapshot replaces the committed image; a leader never gets one."""
         assert not self.is_active, "an active controller loads no snapshot"
-        self._publish(*self.loader.load_snapshot(records, snapshot_id, timestamp_ms))
+        self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
 
     def publish_whole(self, image: Image) -> None:
         """At start: the image of the newest snapshot, everything in it being new."""

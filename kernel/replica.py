@@ -53,6 +53,7 @@ class Replica:
         self.core = core
         self.writer = writer
         self.replies = Replies()
+        self._reading = writer.downloads.reading
         self.peers: Peers
         self._clock = clock
         self._notified = notified
@@ -82,7 +83,10 @@ class Replica:
         self.enqueue(self.writer.flush_done(token))
 
     def tick(self) -> None:
-        """Timers of the core and of the stalled writer."""
+        """Timers of the core, of the stalled writer and of a snapshot that is read."""
+        read = self._reading.tick()
+        if read is not None:
+            self.enqueue(read)
         for event in self.writer.retry(self.core):
             self.enqueue(event)
         deadline_ms = self.core.next_deadline_ms()
@@ -91,7 +95,9 @@ class Replica:
 
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
-        return earliest(self.core.next_deadline_ms(), self.writer.retry_ms)
+        return earliest(
+            self.core.next_deadline_ms(), self.writer.retry_ms, self._reading.next_deadline_ms()
+        )
 
     # ---- requests of others ------------------------------------------------------------------
 
@@ -158,11 +164,12 @@ class Replica:
             code = ErrorCode.network_exception.value
             self._failed(destination_id, correlation_id, code)
             return
-        self.enqueue(
-            events.ResponseReceived(
-                destination_id=destination_id, correlation_id=correlation_id, response=response
-            )
+        event = events.ResponseReceived(
+            destination_id=destination_id, correlation_id=correlation_id, response=response
         )
+        is_chunk = isinstance(response, FetchSnapshotResponse)
+        if not (is_chunk and self._reading.hold(event)):
+            self.enqueue(event)
 
     def _failed(self, destination_id: NodeId, correlation_id: int, error_code: int) -> None:
         self.enqueue(

@@ -1,33 +1,36 @@
 """A snapshot that is fetched: chunks into a `.part` file, checked whole, then it replaces the log.
 
-INV-SNAP-1: the log is not touched before the snapshot has been read back, decoded and renamed into
-place. Damage or a full disk leaves the log as it was.
+INV-SNAP-1: the log is not touched before the snapshot has been read back, found to be the bytes
+that were decoded, and renamed into place. Damage or a full disk leaves the log as it was.
 """
 
 from collections.abc import Callable
 
+from kernel.clock import Clock
 from kernel.effects import Effect, Log, LogLevel
-from metadata.schema import MetadataRecordError
-from metadata.snapshot import SnapshotContent, decode_snapshot
+from kernel.snapshot_reading import DAMAGE, SnapshotReading
+from metadata.snapshot_loading import SnapshotLoading
 from raft.effects import WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
 from storage.errors import OutOfSpaceError
 from storage.log import Log as StoredLog
 from storage.snapshot_files import SnapshotFiles, SnapshotWriter
-from wire.errors import CorruptBatchError
 from wire.types import OffsetAndEpoch
 
-Installed = Callable[[OffsetAndEpoch, SnapshotContent], None]
+Installed = Callable[[SnapshotLoading], None]
 
 
 class SnapshotDownloads:
     """At most one download at a time; `on_installed` hears of the content after the log changed."""
 
-    def __init__(self, log: StoredLog, files: SnapshotFiles, effects: list[Effect]) -> None:
+    def __init__(
+        self, log: StoredLog, files: SnapshotFiles, clock: Clock, effects: list[Effect]
+    ) -> None:
         self._log = log
         self._files = files
         self._effects = effects
         self._download: tuple[OffsetAndEpoch, SnapshotWriter] | None = None
+        self.reading = SnapshotReading(clock)
         self.on_installed: Installed | None = None
 
     def write(self, effect: WriteSnapshotChunk) -> SnapshotInstalled | SnapshotRefused | None:
@@ -37,15 +40,15 @@ class SnapshotDownloads:
             writer.append(effect.chunk)
             if not effect.done:
                 return None
-            content = decode_snapshot(writer.read())
+            loading = self.reading.finish(effect.snapshot_id, writer.read())
             writer.freeze()
         except OutOfSpaceError as error:
             return self._refuse(effect.snapshot_id, LogLevel.ERROR, "disk_full", str(error))
-        except (MetadataRecordError, CorruptBatchError) as error:
+        except DAMAGE as error:
             event = "fetched_snapshot_damaged"
             return self._refuse(effect.snapshot_id, LogLevel.WARN, event, str(error))
         self._download = None
-        self._install(effect.snapshot_id, content)
+        self._install(effect.snapshot_id, loading)
         return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
 
     def _writer(self, effect: WriteSnapshotChunk) -> SnapshotWriter:
@@ -59,14 +62,14 @@ class SnapshotDownloads:
         assert effect.position_bytes == writer.size_bytes, f"{effect.position_bytes=}"
         return writer
 
-    def _install(self, snapshot_id: OffsetAndEpoch, content: SnapshotContent) -> None:
+    def _install(self, snapshot_id: OffsetAndEpoch, loading: SnapshotLoading) -> None:
         assert self._log.log_start_offset <= snapshot_id.offset, f"{snapshot_id=}"
         self._log.truncate_fully_and_start_at(snapshot_id.offset)
         for older in self._files.list():
             if older.offset < snapshot_id.offset:
                 self._files.unlink(self._files.delete(older))
         if self.on_installed is not None:
-            self.on_installed(snapshot_id, content)
+            self.on_installed(loading)
 
     def _refuse(
         self, snapshot_id: OffsetAndEpoch, level: LogLevel, event: str, reason: str

@@ -16,7 +16,8 @@ from kernel.effects import Effect, Log, LogLevel, RunSnapshot
 from kernel.log_writer import LogWriter
 from kernel.metadata_state import MetadataState
 from kernel.snapshot_retention import SnapshotRetention
-from metadata.snapshot import SnapshotContent, encode_snapshot, snapshot_records
+from metadata.snapshot import encode_snapshot, snapshot_records
+from metadata.snapshot_loading import SnapshotLoading
 from raft.events import SnapshotAdded
 from storage.errors import OutOfSpaceError
 from storage.snapshot_files import SnapshotWriter
@@ -69,10 +70,11 @@ class Snapshots:
         if image.provenance.end_offset > 0:
             self._state.publish_whole(image)
 
-    def load(self, snapshot_id: OffsetAndEpoch, content: SnapshotContent) -> None:
+    def load(self, loading: SnapshotLoading) -> None:
         """A fetched snapshot has replaced the log: it replaces the image."""
         self._drop_job()
-        self._state.load_snapshot(content.records, snapshot_id, content.last_contained_timestamp_ms)
+        self._state.load_snapshot(loading)
+        snapshot_id = loading.snapshot_id
         self._reset(snapshot_id.offset)
         fields = {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
         self._effects.append(Log(LogLevel.INFO, "snapshot_loaded", fields))

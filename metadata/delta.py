@@ -4,12 +4,13 @@ Values are read from the images before and after: a delta that carried values wo
 truth. A delta may name an id whose value ended up equal; it never misses one that differs.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 from immutables import Map
 
-from metadata.image import ConfigResource, Image, QuotaKey, ScramKey
+from metadata.image import ConfigResource, Image, QuotaKey, ScramKey, Topic
 from wire.types import NodeId, TopicId
 
 
@@ -93,25 +94,42 @@ class MetadataDelta(msgspec.Struct, gc=False):
 
 def delta_between(before: Image, after: Image) -> MetadataDelta:
     """The delta that holds exactly the ids that differ; costs a pass over both images."""
-    delta = MetadataDelta(
-        producer_ids=before.producer_ids != after.producer_ids,
-        zk_migration_state=before.zk_migration_state != after.zk_migration_state,
-    )
+    delta = MetadataDelta()
+    for _ in comparison(before, after, delta):
+        pass
+    return delta
+
+
+def comparison(before: Image, after: Image, delta: MetadataDelta) -> Iterator[None]:
+    """Fill an empty delta with exactly the ids that differ, one topic after the other.
+
+    Pauses after each topic, so that whoever has other work can do it before going on.
+    """
+    assert delta.is_empty, "a delta that says something already"
+    delta.producer_ids = before.producer_ids != after.producer_ids
+    delta.zk_migration_state = before.zk_migration_state != after.zk_migration_state
     for name in _PLAIN_SETS:
         getattr(delta, name).update(_differing(getattr(before, name), getattr(after, name)))
-    delta.topics_deleted.update(id_ for id_ in before.topics if id_ not in after.topics)
+    for topic_id in before.topics:
+        if topic_id not in after.topics:
+            delta.topics_deleted.add(topic_id)
+        yield
     for topic_id, topic in after.topics.items():
         old = before.topics.get(topic_id)
-        if old is topic:
-            continue
-        old_partitions = Map[int, Any]() if old is None else old.partitions
-        changed = _differing(old_partitions, topic.partitions)
-        delta.partitions_changed.update((topic_id, partition_id) for partition_id in changed)
-        if old is None:
-            delta.topics_created.add(topic_id)
-        elif changed or old.name != topic.name:
-            delta.topics_changed.add(topic_id)
-    return delta
+        if old is not topic:
+            _compare_topic(topic_id, old, topic, delta)
+        yield
+
+
+def _compare_topic(topic_id: TopicId, old: Topic | None, new: Topic, delta: MetadataDelta) -> None:
+    if old is None:
+        delta.topics_created.add(topic_id)
+        delta.partitions_changed.update((topic_id, number) for number in new.partitions)
+        return
+    changed = _differing(old.partitions, new.partitions)
+    delta.partitions_changed.update((topic_id, number) for number in changed)
+    if changed or old.name != new.name:
+        delta.topics_changed.add(topic_id)
 
 
 def _differing(before: "Map[Any, Any]", after: "Map[Any, Any]") -> set[Any]:

@@ -128,10 +128,7 @@ class Loader:
     ) -> tuple[Image, MetadataDelta]:
         """Replace everything by a snapshot; drops an open transaction.
 
-        The delta holds what differs from the image before. A registration's offset is not in a
-        snapshot: the broker epoch stands for it. It is the offset at which the batch with the
-        registration begins (partition changes may precede it there), or an older one when a new
-        metadata.version rewrote the registration: who has read up to it has read the batch.
+        The delta holds what differs from the image before.
 
         Raises:
             IllegalRecordError: a record that no snapshot may hold.
@@ -188,14 +185,30 @@ def image_of(records: Iterable[Record], snapshot_id: OffsetAndEpoch, timestamp_m
     image = EMPTY
     delta = MetadataDelta()
     for record in records:
-        if type(record) in _NEVER_IN_SNAPSHOT:
-            raise IllegalRecordError(record, "it is inside a snapshot")
-        offset = snapshot_id.offset
-        if type(record) is RegisterBrokerRecord:
-            offset = Offset(record.broker_epoch)
-        image = apply(image, record, offset, delta)
+        image = apply_of_snapshot(image, record, snapshot_id, delta)
     provenance = Provenance(snapshot_id.offset, snapshot_id.epoch, timestamp_ms)
     return replace(image, provenance=provenance)
+
+
+def apply_of_snapshot(
+    image: Image, record: Record, snapshot_id: OffsetAndEpoch, delta: MetadataDelta
+) -> Image:
+    """One record of a snapshot on what those before it built.
+
+    A registration's offset is not in a snapshot: the broker epoch stands for it. It is the offset
+    at which the batch with the registration begins (partition changes may precede it there), or an
+    older one when a new metadata.version rewrote the registration: who has read up to it has read
+    the batch.
+
+    Raises:
+        IllegalRecordError: a transaction marker, or a record that contradicts those before it.
+    """
+    if type(record) in _NEVER_IN_SNAPSHOT:
+        raise IllegalRecordError(record, "it is inside a snapshot")
+    offset = snapshot_id.offset
+    if type(record) is RegisterBrokerRecord:
+        offset = Offset(record.broker_epoch)
+    return apply(image, record, offset, delta)
 
 
 def _at(

@@ -42,7 +42,8 @@ from metadata.records import (
     ZkMigrationStateRecord,
 )
 from metadata.same_fields import copied
-from metadata.schema import MetadataRecordError, Record
+from metadata.schema import Record
+from metadata.snapshot_decoder import SnapshotDecoder
 from wire.batch import encode_batch, encode_control_batch, iterate_batches
 from wire.types import DIRECTORY_MIGRATING, LeaderEpoch, NodeId, TopicId
 
@@ -144,32 +145,11 @@ def decode_snapshot(content: bytes | memoryview) -> SnapshotContent:
             over, or a record cannot be read.
         CorruptBatchError: a batch is damaged.
     """
-    size = 0
-    records: list[Record] = []
-    control: list[ControlRecord] = []
-    for batch in iterate_batches(content):
-        if not batch.crc_is_valid:
-            raise MetadataRecordError(f"snapshot batch at byte {size} fails its checksum")
-        size += batch.header.size_bytes
-        if control and isinstance(control[-1], SnapshotFooter):
-            raise MetadataRecordError(f"snapshot goes on after its footer, at byte {size}")
-        for view in batch.records():
-            if batch.header.is_control:
-                known = decode_control(control_type(view.key), view.value)
-                control += () if known is None else (known,)
-            elif view.value is None:
-                raise MetadataRecordError(f"snapshot record {view.offset} has no value")
-            else:
-                records.append(record_codec.decode(view.value))
-    if size != len(content):
-        raise MetadataRecordError(f"snapshot is cut: {len(content) - size} bytes of no whole batch")
-    if not control or not isinstance(control[0], SnapshotHeader):
-        raise MetadataRecordError("snapshot does not begin with its header")
-    if not isinstance(control[-1], SnapshotFooter):
-        raise MetadataRecordError("snapshot does not end with its footer")
-    return SnapshotContent(
-        control[0].last_contained_log_timestamp, tuple(records), tuple(control[1:-1])
-    )
+    decoder = SnapshotDecoder()
+    decoder.feed(content)
+    records = tuple(decoder.records())
+    header, control_records = decoder.finish()
+    return SnapshotContent(header.last_contained_log_timestamp, records, control_records)
 
 
 def _feature_records(image: Image) -> Iterator[Record]:

@@ -11,14 +11,17 @@ from kernel.clock import Clock
 from kernel.config import MetadataLogConfig, QuorumConfig
 from kernel.events import Now
 from kernel.opening import open_storage
+from kernel.raft_rpc import body_of_request
+from kernel.snapshot_reading import SLICE_RECORDS
 from raft.effects import WriteSnapshotChunk
+from raft.messages import VoteRequest
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.snapshot_files import snapshot_name
 from storage.space_reserve import RESERVE_BYTES
-from tests.kernel.harness import Node, World, config_of
+from tests.kernel.harness import CLUSTER_ID, Node, World, config_of
 from wire.errors import ErrorCode
-from wire.types import OffsetAndEpoch
+from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 SMALL = MetadataLogConfig(
     segment_bytes=2_000,
@@ -26,6 +29,7 @@ SMALL = MetadataLogConfig(
     snapshot_interval_ms_max=0,
     retention_bytes=6_000,
 )
+LARGE = replace(SMALL, record_bytes_between_snapshots=200_000, retention_bytes=1)
 CHUNKS = QuorumConfig(fetch_snapshot_bytes_max=300)
 PARTITION = "/data/__cluster_metadata-0"
 
@@ -315,3 +319,61 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
             assert end in (old_end, snapshot_id.offset)
             assert opened.loader.image.provenance.end_offset in (0, end)
     assert ends == {old_end, snapshot_id.offset}
+
+
+def vote_request(cluster_id: str, candidate: int, epoch: int) -> Any:
+    """A pre-vote of another voter."""
+    return body_of_request(
+        VoteRequest(
+            cluster_id=cluster_id,
+            replica_id=NodeId(candidate),
+            replica_directory_id=None,
+            voter_id=None,
+            voter_directory_id=None,
+            replica_epoch=LeaderEpoch(epoch),
+            last_epoch=LeaderEpoch(0),
+            last_end_offset=Offset(0),
+            pre_vote=True,
+        )
+    )
+
+
+def large() -> tuple[World, int]:
+    """A snapshot of thousands of records, in one chunk, and a node that lacks it."""
+    world = ready(quorum=QuorumConfig(), metadata_log=LARGE)
+    away = next(i for i in world.alive if i != world.active())
+    world.kill(away)
+    for name in ("a", "b"):
+        answer = world.client(world.alive[0]).create_topic(name, partitions=3_000)
+        assert answer.error_code is ErrorCode.none
+    create(world, world.alive[0], range(3))
+    world.run_until(lambda: all(log_start(world, i) > 6_000 for i in world.alive))
+    return world, away
+
+
+def test_a_vote_is_answered_while_a_large_snapshot_is_read() -> None:
+    world, away = large()
+    world.start(away)
+    reading = world.kernel(away).replica.writer.downloads.reading
+    world.run_until(lambda: reading.units_done > 1_000)
+    client = world.client(away, "CONTROLLER")
+    api_key, body = vote_request(CLUSTER_ID, 4 - away, world.kernel(away).replica.core.epoch)
+    answer = client.call(api_key, body)
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.none
+    assert not said(world, away, "snapshot_loaded"), "the answer came after the whole load"
+    world.run_until(lambda: bool(said(world, away, "snapshot_loaded")))
+    world.run_until(lambda: world.kernel(away).is_unfenced)
+    images = [world.kernel(i).cache.image for i in world.alive]
+    assert images[0].topics == images[1].topics == images[2].topics
+
+
+def test_no_step_reads_more_of_a_snapshot_than_a_slice() -> None:
+    world, away = large()
+    world.start(away)
+    reading = world.kernel(away).replica.writer.downloads.reading
+    before, most = 0, 0
+    while not said(world, away, "snapshot_loaded"):
+        world.advance_once()
+        most = max(most, reading.units_done - before)
+        before = reading.units_done
+    assert 0 < most <= SLICE_RECORDS

@@ -1,0 +1,81 @@
+"""A snapshot file that is read while it arrives: bytes go in as they come, records come out.
+
+What the file must look like is in `metadata.snapshot`.
+"""
+
+from collections.abc import Iterator
+
+from metadata import record_codec
+from metadata.control_records import (
+    ControlRecord,
+    SnapshotFooter,
+    SnapshotHeader,
+    control_type,
+    decode_control,
+)
+from metadata.schema import MetadataRecordError, Record
+from wire.batch import Batch, iterate_batches
+
+
+class SnapshotDecoder:
+    """Holds what is fed until whole batches can be read."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._start = 0
+        """Where in the buffer the next batch begins."""
+        self._position = 0
+        """The same in the file."""
+        self._control: list[ControlRecord] = []
+
+    def feed(self, content: bytes | memoryview) -> None:
+        """The next bytes of the file."""
+        self._buffer = self._buffer[self._start :] + bytes(content)
+        self._start = 0
+
+    def records(self) -> Iterator[Record]:
+        """The records of the whole batches fed so far that were not asked for yet.
+
+        Raises:
+            MetadataRecordError, CorruptBatchError: the content is damaged.
+        """
+        while (batch := self._next_batch()) is not None:
+            for view in batch.records():
+                if batch.header.is_control:
+                    known = decode_control(control_type(view.key), view.value)
+                    self._control += () if known is None else (known,)
+                elif view.value is None:
+                    raise MetadataRecordError(f"snapshot record {view.offset} has no value")
+                else:
+                    yield record_codec.decode(view.value)
+
+    def finish(self) -> tuple[SnapshotHeader, tuple[ControlRecord, ...]]:
+        """After the last record: the header, and the control records between it and the footer.
+
+        Raises:
+            MetadataRecordError: the file is cut, or lacks its header or footer.
+        """
+        left = len(self._buffer) - self._start
+        if left:
+            raise MetadataRecordError(f"snapshot is cut: {left} bytes of no whole batch")
+        header = self._control[0] if self._control else None
+        if not isinstance(header, SnapshotHeader):
+            raise MetadataRecordError("snapshot does not begin with its header")
+        if not isinstance(self._control[-1], SnapshotFooter):
+            raise MetadataRecordError("snapshot does not end with its footer")
+        return header, tuple(self._control[1:-1])
+
+    def _next_batch(self) -> Batch | None:
+        batch = next(iterate_batches(memoryview(self._buffer)[self._start :]), None)
+        if batch is None:
+            return None
+        position = self._position
+        if not batch.crc_is_valid:
+            raise MetadataRecordError(f"snapshot batch at byte {position} fails its checksum")
+        if self._control and isinstance(self._control[-1], SnapshotFooter):
+            raise MetadataRecordError(
+                f"snapshot goes on after its footer, at byte {self._position}"
+            )
+        self._start += batch.header.size_bytes
+        self._position += batch.header.size_bytes
+        return batch
