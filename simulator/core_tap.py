@@ -40,7 +40,7 @@ class CoreTap:
         def tapped(event: Event, now_ms: int) -> Effects:
             before = core.role
             epoch, kind = before.epoch, type(event)
-            if isinstance(event, RequestReceived) and isinstance(event.request, VoteRequest):
+            if type(event) is RequestReceived and type(event.request) is VoteRequest:
                 position = (int(core.last_epoch), int(core.log_end_offset))
                 effects = step(event, now_ms)
                 self._on_vote(event, position, effects)

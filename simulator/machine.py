@@ -126,14 +126,18 @@ class Machine:
 
     def now(self) -> events.Now:
         """What this machine's clocks show."""
-        scaled_us = self.scheduler.now_us * (1_000_000 + self.clock_rate_ppm) // 1_000_000
-        monotonic_ms = 1_000 + self.clock_offset_ms + scaled_us // 1_000
-        wall_ms = WALL_MS + self.wall_offset_ms + scaled_us // 1_000
-        return events.Now(monotonic_ms, wall_ms)
+        now_us, rate_ppm = self.scheduler.now_us, self.clock_rate_ppm
+        if rate_ppm:
+            now_us = now_us * (1_000_000 + rate_ppm) // 1_000_000
+        now_ms = now_us // 1_000
+        return events.Now(
+            1_000 + self.clock_offset_ms + now_ms, WALL_MS + self.wall_offset_ms + now_ms
+        )
 
     def _due_us(self, deadline_ms: int) -> int:
         scaled_us = (deadline_ms - 1_000 - self.clock_offset_ms) * 1_000
-        return -(-scaled_us * 1_000_000 // (1_000_000 + self.clock_rate_ppm))
+        rate_ppm = self.clock_rate_ppm
+        return -(-scaled_us * 1_000_000 // (1_000_000 + rate_ppm)) if rate_ppm else scaled_us
 
     # ---- process -----------------------------------------------------------------------------
 
@@ -255,7 +259,9 @@ class Machine:
             self._timer_us = None
             self._timer_number += 1
             return
-        due_us = max(self.scheduler.now_us + 1, self._due_us(deadline_ms))
+        due_us = self._due_us(deadline_ms)
+        if due_us <= self.scheduler.now_us:
+            due_us = self.scheduler.now_us + 1
         if due_us == self._timer_us:
             return
         self._timer_us = due_us

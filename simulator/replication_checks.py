@@ -28,6 +28,8 @@ class ReplicationChecks:
         self._epochs = dict.fromkeys(machines, 0)
         self._led: dict[tuple[int, int], int] = {}
         """(node, epoch) -> since when it leads, by its own clock."""
+        self._known_by_all = dict.fromkeys(machines, -1)
+        """Leader -> its epoch, once all voters know it: what they know never falls."""
         self._look_us = dict.fromkeys(machines, 0)
 
     def broken(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
@@ -36,17 +38,27 @@ class ReplicationChecks:
         self._epochs[number] = max(self._epochs[number], role.epoch)
         if type(role) is not Leader:
             return None
-        key = (number, role.epoch)
-        if key not in self._led:
-            self._led[key] = machine.now().monotonic_ms
-        for voter, seen in role.progress.items():
-            if seen.end_offset is not None and self._epochs[voter] < role.epoch:
-                known = f"which knows epoch {self._epochs[voter]}"
-                return "I10", f"it counts {voter} in epoch {role.epoch}, {known}"
+        if self._known_by_all[number] != role.epoch:
+            counted = self._wrongly_counted(number, role)
+            if counted is not None:
+                return "I10", counted
         now_us = machine.scheduler.now_us
         if len(self._voters) > 1 and self._look_us[number] <= now_us:
             self._look_us[number] = now_us + LOOKED_AT_EVERY_US
-            return self._deaf(core, role, self._led[key], machine.now().monotonic_ms)
+            led_ms = self._led[number, role.epoch]
+            return self._deaf(core, role, led_ms, machine.now().monotonic_ms)
+        return None
+
+    def _wrongly_counted(self, number: int, role: Leader) -> str | None:
+        """The voter that a leader counts in an epoch which that voter does not know."""
+        if (number, role.epoch) not in self._led:
+            self._led[number, role.epoch] = self._machines[number].now().monotonic_ms
+        for voter, seen in role.progress.items():
+            if seen.end_offset is not None and self._epochs[voter] < role.epoch:
+                known = f"which knows epoch {self._epochs[voter]}"
+                return f"it counts {voter} in epoch {role.epoch}, {known}"
+        if all(self._epochs[voter] >= role.epoch for voter in self._voters):
+            self._known_by_all[number] = role.epoch
         return None
 
     def _deaf(

@@ -1,7 +1,9 @@
 """Virtual time: one heap of callbacks, microseconds, first come first served within one instant."""
 
 import heapq
+import sys
 from collections.abc import Callable
+from itertools import repeat
 from typing import Final
 
 INSTANT_EVENTS_MAX: Final = 10_000
@@ -24,7 +26,8 @@ class Scheduler:
     def at(self, time_us: int, action: Callable[[], None]) -> None:
         """Run at a time, at the earliest now."""
         self._sequence += 1
-        heapq.heappush(self._heap, (max(time_us, self.now_us), self._sequence, action))
+        due_us = max(self.now_us, time_us)
+        heapq.heappush(self._heap, (due_us, self._sequence, action))
 
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
         """Run after a delay."""
@@ -32,15 +35,28 @@ class Scheduler:
 
     def run_once(self, end_us: int) -> bool:
         """Run the next callback; False, with the time at the end, when none is due before it."""
-        if not self._heap or self._heap[0][0] > end_us:
-            self.now_us = max(self.now_us, end_us)
-            return False
-        time_us, _, action = heapq.heappop(self._heap)
-        if time_us > self.now_us:
-            self.now_us = time_us
-            self._at_this_instant = 0
-        self._at_this_instant += 1
-        if self._at_this_instant > INSTANT_EVENTS_MAX:
-            raise StuckError(f"{INSTANT_EVENTS_MAX} events at {time_us} us")
-        action()
+        return self.run(end_us, 1)
+
+    def run(self, end_us: int, count: int = sys.maxsize) -> bool:
+        """Run the next callbacks, at most so many.
+
+        Returns:
+            False, with the time at the end, when fewer were due before it.
+
+        Raises:
+            StuckError: time stands still.
+        """
+        heap = self._heap
+        for _ in repeat(None, count):
+            if not heap or heap[0][0] > end_us:
+                self.now_us = max(self.now_us, end_us)
+                return False
+            time_us, _, action = heapq.heappop(heap)
+            if time_us > self.now_us:
+                self.now_us = time_us
+                self._at_this_instant = 0
+            self._at_this_instant += 1
+            if self._at_this_instant > INSTANT_EVENTS_MAX:
+                raise StuckError(f"{INSTANT_EVENTS_MAX} events at {time_us} us")
+            action()
         return True

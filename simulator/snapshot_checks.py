@@ -36,7 +36,7 @@ class SnapshotChecks:
             log_start: first offset of its log.
         """
         known = self._versions.get(number)
-        if known is not None and known[0] is vfs and known[1] == vfs.name_changes:
+        if known is not None and known[1] == vfs.name_changes and known[0] is vfs:
             return None
         if not vfs.is_directory(FOLDER):
             return None

@@ -149,15 +149,13 @@ class World:
 
     def run(self, end_us: int) -> None:
         """Until a time."""
-        while self.scheduler.run_once(end_us):
-            pass
+        self.scheduler.run(end_us)
 
     def run_until(self, condition: Callable[[], bool], end_us: int, every: int = 1) -> bool:
         """Until a condition holds, asked at every so many events; False if the time comes first."""
         while not condition():
-            for _ in range(every):
-                if not self.scheduler.run_once(end_us):
-                    return condition()
+            if not self.scheduler.run(end_us, every):
+                return condition()
         return True
 
     # ---- watching ----------------------------------------------------------------------------
@@ -170,8 +168,11 @@ class World:
     def before_step(self, machine: Machine, event: events.Event | None) -> None:
         """Count it."""
         self.event_count += 1
-        kind = "Start" if event is None else type(event).__name__
-        self.events_by_kind[kind] = self.events_by_kind.get(kind, 0) + 1
+        kind = "Start" if event is None else event.__class__.__name__
+        try:
+            self.events_by_kind[kind] += 1
+        except KeyError:
+            self.events_by_kind[kind] = 1
         if event is None:
             self._log_bytes = log_bytes(machine)
 

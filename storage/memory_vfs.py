@@ -7,6 +7,7 @@ Deterministic: the same calls and the same rng give the same bytes.
 
 import errno
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 from storage.disk_model import DirectoryNode, FileNode, Node
@@ -325,5 +326,6 @@ class MemoryVfs:
         return node
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in ("", ".")]
+@lru_cache(4096)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
