@@ -30,7 +30,10 @@ USUAL_FAULTS: Final[tuple[str, ...]] = (
 )
 """On in every second seed, each by itself."""
 
-FAULT_CLASSES: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state")
+DAMAGES: Final[tuple[str, ...]] = ("bit_rot", "lost_write", "misdirected_write")
+"""What a disk does to what it holds (simulator/disk_damage.py)."""
+
+FAULT_CLASSES: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state", *DAMAGES)
 """What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
 
 
@@ -102,7 +105,7 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
     """
     allowed: tuple[str, ...] = FAULT_CLASSES if options.faults is None else options.faults
     on = tuple(name for name in USUAL_FAULTS if rng.random() < 0.5 and name in allowed)
-    if len(allowed) == 1:
+    if len(allowed) == 1 or not set(allowed) & set(USUAL_FAULTS):
         on = allowed
     is_combined = rng.random() < 0.5
     observers = rng.choice((0, 0, 1, 2)) if is_combined else rng.choice((1, 1, 2, 3))

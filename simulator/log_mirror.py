@@ -37,6 +37,10 @@ class LogMirror:
         self._segments: list[tuple[str, int]] = []  # path, bytes read of it
         self._listing: tuple[MemoryVfs, int, list[str]] | None = None  # disk, name changes, paths
         self._durable: dict[str, tuple[int, int]] = {}  # path -> bytes walked, end offset there
+        self.frozen_end: int | None = None
+        """What `durable_end` says while the disk is damaged and no process runs."""
+        self.forgiven: set[tuple[str, int | None]] = set()
+        """Path and position of batches whose checksum is known to be wrong."""
 
     @property
     def end_offset(self) -> int:
@@ -111,6 +115,8 @@ class LogMirror:
 
     def durable_end(self, vfs: MemoryVfs) -> int:
         """End offset of the batches that are wholly durable, in a row from the start."""
+        if self.frozen_end is not None:
+            return self.frozen_end
         end_offset = 0
         for path in self._paths(vfs):
             content = vfs.durable_content(path)
@@ -123,8 +129,9 @@ class LogMirror:
             if walked > len(content):
                 walked, known_end = 0, 0
             for entry, end in _batches(content, walked):
-                if crc32c.crc32c(content[walked + _CRC_FROM : end]) != entry.crc:
-                    break  # a torn write
+                is_torn = crc32c.crc32c(content[walked + _CRC_FROM : end]) != entry.crc
+                if is_torn and (path, walked) not in self.forgiven:
+                    break
                 walked, known_end = end, entry.end_offset
             self._durable[path] = (walked, known_end)
             if known_end == 0:
@@ -158,6 +165,14 @@ def damaged_batch(vfs: MemoryVfs) -> str | None:
             left = len(content) - position
             return f"{path}: {left} bytes behind position {position} are no batch"
     return None
+
+
+def batches_of(content: bytearray | None) -> Iterator[tuple[int, int, Entry]]:
+    """Whole batches of a file with the positions where they begin and end."""
+    position = 0
+    for entry, end in _batches(content or bytearray(), 0):
+        yield position, end, entry
+        position = end
 
 
 def _batches(content: bytearray, position: int) -> Iterator[tuple[Entry, int]]:

@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from simulator.draw import Settings
+from simulator.disk_damage import DiskDamages
+from simulator.draw import DAMAGES, Settings
 from simulator.log_mirror import QUORUM_STATE
 from simulator.machine import Machine, Power
 from simulator.network import Network
@@ -41,11 +42,12 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
     """The decisions of a run, in time order; they end with the fault phase."""
     plan = []
     at_us = QUIET_START_US
-    while settings.faults:
+    kinds = tuple(kind for kind in settings.faults if kind not in DAMAGES)
+    while kinds:
         at_us += 1 + int(rng.expovariate(1.0) * settings.fault_interval_us)
         if at_us >= settings.duration_us:
             break
-        kind = rng.choice(settings.faults)
+        kind = rng.choice(kinds)
         targets = list(machine_ids)
         rng.shuffle(targets)
         if kind in ("partition", "one_way"):
@@ -61,6 +63,27 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
                 at_us=at_us,
                 kind=kind,
                 targets=tuple(targets[:count]),
+                length_us=1_000 + int(rng.expovariate(1.0) * settings.fault_length_us),
+                amount=1 + rng.randrange(OPERATIONS_AHEAD_MAX),
+            )
+        )
+    return plan
+
+
+def draw_damages(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
+    """Those of the disks, half as often; apart, so that they shift no other fault."""
+    plan = []
+    at_us = QUIET_START_US
+    kinds = tuple(kind for kind in settings.faults if kind in DAMAGES)
+    while kinds:
+        at_us += 1 + int(rng.expovariate(0.5) * settings.fault_interval_us)
+        if at_us >= settings.duration_us:
+            break
+        plan.append(
+            Decision(
+                at_us=at_us,
+                kind=rng.choice(kinds),
+                targets=(rng.choice(machine_ids),),
                 length_us=1_000 + int(rng.expovariate(1.0) * settings.fault_length_us),
                 amount=1 + rng.randrange(OPERATIONS_AHEAD_MAX),
             )
@@ -92,6 +115,7 @@ class Nemesis:
         machines: dict[int, Machine],
         probes: Probes,
         restart: Callable[[Machine], None],
+        damages: DiskDamages,
     ) -> None:
         self.plan = plan
         self.fired: dict[str, int] = {}
@@ -101,6 +125,7 @@ class Nemesis:
         self._machines = machines
         self._probes = probes
         self._restart = restart
+        self._damages = damages
         self.on_fired: Callable[[Decision], None] = lambda _: None
         self.slow_disks: dict[int, int] = {}
         """Machine -> factor on the time of its flushes."""
@@ -118,6 +143,7 @@ class Nemesis:
         self.is_over = True
         self._network.heal_all()
         self.slow_disks.clear()
+        self._damages.restore_all()
         for machine in self._machines.values():
             machine.vfs.bytes_max = None
             machine.vfs.crash_at = None
@@ -281,6 +307,33 @@ class Nemesis:
 
             vfs.failing = fail_once
             self._restart_later(decision, machine)
+
+    def _do_bit_rot(self, decision: Decision, machines: list[Machine]) -> None:
+        self._damage(decision, machines)
+
+    def _do_lost_write(self, decision: Decision, machines: list[Machine]) -> None:
+        self._damage(decision, machines)
+
+    def _do_misdirected_write(self, decision: Decision, machines: list[Machine]) -> None:
+        self._damage(decision, machines)
+
+    def _damage(self, decision: Decision, machines: list[Machine]) -> None:
+        """A disk changes; at the end of the fault it is brought back, and the process started."""
+        for machine in machines:
+            rng = Random(f"{decision.at_us}/{decision.amount}")  # noqa: S311 - simulated chance
+            if self._damages.strike(decision.kind, machine, rng):
+                self._later(decision, partial(self._repair, machine))
+                if not machine.is_up:
+                    half_us = decision.length_us // 2
+                    self._scheduler.after(half_us, partial(self._start_in_vain, machine))
+
+    def _start_in_vain(self, machine: Machine) -> None:
+        if not self.is_over:
+            self._restart(machine)
+
+    def _repair(self, machine: Machine) -> None:
+        self._damages.restore(machine)
+        self._restart(machine)
 
     def _do_disk_full(self, decision: Decision, machines: list[Machine]) -> None:
         for machine in machines:

@@ -40,6 +40,11 @@ MARKS: Final = (
     "request_forwarded",
     # faults that were felt
     "disk_full",
+    "bit_rot",
+    "lost_write",
+    "misdirected_write",
+    "damage_refused",
+    "damage_stopped_a_node",
     "node_stopped_by_sync_error",
     "crashed_between_disk_operations",
     "all_nodes_down",

@@ -9,7 +9,7 @@ from simulator.draw import Options, Settings, draw_settings
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
-from simulator.nemesis import Decision, draw_plan
+from simulator.nemesis import Decision, draw_damages, draw_plan
 from simulator.recording import Recording
 from simulator.scheduler import StuckError
 from simulator.streams import Streams
@@ -51,7 +51,10 @@ def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decisi
     """What a seed decides before it runs."""
     streams = Streams(seed)
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
-    plan = draw_plan(settings, streams.stream("nemesis"), machine_ids(settings))
+    machines = machine_ids(settings)
+    plan = draw_plan(settings, streams.stream("nemesis"), machines)
+    plan += draw_damages(settings, streams.stream("damage"), machines)
+    plan.sort(key=lambda decision: decision.at_us)
     return settings, streams, plan
 
 

@@ -3,7 +3,18 @@
 import random
 from typing import Final
 
-NAMES: Final = ("draw", "rare", "nemesis", "network", "disk", "late", "workload", "clocks", "rest")
+NAMES: Final = (
+    "draw",
+    "rare",
+    "nemesis",
+    "damage",
+    "network",
+    "disk",
+    "late",
+    "workload",
+    "clocks",
+    "rest",
+)
 """Beside those of the nodes."""
 
 

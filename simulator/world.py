@@ -15,6 +15,7 @@ from kernel.config import (
     Voter,
 )
 from simulator.core_tap import CoreTap
+from simulator.disk_damage import DiskDamages
 from simulator.draw import Settings
 from simulator.invariants import Invariants, Violation
 from simulator.log_mirror import segment_paths
@@ -74,8 +75,21 @@ class World:
         self.machines = {number: self._machine(number, streams) for number in machine_ids(settings)}
         self.invariants = Invariants(self.machines, self.voters, self.probes)
         self._tap = CoreTap(self.invariants.ledger, self.probes)
+        self._damages = DiskDamages(
+            self.machines,
+            self.voters,
+            self.invariants.mirrors,
+            lambda: self.invariants.ledger.end_offset,
+            self.probes,
+        )
         self.nemesis = Nemesis(
-            plan, self.scheduler, self.network, self.machines, self.probes, self.restart
+            plan,
+            self.scheduler,
+            self.network,
+            self.machines,
+            self.probes,
+            self.restart,
+            self._damages,
         )
         self.nemesis.on_fired = self._on_fault
         if settings.begin_epoch_late_us:
@@ -180,6 +194,8 @@ class World:
         self, machine: Machine, event: events.Event | None, effects: list[out.Effect]
     ) -> None:
         """Check the invariants on the node that was stepped, and add the step to the digest."""
+        if event is None and (wrong := self._damages.wrong_with_start(machine)) is not None:
+            raise Violation("I18", f"node {machine.id}: {wrong}")
         self.invariants.after_step(machine, event)
         kernel = machine.kernel
         assert kernel is not None
@@ -212,15 +228,17 @@ class World:
             self.recording.ended(self.scheduler.now_us, machine.id, reason)
         if "operation" in reason:
             self.probes.hit("crashed_between_disk_operations")
-        if error is None:
-            return
         is_full = isinstance(error, OutOfSpaceError) and machine.vfs.bytes_max is not None
-        if "injected" in str(error) or is_full:
+        if error is None or "injected" in str(error) or is_full:
+            self._damages.process_ended(machine)
             if "sync" in str(error):
                 self.probes.hit("node_stopped_by_sync_error")
             return
-        is_damage = isinstance(error, CorruptLogError | CorruptFileError)
-        raise Violation("I18" if is_damage else "I20", f"node {machine.id} {reason}") from error
+        if not isinstance(error, CorruptLogError | CorruptFileError):
+            raise Violation("I20", f"node {machine.id} {reason}") from error
+        wrong = self._damages.wrong_with_stop(machine, error)
+        if wrong is not None:
+            raise Violation("I18", f"node {machine.id} {reason}; {wrong}") from error
 
     def _on_log(self, machine: Machine, log: out.Log) -> None:
         mark = MARK_OF_LOG.get(log.event)

@@ -178,6 +178,13 @@ class MemoryVfs:
         if position < end:
             node.durable[position:end] = content[: end - position]
 
+    def rewrite(self, path: str, content: bytes) -> None:
+        """Replace a whole file on the disk and in every view of it; nothing of it is unsynced."""
+        node = self._file(path)
+        node.resize(0)
+        node.write(0, content)
+        node.sync()
+
     def crash(self, rng: Rng | None = None) -> "MemoryVfs":
         """The disk after a power failure; without an rng nothing unsynced is kept."""
         return MemoryVfs(self._root.after_crash(rng))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kernel.snapshot_retention import SnapshotRetention
 from kernel.snapshots import Snapshots
+from simulator.draw import DAMAGES
 from simulator.mutants.registry import SHORT, Mutant, Patches
 from storage import recovery
 from storage.errors import FsyncError
@@ -25,10 +26,8 @@ POWER: Final = replace(
 )
 """Seeds in which machines lose their power more often than anything else happens."""
 
-TORN: Final = replace(
-    SHORT, faults=("crash_at_operation",), node_count=3, write_count=80, partition_count=16
-)
-"""Seeds in which power fails between a write of several sectors and its sync."""
+DAMAGED: Final = replace(SHORT, faults=DAMAGES, node_count=3)
+"""Seeds in which disks do not hold what was written."""
 
 
 def _speculative_snapshot(patches: Patches) -> None:
@@ -184,7 +183,7 @@ DISKS: Final = (
         expected=("I18",),
         seeds_max=200,
         patch=_no_checksum_at_recovery,
-        options=TORN,
+        options=DAMAGED,
     ),
     Mutant(
         number=26,

@@ -1,0 +1,136 @@
+"""Disks that do not hold what was written: which starts and stops the simulator takes for right."""
+
+from random import Random
+
+import pytest
+
+from simulator.draw import DAMAGES, Options
+from simulator.invariants import Violation
+from simulator.log_mirror import FOLDER, QUORUM_STATE, segment_paths
+from simulator.run import run_seed
+from storage.errors import CorruptFileError, CorruptLogError
+from tests.simulator.worlds import follower, leader, quiet_world
+
+SECOND_US = 1_000_000
+ONLY_DAMAGE = Options(node_count=3, faults=DAMAGES, duration_us=6_000_000, write_count=20)
+
+
+@pytest.fixture
+def world():
+    return quiet_world()
+
+
+def strike(world, machine, kind, is_wanted=lambda damage: True):
+    """Strike until the damage is of the wanted sort."""
+    damages = world._damages
+    for seed in range(300):
+        if damages.strike(kind, machine, Random(seed)):
+            found = damages._damages.get(machine.id)
+            if found is not None and is_wanted(found):
+                return found
+            damages.restore(machine)
+            if not machine.is_up:
+                machine.start()
+    raise AssertionError(f"no {kind} in 300 draws")
+
+
+def at_rest(damage):
+    return damage.is_at_rest
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("suffix", [".log", "quorum-state"])
+def test_a_start_on_damage_is_refused_until_the_bytes_are_back(world, kind, suffix):
+    machine = follower(world)
+    damage = strike(world, machine, kind, lambda d: at_rest(d) and d.path.endswith(suffix))
+    assert damage.before != damage.after
+    for _ in range(2):
+        world.restart(machine)
+        assert not machine.is_up
+    assert world.probes.counts["damage_refused"] >= 2
+    world._damages.restore(machine)
+    world.restart(machine)
+    assert machine.is_up
+    world.run(world.scheduler.now_us + 2 * SECOND_US)
+    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+
+
+def test_a_damaged_snapshot_is_refused():
+    world = quiet_world(record_bytes_between_snapshots=300)
+    machine = follower(world)
+    strike(world, machine, "bit_rot", lambda d: at_rest(d) and d.path.endswith(".checkpoint"))
+    world.restart(machine)
+    assert not machine.is_up
+
+
+def test_a_leader_stops_when_it_reads_what_rots_under_it(world):
+    lagging, led = follower(world), leader(world)
+    lagging.kill()
+    world.workload.submit(world.workload._clients[0], "create")
+    world.run(world.scheduler.now_us + SECOND_US)
+    damage = strike(world, led, "bit_rot", lambda d: not at_rest(d))
+    assert damage.position > len(lagging.vfs.written_content(segment_paths(lagging.vfs)[-1]))
+    assert led.is_up
+    world.restart(lagging)
+    world.run(world.scheduler.now_us + SECOND_US)
+    assert world.probes.counts["damage_stopped_a_node"] == 1
+    assert not led.is_up
+
+
+def test_what_rots_under_a_process_is_gone_when_it_is_killed(world):
+    machine = follower(world)
+    damage = strike(world, machine, "bit_rot", lambda d: not at_rest(d))
+    assert machine.vfs.written_content(damage.path) == damage.after
+    machine.kill()
+    assert machine.vfs.written_content(damage.path) == damage.before
+
+
+def test_a_minority_of_the_voters_is_damaged(world):
+    strike(world, follower(world), "lost_write")
+    for number in world.voters:
+        assert not world._damages.strike("lost_write", world.machines[number], Random(1))
+    assert world.machines[101].is_up
+    strike(world, world.machines[101], "lost_write")
+
+
+def broken(world, machine, error):
+    with pytest.raises(Violation) as caught:
+        world.process_ended(machine, f"refused to start: {error}", error)
+    assert caught.value.invariant == "I18"
+    return str(caught.value)
+
+
+def test_i18_a_stop_without_damage(world):
+    path = segment_paths(follower(world).vfs)[0]
+    error = CorruptLogError(path, 0, "made up")
+    assert "its disk is not damaged" in broken(world, follower(world), error)
+
+
+def test_i18_a_stop_at_the_wrong_place(world):
+    machine = follower(world)
+    damage = strike(world, machine, "bit_rot", lambda d: at_rest(d) and d.path.endswith(".log"))
+    error = CorruptLogError(damage.path, damage.batch_position + 1, "made up")
+    assert f"batch is at position {damage.batch_position}" in broken(world, machine, error)
+    assert "damaged is" in broken(world, machine, CorruptFileError(QUORUM_STATE, "made up"))
+
+
+def test_i18_a_refused_start_that_changes_the_file(world):
+    machine = follower(world)
+    damage = strike(world, machine, "bit_rot", lambda d: at_rest(d) and d.path.endswith(".log"))
+    machine.vfs.rewrite(damage.path, damage.after[: damage.batch_position])
+    error = CorruptLogError(damage.path, damage.batch_position, "made up")
+    assert f"it changed {FOLDER}" in broken(world, machine, error)
+
+
+def test_i18_a_start_on_damage(world):
+    machine = follower(world)
+    damage = strike(world, machine, "misdirected_write", at_rest)
+    machine.vfs.rewrite(damage.path, damage.before)  # so that the node finds nothing
+    with pytest.raises(Violation, match=r"I18: .* it started with"):
+        world.restart(machine)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_seeds_with_nothing_but_damage_hold(seed):
+    outcome = run_seed(seed, ONLY_DAMAGE)
+    assert outcome.invariant is None, outcome.text
