@@ -64,7 +64,14 @@ class ReplicationChecks:
     def _deaf(
         self, core: RaftCore, role: Leader, led_ms: int, now_ms: int
     ) -> tuple[str, str] | None:
-        """Twice the time of check quorum: the timer restarts when the last of them was heard."""
+        """Twice the time of check quorum: the timer restarts when the last of them was heard.
+
+        While a timer is overdue nothing is judged: the process was paused, and takes first what
+        waited for it.
+        """
+        deadline_ms = core.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            return None
         heard = sorted(seen.last_contact_ms or led_ms for seen in role.progress.values())
         oldest_ms = heard[-(len(self._voters) // 2)]
         allowed_ms = 3 * core.config.fetch_timeout_ms + SLACK_MS

@@ -74,6 +74,15 @@ def test_nothing_is_wrong_with_a_quiet_world(world):
         world.invariants.compare_image(machine, machine.kernel)
 
 
+def test_a_leader_that_was_paused_takes_what_waited_before_it_resigns(world):
+    machine = leader(world)
+    machine.pause()
+    world.run(world.scheduler.now_us + 10_000_000)
+    machine.resume()
+    world.run(world.scheduler.now_us + 1_000_000)
+    assert not machine.kernel.replica.core.is_leader
+
+
 def test_i1_two_leaders_in_one_epoch(world):
     other = follower(world)
     as_leader(other, other.kernel.replica.core.epoch)
