@@ -94,6 +94,8 @@ class Machine:
         self.kernel: Kernel | None = None
         self.power = Power.DOWN
         self.incarnation = 0
+        self.resumed_ms = 0
+        """When it went on after its last pause, by its own clock."""
         self.is_terminating = False
         """Whether this process was asked to shut down."""
         self.clock_offset_ms = 0
@@ -203,6 +205,7 @@ class Machine:
         if self.power is not Power.PAUSED:
             return
         self.power = Power.UP
+        self.resumed_ms = self.now().monotonic_ms
         waiting, self._paused = self._paused, []
         for event in waiting:
             self.post(event, self.incarnation)

@@ -45,8 +45,8 @@ class ReplicationChecks:
         now_us = machine.scheduler.now_us
         if len(self._voters) > 1 and self._look_us[number] <= now_us:
             self._look_us[number] = now_us + LOOKED_AT_EVERY_US
-            led_ms = self._led[number, role.epoch]
-            return self._deaf(core, role, led_ms, machine.now().monotonic_ms)
+            since_ms = max(self._led[number, role.epoch], machine.resumed_ms)
+            return self._deaf(core, role, since_ms, machine.now().monotonic_ms)
         return None
 
     def _wrongly_counted(self, number: int, role: Leader) -> str | None:
@@ -62,17 +62,10 @@ class ReplicationChecks:
         return None
 
     def _deaf(
-        self, core: RaftCore, role: Leader, led_ms: int, now_ms: int
+        self, core: RaftCore, role: Leader, since_ms: int, now_ms: int
     ) -> tuple[str, str] | None:
-        """Twice the time of check quorum: the timer restarts when the last of them was heard.
-
-        While a timer is overdue nothing is judged: the process was paused, and takes first what
-        waited for it.
-        """
-        deadline_ms = core.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= now_ms:
-            return None
-        heard = sorted(seen.last_contact_ms or led_ms for seen in role.progress.values())
+        """Twice the time of check quorum: the timer restarts when the last of them was heard."""
+        heard = sorted(max(n.last_contact_ms or 0, since_ms) for n in role.progress.values())
         oldest_ms = heard[-(len(self._voters) // 2)]
         allowed_ms = 3 * core.config.fetch_timeout_ms + SLACK_MS
         if now_ms - oldest_ms <= allowed_ms:
