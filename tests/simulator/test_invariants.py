@@ -76,8 +76,9 @@ def test_nothing_is_wrong_with_a_quiet_world(world):
 
 def test_a_leader_that_was_paused_has_time_to_hear_its_voters_again(world):
     machine = leader(world)
-    for voter in state_of(machine).role.progress.values():
-        voter.last_contact_ms = machine.now().monotonic_ms
+    progress = state_of(machine).role.progress
+    for number, voter in list(progress.items()):
+        progress[number] = replace(voter, last_contact_ms=machine.now().monotonic_ms)
     world.scheduler.now_us += 10_000_000
     machine.resumed_ms = machine.now().monotonic_ms
     look(world, machine)
