@@ -32,6 +32,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`max.connections.per.ip`"""
     per_address_overrides: tuple[tuple[str, int], ...] = ()
     """`max.connections.per.ip.overrides`: address and its own limit."""
+    creation_rate: int = COUNT_MAX
+    """`max.connection.creation.rate`, per second and kind of listener"""
     idle_ms_max: int = 10 * 60 * 1000
     """`connections.max.idle.ms`; 0 = never closed for being idle."""
     protected_listener: str | None = None

@@ -1,8 +1,8 @@
 """Connections that others opened to this node: bytes to requests, answers to bytes, in order.
 
-Four bounds: so many unanswered requests, then the connection is not read (`SetReading`); so much
-of one connection in each step; so many connections and so long idle (`connection_limits`); the
-driver bounds the bytes that a client does not read.
+Five bounds: so many unanswered requests, then the connection is not read (`SetReading`); so much
+of one connection in each step; so many connections and so long idle (`connection_limits`); so many
+new ones a second (`connection_rate`); the driver bounds the bytes that a client does not read.
 
 A broker answers nobody before it has caught up with the metadata, as Kafka: a client told of no
 broker or no controller would wait for its own time-out instead of asking another node. Unlike
@@ -12,13 +12,16 @@ session has ended, and until then can answer and send on as well as any other.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
 from typing import Any, Final
 
-from kernel.clock import Clock
+from kernel.clock import Clock, earliest
 from kernel.connection_limits import ConnectionCounts, ConnectionLimits, RefusalLog
+from kernel.connection_rate import AddressRates, Gate
 from kernel.effects import CloseConnection, Effect, Log, LogLevel, SendBytes, SetReading
 from kernel.forwarding import Encoded
 from kernel.record_requests import NoResponse
+from metadata.image import Image
 from wire.api_table import Api, ListenerKind
 from wire.connection import Request, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -31,7 +34,8 @@ RESPONSE_BYTES_PER_STEP: Final = 256 * 1024
 class Client:
     """One connection.
 
-    `used_ms` is when bytes last went in or out; `held` what arrived before the node serves.
+    `used_ms` is when bytes last went in or out; `held` what arrived before it is served: the node
+    has not caught up, or the connection came too early (`is_early`).
     """
 
     __slots__ = (
@@ -40,6 +44,7 @@ class Client:
         "connection_id",
         "held",
         "host",
+        "is_early",
         "is_read",
         "is_taking",
         "kind",
@@ -64,6 +69,7 @@ class Client:
         self.address = address_bytes(host)
         self.connection = connection
         self.held = b""
+        self.is_early = False
         self.is_read = True
         self.is_taking = False
         self.sent_bytes = 0
@@ -82,6 +88,7 @@ class Connections:
         controller_listeners: names of the listeners of controllers.
         limits: counts, sizes, times.
         serve: takes each request, with the function to answer it.
+        address_rate: connections a second that an address may make; None = any.
     """
 
     def __init__(
@@ -92,6 +99,8 @@ class Connections:
         clock: Clock,
         effects: list[Effect],
         serve: Serve,
+        *,
+        address_rate: Callable[[str], float | None] = lambda _: None,
     ) -> None:
         self._apis = apis
         self._controller_listeners = controller_listeners
@@ -101,6 +110,12 @@ class Connections:
         self._serve = serve
         self._counts = ConnectionCounts(limits)
         self._refusals = RefusalLog()
+        self._address_rate = address_rate
+        self._address_rates = AddressRates()
+        self._gates = {kind: Gate(limits.creation_rate) for kind in ListenerKind}
+        self._delays = RefusalLog()
+        # Who was refused by the rate of its address: (when it is closed, id).
+        self._leaving: list[tuple[int, int]] = []
         # Least recently used first.
         self._clients: OrderedDict[int, Client] = OrderedDict()
         # Clients whose requests go on in the next step.
@@ -126,8 +141,27 @@ class Connections:
         client = Client(connection_id, listener, kind, client_host, connection, now_ms)
         self._clients[connection_id] = client
         self._counts.add(kind, client_host)
+        client.is_early = self._comes_early(client)
         if self._is_held(client):
             self._set_reading(client, is_wanted=False)
+
+    def _comes_early(self, client: Client) -> bool:
+        """Whether connections come faster than they may; then it waits, or waits to be closed."""
+        now_ms = self._clock.now_ms
+        rate = self._address_rate(client.host)
+        delay_ms = self._address_rates.delay_ms(client.host, rate, now_ms)
+        if delay_ms:
+            heappush(self._leaving, (now_ms + delay_ms, client.connection_id))
+            reason = f"address {client.host} makes more than {rate:g} connections a second"
+            self._say(self._refusals, "connections_refused", client.listener, reason)
+            return True
+        gate = self._gates[client.kind]
+        if client.listener == self._limits.protected_listener or gate.is_open(now_ms):
+            return False
+        gate.wait(client.connection_id)
+        reason = f"more than {self._limits.creation_rate} new connections a second"
+        self._say(self._delays, "connections_delayed", client.listener, reason)
+        return True
 
     def _refusal(self, kind: ListenerKind, listener: str, host: str) -> str | None:
         reason = self._counts.refusal_of_address(kind, host)
@@ -145,10 +179,13 @@ class Connections:
 
     def _refuse(self, connection_id: int, listener: str, reason: str) -> None:
         self._effects.append(CloseConnection(connection_id, reason))
-        count = self._refusals.count_to_log(self._clock.now_ms)
+        self._say(self._refusals, "connections_refused", listener, reason)
+
+    def _say(self, log: RefusalLog, event: str, listener: str, reason: str) -> None:
+        count = log.count_to_log(self._clock.now_ms)
         if count is not None:
             fields = {"listener": listener, "reason": reason, "count": count}
-            self._effects.append(Log(LogLevel.WARN, "connections_refused", fields))
+            self._effects.append(Log(LogLevel.WARN, event, fields))
 
     def closed(self, connection_id: int) -> None:
         """It is gone; answers that are still to come are dropped."""
@@ -156,6 +193,7 @@ class Connections:
         self._backlog.pop(connection_id, None)
         if client is not None:
             self._counts.remove(client.kind, client.host)
+            self._gates[client.kind].leave(connection_id)
 
     def received(self, connection_id: int, content: bytes) -> None:
         """Bytes; nonsense closes the connection, and only it."""
@@ -174,6 +212,11 @@ class Connections:
         """The broker has caught up: answer those who wait, and everybody from now on."""
         self.serves_clients = True
         for client in [c for c in self._clients.values() if c.kind is ListenerKind.BROKER]:
+            self._take_held(client)
+
+    def _take_held(self, client: Client) -> None:
+        """Serve what arrived meanwhile, unless it is still too early."""
+        if not self._is_held(client):
             held, client.held = client.held, b""
             self._take(client, held)
 
@@ -182,7 +225,8 @@ class Connections:
             self._take(client, b"")
 
     def _is_held(self, client: Client) -> bool:
-        return client.kind is ListenerKind.BROKER and not self.serves_clients
+        is_known = client.kind is ListenerKind.CONTROLLER or self.serves_clients
+        return client.is_early or not is_known
 
     def _take(self, client: Client, content: bytes) -> None:
         """Serve what these bytes complete, and what waited for answers to make room.
@@ -275,8 +319,12 @@ class Connections:
     # ---- time --------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Go on with the backlog; close what is idle for too long (not who awaits an answer)."""
+        """Go on with the backlog and with who came early; close what is idle for too long.
+
+        Who awaits an answer is not idle.
+        """
         self._serve_backlog()
+        self._admit()
         idle_ms_max = self._limits.idle_ms_max
         while idle_ms_max and self._clients:
             client = next(iter(self._clients.values()))
@@ -287,13 +335,39 @@ class Connections:
             else:
                 self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
 
+    def _admit(self) -> None:
+        """Who waited at a gate goes in; who was refused by the rate of its address goes."""
+        now_ms = self._clock.now_ms
+        for gate in self._gates.values():
+            for connection_id in gate.admitted(now_ms):
+                client = self._clients[connection_id]
+                client.is_early = False
+                self._take_held(client)
+        while self._leaving and self._leaving[0][0] <= now_ms:
+            _, connection_id = heappop(self._leaving)
+            if connection_id in self._clients:
+                reason = "its address makes connections faster than its quota"
+                self._close(self._clients[connection_id], reason, LogLevel.DEBUG)
+
     def next_deadline_ms(self) -> int | None:
         """When to tick: at once while there is a backlog."""
         if self._backlog:
             return self._clock.now_ms
-        if not self._limits.idle_ms_max or not self._clients:
-            return None
-        return next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max
+        idle_ms = None
+        if self._limits.idle_ms_max and self._clients:
+            idle_ms = next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max
+        leaving_ms = self._leaving[0][0] if self._leaving else None
+        gates_ms = (gate.next_deadline_ms() for gate in self._gates.values())
+        return earliest(idle_ms, leaving_ms, *gates_ms)
+
+
+def connection_rate(image: Image, host: str) -> float | None:
+    """The quota `connection_creation_rate` of an address, or of all that have none; None = any."""
+    for name in (host, None):
+        quotas = image.client_quotas.get((("ip", name),))
+        if quotas is not None and "connection_creation_rate" in quotas:
+            return quotas["connection_creation_rate"]
+    return None
 
 
 def address_bytes(host: str) -> bytes:

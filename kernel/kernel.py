@@ -15,7 +15,7 @@ from kernel import effects as out
 from kernel.broker_lifecycle import BrokerLifecycle, Incarnation
 from kernel.clock import Clock, earliest
 from kernel.config import NodeConfig
-from kernel.connections import Connections
+from kernel.connections import Connections, connection_rate
 from kernel.controller_link import ControllerLink
 from kernel.controller_registration import ControllerRegistration
 from kernel.dispatch import APIS, Dispatch
@@ -159,6 +159,7 @@ class Kernel:
             self._clock,
             self._effects,
             dispatch.serve,
+            address_rate=lambda host: connection_rate(self.cache.image, host),
         )
 
     def _broker_parts(

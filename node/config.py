@@ -106,6 +106,7 @@ NUMBERS: Final = (
     Whole("socket.request.max.bytes", "connections", "request_bytes_max", 1),
     Whole("max.connections", "connections", "connections_max", 0),
     Whole("max.connections.per.ip", "connections", "per_address_max", 0),
+    Whole("max.connection.creation.rate", "connections", "creation_rate", 0),
     Whole("connections.max.idle.ms", "connections", "idle_ms_max", -LONG_MAX - 1, LONG_MAX),
 )
 FLAGS: Final = (

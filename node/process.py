@@ -5,10 +5,11 @@ import errno
 import gc
 import os
 import random
+import re
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kernel.effects import Exit, Log, LogLevel
 from kernel.events import ShutdownRequested
 from kernel.formatting import FormatError
 from kernel.kernel import Kernel, UnsupportedFeatureError
+from metadata.config_schema import broker_configs
 from node.config import node_config, parse_overrides, read_config, read_properties
 from node.driver import LISTEN_BACKLOG, Driver, now
 from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
@@ -57,6 +59,9 @@ PRELOADED = (54, 53, 52, 63, 62, 19, 20, 58, 59, 55, 60, 3, 70)
 5 to 10 ms, which a successor would pay while nobody leads."""
 PRELOAD_AFTER_S = 1.0
 PRELOAD_PAUSE_S = 0.05
+UNKNOWN = "unknown_configuration"
+LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
+"""Before a key of Kafka's that is said for one listener."""
 
 
 def run_node(
@@ -75,8 +80,8 @@ def run_node(
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1
-    for key in config.unknown_keys:
-        write_log(Log(LogLevel.WARN, "unknown_configuration", {"key": key}))
+    for line in key_warnings(config.unknown_keys):
+        write_log(line)
     _raise_file_limit()
     # What was loaded stays: keep it out of every later collection (style 3.2).
     gc.collect()
@@ -85,6 +90,16 @@ def run_node(
     assert identity.locks, "the folders stay locked while the node runs"
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, kernel))
+
+
+def key_warnings(keys: Collection[str]) -> list[Log]:
+    """One line for each key that is given and not used: Kafka's, or nobody's (misspelt)."""
+    lines = []
+    for key in keys:
+        name = LISTENER_PREFIX.sub("", key)
+        event = "configuration_without_effect" if name in broker_configs() else UNKNOWN
+        lines.append(Log(LogLevel.WARN, event, {"key": key}))
+    return lines
 
 
 def _config(properties: Path | None, overrides: Sequence[str], *, environment: bool) -> NodeConfig:

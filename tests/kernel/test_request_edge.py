@@ -7,15 +7,16 @@ import pytest
 from kernel.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
 from kernel.connections import REQUESTS_PER_STEP
 from kernel.effects import LogLevel, SendBytes, SetReading
-from kernel.events import BytesReceived, Now
+from kernel.events import BytesReceived, ConnectionClosed, Now
 from tests.kernel.harness import World, config_of, create_topic_body
-from wire.codec import default_request, encode_request
+from wire.codec import default_request, encode_request, newest
 from wire.errors import ErrorCode
 from wire.framing import frame
 
 METADATA = 3
 API_VERSIONS = 18
 CREATE_TOPICS = 19
+ALTER_CLIENT_QUOTAS = 49
 
 
 def ready_world(count: int = 3, **more: object) -> World:
@@ -207,3 +208,84 @@ def test_the_inter_broker_listener_takes_the_place_of_another() -> None:
     world.run_for(10)
     internal = Raw(world, 1, "INTERNAL")
     assert (old.is_open, new.is_open, internal.is_open) == (True, False, True)
+
+
+# ---- rates of new connections ----------------------------------------------------------------
+
+
+def answered(raws: list[Raw]) -> int:
+    return sum(raw.correlation_ids == [1] for raw in raws)
+
+
+def crowd(world: World, count: int, listener: str = "PLAINTEXT") -> list[Raw]:
+    raws = [Raw(world, 1, listener) for _ in range(count)]
+    for raw in raws:
+        raw.send(api_versions(1))
+    return raws
+
+
+def test_connections_faster_than_the_rate_wait_at_the_listener() -> None:
+    """Ten seconds' worth may come at once; the rest goes in slowly, and nobody is refused."""
+    world = ready_world(1, connection_limits=ConnectionLimits(creation_rate=5))
+    world.run_for(12_000)  # the node's own connections are no longer counted
+    raws = crowd(world, 80)
+    world.run_for(100)
+    assert answered(raws) == 50
+    controllers = crowd(world, 10, "CONTROLLER")
+    world.run_for(100)
+    assert answered(controllers) == 10, "controllers are counted apart"
+    world.run_for(5_000)
+    assert 55 <= answered(raws) < 65
+    world.run_for(10_000)
+    assert answered(raws) == 80
+    said = [log for log in world.nodes[1].logs if log.event == "connections_delayed"]
+    assert "more than 5 new connections a second" in str(said[0].fields["reason"])
+
+
+def test_who_goes_away_while_it_waits_leaves_the_queue() -> None:
+    world = ready_world(1, connection_limits=ConnectionLimits(creation_rate=1))
+    world.run_for(12_000)
+    raws = crowd(world, 14)
+    world.run_for(50)
+    kernel = world.kernel(1)
+    for raw in raws[10:13]:
+        kernel.step(ConnectionClosed(raw.pipe.server[2]), Now(world.now_ms, world.now_ms))
+    world.run_for(1_500)
+    assert raws[13].correlation_ids == [1]
+    assert answered(raws) == 11
+
+
+def test_the_inter_broker_listener_does_not_wait() -> None:
+    limits = ConnectionLimits(creation_rate=0, protected_listener="INTERNAL")
+    world = ready_world(1, connection_limits=limits)
+    outside, inside = crowd(world, 1), crowd(world, 1, "INTERNAL")
+    world.run_for(100)
+    assert (answered(outside), answered(inside)) == (0, 1)
+    world.run_for(1_000)
+    assert answered(outside) == 1, "a second is the longest wait"
+
+
+def test_an_address_above_its_quota_is_closed_after_a_while() -> None:
+    world = ready_world(1)
+    quota = {"entity_type": "ip", "entity_name": None}
+    new = newest(ALTER_CLIENT_QUOTAS, "request")
+    entry = new.EntryData(
+        entity=(new.EntityData(**quota),),
+        ops=(new.OpData(key="connection_creation_rate", value=2.0, remove=False),),
+    )
+    body = new.AlterClientQuotasRequest(entries=(entry,), validate_only=False)
+    answer = world.client(1).call(ALTER_CLIENT_QUOTAS, body)
+    assert answer.entries[0].error_code is ErrorCode.none
+    world.run_for(12_000)
+    raws = crowd(world, 25)
+    world.run_for(50)
+    assert answered(raws) == 20
+    assert all(raw.is_open for raw in raws), "closed at once it would only come again at once"
+    world.run_for(2_000)
+    assert [raw.is_open for raw in raws] == [True] * 20 + [False] * 5
+    (line,) = [log for log in world.nodes[1].logs if log.event == "connections_refused"]
+    assert "127.0.0.1 makes more than 2 connections a second" in str(line.fields["reason"])
+    world.run_for(12_000)
+    last = crowd(world, 1)
+    world.run_for(50)
+    assert answered(last) == 1

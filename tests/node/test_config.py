@@ -1,6 +1,7 @@
 import pytest
 
 from kernel.config import NodeConfig, Voter
+from kernel.connection_limits import COUNT_MAX
 from node.config import ConfigError, node_config, parse_overrides, read_config
 from wire.types import Endpoint
 
@@ -231,6 +232,7 @@ def test_the_inter_broker_listener_is_protected_beside_others():
     ("key", "value", "message"),
     [
         ("max.connections", "-1", "Value must be at least 0"),
+        ("max.connection.creation.rate", "-1", "Value must be at least 0"),
         ("max.connections.per.ip", "0", "can be set to zero only if"),
         ("max.connections.per.ip.overrides", "localhost:5", "ADDRESS:COUNT with an IP address"),
         ("max.connections.per.ip.overrides", "10.0.0.1", "ADDRESS:COUNT with an IP address"),
@@ -242,3 +244,9 @@ def test_limits_that_are_refused(key, value, message):
     with pytest.raises(ConfigError, match=message) as refused:
         node_config({**COMBINED, key: value})
     assert key in str(refused.value)
+
+
+def test_rate_of_new_connections():
+    assert node_config(COMBINED).connection_limits.creation_rate == COUNT_MAX
+    config = node_config({**COMBINED, "max.connection.creation.rate": "7"})
+    assert config.connection_limits.creation_rate == 7
