@@ -67,6 +67,7 @@ def preload(api_key: int) -> None:
         entity_walker(entity)
 
 
+@cache
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether the version has compact lengths and tagged fields, hence the longer headers."""
     return bool(entity_class(api_key, version, "request").__flexible__)
@@ -122,15 +123,22 @@ def _decode_request(api_key: int, version: int, body: Buffer) -> Body:
     return lifted
 
 
-def read_request(api_key: int, version: int, body: Buffer) -> Body:
-    """As `decode_request`, but a Fetch of the metadata partition as a `MetadataFetch`."""
+def read_request(api_key: int, version: int, frame: bytes, position: int) -> Body:
+    """As `decode_request`, but a Fetch of the metadata partition as a `MetadataFetch`.
+
+    Args:
+        api_key: of the request.
+        version: of the request.
+        frame: the whole request.
+        position: where its body begins.
+    """
     if api_key != FETCH:
-        return decode_request(api_key, version, body)
+        return decode_request(api_key, version, frame[position:])
     if version >= metadata_fetch.FIRST_VERSION:
-        fetch = metadata_fetch.decode_request(body)
+        fetch = metadata_fetch.decode_request(frame, position)
         if fetch is not None:
             return fetch
-    decoded = decode_request(api_key, version, body)
+    decoded = decode_request(api_key, version, frame[position:])
     return metadata_fetch.request_from_kio(decoded) or decoded
 
 
@@ -239,7 +247,7 @@ def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
         return decode_response(api_key, version, frame)
     if version >= metadata_fetch.FIRST_VERSION:
         correlation_id, position = parse_response_header(frame, is_flexible=True)
-        fetched = metadata_fetch.decode_response(frame[position:])
+        fetched = metadata_fetch.decode_response(frame, position)
         if fetched is not None:
             return correlation_id, fetched
     correlation_id, decoded = decode_response(api_key, version, frame)

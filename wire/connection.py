@@ -75,7 +75,7 @@ def parse_request(apis: Mapping[int, Api], received: bytes, reply_slot: int = 0)
             f"version {header.api_version} of {api.name} is offered for the sake of clients"
             " that look for it, and not served"
         ) from None
-    body = read_request(header.api_key, header.api_version, received[position:])
+    body = read_request(header.api_key, header.api_version, received, position)
     return Request(
         header.api_key,
         header.api_version,

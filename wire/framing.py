@@ -22,7 +22,7 @@ class FrameReader:
         """A reader that refuses frames of more than `frame_bytes_max` bytes."""
         assert frame_bytes_max > 0
         self._frame_bytes_max = frame_bytes_max
-        self._buffer = bytearray()
+        self._buffer: bytes | bytearray = b""
         self._position = 0
 
     @property
@@ -31,11 +31,16 @@ class FrameReader:
         return len(self._buffer) - self._position
 
     def feed(self, received: bytes | bytearray | memoryview) -> None:
-        """Add bytes of the stream."""
-        if self._position:
+        """Add bytes of the stream; kept as they are when nothing waits, as after a whole frame."""
+        if self._position == len(self._buffer) and type(received) is bytes:
+            self._buffer = received
+        elif type(self._buffer) is bytearray:
             del self._buffer[: self._position]
-            self._position = 0
-        self._buffer += received
+            self._buffer += received
+        else:
+            self._buffer = bytearray(self._buffer[self._position :])
+            self._buffer += received
+        self._position = 0
 
     def next_frame(self) -> bytes | None:
         """The next whole frame without its length; None until more bytes arrive.
@@ -43,17 +48,18 @@ class FrameReader:
         Raises:
             RemoteProtocolError: the length is negative or above the limit.
         """
-        start = self._position + LENGTH_BYTES
-        if len(self._buffer) < start:
+        buffer = self._buffer
+        start, size = self._position + LENGTH_BYTES, len(buffer)
+        if size < start:
             return None
-        (length,) = _LENGTH.unpack_from(self._buffer, self._position)
+        (length,) = _LENGTH.unpack_from(buffer, self._position)
         if length < 0 or length > self._frame_bytes_max:
             raise RemoteProtocolError(self._refusal(length))
         end = start + length
-        if len(self._buffer) < end:
+        if size < end:
             return None
         self._position = end
-        return bytes(memoryview(self._buffer)[start:end])
+        return buffer[start:end] if type(buffer) is bytes else bytes(memoryview(buffer)[start:end])
 
     def _refusal(self, length: int) -> str:
         reason = f"frame length {length} is not between 0 and {self._frame_bytes_max}"

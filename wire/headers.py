@@ -7,6 +7,7 @@ answered with header version 0, so that a client that is too new can read the re
 """
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -58,12 +59,17 @@ def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
 def encode_request_header(header: RequestHeader, *, is_flexible: bool) -> bytes:
     """Header version 2 where the body is flexible, else version 1."""
     start = _REQUEST_START.pack(header.api_key, header.api_version, header.correlation_id)
-    if header.client_id is None:
-        client_id = _CLIENT_ID_LENGTH.pack(-1)
-    else:
-        encoded = header.client_id.encode()
-        client_id = _CLIENT_ID_LENGTH.pack(len(encoded)) + encoded
-    return start + client_id + (_NO_TAGGED_FIELDS if is_flexible else b"")
+    return start + _client_id(header.client_id, is_flexible)
+
+
+@lru_cache(64)
+def _client_id(client_id: str | None, is_flexible: bool) -> bytes:  # noqa: FBT001 - a cache key
+    """What follows the correlation id: the same in every request of a connection."""
+    end = _NO_TAGGED_FIELDS if is_flexible else b""
+    if client_id is None:
+        return _CLIENT_ID_LENGTH.pack(-1) + end
+    encoded = client_id.encode()
+    return _CLIENT_ID_LENGTH.pack(len(encoded)) + encoded + end
 
 
 def parse_response_header(frame: bytes, *, is_flexible: bool) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from wire.errors import ErrorCode
-from wire.primitives import Buffer, encode_unsigned_varint, read_unsigned_varint
+from wire.primitives import encode_unsigned_varint, read_unsigned_varint
 from wire.types import (
     METADATA_TOPIC_ID,
     ZERO_UUID,
@@ -116,23 +116,23 @@ def _origin(cluster_id: str | None, replica_id: int) -> bytes:
     return bytes((count,)) + tags
 
 
-def decode_request(body: Buffer) -> MetadataFetch | None:
-    """The request in a body of version 17 or 18; None when it is not the usual one."""
+def decode_request(body: bytes, position: int = 0) -> MetadataFetch | None:
+    """The request of version 17 or 18 at a position; None when it is not the usual one."""
     try:
-        return _decode_request(bytes(body))
+        return _decode_request(body, position)
     except _NOT_READABLE:
         return None
 
 
-def _decode_request(body: bytes) -> MetadataFetch | None:
+def _decode_request(body: bytes, position: int) -> MetadataFetch | None:
     (
         max_wait_ms, _, max_bytes, _, _, _, topics, topic_id, partitions,
         partition, leader_epoch, fetch_offset, last_epoch, _, _,
-    ) = _REQUEST_START.unpack_from(body)  # fmt: skip
+    ) = _REQUEST_START.unpack_from(body, position)  # fmt: skip
     ours = topics == _ONE and partitions == _ONE and partition == 0
     if not ours or topic_id != METADATA_TOPIC_ID:
         return None
-    position = _REQUEST_START.size
+    position += _REQUEST_START.size
     tags, position = body[position], position + 1
     directory_id, watermark = None, HIGH_WATERMARK_UNSUPPORTED
     for _ in range(tags):
@@ -224,23 +224,23 @@ def _endpoints(endpoints: tuple[tuple[int, str, int], ...]) -> bytes:
     return b"\x01\x00" + encode_unsigned_varint(len(content)) + content
 
 
-def decode_response(body: Buffer) -> MetadataFetched | None:
-    """The response in a body of version 17 or 18; None when it is not the usual one."""
+def decode_response(body: bytes, position: int = 0) -> MetadataFetched | None:
+    """The response of version 17 or 18 at a position; None when it is not the usual one."""
     try:
-        return _decode_response(bytes(body))
+        return _decode_response(body, position)
     except _NOT_READABLE:
         return None
 
 
-def _decode_response(body: bytes) -> MetadataFetched | None:
+def _decode_response(body: bytes, position: int) -> MetadataFetched | None:
     (
         _, top_error, _, topics, topic_id, partitions,
         partition, error_code, high_watermark, _, log_start_offset, aborted, _,
-    ) = _RESPONSE_START.unpack_from(body)  # fmt: skip
+    ) = _RESPONSE_START.unpack_from(body, position)  # fmt: skip
     ours = topics == _ONE and partitions == _ONE and partition == 0 and aborted <= _NONE
     if top_error or not ours or topic_id != METADATA_TOPIC_ID:
         return None
-    length, position = read_unsigned_varint(body, _RESPONSE_START.size)
+    length, position = read_unsigned_varint(body, position + _RESPONSE_START.size)
     records = body[position : position + length - 1] if length else b""
     position += len(records)
     diverging, (leader_id, leader_epoch), snapshot_id, position = _read_tags(body, position)

@@ -88,6 +88,8 @@ def skip_tagged_fields(buffer: Buffer, position: int) -> int:
         RemoteProtocolError: the section does not fit into the buffer.
     """
     try:
+        if buffer[position] == 0:
+            return position + 1
         count, position = read_unsigned_varint(buffer, position)
         for _ in range(count):
             _, position = read_unsigned_varint(buffer, position)

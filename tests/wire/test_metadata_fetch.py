@@ -55,7 +55,7 @@ def test_request_equals_kio(request: MetadataFetch, version: int) -> None:
     frame = codec.encode_request(1, version, 7, "raft-client-1", request)
     assert frame == codec.encode_request(1, version, 7, "raft-client-1", kio)
     _, position = codec.split_request(frame)
-    again = codec.read_request(1, version, frame[position:])
+    again = codec.read_request(1, version, frame, position)
     assert again == metadata_fetch.decode_request(frame[position:]) or len(frame) > 150
     assert again == metadata_fetch.request_from_kio(
         codec.decode_request(1, version, frame[position:])
@@ -80,7 +80,7 @@ def test_older_versions_go_by_way_of_kio(version: int) -> None:
     frame = codec.encode_request(1, version, 7, None, request)
     if version >= 13:  # version 12 names the topic, and so does whoever speaks it
         _, position = codec.split_request(frame)
-        assert codec.read_request(1, version, frame[position:]) == request
+        assert codec.read_request(1, version, frame, position) == request
         answer = codec.encode_response(1, version, 7, response)
         assert codec.read_response(1, version, answer) == (7, response)
 
@@ -119,4 +119,4 @@ def test_another_topic_stays_with_kio() -> None:
     )
     frame = codec.encode_request(1, 18, 7, None, other)
     _, position = codec.split_request(frame)
-    assert codec.read_request(1, 18, frame[position:]) == other
+    assert codec.read_request(1, 18, frame, position) == other
