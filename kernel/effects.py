@@ -67,10 +67,14 @@ class ClosePeer(msgspec.Struct, frozen=True):
 
 
 class RunFlush(msgspec.Struct, frozen=True):
-    """Run the plan off the step thread, then report FlushDone. At most one is outstanding."""
+    """Run the plan off the step thread, then report FlushDone. At most one is outstanding.
+
+    `has_followers`: of a leader with other voters, who may have the records durable before it has.
+    """
 
     token: int
     plan: Plan
+    has_followers: bool
 
 
 class RunLocalChanges(msgspec.Struct, frozen=True):

@@ -201,16 +201,36 @@ class Kernel:
         return self.steps([event], now)
 
     def steps(self, events: Iterable[Event], now: Now) -> list[out.Effect]:
-        """Take what happened, in order; what it appends together is flushed together."""
+        """Take what happened and settle: both halves of a step."""
+        effects = self.take(events, now)
+        effects += self.settle()
+        return effects
+
+    def take(self, events: Iterable[Event], now: Now) -> list[out.Effect]:
+        """Take what happened, in order; what it appends together is flushed together.
+
+        What must leave soon is in these effects: answers, fetches, the flush. `settle` must follow
+        before anything that was sent can be answered; several takes may share it.
+        """
         self._clock.set(now)
         for event in events:
             self._take(event)
-            self.replica.drain()
+        self.replica.drain()
+        self._writer.plan_flush(self.replica.core)
+        return self._taken_effects()
+
+    def settle(self) -> list[out.Effect]:
+        """The rest of a step: publish what was committed, do what became due, set the deadline."""
+        if self.state.publish_committed():
+            self.snapshots.on_commit()
         if not self.connections.serves_clients and self._knows_the_cluster():
             self.connections.serve_clients()
-            self.replica.drain()
+        self.replica.drain()
         self._tick()
         self._writer.plan_flush(self.replica.core)
+        return self._taken_effects()
+
+    def _taken_effects(self) -> list[out.Effect]:
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -363,7 +383,6 @@ class Kernel:
         match effect:
             case raft.HighWatermarkAdvanced():
                 self.state.on_high_watermark(effect)
-                self.snapshots.on_commit()
             case raft.LeaderChanged():
                 self._on_leader_changed(effect)
             case raft.Claimed():

@@ -190,7 +190,8 @@ class LogWriter:
         token = self._next_token
         self._next_token += 1
         self._flush = (token, plan, core.epoch, core.log_generation)
-        self._effects.append(RunFlush(token, plan))
+        has_followers = core.is_leader and len(core.config.voters) > 1
+        self._effects.append(RunFlush(token, plan, has_followers))
 
     def flush_done(self, token: int) -> events.Flushed:
         """The outstanding plan has run."""

@@ -52,6 +52,9 @@ class MetadataState:
         self._effects = effects
         self._publish = publish
         self._replies = Replies()
+        self._adopted: list[tuple[Pending, Provenance]] = []
+        """Committed, answered, and not yet the committed image of the loader; oldest first."""
+        self._committed_end_offset = loader.end_offset
 
     # ---- requests ----------------------------------------------------------------------------
 
@@ -161,6 +164,7 @@ class MetadataState:
         controller = self.controller
         assert controller is not None, "only a controller can be elected"
         assert not controller.is_active, f"{controller.epoch=}"
+        self.publish_committed()
         self._apply_from_log(effect.end_offset)
         assert self.loader.end_offset == effect.end_offset, f"{self.loader.end_offset=} {effect=}"
         has_open_transaction = self.loader.transaction_start is not None
@@ -177,26 +181,37 @@ class MetadataState:
         self._take(output)
 
     def on_high_watermark(self, effect: raft.HighWatermarkAdvanced) -> None:
-        """Commit: the leader adopts what it computed, everybody else reads what was stored."""
-        if self.is_active:
-            assert self.controller is not None
-            epoch = self.controller.epoch
-            assert epoch is not None
-            committed, output = self.controller.commit(effect.high_watermark)
-            for pending in committed:
-                self._adopt(pending, epoch)
-            self._take(output)
-        self._apply_from_log(effect.high_watermark)
+        """Commit: answer who waited; `publish_committed` makes it the committed image."""
+        self._committed_end_offset = effect.high_watermark
+        if not self.is_active:
+            return
+        assert self.controller is not None
+        epoch = self.controller.epoch
+        assert epoch is not None
+        committed, output = self.controller.commit(effect.high_watermark)
+        self._adopted += [(pending, self._provenance(pending, epoch)) for pending in committed]
+        self._take(output)
 
-    def _adopt(self, pending: Pending, epoch: LeaderEpoch) -> None:
+    def _provenance(self, pending: Pending, epoch: LeaderEpoch) -> Provenance:
         timestamps = self.replica.writer.timestamps
         timestamp_ms = self._clock.wall_ms
         while timestamps and timestamps[0][0] <= pending.end_offset:
             timestamp_ms = timestamps.popleft()[1]
-        image = replace(
-            pending.image, provenance=Provenance(pending.end_offset, epoch, timestamp_ms)
-        )
-        self._publish(*self.loader.adopt(image, pending.delta))
+        return Provenance(pending.end_offset, epoch, timestamp_ms)
+
+    def publish_committed(self) -> bool:
+        """Bring image and publishers up to the high watermark; whether there was anything to do.
+
+        The leader adopts what it computed, everybody else reads what was stored. Nobody was told
+        anything newer than what is published before the first bytes that answer it can come.
+        """
+        is_needed = bool(self._adopted) or self.loader.end_offset < self._committed_end_offset
+        adopted, self._adopted = self._adopted, []
+        for pending, provenance in adopted:
+            image = replace(pending.image, provenance=provenance)
+            self._publish(*self.loader.adopt(image, pending.delta))
+        self._apply_from_log(self._committed_end_offset)
+        return is_needed
 
     def _apply_from_log(self, high_watermark: Offset) -> None:
         log = self.replica.writer.log
@@ -213,6 +228,7 @@ class MetadataState:
     def load_snapshot(self, loading: SnapshotLoading) -> None:
         """A snapshot replaces the committed image; a leader never gets one."""
         assert not self.is_active, "an active controller loads no snapshot"
+        self._adopted.clear()  # what was not published yet is in the snapshot
         self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
 
     def publish_whole(self, image: Image) -> None:

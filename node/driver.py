@@ -104,18 +104,19 @@ class Driver:
         if self.exit.done() or not self._events:
             return
         try:
-            self._step_waiting()
+            self._take_waiting()
             if self._has_flushed:  # and may go on at once: a follower acknowledges
-                self._step_waiting()
+                self._take_waiting()
+            self.perform(self._kernel.settle())
             self._set_timer()
         except Exception as error:  # noqa: BLE001 - top of the driver: anything here ends the node
             self._fail(error)
 
-    def _step_waiting(self) -> None:
-        # What came together is stepped together, so that it is flushed together.
+    def _take_waiting(self) -> None:
+        # What came together is taken together, so that it is flushed together.
         events, self._events = self._events, deque()
         self._has_sent = self._has_flushed = False
-        self.perform(self._kernel.steps(events, now()))
+        self.perform(self._kernel.take(events, now()))
 
     def perform(self, effects: list[Effect]) -> None:
         """Do what a step asked for, in its order."""
@@ -205,6 +206,8 @@ class Driver:
         elif self._has_sent:
             # Behind what this step sends: a loop that collects writes sends them before.
             self._loop.call_soon(self._flush_quickly, effect)
+        elif effect.has_followers:  # which may come for the records meanwhile
+            self._flusher.run_on_thread(effect.token, effect.plan)
         else:
             self._flusher.run_here(effect.token, effect.plan)
             self._has_flushed = True

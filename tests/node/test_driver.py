@@ -35,9 +35,9 @@ class WatchedKernel(Kernel):
 
     turns: list[list[type]]
 
-    def steps(self, events, now):
+    def take(self, events, now):
         self.turns.append([type(event) for event in events])
-        return super().steps(events, now)
+        return super().take(events, now)
 
 
 class RecordingEnd:
