@@ -3,14 +3,19 @@
 A publisher collects what changed; the driver runs one piece of work at a time on another thread. At
 start the folders found are compared with the image once, as soon as the image is new enough to hold
 this broker's own registration: before that a missing topic proves nothing.
+
+Changes wait a little for each other: a thread, and a disk made to commit its journal, for each of
+many topics that are created one after the other would slow down what those topics wait for.
 """
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 import msgspec
 
 from broker_publisher.local_changes import LocalChanges, local_changes, local_partitions
+from kernel.clock import Clock
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel, RunLocalChanges
 from metadata.delta import MetadataDelta
@@ -28,6 +33,9 @@ from storage.partition_directories import (
 )
 from storage.vfs import Vfs, join
 from wire.types import DirectoryId, TopicId
+
+LINGER_MS: Final = 50
+"""How long the first change waits for others."""
 
 PartitionKey = tuple[TopicId, int]
 
@@ -51,6 +59,8 @@ class Folders:
         directory_ids: dict[str, DirectoryId],
         incarnation_id: bytes,
         new_uuid: Callable[[], bytes],
+        *,
+        clock: Clock,
         effects: list[Effect],
     ) -> None:
         self._config = config
@@ -58,11 +68,14 @@ class Folders:
         self._path_by_id = {identity: path for path, identity in directory_ids.items()}
         self._incarnation_id = incarnation_id
         self._new_uuid = new_uuid
+        self._clock = clock
         self._effects = effects
         self._found: _Found | None = None
         self._is_compared = False
         """Whether the comparison has run: `_found` is no longer filled by the other thread."""
         self._waiting: list[LocalChanges] = []
+        self._due_ms = 0
+        """When what waits is to be done; counts while something waits."""
         self._is_running = False
         self._next_token = 1
 
@@ -78,8 +91,9 @@ class Folders:
         if self._found is not None:
             changes = local_changes(before, after, delta, broker_id)
             if not changes.is_empty:
+                if not self._waiting:
+                    self._due_ms = self._clock.now_ms + LINGER_MS
                 self._waiting.append(changes)
-                self._run_next()
             return
         broker = after.brokers.get(broker_id)
         if broker is not None and broker.incarnation_id == self._incarnation_id:
@@ -104,10 +118,15 @@ class Folders:
                 self._effects.append(Log(LogLevel.INFO, "deleted_partition_removed", fields))
         if error is not None:
             self._effects.append(Log(LogLevel.ERROR, "local_changes_failed", {"error": error}))
-        self._run_next()
 
-    def _run_next(self) -> None:
-        if self._is_running or not self._waiting:
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        return self._due_ms if self._waiting and not self._is_running else None
+
+    def tick(self) -> None:
+        """Hand out what has waited long enough."""
+        due_ms = self.next_deadline_ms()
+        if due_ms is None or due_ms > self._clock.now_ms:
             return
         changes, self._waiting = self._waiting, []
         unique_ids = [[self._new_uuid() for _ in change.deleted] for change in changes]

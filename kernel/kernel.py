@@ -170,7 +170,13 @@ class Kernel:
         incarnation_id: UUID,
     ) -> list[Publisher]:
         self.folders = Folders(
-            self.config, vfs, directory_ids, incarnation_id.bytes, self._new_uuid, self._effects
+            self.config,
+            vfs,
+            directory_ids,
+            incarnation_id.bytes,
+            self._new_uuid,
+            clock=self._clock,
+            effects=self._effects,
         )
         self._clean_shutdown = CleanShutdownFiles(vfs, self.config.log_dirs)
         incarnation = Incarnation(
@@ -241,7 +247,7 @@ class Kernel:
 
     def _earliest_deadline_ms(self) -> int | None:
         lifecycle, registration = self.lifecycle, self.registration
-        expansion = self.isr_expansion
+        expansion, folders = self.isr_expansion, self.folders
         return earliest(
             self.replica.next_deadline_ms(),
             self.state.next_deadline_ms(),
@@ -251,6 +257,7 @@ class Kernel:
             None if lifecycle is None else lifecycle.next_deadline_ms(),
             None if registration is None else registration.next_deadline_ms(),
             None if expansion is None else expansion.next_deadline_ms(),
+            None if folders is None else folders.next_deadline_ms(),
             self.snapshots.next_deadline_ms(),
         )
 
@@ -344,6 +351,8 @@ class Kernel:
             self.registration.tick()
         if self.isr_expansion is not None:
             self.isr_expansion.tick()
+        if self.folders is not None:
+            self.folders.tick()
         self.snapshots.tick()
         self.replica.drain()
         self._deadline_ms = self._earliest_deadline_ms()
