@@ -1,0 +1,122 @@
+"""A step has two halves: what others wait for leaves in the first, the rest follows in the second."""
+
+import itertools
+
+import pytest
+
+from kernel import effects as out
+from kernel.kernel import Kernel
+from tests.kernel.harness import World, create_topic_body
+
+API_CREATE_TOPICS = 19
+
+
+@pytest.fixture
+def world():
+    world = World(3)
+    world.start_all()
+    world.run_until(world.is_ready)
+    return world
+
+
+@pytest.fixture
+def halves(monkeypatch):
+    """Per half: node id, which half, its effects' types, the offset published when it returned."""
+    seen = []
+
+    def note(kernel, half, effects):
+        published = kernel.cache.image.provenance.end_offset
+        seen.append((kernel.config.node_id, half, [type(effect) for effect in effects], published))
+
+    take, settle = Kernel.take, Kernel.settle
+
+    def noted_take(self, events, now):
+        effects = take(self, events, now)
+        note(self, "take", effects)
+        return effects
+
+    def noted_settle(self):
+        effects = settle(self)
+        note(self, "settle", effects)
+        return effects
+
+    monkeypatch.setattr(Kernel, "take", noted_take)
+    monkeypatch.setattr(Kernel, "settle", noted_settle)
+    return seen
+
+
+def _publishing(halves, node_id):
+    """The settle that published something, and the take before it."""
+    of_node = [half for half in halves if half[0] == node_id]
+    for before, after in itertools.pairwise(of_node):
+        if after[3] > before[3]:
+            return before, after
+    raise AssertionError(f"node {node_id} published nothing")
+
+
+def test_a_leader_answers_before_it_publishes(world, halves):
+    leader = world.active()
+    world.client(leader, "CONTROLLER").create_topic("orders")
+    take, settle = _publishing(halves, leader)
+    assert (take[1], settle[1]) == ("take", "settle")
+    assert out.SendBytes in take[2]
+
+
+def test_a_follower_fetches_before_it_publishes(world, halves):
+    leader = world.active()
+    world.client(leader, "CONTROLLER").create_topic("orders")
+    world.run_for(100)
+    follower = next(i for i in world.alive if i != leader)
+    take, settle = _publishing(halves, follower)
+    assert (take[1], settle[1]) == ("take", "settle")
+    assert take[2] == [out.SendPeerBytes]
+
+
+def test_what_was_answered_is_published_when_the_step_is_over(world):
+    leader = world.active()
+    client = world.client(leader, "CONTROLLER")
+    client.create_topic("orders")
+    assert "orders" in world.kernel(leader).cache.image.topic_id_by_name
+
+
+def test_a_flush_of_a_leader_says_that_others_may_be_quicker(world):
+    effects = _flushes(world)
+    leader = world.active()
+    world.client(leader, "CONTROLLER").create_topic("orders")
+    assert {node_id: flush.has_followers for node_id, flush in effects} == {
+        node_id: node_id == leader for node_id in world.alive
+    }
+
+
+def _flushes(world):
+    seen = []
+    perform = world._perform_one
+
+    def noted(node_id, life, effect):
+        if isinstance(effect, out.RunFlush):
+            seen.append((node_id, effect))
+        perform(node_id, life, effect)
+
+    world._perform_one = noted
+    return seen
+
+
+def test_folders_of_topics_that_come_together_are_one_piece_of_work(world):
+    leader = world.active()
+    works = []
+    perform = world._perform_one
+
+    def noted(node_id, life, effect):
+        if isinstance(effect, out.RunLocalChanges):
+            works.append(node_id)
+        perform(node_id, life, effect)
+
+    world._perform_one = noted
+    client = world.client(leader, "CONTROLLER")
+    for number in range(5):
+        client.send(API_CREATE_TOPICS, create_topic_body(f"t{number}", replicas=3))
+    world.run_for(1_000)
+    assert sorted(works) == world.alive
+    for node_id in world.alive:
+        found = {name for name in world.nodes[node_id].vfs.list("/data") if name.startswith("t")}
+        assert found == {f"t{number}-0" for number in range(5)}
