@@ -36,6 +36,7 @@ from pipeline.core.ranges import log_end_offset
 from pipeline.core.reader import Piece, plan_read, read_splits
 from pipeline.core.schema import schema_of
 from pipeline.core.watermark import high_watermark
+from pipeline.core.whole_snapshot import check_snapshot
 from wire.types import METADATA_TOPIC_NAME
 
 COLUMNS: Final = "offset,batchBaseOffset,leaderEpoch,timestamp,isControl,key,value"
@@ -114,7 +115,8 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
         continue_at: the offset at which an archive goes on; None for a history of its own.
 
     Raises:
-        BadInputError: no metadata log, or one whose beginning is in no snapshot.
+        BadInputError: no metadata log, one whose beginning is in no snapshot, or a snapshot of it
+            that was cut.
         DataLossError: the log no longer holds the offset at which the archive goes on.
     """
     listing: Listing = discover(inputs, include_snapshots=True)
@@ -147,6 +149,8 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
     others = tuple(
         one for one in best.snapshots if start < one.base_offset <= end and one.base_offset > 0
     )
+    for snapshot in others if seed is None else (seed, *others):
+        check_snapshot(snapshot)
     return LogChoice(best, start, max(end, start), seed, others, committed is not None,
                      listing.cluster_id)  # fmt: skip
 
