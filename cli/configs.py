@@ -152,7 +152,7 @@ def _check_names(kinds: Sequence[str], names: Sequence[str]) -> None:
         if name == DEFAULT and kind not in (BROKERS, CLIENTS, USERS, IPS):
             raise UsageError(f"--entity-default is not allowed with entity type {kind}")
         if kind in (BROKERS, BROKER_LOGGERS) and name != DEFAULT:
-            is_id = name.isascii() and name.isdigit() and int(name) < 2**31
+            is_id = name.isascii() and name.isdigit() and int(name[:11]) < 2**31
             if not is_id:
                 raise UsageError(
                     f"The entity name for {kind} must be a valid integer broker id, but it is: "

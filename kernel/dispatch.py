@@ -50,7 +50,7 @@ from wire.api_keys import (
 )
 from wire.api_table import Api, ListenerKind, api_versions_body, apis
 from wire.connection import Request, parse_request
-from wire.errors import ErrorCode, RemoteProtocolError
+from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 from wire.types import NodeId, Rng
 
 NO_TIME: Final = timedelta(0)
@@ -334,11 +334,16 @@ def envelope_answer(inner: Request, answered: Answered) -> Callable[[Any], None]
         if says_not_controller(body):
             answered(envelope_body(ErrorCode.not_controller))
             return
-        encoded = (
-            body.frame
-            if isinstance(body, Encoded)
-            else codec.encode_response(inner.api_key, inner.api_version, inner.correlation_id, body)
-        )
+        key, version, correlation_id = inner.api_key, inner.api_version, inner.correlation_id
+        try:
+            encoded = (
+                body.frame
+                if isinstance(body, Encoded)
+                else codec.encode_response(key, version, correlation_id, body)
+            )
+        except LocalProtocolError:  # a text is longer than the version can say
+            answered(envelope_body(ErrorCode.unknown_server_error))
+            return
         answered(envelope_body(ErrorCode.none, encoded))
 
     return wrap

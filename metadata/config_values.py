@@ -13,6 +13,7 @@ _INTEGER: Final = re.compile(r"[+-]?\d+")  # any decimal digits, as Java takes t
 _DOUBLE: Final = re.compile(
     r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?|Infinity|NaN)"
 )
+_DIGITS_MAX: Final = 19
 _INTEGER_MAX: Final = {
     ConfigType.SHORT: 2**15 - 1,
     ConfigType.INT: 2**31 - 1,
@@ -47,6 +48,21 @@ def parse_value(definition: ConfigDefinition, text: str) -> tuple[Any, str | Non
     return value, f"Invalid value {shown} for configuration {definition.name}: {reason}"
 
 
+def whole_number(text: str) -> int | None:
+    """The number as Java's parsers of whole numbers read it; None for other texts.
+
+    Also None for more than 19 digits behind leading zeros, which no Java type holds: Python takes
+    at most 4300, and raises for more.
+    """
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > _DIGITS_MAX:
+        return None
+    value = int(digits or "0")
+    return -value if text[0] == "-" else value
+
+
 def value_text(value: Any) -> str | None:
     """A parsed value as Kafka writes it into responses."""
     if value is None or isinstance(value, str):
@@ -76,10 +92,9 @@ def _parse(  # noqa: PLR0911 - one case per type
                 is_word = trimmed[-1] in "yN"
                 return float(trimmed if is_word else trimmed.rstrip("dDfF")), None
         case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
-            if _INTEGER.fullmatch(trimmed):
-                value = int(trimmed)
-                if -_INTEGER_MAX[kind] - 1 <= value <= _INTEGER_MAX[kind]:
-                    return value, None
+            value = whole_number(trimmed)
+            if value is not None and -_INTEGER_MAX[kind] - 1 <= value <= _INTEGER_MAX[kind]:
+                return value, None
     return None, f"Not a number of type {kind.value}"
 
 

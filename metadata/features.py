@@ -79,9 +79,7 @@ def metadata_version_level(name: str) -> int | None:
         is_patch_release = name.startswith(release + ".") and name.count(".") == 2
         if name in (known, release) or is_patch_release:
             return level
-    if name.isdecimal() and int(name) in METADATA_VERSION_NAMES:
-        return int(name)
-    return None
+    return next((level for level in METADATA_VERSION_NAMES if name == str(level)), None)
 
 
 def unsupported(

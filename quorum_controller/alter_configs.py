@@ -24,6 +24,7 @@ from metadata.config_schema import (
     broker_config,
     definitions_of,
 )
+from metadata.config_values import whole_number
 from metadata.features import LEVEL_CORDONED_DIRECTORIES
 from metadata.image import Image
 from metadata.node_configs import NodeConfigs
@@ -49,6 +50,7 @@ _incremental: Any = _incremental_v1
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _LIST_OPERATIONS: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 VALUE_CHARS_MAX: Final = 32_767
+NODE_ID_MAX: Final = 2**31 - 1
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 _NONE: Final = ApiError(ErrorCode.none)
@@ -306,9 +308,8 @@ def _topic_name_error(name: str) -> ApiError | None:
 def _broker_name_error(name: str) -> ApiError | None:
     if not name:
         return None
-    try:
-        broker_id = int(name)
-    except ValueError:
+    broker_id = whole_number(name)
+    if broker_id is None or abs(broker_id) > NODE_ID_MAX:
         text = "Unable to parse broker name as a base 10 number."
         return ApiError(ErrorCode.invalid_request, text)
     if broker_id < 0:

@@ -9,12 +9,12 @@ are over a thousand.
 import importlib
 import io
 import types
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Final, Literal
 
 from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial.errors import OutOfBoundValue, SerialError
 
 from wire import api_versions, create_topics_response, metadata_fetch
 from wire.api_keys import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, VOTE
@@ -37,6 +37,7 @@ Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire
 
 _PRE_VOTE_VERSION: Final = 2
 _GREETINGS_MAX: Final = 64
+_LEGACY_STRING_BYTES_MAX: Final = 2**15 - 1
 """ApiVersions requests that are kept: every client of a kind sends the same one."""
 _GREETING_BYTES_MAX: Final = 256
 _NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError)
@@ -163,7 +164,13 @@ def response_module(api_key: int, version: int) -> types.ModuleType:
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
-    """A response frame with its header, lowered to the version; without the 4-byte length."""
+    """A response frame with its header, lowered to the version; without the 4-byte length.
+
+    An error message that is longer than the version can say is cut.
+
+    Raises:
+        LocalProtocolError: another text of the body is longer than the version can say.
+    """
     if isinstance(body, metadata_fetch.MetadataFetched):
         if version >= metadata_fetch.FIRST_VERSION:
             start = encode_response_header(correlation_id, is_flexible=True)
@@ -176,7 +183,31 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
         return header + api_versions.encode_response(version, body)
     if api_key == CREATE_TOPICS and version >= create_topics_response.FIRST_VERSION:
         return header + create_topics_response.encode_create_topics_response(version, body)
-    return _encode(header, entity_class(api_key, version, "response"), body)
+    entity = entity_class(api_key, version, "response")
+    try:
+        return _encode(header, entity, body)
+    except OutOfBoundValue:
+        try:
+            return _encode(header, entity, _with_short_messages(body))
+        except OutOfBoundValue as error:
+            name = f"{api_name(api_key)} response version {version}"
+            raise LocalProtocolError(f"{name} cannot be written: {error}") from error
+
+
+def _with_short_messages(body: Any) -> Any:
+    """The body with error messages that fit into versions with 16 bits of length."""
+    if isinstance(body, tuple):
+        return tuple(map(_with_short_messages, body))
+    if not is_dataclass(body) or isinstance(body, type):
+        return body
+    changes: dict[str, Any] = {}
+    for field in fields(body):
+        value = getattr(body, field.name)
+        if field.name == "error_message" and value is not None:
+            changes[field.name] = value.encode()[:_LEGACY_STRING_BYTES_MAX].decode(errors="ignore")
+        elif isinstance(value, tuple):
+            changes[field.name] = _with_short_messages(value)
+    return replace(body, **changes)
 
 
 def encode_request(

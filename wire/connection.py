@@ -184,6 +184,9 @@ class ServerConnection:
 
         Returns:
             What may be written now, in request order; empty while an earlier one is unanswered.
+
+        Raises:
+            LocalProtocolError: the version of the request cannot say what the body says.
         """
         api_key, api_version, correlation_id = self._awaited[reply_slot]
         encoded = encode_response(api_key, api_version, correlation_id, body)

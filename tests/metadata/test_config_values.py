@@ -19,7 +19,7 @@ from metadata.config_schema import (
     group_configs,
     topic_configs,
 )
-from metadata.config_values import parse_value, value_text
+from metadata.config_values import parse_value, value_text, whole_number
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "metadata" / "config_values.json.gz"
 SAMPLES = json.loads(gzip.decompress(GOLDEN.read_bytes()))
@@ -74,3 +74,24 @@ def test_synonyms_are_broker_configs():
 
 def test_every_resource_type_with_configs_has_definitions():
     assert [t for t in range(64) if definitions_of(t)] == [2, 4, 16, 32]
+
+
+@pytest.mark.parametrize(("text", "number"), [
+    ("0", 0), ("+7", 7), ("-7", -7), ("-0", 0), ("007", 7), ("0" * 6000 + "1", 1), ("000", 0),
+    ("9" * 19, 10**19 - 1), ("9" * 20, None), ("9" * 5000, None), ("-" + "9" * 5000, None),
+    ("", None), ("-", None), ("1_0", None), (" 1", None), ("1.0", None), ("0x1", None),
+    ("\u0661\u0662", 12),
+])  # fmt: skip
+def test_whole_numbers_are_those_of_java(text, number):
+    """`int` takes blanks and underscores, and raises for more than 4300 digits."""
+    assert whole_number(text) == number
+
+
+@pytest.mark.parametrize("configs", [*KINDS.values(), broker_quota_configs()])
+@pytest.mark.parametrize("text", ["9" * 5000, "-" + "9" * 5000, "1e" + "9" * 5000, "x" * 100_000])
+def test_a_huge_value_is_a_value_or_a_refusal(configs, text):
+    for definition in configs.values():
+        value, error = parse_value(definition, text)
+        assert (value is not None) or error
+        if definition.type in (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG):
+            assert "Not a number of type" in error
