@@ -1,20 +1,21 @@
 """`history`: the whole past of the cluster's metadata as tables, reports and one page.
 
     1 scan     headers, transaction markers, leader changes            vector reader, tasks
-    2 decode   typed events and the `records` archive                  Arrow to Parquet, tasks
-    3 fold     intervals per key (`history_tables`)                    window functions
-    4 report   leader changes, ISR churn, under-replication            from the intervals
+    2 decode   typed events and the `records` archive                  once per record, tasks
+    3 fold     topics, configs, brokers and the like (`history_fold`)  driver
+    4 fold     partitions and all reports (`history_partitions`)       vectors, one task per bucket
 
-With `--append` an archive goes on where it ended: only new records are decoded and only keys that
-they touch get new intervals; closed ones stay as files. Kafka deletes its metadata log after days,
-so an archive must be fed before that.
+Spark hands out the tasks; the data goes from file to file by Arrow and never through the JVM.
+With `--append` an archive goes on where it ended: only new records are decoded and only what they
+touch gets new intervals; what was closed stays as the files it is. Kafka deletes its metadata log
+after days, so an archive must be fed before that.
 """
 
 import os
 import shutil
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,13 @@ from pipeline.core.options import Options
 from pipeline.core.reader import Piece, plan_read
 from pipeline.jobs.history_check import compare_snapshot
 from pipeline.jobs.history_events import EventCounts, EventPlan, write_events
+from pipeline.jobs.history_fold import (
+    FoldPlan,
+    broker_base,
+    fold_brokers,
+    fold_keyed,
+    min_isr_ranges,
+)
 from pipeline.jobs.history_input import (
     LogChoice,
     Scanned,
@@ -37,13 +45,20 @@ from pipeline.jobs.history_input import (
     snapshot_pieces,
     transactions_of,
 )
+from pipeline.jobs.history_lists import numbers_of, whole
+from pipeline.jobs.history_overlay import CLEAR_PLACE, Clears, Topics
+from pipeline.jobs.history_partitions import BucketPlan, fold_bucket
+from pipeline.jobs.history_reports import Surroundings, Timeline, merged_churn
+from pipeline.jobs.history_schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARROW
 from pipeline.jobs.job import JobConfig, JobResult, progress, publishing
 
 NAME: Final = "history"
 STATE: Final = "state"
 _SPLITS_MIN: Final = 4
+_BUCKET_RECORDS: Final = 65_536  # fewer are not worth a task
 _COMPARED_BYTES_MAX: Final = 256 << 20  # of snapshots
 Packs = list[tuple[Piece, ...]]
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -132,7 +147,6 @@ def build(config: JobConfig) -> JobResult:
                 publication.result = run.result()
         finally:
             shutil.rmtree(events, ignore_errors=True)
-            spark.catalog.clearCache()
     return publication.result
 
 
@@ -159,7 +173,7 @@ class _Run:
 
     def result(self) -> JobResult:
         """Do everything; the tables lie in the folder afterwards."""
-        from pipeline.jobs import history_query, history_reports  # noqa: PLC0415  # needs pyspark
+        from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
 
         config, choice = self._config, self._choice
         options = log_options(choice)
@@ -169,13 +183,12 @@ class _Run:
         plan = EventPlan(
             events=str(self._events), archive=str(self._folder),
             label=f"{choice.start:020d}", transactions=tuple(transactions),
-            reveal=config.arguments.reveal,
+            reveal=config.arguments.reveal, buckets=self._buckets(scanned.records),
         )  # fmt: skip
         counts = self._decode(plan, end)
-        tables = self._fold(counts)
+        tables = self._fold(plan)
         tables["controller_epochs"] = self._controller_epochs(scanned, end)
         findings = self._compare(end)
-        tables |= history_reports.write_reports(self._spark, str(self._folder))
         old = self._keep_records()
         read = {"records": counts.records + old}
         counters = {
@@ -195,7 +208,12 @@ class _Run:
         return JobResult(tables=read | tables, counters=counters, findings=findings)
 
     def _scan(self, options: Options) -> Scanned:
-        return merge_scans(self._over_packs(lambda pack: scan_pieces(pack, options), self._packs))
+        return merge_scans(self._in_tasks(lambda pack: scan_pieces(pack, options), self._packs))
+
+    def _buckets(self, records: int) -> int:
+        """Into how many tasks the partitions are divided."""
+        most = 2 * int(self._spark.sparkContext.defaultParallelism)
+        return max(1, min(most, records // _BUCKET_RECORDS))
 
     def _decode(self, plan: EventPlan, end: int) -> EventCounts:
         options = log_options(self._choice, end)
@@ -205,72 +223,69 @@ class _Run:
         if seed is not None:
             seeding = msgspec.structs.replace(plan, snapshot_end=seed.base_offset, transactions=())
             seed_options = snapshot_options(seed)
-            found += self._over_packs(
+            found += self._in_tasks(
                 lambda pack: write_events(pack, seed_options, seeding),
                 [tuple(snapshot_pieces(seed))],
             )
-        found += self._over_packs(lambda pack: write_events(pack, options, plan), packs)
+        found += self._in_tasks(lambda pack: write_events(pack, options, plan), packs)
         totals = zip(*(msgspec.structs.astuple(one) for one in found), strict=True)
         return EventCounts(*map(sum, totals)) if found else EventCounts()
 
-    def _over_packs(self, work: Callable[[tuple[Piece, ...]], T], packs: Packs) -> list[T]:
-        """What `work` gives for each pack, by Spark's tasks."""
-        if not packs:
+    def _in_tasks(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """What `work` gives for each item, by one of Spark's tasks each."""
+        if not items:
             return []
 
-        def task(rows: Iterator[tuple[Piece, ...]]) -> Iterator[T]:
+        def task(rows: Iterator[S]) -> Iterator[T]:
             pa.set_cpu_count(1)
-            for pack in rows:
-                yield work(pack)
+            for item in rows:
+                yield work(item)
 
-        rows = self._spark.sparkContext.parallelize(packs, len(packs))
+        rows = self._spark.sparkContext.parallelize(items, len(items))
         found: list[T] = rows.mapPartitions(task).collect()
         return found
 
-    def _fold(self, counts: EventCounts) -> dict[str, int]:
-        from pipeline.jobs.history_keyed import write_keyed_tables  # noqa: PLC0415  # needs pyspark
-        from pipeline.jobs.history_tables import INTERVALS, Fold  # noqa: PLC0415  # needs pyspark
-
-        fold = Fold(
-            self._spark,
-            str(self._events),
-            intra_batch=self._config.arguments.intra_batch,
-            has_moves=counts.moves > 0,
-            has_clears=counts.clears > 0,
-            base=self._base(),
+    def _fold(self, events: EventPlan) -> dict[str, int]:
+        """All tables and reports from the events; rows of each."""
+        intra_batch = bool(self._config.arguments.intra_batch)
+        root = None if self._before is None else Path(str(self._config.output))
+        state = None if root is None else root / STATE
+        plan = FoldPlan(
+            events=self._events, folder=self._folder, label=events.label,
+            intra_batch=intra_batch, state=state,
+        )  # fmt: skip
+        self._events.mkdir(parents=True, exist_ok=True)
+        fold_keyed(plan)
+        _, standing = fold_brokers(plan, [] if root is None else broker_base(root))
+        folders = [self._folder] if root is None else [root, self._folder]
+        around = Surroundings(
+            Topics(pq.read_table(self._events / "topics.parquet")), Timeline(standing),
+            Timeline(min_isr_ranges(folders)),
+        )  # fmt: skip
+        clears = _clears(self._events / "clear_elr")
+        bucket_plan = BucketPlan(
+            events=str(self._events), folder=str(self._folder), label=events.label,
+            buckets=events.buckets, intra_batch=intra_batch,
+            state=None if state is None else str(state),
+        )  # fmt: skip
+        self._in_tasks(
+            lambda bucket: fold_bucket(bucket, bucket_plan, around, clears), range(events.buckets)
         )
-        keyed = str(self._events / INTERVALS)
-        label = f"{self._choice.start:020d}"
-        rows = write_keyed_tables(keyed, self._folder, self._folder / STATE / "keyed", label)
-        for name, frame in fold.overlays().items():
-            # sorted so that one open file per task is enough
-            shown = frame.withColumn("current", frame.valid_to_offset.isNull())
-            shown = shown.coalesce(1) if name == "brokers" else shown
-            target = str(self._folder / name)
-            shown.sortWithinPartitions("current").write.partitionBy("current").parquet(target)
-            rows[name] = parquet_rows(self._folder / name)
-        for name in rows:
-            self._keep_closed(name)
-        return {name: parquet_rows(self._folder / name) for name in rows}
+        self._write_churn(state)
+        if root is not None:
+            keep_closed(root, self._folder)
+        return {name: parquet_rows(self._folder / name) for name in _TABLES}
 
-    def _base(self) -> dict[str, Any] | None:
-        if self._before is None:
-            return None
-        from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
-
-        root = str(self._config.output)
-        frames = {
-            name: history_query.table(self._spark, root, name).where("valid_to_offset is null")
-            for name in ("partitions", "brokers")
-        }
-        frames["keyed"] = history_query.open_keyed(self._spark, root)
-        return frames
-
-    def _keep_closed(self, name: str) -> None:
-        """The closed intervals of the archive stay as the files they are."""
-        if self._before is not None:
-            link_files(Path(str(self._config.output), name, "current=false"),
-                       self._folder / name / "current=false")  # fmt: skip
+    def _write_churn(self, state: Path | None) -> None:
+        """`isr_churn` of the whole history: medians need all times, not only the new ones."""
+        parts = [] if state is None else [state / "churn" / "part-0.parquet"]
+        parts += sorted((self._events / "churn").glob("*.parquet"))
+        merged, report = merged_churn([pq.read_table(path) for path in parts])
+        for folder, table in (("state/churn", merged),
+                              ("isr_churn", report.cast(REPORT_ARROW["isr_churn"]))):  # fmt: skip
+            place = self._folder / folder
+            place.mkdir(parents=True)
+            pq.write_table(table, place / "part-0.parquet", compression="zstd")
 
     def _keep_records(self) -> int:
         if self._before is None:
@@ -323,12 +338,32 @@ class _Run:
         return len(found)
 
 
-def link_files(source: Path, target: Path) -> None:
-    """Hard links of the Parquet files of one folder in another, copies where links do not work."""
+_TABLES: Final = ("partitions", "brokers", *KEYED_STATES, *REPORT_ARROW)
+
+
+def keep_closed(root: Path, folder: Path) -> None:
+    """The closed intervals and finished report rows of an archive stay as the files they are."""
+    for name in ("partitions", "brokers", *KEYED_STATES):
+        link_files(root / name / "current=false", folder / name / "current=false")
+    for name in ("leader_changes", "under_replicated"):
+        link_files(root / name, folder / name, pattern=f"{name}-*.parquet")
+
+
+def _clears(folder: Path) -> Clears:
+    """All ClearElrRecords, in log order."""
+    files = sorted(folder.glob("*.parquet"))
+    table = pa.concat_tables([CLEAR_EVENTS.empty_table(), *map(pq.read_table, files)])
+    names = tuple(table.column("topic").to_pylist())
+    places = {name: numbers_of(whole(table.column(name))) for name in CLEAR_PLACE}
+    return Clears(names, places)
+
+
+def link_files(source: Path, target: Path, pattern: str = "*.parquet") -> None:
+    """Hard links of the files of one folder in another, copies where links do not work."""
     if not source.exists():
         return
     target.mkdir(parents=True, exist_ok=True)
-    for path in source.glob("*.parquet"):
+    for path in source.glob(pattern):
         try:
             os.link(path, target / path.name)
         except FileExistsError:

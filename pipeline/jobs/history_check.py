@@ -11,6 +11,9 @@ import msgspec
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from metadata.json_form import uuid_text
+from pipeline.jobs.history_lists import UUID_BYTES, unpack
+from pipeline.jobs.history_partitions import read_partition_events
 from pipeline.jobs.history_schema import KEYED_STATES, VALIDITY
 
 _ROWS_SHOWN: Final = 20
@@ -82,10 +85,10 @@ def _snapshot_states(events: str) -> dict[str, list[Row]]:
     same = ("topic_id", "partition", "leader", "replicas", "isr", "elr", "last_known_elr",
             "adding", "removing", "directories", "recovery")  # fmt: skip
     found["partitions"] = [
-        {name: row[name] for name in same}
-        | {"topic": names.get(row["topic_id"]), "leader_epoch": row["base_leader_epoch"],
+        _plain({name: row[name] for name in same})
+        | {"topic": names.get(uuid_text(row["topic_id"])), "leader_epoch": row["base_leader_epoch"],
            "partition_epoch": row["base_partition_epoch"]}
-        for row in _event_rows(events, "partition")
+        for row in read_partition_events(events)
     ]  # fmt: skip
     found["brokers"] = [
         {name: row[name] for name in ("broker_id", "fenced", "in_shutdown", "log_dirs")}
@@ -94,6 +97,18 @@ def _snapshot_states(events: str) -> dict[str, list[Row]]:
         for row in _event_rows(events, "broker")
     ]
     return found
+
+
+def _plain(row: Row) -> Row:
+    """Without packing."""
+    found = {
+        name: list(unpack(value)) if isinstance(value, bytes) else value
+        for name, value in row.items() if name not in ("topic_id", "directories")
+    }  # fmt: skip
+    held = row["directories"]
+    places = [held[at : at + UUID_BYTES] for at in range(0, len(held), UUID_BYTES)]
+    ids = {"topic_id": uuid_text(row["topic_id"]), "directories": list(map(uuid_text, places))}
+    return found | ids
 
 
 def _event_rows(events: str, kind: str) -> Iterator[Row]:

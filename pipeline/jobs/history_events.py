@@ -5,17 +5,14 @@ by Arrow: nothing of the bulk passes through the JVM's rows. Secrets (SCRAM cred
 configs) are hidden here, so that no file ever holds them, unless `reveal` is set.
 """
 
-import os
 from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from metadata import record_codec
 from metadata import records as m
@@ -30,15 +27,16 @@ from pipeline.core.options import Options
 from pipeline.core.reader import Piece, read_splits
 from pipeline.core.schema import schema_of
 from pipeline.jobs.history_input import COLUMNS, Transaction, snapshot_time
-from pipeline.jobs.history_schema import EVENTS, RECORDS
+from pipeline.jobs.history_lists import pack
+from pipeline.jobs.history_overlay import CHANGED, RESET
+from pipeline.jobs.history_schema import EVENTS
+from pipeline.jobs.history_sink import RECORDS_NAME, EventSink
 from wire.types import DIRECTORY_MIGRATING
 
 HIDDEN: Final = "[hidden]"
-RECORDS_NAME: Final = "records"
 _ROWS_MAX: Final = 65_536
-_BYTES_MAX: Final = 16 << 20
 _MILLION: Final = 1_000_000
-_MIGRATING: Final = uuid_text(DIRECTORY_MIGRATING)
+_PARTITION_SIZE: Final = 120
 _dumps = msgspec.json.Encoder().encode
 
 Place = tuple[int, int, int, int, Any, int, str, bool]
@@ -53,6 +51,7 @@ class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
     events: str  # folder of the events, one folder per kind below
     archive: str | None  # folder that gets `records`; None for no archive
     label: str = "0"  # differs between runs that feed one archive
+    buckets: int = 1  # of partitions
     transactions: tuple[Transaction, ...] = ()
     snapshot_end: int | None = None
     reveal: bool = False
@@ -64,8 +63,6 @@ class EventCounts(msgspec.Struct, frozen=True):
     records: int = 0
     unknown: int = 0
     aborted: int = 0
-    moves: int = 0  # changes of replicas or directories that leave the directories out
-    clears: int = 0
 
 
 def write_events(pieces: Sequence[Piece], options: Options, plan: EventPlan) -> EventCounts:
@@ -74,7 +71,7 @@ def write_events(pieces: Sequence[Piece], options: Options, plan: EventPlan) -> 
     Raises:
         CorruptSegmentError: a damaged batch, or a record that nobody can read.
     """
-    sink = _Sink(plan, f"{plan.label}-{_name(pieces)}")
+    sink = EventSink(plan, f"{plan.label}-{int(plan.snapshot_end is None)}-{_name(pieces)}")
     writer = _Writer(sink, plan)
     batches: Iterable[pa.RecordBatch] = read_splits(pieces, options, schema_of("records", COLUMNS))
     if plan.snapshot_end is not None:
@@ -93,83 +90,32 @@ def _name(pieces: Sequence[Piece]) -> str:
     return f"{first.file.name.rpartition('.')[0]}-{first.start:012d}"
 
 
-class _Sink:
-    """Parquet files of one task: temporary names until `publish`."""
-
-    def __init__(self, plan: EventPlan, name: str) -> None:
-        self._plan = plan
-        self._name = name
-        self._rows: dict[str, list[tuple[Any, ...]]] = {}
-        self._sizes: dict[str, int] = {}
-        self._files: dict[str, tuple[pq.ParquetWriter, Path, Path]] = {}
-
-    def add(self, folder: str, row: tuple[Any, ...], size: int) -> None:
-        rows = self._rows.setdefault(folder, [])
-        rows.append(row)
-        held = self._sizes[folder] = self._sizes.get(folder, 0) + size
-        if len(rows) >= _ROWS_MAX or held >= _BYTES_MAX:
-            self._flush(folder)
-
-    def publish(self) -> None:
-        for folder in list(self._rows):
-            self._flush(folder)
-        for writer, temporary, final in self._files.values():
-            writer.close()
-            temporary.rename(final)
-        self._files.clear()
-
-    def discard(self) -> None:
-        for writer, temporary, _ in self._files.values():
-            writer.close()
-            temporary.unlink(missing_ok=True)
-
-    def _flush(self, folder: str) -> None:
-        rows = self._rows.pop(folder, [])
-        self._sizes[folder] = 0
-        if not rows:
-            return
-        schema = RECORDS if folder.startswith(RECORDS_NAME) else EVENTS[folder]
-        if folder not in self._files:
-            self._files[folder] = self._open(folder, schema)
-        columns = zip(*rows, strict=True)
-        arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
-        self._files[folder][0].write_batch(pa.record_batch(arrays, schema=schema))
-
-    def _open(self, folder: str, schema: pa.Schema) -> tuple[pq.ParquetWriter, Path, Path]:
-        is_archive = folder.startswith(RECORDS_NAME)
-        root = self._plan.archive if is_archive else self._plan.events
-        assert root is not None
-        place = Path(root, folder)
-        place.mkdir(parents=True, exist_ok=True)
-        final = place / f"{self._name}.parquet"
-        # another attempt of the same task may run on another machine
-        temporary = place / f".{self._name}.{os.uname().nodename}.{os.getpid()}.tmp"
-        codec = "zstd" if is_archive else "lz4"
-        return pq.ParquetWriter(temporary, schema, compression=codec), temporary, final
-
-
 class _Writer:
     """Takes records in offset order and hands rows to the sink."""
 
-    def __init__(self, sink: _Sink, plan: EventPlan) -> None:
+    def __init__(self, sink: EventSink, plan: EventPlan) -> None:
         self.snapshot_time: Any = None
         self._sink = sink
         self._plan = plan
         self._begins = [found.begin for found in plan.transactions]
-        self._records = self._unknown = self._aborted = self._moves = self._clears = 0
+        self._records = self._unknown = self._aborted = 0
+        self._packed: dict[tuple[int, ...] | None, bytes | None] = {None: None}
         self._uuids: dict[bytes, str] = {}
         self._snapshot_idx = 0
 
     @property
     def counts(self) -> EventCounts:
-        return EventCounts(self._records, self._unknown, self._aborted, self._moves, self._clears)
+        return EventCounts(self._records, self._unknown, self._aborted)
 
     def take(self, rows: pa.RecordBatch, path: str) -> None:
         plain = rows.filter(pc.invert(rows.column("isControl")))
+        names = ("offset", "batchBaseOffset", "leaderEpoch", "timestamp", "value")
+        # times as integers: a datetime costs as much as decoding the record
         columns = [
-            plain.column(name).to_pylist()
-            for name in ("offset", "batchBaseOffset", "leaderEpoch", "timestamp", "value")
-        ]
+            plain.column(name).view(pa.int64()).to_pylist() if name == "timestamp"
+            else plain.column(name).to_pylist()
+            for name in names
+        ]  # fmt: skip
         for offset, batch, epoch, time, value in zip(*columns, strict=True):
             if value is None:
                 raise CorruptSegmentError(path, -1, offset, "a metadata record without a value")
@@ -248,35 +194,43 @@ class _Writer:
     def uuids(self, contents: Iterable[bytes]) -> list[str]:
         return [self.uuid(one) for one in contents]
 
+    def packed(self, ids: tuple[int, ...] | None) -> bytes | None:
+        try:
+            return self._packed[ids]
+        except KeyError:
+            if len(self._packed) > _ROWS_MAX:
+                self._packed = {None: None}
+            found = self._packed[ids] = pack(ids or ())
+            return found
+
     def partition(self, record: m.PartitionRecord, place: Place) -> None:
-        directories = self.uuids(record.directories) or [_MIGRATING] * len(record.replicas)
+        packed = self.packed
+        directories = record.directories or (DIRECTORY_MIGRATING,) * len(record.replicas)
         row = (
-            self.uuid(record.topic_id), record.partition_id, True, record.leader,
-            record.leader_epoch, record.partition_epoch, record.replicas, record.isr,
-            record.eligible_leader_replicas or (), record.last_known_elr or (),
-            record.adding_replicas, record.removing_replicas, directories,
+            record.topic_id, record.partition_id, RESET, record.leader,
+            record.leader_epoch, record.partition_epoch, packed(record.replicas),
+            packed(record.isr), packed(record.eligible_leader_replicas or ()),
+            packed(record.last_known_elr or ()), packed(record.adding_replicas),
+            packed(record.removing_replicas), b"".join(directories),
             record.leader_recovery_state,
         )  # fmt: skip
-        self._sink.add("partition", row + place, 120)
+        self._sink.add("partition", (*row, *place[:6], place[7]), _PARTITION_SIZE)
 
     def partition_change(self, record: m.PartitionChangeRecord, place: Place) -> None:
-        leader = None if record.leader == m.NO_LEADER_CHANGE else record.leader
+        packed = self.packed
         state = record.leader_recovery_state
-        directories = None if record.directories is None else self.uuids(record.directories)
-        if directories is None:
-            self._moves += record.replicas is not None
-        elif not directories:
-            self._moves += 1  # all replicas of that time become MIGRATING
         row = (
-            self.uuid(record.topic_id), record.partition_id, False, leader, None, None,
-            record.replicas, record.isr, record.eligible_leader_replicas, record.last_known_elr,
-            record.adding_replicas, record.removing_replicas, directories,
+            record.topic_id, record.partition_id, CHANGED,
+            None if record.leader == m.NO_LEADER_CHANGE else record.leader, None, None,
+            packed(record.replicas), packed(record.isr), packed(record.eligible_leader_replicas),
+            packed(record.last_known_elr), packed(record.adding_replicas),
+            packed(record.removing_replicas),
+            None if record.directories is None else b"".join(record.directories),
             None if state == m.NO_RECOVERY_STATE_CHANGE else state,
         )  # fmt: skip
-        self._sink.add("partition", row + place, 120)
+        self._sink.add("partition", (*row, *place[:6], place[7]), _PARTITION_SIZE)
 
     def clear_elr(self, record: m.ClearElrRecord, place: Place) -> None:
-        self._clears += 1
         self._sink.add("clear_elr", (record.topic_name, *place), 100)
 
     def keyed(

@@ -50,13 +50,13 @@ _MARKERS: Final = (
 class Transaction(msgspec.Struct, frozen=True):
     """A metadata transaction that has ended: records with begin < offset < end belong to it.
 
-    `batch_offset` and `time` are those of its last record, where it takes effect.
+    `batch_offset` and `time` (microseconds) are those of its last record, where it takes effect.
     """
 
     begin: int
     end: int
     batch_offset: int
-    time: datetime | None
+    time: int | None
     is_aborted: bool
 
 
@@ -72,12 +72,12 @@ class LeaderStart(msgspec.Struct, frozen=True):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """One record of a transaction's frame."""
+    """One record of a transaction's frame; `time` in microseconds."""
 
     offset: int
     batch_offset: int
     api_key: int
-    time: datetime | None
+    time: int | None
 
 
 class Scanned(msgspec.Struct, frozen=True):
@@ -204,9 +204,11 @@ def scan_pieces(pieces: Sequence[Piece], options: Options) -> Scanned:
         no_ops += pc.sum(no_op).as_py() or 0
         wanted = pa.array([bytes([key]) for key in _MARKERS], pa.binary())
         marked = pc.and_(plain, pc.is_in(api_keys, value_set=wanted))
+        chosen = rows.filter(pc.fill_null(marked, False))  # noqa: FBT003
+        times = chosen.column("timestamp").view(pa.int64()).to_pylist()
         markers += [
-            Marker(row["offset"], row["batchBaseOffset"], row["value"][1], row["timestamp"])
-            for row in rows.filter(pc.fill_null(marked, False)).to_pylist()  # noqa: FBT003
+            Marker(row["offset"], row["batchBaseOffset"], row["value"][1], time)
+            for row, time in zip(chosen.to_pylist(), times, strict=True)
         ]
         for row in rows.filter(rows.column("isControl")).to_pylist():
             leaders += _leader_change(row)
@@ -255,16 +257,15 @@ def transactions_of(markers: Sequence[Marker]) -> tuple[list[Transaction], int |
 
 def snapshot_time(
     rows: Iterator[pa.RecordBatch],
-) -> tuple[datetime | None, Iterator[pa.RecordBatch]]:
-    """The append time of the last record that a snapshot covers, and its rows."""
+) -> tuple[int | None, Iterator[pa.RecordBatch]]:
+    """The append time (microseconds) of the last record of a snapshot, and its rows."""
     for first in rows:
-        found: datetime | None = None
+        found: int | None = None
         for row in first.filter(first.column("isControl")).to_pylist():
             if control_type(row["key"]) == SNAPSHOT_HEADER:
                 header: Any = decode_control(SNAPSHOT_HEADER, row["value"])
                 assert isinstance(header, SnapshotHeader)
-                moment = pa.scalar(header.last_contained_log_timestamp, pa.timestamp("ms", "UTC"))
-                found = moment.as_py()
+                found = int(header.last_contained_log_timestamp) * 1000
         return found, chain((first,), rows)
     return None, iter(())
 

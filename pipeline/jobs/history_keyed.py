@@ -1,77 +1,76 @@
-"""Intervals with JSON states to the typed tables of a history, by Arrow, batch by batch."""
+"""Files of one table of a history: typed rows by Arrow, split by whether the interval is open."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
-from pipeline.jobs.history_schema import EVENTS, KEYED_STATES, SCD_TABLES, VALIDITY
+from pipeline.core.schema import TIMESTAMP
+from pipeline.jobs.history_schema import SCD_ARROW
 
 _ROWS: Final = 16_384
-_VALIDITY: Final = [part.split()[0] for part in VALIDITY.split(", ")]
+Row = dict[str, Any]
 
 
-def write_keyed_tables(intervals: str, folder: Path, state: Path, label: str) -> dict[str, int]:
-    """One folder per keyed table below `folder`, split by whether the interval is open.
+class TableSink:
+    """Writes one SCD table; times come as microseconds.
 
     Args:
-        intervals: what `history_tables.Fold` wrote.
-        folder: gets the tables.
-        state: gets what is open, as events: the base of the next fold.
+        table: its name.
+        folder: gets `current=true` and `current=false`, the latter only when something ended.
         label: part of the file names; differs between runs that feed one archive.
-
-    Returns:
-        rows per table.
     """
-    source = ds.dataset(sorted(map(str, Path(intervals).glob("*.parquet"))))
-    rows = {kind: _write_table(source, kind, folder / kind, label) for kind in KEYED_STATES}
-    state.mkdir(parents=True)
-    open_now = pc.field("valid_to_offset").is_null()
-    with pq.ParquetWriter(state / "part-0.parquet", EVENTS["keyed"]) as sink:
-        for batch in source.to_batches(
-            columns=EVENTS["keyed"].names, filter=open_now, batch_size=_ROWS
-        ):
-            sink.write_batch(batch.cast(EVENTS["keyed"]))
-    return rows
 
+    def __init__(self, table: str, folder: Path, label: str) -> None:
+        self._schema = SCD_ARROW[table]
+        self._maps = [field.name for field in self._schema if pa.types.is_map(field.type)]
+        self._folder = folder
+        self._name = f"{table}-{label}.parquet"
+        self._rows: dict[bool, list[Row]] = {True: [], False: []}
+        self._files: dict[bool, pq.ParquetWriter] = {}
+        self._count = 0
+        self._open(is_open=True)
 
-def arrow_schema(table: str) -> pa.Schema:
-    """The Arrow schema of an SCD table."""
-    schema: pa.Schema = to_arrow_schema(StructType.fromDDL(SCD_TABLES[table]), timezone="UTC")
-    return schema
+    def add(self, row: Row, *, is_open: bool) -> None:
+        """One row, its columns by name; what is missing is null."""
+        self._count += 1
+        rows = self._rows[is_open]
+        rows.append(row)
+        if len(rows) >= _ROWS:
+            self._flush(is_open=is_open)
 
+    def close(self) -> int:
+        """Finish the files; all rows written."""
+        for is_open in (True, False):
+            self._flush(is_open=is_open)
+        for sink in self._files.values():
+            sink.close()
+        return self._count
 
-def _write_table(source: Any, kind: str, folder: Path, label: str) -> int:
-    schema = arrow_schema(kind)
-    count = 0
-    for is_open in (True, False):
-        to = pc.field("valid_to_offset")
-        wanted = (pc.field("kind") == kind) & (to.is_null() if is_open else to.is_valid())
-        place = folder / f"current={str(is_open).lower()}"
+    def _open(self, *, is_open: bool) -> None:
+        place = self._folder / f"current={str(is_open).lower()}"
         place.mkdir(parents=True)
-        with pq.ParquetWriter(
-            place / f"{kind}-{label}.parquet", schema, compression="zstd"
-        ) as sink:
-            for batch in source.to_batches(
-                columns=["state", *_VALIDITY], filter=wanted, batch_size=_ROWS
-            ):
-                rows = list(_typed(batch.to_pylist(), schema))
-                sink.write_batch(pa.RecordBatch.from_pylist(rows, schema))
-                count += len(rows)
-    return count
+        self._files[is_open] = pq.ParquetWriter(
+            place / self._name, self._schema, compression="zstd"
+        )
+
+    def _flush(self, *, is_open: bool) -> None:
+        rows = self._rows[is_open]
+        if not rows:
+            return
+        if is_open not in self._files:
+            self._open(is_open=is_open)
+        for row in rows:
+            for name in self._maps:
+                row[name] = None if row[name] is None else list(dict(row[name]).items())
+        columns = [_column(rows, field) for field in self._schema]
+        self._files[is_open].write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._rows[is_open] = []
 
 
-def _typed(rows: list[dict[str, Any]], schema: pa.Schema) -> Iterator[dict[str, Any]]:
-    maps = [field.name for field in schema if pa.types.is_map(field.type)]
-    for row in rows:
-        state = msgspec.json.decode(row.pop("state"))
-        for name in maps:
-            state[name] = list(state[name].items())
-        yield state | row
+def _column(rows: list[Row], field: pa.Field) -> pa.Array:
+    values = [row.get(field.name) for row in rows]
+    if field.type == TIMESTAMP:
+        return pa.array(values, pa.int64()).view(TIMESTAMP)
+    return pa.array(values, field.type)

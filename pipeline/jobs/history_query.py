@@ -22,14 +22,12 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.schema import TIMESTAMP
 from pipeline.jobs.history_schema import (
     CONTROLLER_EPOCHS,
-    EVENTS,
     INTS,
     RECORDS_DDL,
     REPORTS,
     SCD_TABLES,
 )
 from pipeline.jobs.job import RUN_NAME, SUCCESS_NAME
-from pipeline.sources.spark_types import ddl
 
 CONTROLLER_EPOCHS_ARROW: Final = pa.schema(
     [
@@ -80,11 +78,6 @@ def tables(spark: Any, root: str) -> dict[str, Any]:
     for name, frame in found.items():
         frame.createOrReplaceTempView(name)
     return found
-
-
-def open_keyed(spark: Any, root: str) -> Any:
-    """What of the keyed tables is open, as events."""
-    return spark.read.schema(ddl(EVENTS["keyed"])).parquet(str(Path(root, "state", "keyed")))
 
 
 def as_of(

@@ -1,7 +1,7 @@
 """The tables of a history: columns in Spark's DDL, and the Arrow schemas of what tasks hand on.
 
 Tasks write typed events, one file per task and kind: `partition` and `broker` events overlay each
-other, `keyed` ones hold a whole state as JSON (null: removed). Spark folds them into intervals.
+other, `keyed` ones hold a whole state as JSON (null: removed). Further tasks fold them into intervals.
 """
 
 from typing import Final
@@ -23,23 +23,74 @@ PLACE: Final = [
     ("api", pa.string()),
     ("seed", pa.bool_()),
 ]
+# Lists are packed (`history_lists`); the places of events that no transaction delays repeat.
+_PACKED: Final = [
+    (name, pa.binary())
+    for name in ("replicas", "isr", "elr", "last_known_elr", "adding", "removing", "directories")
+]
+_NUMBERS: Final = [
+    ("visible", pa.int64()),
+    ("offset", pa.int64()),
+    ("idx", pa.int32()),
+    ("batch_offset", pa.int64()),
+    ("ts", TIMESTAMP),
+    ("epoch", pa.int32()),
+    ("seed", pa.bool_()),
+]
 PARTITION_EVENTS: Final = pa.schema(
     [
-        ("topic_id", pa.string()),
+        ("topic_id", pa.binary()),
         ("partition", pa.int32()),
-        ("is_reset", pa.bool_()),
+        ("api", pa.int8()),
         ("leader", pa.int32()),
         ("base_leader_epoch", pa.int32()),
         ("base_partition_epoch", pa.int32()),
-        ("replicas", INTS),
-        ("isr", INTS),
-        ("elr", INTS),
-        ("last_known_elr", INTS),
-        ("adding", INTS),
-        ("removing", INTS),
-        ("directories", TEXTS),
+        *_PACKED,
         ("recovery", pa.int32()),
-        *PLACE,
+        *_NUMBERS,
+    ]
+)
+# An open interval with all that the next run needs to go on: also with the open ends of reports.
+PARTITION_STATE: Final = pa.schema(
+    [
+        ("topic_id", pa.binary()),
+        ("partition", pa.int32()),
+        ("api", pa.int8()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        *_PACKED,
+        ("recovery", pa.int32()),
+        *(column for column in _NUMBERS if column[0] != "idx"),
+        ("prev_leader", pa.int32()),
+        ("prev_isr", pa.binary()),
+        ("prev_replicas", pa.binary()),
+        ("prev_elr", pa.binary()),
+        ("change", pa.int8()),
+        ("last_change_ts", TIMESTAMP),
+        ("span_ts", TIMESTAMP),
+        ("span_offset", pa.int64()),
+        ("span_in_sync", pa.int32()),
+    ]
+)
+# A broker that left the ISR of a partition and is not back.
+AWAY_STATE: Final = pa.schema(
+    [
+        ("topic_id", pa.binary()),
+        ("partition", pa.int32()),
+        ("broker", pa.int32()),
+        ("ts", TIMESTAMP),
+    ]
+)
+# `isr_churn` before its medians: of each group all times away, in seconds.
+CHURN: Final = pa.schema(
+    [
+        ("window", TIMESTAMP),
+        ("topic", pa.string()),
+        ("broker", pa.int32()),
+        ("shrinks", pa.int64()),
+        ("expands", pa.int64()),
+        ("out_s", pa.list_(pa.float64())),
     ]
 )
 BROKER_EVENTS: Final = pa.schema(
@@ -166,3 +217,46 @@ REPORTS: Final = {
     ),
 }
 FINDINGS: Final = "check string, table_name string, snapshot string, side string, row string"
+
+_SIMPLE: Final = {
+    "bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "boolean": pa.bool_(),
+    "double": pa.float64(), "timestamp": TIMESTAMP,
+}  # fmt: skip
+
+
+def arrow_schema(columns: str) -> pa.Schema:
+    """Columns in Spark's DDL as an Arrow schema, without a JVM."""
+    fields = []
+    for column in _split(columns):
+        name, _, type_ = column.partition(" ")
+        fields.append(pa.field(name.strip("`"), _arrow_type(type_)))
+    return pa.schema(fields)
+
+
+def _arrow_type(text: str) -> pa.DataType:
+    outer, _, inner = text.strip().partition("<")
+    parts = _split(inner[:-1])
+    if outer == "array":
+        return pa.list_(_arrow_type(parts[0]))
+    if outer == "map":
+        return pa.map_(_arrow_type(parts[0]), _arrow_type(parts[1]))
+    if outer == "struct":
+        pairs = (part.split(":", 1) for part in parts)
+        return pa.struct([pa.field(name, _arrow_type(type_)) for name, type_ in pairs])
+    return _SIMPLE[outer]
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are in no angle brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+SCD_ARROW: Final = {name: arrow_schema(columns) for name, columns in SCD_TABLES.items()}
+REPORT_ARROW: Final = {name: arrow_schema(columns) for name, columns in REPORTS.items()}

@@ -1,0 +1,107 @@
+"""Files of one decoding task: the archive and the events, under temporary names until it is done."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.core.schema import TIMESTAMP
+from pipeline.jobs.history_partitions import bucket_of
+from pipeline.jobs.history_schema import EVENTS, RECORDS
+
+RECORDS_NAME: Final = "records"
+PARTITION_NAME: Final = "partition"
+_ROWS_MAX: Final = 65_536
+_BYTES_MAX: Final = 16 << 20
+
+
+class EventSink:
+    """Collects rows by folder and writes them by Arrow.
+
+    Events of partitions go into Arrow files whose batches belong to the buckets in turn: batch i to
+    bucket i modulo their number. All others are Parquet.
+
+    Args:
+        plan: `history_events.EventPlan`.
+        name: of the files; names of one run sort in the order of the log.
+    """
+
+    def __init__(self, plan: Any, name: str) -> None:
+        self._plan = plan
+        self._name = name
+        self._rows: dict[str, list[tuple[Any, ...]]] = {}
+        self._sizes: dict[str, int] = {}
+        self._files: dict[str, tuple[Any, Path, Path]] = {}
+
+    def add(self, folder: str, row: tuple[Any, ...], size: int) -> None:
+        """One row and its size in bytes, about."""
+        rows = self._rows.get(folder)
+        if rows is None:
+            rows = self._rows[folder] = []
+            self._sizes[folder] = 0
+        rows.append(row)
+        held = self._sizes[folder] = self._sizes[folder] + size
+        if len(rows) >= _ROWS_MAX or held >= _BYTES_MAX:
+            self._flush(folder)
+
+    def publish(self) -> None:
+        """Write what is left and give the files their names."""
+        for folder in list(self._rows):
+            self._flush(folder)
+        for writer, temporary, final in self._files.values():
+            writer.close()
+            temporary.rename(final)
+        self._files.clear()
+
+    def discard(self) -> None:
+        """Remove what was not published."""
+        for writer, temporary, _ in self._files.values():
+            writer.close()
+            temporary.unlink(missing_ok=True)
+
+    def _flush(self, folder: str) -> None:
+        rows = self._rows.pop(folder, [])
+        if not rows:
+            return
+        schema = RECORDS if folder.startswith(RECORDS_NAME) else EVENTS[folder]
+        if folder not in self._files:
+            self._files[folder] = self._open(folder, schema)
+        arrays = [
+            _column(column, field.type)
+            for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+        ]
+        writer = self._files[folder][0]
+        batch = pa.record_batch(arrays, schema=schema)
+        if folder != PARTITION_NAME:
+            writer.write_batch(batch)
+            return
+        numbers = batch.column("partition").to_numpy()
+        buckets = bucket_of(batch.column("topic_id"), numbers, self._plan.buckets)
+        for bucket in range(self._plan.buckets):
+            writer.write_batch(batch.take(pa.array(np.flatnonzero(buckets == bucket))))
+
+    def _open(self, folder: str, schema: pa.Schema) -> tuple[Any, Path, Path]:
+        is_archive = folder.startswith(RECORDS_NAME)
+        root = self._plan.archive if is_archive else self._plan.events
+        assert root is not None
+        place = Path(root, folder)
+        place.mkdir(parents=True, exist_ok=True)
+        suffix = "arrow" if folder == PARTITION_NAME else "parquet"
+        final = place / f"{self._name}.{suffix}"
+        # another attempt of the same task may run on another machine
+        temporary = place / f".{self._name}.{os.uname().nodename}.{os.getpid()}.tmp"
+        if folder == PARTITION_NAME:
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            return pa.ipc.new_file(str(temporary), schema, options=options), temporary, final
+        codec = "zstd" if is_archive else "lz4"
+        return pq.ParquetWriter(temporary, schema, compression=codec), temporary, final
+
+
+def _column(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    """A column; times come as microseconds."""
+    if type_ == TIMESTAMP:
+        return pa.array(values, pa.int64()).view(TIMESTAMP)
+    return pa.array(values, type_)
