@@ -15,7 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from kernel.config import BrokerConfig, MetadataLogConfig, NodeConfig, QuorumConfig, TopicDefaults
 from kernel.connection_limits import ConnectionLimits
-from node.errors import ConfigError
+from metadata.config_schema import broker_configs
+from metadata.config_values import parse_value
+from node.errors import ConfigError, shortened
 from node.listeners import (
     ADDRESS_LIMITS_KEY,
     INSPECTION_KEY,
@@ -214,6 +216,8 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
     inter_broker_name = inter_broker_listener(given, advertised, controller_names, roles)
     groups = _groups(given)
     log_dirs = _log_dirs(given)
+    unknown_keys = tuple(sorted(set(given) - KNOWN_KEYS))
+    _check_by_schema(given, unknown_keys)
     return NodeConfig(
         node_id=node_id,
         is_broker="broker" in roles,
@@ -234,7 +238,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         elections=_elections(groups["elections"]),
         inspection_listener=inspection_listener(given.get(INSPECTION_KEY, "")),
         properties=tuple(sorted(given.items())),
-        unknown_keys=tuple(sorted(set(given) - KNOWN_KEYS)),
+        unknown_keys=unknown_keys,
         connection_limits=_connection_limits(
             given, groups["connections"], bound, controller_names, inter_broker_name
         ),
@@ -259,6 +263,20 @@ def _refuse_unsupported(given: Mapping[str, str]) -> None:
             "voters that change at run time are not supported; list them in "
             "controller.quorum.voters",
         )
+
+
+def _check_by_schema(given: Mapping[str, str], keys: Sequence[str]) -> None:
+    """Keys of Kafka's that mean nothing here: what Kafka would not start with is refused too."""
+    if not keys:
+        return
+    definitions = broker_configs()
+    for key in keys:
+        definition = definitions.get(key)
+        if definition is not None:
+            _, message = parse_value(definition, given[key])
+            if message is not None:
+                shown = given[key]
+                raise ConfigError(message.replace(shown, shortened(shown)) if shown else message)
 
 
 def _access(given: Mapping[str, str], fields: dict[str, Any]) -> AccessRules | None:

@@ -24,8 +24,8 @@ VOTERS_KEY: Final = "controller.quorum.voters"
 INSPECTION_KEY: Final = "inspection.listener"
 ADDRESS_LIMITS_KEY: Final = "max.connections.per.ip.overrides"
 # apache/kafka: clients/.../utils/Utils.java and server/.../EndPoint.scala uriParseExp
-LISTENER_PATTERN: Final = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
-VOTER_PATTERN: Final = re.compile(r"(-?[0-9]+)@\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]+)")
+LISTENER_PATTERN: Final = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,19})")
+VOTER_PATTERN: Final = re.compile(r"(-?[0-9]{1,19})@\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]{1,19})")
 
 
 def inspection_listener(value: str) -> Endpoint | None:
@@ -152,6 +152,7 @@ def bound_listeners(
             raise ConfigError(
                 f"Error creating broker listeners from '{value}': "
                 f"No security protocol defined for listener {name}"
+                f" in {PROTOCOL_MAP_KEY} or controller.listener.names"
             )
         if protocols[name] != "PLAINTEXT":
             reason = f"listener {name} uses {protocols[name]}, and only PLAINTEXT is supported"
@@ -262,9 +263,10 @@ def inter_broker_listener(
     name = (given.get(key) or given.get(protocol_key) or "PLAINTEXT").upper()
     options = [e.listener for e in advertised if e.listener not in controller_names]
     if name not in options:
+        used = protocol_key if given.get(protocol_key) else key
         raise ConfigError(
-            f"{key} must be a listener name defined in {ADVERTISED_KEY}: {name}. The valid options "
-            f"based on currently configured listeners are {','.join(options)}"
+            f"{used} must be a listener name defined in {ADVERTISED_KEY}: {name}. The valid "
+            f"options based on currently configured listeners are {','.join(options)}"
         )
     return name
 
