@@ -279,14 +279,11 @@ def min_isr_ranges(folders: list[Path]) -> list[Range]:
     wanted = kinds & (pc.field("name") == "min.insync.replicas")
     for folder in folders:
         files = sorted((folder / "configs").rglob("*.parquet"))
-            [CONFIG_TOPIC, CONFIG_BROKER]
-        )
         for row in ds.dataset(files).to_table(filter=wanted).to_pylist() if files else ():
             resource = row["resource"]
-            if (row["resource_type"] == CONFIG_BROKER) != (resource == "") or not row[
-                "value"
-            ].isdigit():
-                continue
+            is_cluster = row["resource_type"] == CONFIG_BROKER
+            if is_cluster != (resource == "") or not row["value"].isdigit():
+                continue  # of one broker, or nonsense
             start, end = row["valid_from_offset"], row["valid_to_offset"]
             found[resource, start] = resource, start, end, int(row["value"])
     return list(found.values())

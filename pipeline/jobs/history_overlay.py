@@ -214,7 +214,7 @@ class Chunk:
         self._rows = rows
         count = len(rows)
         self._first = np.diff(_key(rows), prepend=-1) != 0
-        self._is_last = np.append(self._first[1:], True)[:count]  # noqa: FBT003
+        self._is_last = np.append(self._first[1:], True)[:count]
         self._start = starts_of(self._first)
 
     def _last(self, mask: Flags) -> Numbers:

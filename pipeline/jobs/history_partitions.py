@@ -299,7 +299,7 @@ class _Sink:
             place, stem = Path(self._plan.folder, "under_replicated"), f"open-{self._name}"
         else:
             place = Path(self._plan.folder, name)
-            stem = f"{name.split('/')[0]}-{self._name}"
+            stem = f"{name.partition('/')[0]}-{self._name}"
         place.mkdir(parents=True, exist_ok=True)
         # another attempt of the same task may run on another machine
         temporary = place / f".{stem}.{os.uname().nodename}.{os.getpid()}.tmp"

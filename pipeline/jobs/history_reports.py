@@ -1,8 +1,8 @@
 """What the intervals say: changes of leaders and why, churn of ISRs, under-replication.
 
 Computed from the kept states of a chunk while they are in memory. What a report must remember of a
-key beyond the chunk lies with the key's open state: the last change of its leader, where the span of
-missing replicas began, which brokers are away.
+key beyond the chunk lies with the key's open state: the last change of its leader, where the span
+of missing replicas began, which brokers are away.
 """
 
 from typing import Any, Final
@@ -145,20 +145,19 @@ def _kind(
 ) -> str:
     """Why the leader changed, as far as the records tell."""
     prev_elr, prev_replicas, replicas, isr = (one or () for one in others)
-    is_gone = standing == NONE or standing >= 2
-    if to == old:
-        return "epoch_only"
-    if to >= 0 and to in prev_replicas and to not in prev_isr:
-        return "failover_elr" if to in prev_elr else "unclean"
-    if old == NO_LEADER and to >= 0:
-        return "recovery"
-    if standing != NONE and standing % 2:
-        return "controlled_shutdown"
-    if is_gone:
-        return "failover"
-    if moves:
-        return "reassignment"
-    return "preferred" if to in replicas[:1] and old in isr else "planned"
+    is_live = to >= 0
+    is_unclean = is_live and to in prev_replicas and to not in prev_isr
+    reasons = (
+        (to == old, "epoch_only"),
+        (is_unclean and to in prev_elr, "failover_elr"),
+        (is_unclean, "unclean"),
+        (old == NO_LEADER and is_live, "recovery"),
+        (standing != NONE and standing % 2 == 1, "controlled_shutdown"),
+        (standing == NONE or standing >= 2, "failover"),
+        (moves, "reassignment"),
+        (to in replicas[:1] and old in isr, "preferred"),
+    )
+    return next((reason for holds, reason in reasons if holds), "planned")
 
 
 def under_replicated(kept: Frame, carry: Frame, around: Surroundings) -> pa.Table:
@@ -266,7 +265,7 @@ def _moves(kept: Frame) -> Frame:
     lists = (id_lists(kept.packed[name].take(chosen)) for name in ("prev_isr", "isr"))
     names = ("topic", "partition", "visible", "ts")
     if not len(rows):
-        return Frame({name: rows for name in (*names, "broker", "out")}, {})
+        return Frame(dict.fromkeys((*names, "broker", "out"), rows), {})
     answer, answers = by_distinct(_moved, *lists)
     counts = np.array([len(one) for one in answers])
     flat = np.array([pair for one in answers for pair in one], np.int64).reshape(-1, 2)

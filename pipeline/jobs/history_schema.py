@@ -1,7 +1,7 @@
 """The tables of a history: columns in Spark's DDL, and the Arrow schemas of what tasks hand on.
 
 Tasks write typed events, one file per task and kind: `partition` and `broker` events overlay each
-other, `keyed` ones hold a whole state as JSON (null: removed). Further tasks fold them into intervals.
+other, `keyed` ones hold a whole state as JSON (null: removed). They are folded into intervals.
 """
 
 from typing import Final

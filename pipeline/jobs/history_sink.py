@@ -1,4 +1,4 @@
-"""Files of one decoding task: the archive and the events, under temporary names until it is done."""
+"""Files of a decoding task: the archive and the events, temporary names until it is done."""
 
 import os
 from pathlib import Path
