@@ -11,11 +11,13 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.jobs.job import JobConfig, JobResult
 from pipeline.spark_session import is_local
+
+if TYPE_CHECKING:
+    from pipeline.jobs.job import JobResult
 
 CLEAN: Final = 0
 FINDINGS: Final = 1
@@ -30,9 +32,27 @@ JOBS: Final = {
     "linearize": ("pipeline.jobs.linearize", "are thousands of recorded histories linearizable"),
 }
 
+# package -> the extra that brings it
+EXTRAS: Final = {"numpy": "arrow", "pyarrow": "arrow", "pandas": "spark", "pyspark": "spark",
+                 "py4j": "spark", "matplotlib": "plot"}  # fmt: skip
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
+    try:
+        return _main(arguments)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        sys.stderr.write(f"pipeline: {package} is not installed; install it with:"
+                         f" pip install 'kraftline[{EXTRAS[package]}]'\n")  # fmt: skip
+        return BAD_INPUT
+
+
+def _main(arguments: Sequence[str]) -> int:
+    from pipeline.jobs.job import JobConfig  # noqa: PLC0415  # needs numpy
+
     parsed, module = _parse(arguments)
     if not is_local(parsed.master):
         _make_absolute(parsed)
@@ -54,6 +74,8 @@ def main(arguments: Sequence[str]) -> int:
     except (BadInputError, DataLossError, CorruptSegmentError) as error:
         sys.stderr.write(f"pipeline {parsed.job}: {error}\n")
         return BAD_INPUT
+    except ModuleNotFoundError:
+        raise
     except Exception as error:  # noqa: BLE001  # the last resort: say it and exit with its own code
         if isinstance(error, OSError) and error.filename is not None:
             sys.stderr.write(f"pipeline {parsed.job}: {error.filename}: {error.strerror}\n")
@@ -104,7 +126,7 @@ def _make_absolute(parsed: argparse.Namespace) -> None:
         parsed.output = os.path.abspath(parsed.output)  # noqa: PTH100
 
 
-def _show(job: str, result: JobResult, *, as_json: bool) -> None:
+def _show(job: str, result: "JobResult", *, as_json: bool) -> None:
     if as_json:
         shown = {"job": job, "tables": result.tables, "counters": result.counters,
                  "findings": result.findings}  # fmt: skip

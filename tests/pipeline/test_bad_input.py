@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from pipeline.cli import main
 from tests.pipeline.segments import batch, write_partition
 
 SNAPSHOTS = Path(__file__).parent.parent / "golden" / "metadata" / "static-4.3.1"
+ROOT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
 # what each job needs besides its input; compaction is told a topic, since nothing says it is compacted
 FLAGS = {
@@ -137,3 +140,45 @@ def test_an_output_that_can_not_be_written(nobody: Path, capsys, job: str) -> No
     nobody.chmod(0o755)
     as_nobody()
     assert refused(job, "in", capsys) == "out: Permission denied"
+
+
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == sys.argv[1]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+from pipeline.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "job"),
+    [("pyspark", "spark", "history"), ("pyspark", "spark", "export"), ("pyarrow", "arrow", "audit"),
+     ("numpy", "arrow", "export")],
+)  # fmt: skip
+def test_an_extra_that_is_not_installed(here: Path, package: str, extra: str, job: str) -> None:
+    write_metadata(here / "in", [record_codec.encode(m.NoOpRecord(), 0)])
+    write_partition(here / "in", [batch(0)])
+    command = [sys.executable, "-c", WITHOUT, package, job, "--spark", "--input", str(here / "in"),
+               "--output", str(here / "out")]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    install = f"{package} is not installed; install it with: pip install 'kraftline[{extra}]'"
+    assert line.startswith("pipeline")
+    assert line.endswith(install)
+
+
+def test_a_master_that_is_none(here: Path, capsys) -> None:
+    write_partition(here / "in", [batch(0)])
+    line = refused("export", "in", capsys, "--spark", "--master", "somewhere:7077")
+    assert line == (
+        "the master is 'somewhere:7077', allowed: local, local[N], spark://HOST:PORT, yarn, k8s://URL"
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main(["export", "--input", "in", "--conf", "spark.executor.memory"])
+    assert stopped.value.code == 2
+    assert "'spark.executor.memory' is not KEY=VALUE" in capsys.readouterr().err

@@ -27,7 +27,7 @@ def test_snapshots_of_kafka_are_whole_and_cut_anywhere_are_not(path: Path, tmp_p
     copy = tmp_path / path.name
     for cut in {*range(0, len(content), 97), len(content) - 1}:
         copy.write_bytes(content[:cut])
-        with pytest.raises(BadInputError, match="(damaged|truncated) snapshot"):
+        with pytest.raises(BadInputError, match=r"(damaged|truncated) snapshot"):
             check_snapshot(listed(copy))
 
 
