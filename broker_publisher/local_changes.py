@@ -49,7 +49,8 @@ def local_changes(
     created: list[LocalPartition] = []
     deleted: list[LocalPartition] = []
     for topic_id, number in delta.partitions_changed:
-        old = _hosted_partition(before, topic_id, number, broker_id)
+        is_new = topic_id in delta.topics_created
+        old = None if is_new else _hosted_partition(before, topic_id, number, broker_id)
         new = _hosted_partition(after, topic_id, number, broker_id)
         if old is None and new is not None:
             created.append(new)

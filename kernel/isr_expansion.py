@@ -66,16 +66,20 @@ class IsrExpansion:
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Note the partitions that lack replicas, and the brokers that are back."""
         self._image = after
-        for key in sorted(delta.partitions_changed):
+        led = [key for key in delta.partitions_changed if self._leads(after, key)]
+        for key in sorted(led):
             self._note(after, key)
         for broker_id in sorted(delta.brokers):
             if _may_join(after, broker_id) and not _may_join(before, broker_id):
                 self._ready |= self._absent.pop(broker_id, {})
 
+    def _leads(self, image: Image, key: PartitionKey) -> bool:
+        partition = image.partition(*key)
+        return partition is not None and partition.leader == self._node_id
+
     def _note(self, image: Image, key: PartitionKey) -> None:
         partition = image.partition(*key)
-        if partition is None or partition.leader != self._node_id:
-            return
+        assert partition is not None, f"{key=}"
         if _wanted_isr(image, partition) is not None:
             self._ready[key] = None
         for replica in partition.replicas:
