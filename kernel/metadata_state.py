@@ -15,7 +15,7 @@ from kernel.effects import Effect, Log, LogLevel
 from kernel.replica import Replica
 from kernel.replies import Replies
 from metadata import record_codec
-from metadata.delta import MetadataDelta, delta_between
+from metadata.delta import MetadataDelta, delta_between, sum_of
 from metadata.features import record_version
 from metadata.image import EMPTY, Image, Provenance
 from metadata.loader import Loader, committed_batches
@@ -193,23 +193,27 @@ class MetadataState:
         self._take(output)
 
     def _provenance(self, pending: Pending, epoch: LeaderEpoch) -> Provenance:
+        """Of an image whose last record may be in the middle of a batch that others share."""
         timestamps = self.replica.writer.timestamps
-        timestamp_ms = self._clock.wall_ms
-        while timestamps and timestamps[0][0] <= pending.end_offset:
-            timestamp_ms = timestamps.popleft()[1]
-        return Provenance(pending.end_offset, epoch, timestamp_ms)
+        while timestamps and timestamps[0][0] < pending.end_offset:
+            timestamps.popleft()
+        assert timestamps, f"{pending.end_offset=} was not appended by this leader"
+        return Provenance(pending.end_offset, epoch, timestamps[0][1])
 
     def publish_committed(self) -> bool:
         """Bring image and publishers up to the high watermark; whether there was anything to do.
 
-        The leader adopts what it computed, everybody else reads what was stored. Nobody was told
+        The leader adopts what it computed, everybody else reads what was stored; either publishes
+        what was committed together as one change. Nobody was told
         anything newer than what is published before the first bytes that answer it can come.
         """
         is_needed = bool(self._adopted) or self.loader.end_offset < self._committed_end_offset
         adopted, self._adopted = self._adopted, []
-        for pending, provenance in adopted:
-            image = replace(pending.image, provenance=provenance)
-            self._publish(*self.loader.adopt(image, pending.delta))
+        if adopted:
+            newest, provenance = adopted[-1]  # its image holds all of them
+            image = replace(newest.image, provenance=provenance)
+            delta = sum_of([pending.delta for pending, _ in adopted])
+            self._publish(*self.loader.adopt(image, delta))
         self._apply_from_log(self._committed_end_offset)
         return is_needed
 

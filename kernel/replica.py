@@ -37,6 +37,10 @@ ERROR_OF_FAILURE: Final = {
     Failure.UNSUPPORTED_VERSION: ErrorCode.unsupported_version.value,
 }
 
+GROUPED_RECORDS_MAX: Final = 512
+GROUPED_BYTES_MAX: Final = 256 * 1024
+"""Up to which the proposals of a step share a batch; a larger one has a batch of its own."""
+
 Notified = Callable[[raft.NotifyEffect], None]
 
 
@@ -218,5 +222,18 @@ class Replica:
         )
 
     def propose(self, epoch: LeaderEpoch, values: tuple[bytes, ...]) -> None:
-        """Ask the core to append one batch; dropped when the leadership is lost by then."""
-        self.enqueue(events.Propose(epoch=epoch, values=values))
+        """Ask the core to append a batch; dropped when the leadership is lost by then.
+
+        What is proposed together becomes one batch, as in Kafka's accumulator; it is atomic then as
+        a whole, which is more than anybody asked for.
+        """
+        last = self._queue[-1] if self._queue else None
+        if (
+            isinstance(last, events.Propose)
+            and last.epoch == epoch
+            and len(last.values) + len(values) <= GROUPED_RECORDS_MAX
+            and sum(map(len, last.values)) + sum(map(len, values)) <= GROUPED_BYTES_MAX
+        ):
+            self._queue[-1] = events.Propose(epoch=epoch, values=last.values + values)
+        else:
+            self._queue.append(events.Propose(epoch=epoch, values=values))

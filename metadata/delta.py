@@ -4,7 +4,7 @@ Values are read from the images before and after: a delta that carried values wo
 truth. A delta may name an id whose value ended up equal; it never misses one that differs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -78,11 +78,11 @@ class MetadataDelta(msgspec.Struct, gc=False):
         """Take in the delta that follows this one."""
         self.topics_changed |= later.topics_changed - self.topics_created
         self.topics_changed -= later.topics_deleted
-        self.partitions_changed = {
-            key
-            for key in self.partitions_changed | later.partitions_changed
-            if key[0] not in later.topics_deleted
-        }
+        self.partitions_changed |= later.partitions_changed
+        if later.topics_deleted:
+            self.partitions_changed = {
+                key for key in self.partitions_changed if key[0] not in later.topics_deleted
+            }
         self.topics_deleted |= later.topics_deleted - self.topics_created
         self.topics_created -= later.topics_deleted
         self.topics_created |= later.topics_created
@@ -90,6 +90,17 @@ class MetadataDelta(msgspec.Struct, gc=False):
             getattr(self, name).update(getattr(later, name))
         self.producer_ids |= later.producer_ids
         self.zk_migration_state |= later.zk_migration_state
+
+
+def sum_of(deltas: Sequence[MetadataDelta]) -> MetadataDelta:
+    """One delta for several that follow each other, at least one; a single one is itself."""
+    assert deltas, "there is no change without a delta"
+    if len(deltas) == 1:
+        return deltas[0]
+    total = MetadataDelta()
+    for delta in deltas:
+        total.add(delta)
+    return total
 
 
 def delta_between(before: Image, after: Image) -> MetadataDelta:

@@ -113,6 +113,8 @@ class Controller:
         self._no_op = NoOpTimer(self._config.max_idle_interval_ms, self._now_ms)
         self._token_sweep = TokenSweepTimer(self._config.tokens.sweep_interval_ms, self._now_ms)
         self._index = PartitionIndex(EMPTY)
+        self._electorate_known: tuple[object, Electorate] | None = None
+        """For the configs that it was made from; every image that has them shares them."""
         self._elections = ElectionTimer(self._config.elections)
 
     # --- state ----------------------------------------------------------------------------------
@@ -180,6 +182,7 @@ class Controller:
         self._now_ms = now_ms
         self._reset(image)
         self._index = PartitionIndex(image)
+        self._electorate_known = None
         self._elections.observe(self._index, now_ms)
         self._epoch = epoch
         self._next_offset = next_offset
@@ -411,8 +414,10 @@ class Controller:
 
     def _electorate(self) -> Electorate:
         config, image = self._config, self.latest
-        defaults = PartitionDefaults(
-            unclean_election_default(image, config.node_id, config.properties),
-            min_isr_default(image, config.node_id, config.properties),
-        )
-        return Electorate(self._index, defaults)
+        if self._electorate_known is None or self._electorate_known[0] is not image.configs:
+            defaults = PartitionDefaults(
+                unclean_election_default(image, config.node_id, config.properties),
+                min_isr_default(image, config.node_id, config.properties),
+            )
+            self._electorate_known = (image.configs, Electorate(self._index, defaults))
+        return self._electorate_known[1]

@@ -7,6 +7,8 @@ import pytest
 from kernel import effects as out
 from kernel.kernel import Kernel
 from tests.kernel.harness import World, create_topic_body
+from wire import codec
+from wire.batch import iterate_batches
 
 API_CREATE_TOPICS = 19
 
@@ -120,3 +122,37 @@ def test_folders_of_topics_that_come_together_are_one_piece_of_work(world):
     for node_id in world.alive:
         found = {name for name in world.nodes[node_id].vfs.list("/data") if name.startswith("t")}
         assert found == {f"t{number}-0" for number in range(5)}
+
+
+def test_what_is_proposed_in_one_step_is_one_batch_and_one_publication(world, monkeypatch):
+    leader = world.active()
+    kernel = world.kernel(leader)
+    published = []
+    publish = kernel.publishers.publish
+
+    def noted(after, delta):
+        published.append(len(delta.topics_created))
+        publish(after, delta)
+
+    monkeypatch.setattr(kernel.publishers, "publish", noted)
+    client = world.client(leader, "CONTROLLER")
+    client.call(18, codec.default_request(18))  # agreed on versions: what follows leaves at once
+    batches = len(_batches(kernel))
+    requests = [
+        client.connection.request(API_CREATE_TOPICS, create_topic_body(f"t{i}")) for i in range(5)
+    ]
+    tokens = [token for token, _ in requests]
+    world.send(client.pipe, b"".join(content for _, content in requests))
+    world.run_until(lambda: all(token in client.answers for token in tokens))
+    assert {row.error_code.value for t in tokens for row in client.answers[t].topics} == {0}
+    assert len(_batches(kernel)) == batches + 1
+    assert published == [5]
+    provenance = kernel.cache.image.provenance
+    world.run_for(1_000)
+    for node_id in world.alive:
+        assert world.kernel(node_id).cache.image.provenance == provenance
+
+
+def _batches(kernel):
+    log = kernel.replica.writer.log
+    return list(iterate_batches(log.read(log.log_start_offset, 1 << 20)))
