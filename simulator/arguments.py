@@ -9,8 +9,7 @@ from typing import Final, NoReturn
 import msgspec
 from typing_extensions import override
 
-from simulator.draw import FAULT_CLASSES, Options
-from simulator.run import Until
+from simulator.draw import FAULT_CLASSES, Options, Until
 
 USAGE: Final = 2
 VOTERS_MAX: Final = 9

@@ -53,6 +53,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Of every topic that is created."""
 
 
+class Until(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stops early; None = not there."""
+
+    event: int | None = None
+    time_us: int | None = None
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a run is made of beside its random streams."""
 

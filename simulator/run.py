@@ -5,7 +5,7 @@ import zlib
 import msgspec
 
 from metadata.snapshot import encode_snapshot, snapshot_records
-from simulator.draw import Options, Settings, draw_settings
+from simulator.draw import Options, Settings, Until, draw_settings
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
@@ -38,13 +38,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     is_complete: bool = True
     """False when `until` stopped it."""
-
-
-class Until(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stops early; None = not there."""
-
-    event: int | None = None
-    time_us: int | None = None
 
 
 def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:

@@ -3,30 +3,27 @@
 Exit code: 0 every mutant died within its budget (or the unmutated tree held), 1 not, 2 bad input.
 """
 
-import argparse
 import multiprocessing
 import sys
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Final
 
 import msgspec
 
-from simulator.arguments import JOBS_MAX, Parser
+from simulator.arguments import Parser
 from simulator.campaign import results
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
 from simulator.mutants.hunt import BASES, Hunt, Verdict, hunt, judge, option_sets
 
-SECONDS_MAX: Final = 300.0
 SURVIVED: Final = 1
 ROW: Final = "{:<4} {:<24} {:>6} {:>6} {:>8}  {}"
 
 
-def run(words: Sequence[str]) -> int:
-    """Runs one command line; returns the exit code."""
-    parser = _parser()
+def perform(parser: Parser, given: Namespace) -> int:
+    """Does what a parsed command line says; returns the exit code."""
     try:
-        given = parser.parse_args(list(words))
         numbers = _numbers(parser, given.mutants)
     except SystemExit as stop:
         return int(stop.code or 0)
@@ -51,36 +48,6 @@ def _row(verdict: Verdict) -> str:
     end = killers if verdict.is_killed else f"SURVIVED ({killers})"
     seconds = f"{verdict.seconds:.1f}"
     return ROW.format(verdict.mutant, verdict.name, verdict.seeds, verdict.seeds_max, seconds, end)
-
-
-def _parser() -> Parser:
-    parser = Parser(
-        "kraftline sim mutate",
-        allow_abbrev=False,
-        description="Break one rule after the other and count the seeds until that is found.",
-        epilog="Exit code: 0 all died within their budgets, 1 not, 2 bad input.",
-    )
-    add = parser.add_argument
-    add("--mutants", metavar="M1,M7", help="only these (all that apply)")
-    add("--budget", type=_seconds, default=SECONDS_MAX, metavar="SECONDS",
-        help="of one core for an attempt, beside its budget of seeds (300)")  # fmt: skip
-    add("--bases", type=int, choices=(1, 3), default=3, help="attempts; of three the middle counts")
-    add("--jobs", type=int, choices=range(1, JOBS_MAX + 1), default=1, metavar="N",
-        help="processes (1)")  # fmt: skip
-    add("--unmutated", type=int, metavar="N",
-        help="instead: N seeds of each kind without any mutant, all must hold")  # fmt: skip
-    add("--json", action="store_true", help="one object a line")
-    return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if seconds <= 0.0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
-    return seconds
 
 
 def _numbers(parser: Parser, text: str | None) -> list[int]:

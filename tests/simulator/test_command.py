@@ -7,9 +7,8 @@ import pytest
 from cli.main import main
 from simulator.arguments import parse
 from simulator.campaign import NONDETERMINISTIC, SeedLedger, exit_code_of
-from simulator.draw import Options
+from simulator.draw import Options, Until
 from simulator.mutants.catalogue import MUTANTS
-from simulator.run import Until
 from simulator.schedule import read_schedule
 
 FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")

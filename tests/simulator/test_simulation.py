@@ -8,9 +8,9 @@ import pytest
 
 from simulator.arguments import SHORT
 from simulator.corpus import corpus, entry_of
-from simulator.draw import FAULT_CLASSES, Options
+from simulator.draw import FAULT_CLASSES, Options, Until
 from simulator.probes import MARKS
-from simulator.run import Until, prepare, run_seed
+from simulator.run import prepare, run_seed
 from tests.test_tidy import ROOT
 
 FAST = Options(duration_us=4_000_000, write_count=15)

@@ -1,0 +1,39 @@
+"""The command line of `kraftline sim mutate`, without what it runs."""
+
+import argparse
+from typing import Final
+
+from simulator.arguments import JOBS_MAX, Parser
+
+SECONDS_MAX: Final = 300.0
+
+
+def mutate_parser() -> Parser:
+    """Which mutants, and what an attempt may cost."""
+    parser = Parser(
+        "kraftline sim mutate",
+        allow_abbrev=False,
+        description="Break one rule after the other and count the seeds until that is found.",
+        epilog="Exit code: 0 all died within their budgets, 1 not, 2 bad input.",
+    )
+    add = parser.add_argument
+    add("--mutants", metavar="M1,M7", help="only these (all that apply)")
+    add("--budget", type=_seconds, default=SECONDS_MAX, metavar="SECONDS",
+        help="of one core for an attempt, beside its budget of seeds (300)")  # fmt: skip
+    add("--bases", type=int, choices=(1, 3), default=3, help="attempts; of three the middle counts")
+    add("--jobs", type=int, choices=range(1, JOBS_MAX + 1), default=1, metavar="N",
+        help="processes (1)")  # fmt: skip
+    add("--unmutated", type=int, metavar="N",
+        help="instead: N seeds of each kind without any mutant, all must hold")  # fmt: skip
+    add("--json", action="store_true", help="one object a line")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0.0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
+    return seconds

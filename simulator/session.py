@@ -1,0 +1,224 @@
+"""What a command line of `kraftline sim` asks for: seeds, one run told or drawn, a schedule."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from simulator.arguments import Parsed
+from simulator.campaign import (
+    NONDETERMINISTIC,
+    Result,
+    SeedLedger,
+    Totals,
+    exit_code_of,
+    result_of,
+    run_campaign,
+)
+from simulator.draw import Options
+from simulator.nemesis import Decision
+from simulator.page import page_of
+from simulator.recording import Recording
+from simulator.report import LiveLine, as_json, command_of, failure_line, summary
+from simulator.run import Outcome, prepare, run_seed
+from simulator.schedule import Schedule, read_schedule, write_schedule
+from simulator.shrink import Shrinker
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+MARK_MISSING: Final = 1
+INTERRUPTED: Final = 130
+
+
+def perform(parsed: Parsed) -> int:
+    """Does it; returns the exit code.
+
+    Raises:
+        ScheduleError: the file of the schedule is none.
+        OSError: a file cannot be read or written.
+    """
+    _check_folders(parsed)
+    if parsed.schedule is not None:
+        return _run_schedule(parsed, read_schedule(parsed.schedule))
+    return _run_seeds(parsed)
+
+
+def commit_name() -> str:
+    """The commit of this tree, `-dirty` when files differ from it; `unknown` outside of git."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+def _check_folders(parsed: Parsed) -> None:
+    """What is written at the end must be possible before an hour of work."""
+    for path in (parsed.html, parsed.ledger):
+        if path is not None:
+            path.open("ab").close()
+
+
+# ---- many seeds ---------------------------------------------------------------------------------
+
+
+def _run_seeds(parsed: Parsed) -> int:
+    commit = commit_name()
+    started = time.monotonic()
+    is_drawn_or_told = parsed.is_traced or parsed.until is not None
+    if is_drawn_or_told:
+        return _run_watched(parsed, parsed.seeds[0], parsed.options, None, commit)
+    ledger = None
+    if parsed.ledger is not None:
+        ledger = SeedLedger(parsed.ledger, commit, parsed.options, is_twice=parsed.is_twice)
+    live = LiveLine(sys.stderr, len(parsed.seeds))
+    totals = Totals()
+
+    def on_result(result: Result, sums: Totals) -> None:
+        nonlocal totals
+        totals = sums
+        if result.invariant is not None:
+            live.clear()
+            _say_failure(parsed, result, commit)
+        live.show(sums)
+
+    is_interrupted = False
+    try:
+        run_campaign(
+            parsed.seeds,
+            parsed.options,
+            is_twice=parsed.is_twice,
+            job_count=parsed.job_count,
+            ledger=ledger,
+            on_result=on_result,
+        )
+    except KeyboardInterrupt:
+        is_interrupted = True
+    live.clear()
+    seconds = time.monotonic() - started
+    failed = [result for result in totals.failed if result.invariant != NONDETERMINISTIC]
+    if failed and not is_interrupted:
+        _shrink_first(parsed, failed[0], commit)
+    if parsed.html is not None:
+        shown = failed[0].seed if failed else parsed.seeds[0]
+        _draw(parsed, shown, parsed.options, None)
+    _say_end(parsed, totals, seconds, commit)
+    return INTERRUPTED if is_interrupted else _exit_code(parsed, totals)
+
+
+def _say_failure(parsed: Parsed, result: Result, commit: str) -> None:
+    is_twice = result.invariant == NONDETERMINISTIC
+    command = command_of(result.seed, parsed.options, is_twice=is_twice)
+    out = sys.stderr if parsed.is_json else sys.stdout
+    out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
+    out.flush()
+
+
+def _say_end(parsed: Parsed, totals: Totals, seconds: float, commit: str) -> None:
+    lines = summary(totals, seconds)
+    if parsed.is_json:
+        lines = [json.dumps(as_json(totals, seconds, commit))]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _exit_code(parsed: Parsed, totals: Totals) -> int:
+    if totals.failed:
+        invariant = totals.failed[0].invariant
+        assert invariant is not None
+        return exit_code_of(invariant)
+    return MARK_MISSING if parsed.requires_marks and totals.missing_marks else 0
+
+
+# ---- one run ------------------------------------------------------------------------------------
+
+
+def _run_schedule(parsed: Parsed, schedule: Schedule) -> int:
+    return _run_watched(parsed, schedule.seed, schedule.options, schedule.plan, commit_name())
+
+
+def _run_watched(
+    parsed: Parsed, seed: int, options: Options, plan: list[Decision] | None, commit: str
+) -> int:
+    """One run, with a trace or a stop or from a schedule."""
+    if parsed.is_traced:
+        settings, _, _ = prepare(seed, options)
+        _print_line(0, " ".join(f"{n}={getattr(settings, n)}" for n in settings.__struct_fields__))
+    recording = None if parsed.html is None else Recording()
+    started, cpu_started = time.monotonic(), time.process_time()
+    outcome = run_seed(
+        seed,
+        options,
+        plan=plan,
+        trace=_print_line if parsed.is_traced else None,
+        recording=recording,
+        until=parsed.until,
+    )
+    result = result_of(outcome, time.process_time() - cpu_started)
+    totals = Totals()
+    totals.add(result)
+    if result.invariant is not None:
+        command = command_of(seed, options)
+        if parsed.schedule is not None:
+            command = f"kraftline sim --schedule {parsed.schedule}"
+        out = sys.stderr if parsed.is_json else sys.stdout
+        out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
+    if recording is not None:
+        _write_page(parsed, outcome, recording)
+    _say_end(parsed, totals, time.monotonic() - started, commit)
+    return _exit_code(parsed, totals)
+
+
+def _print_line(now_us: int, text: str) -> None:
+    sys.stdout.write(f"{now_us / 1e6:12.6f}  {text}\n")
+
+
+def _draw(parsed: Parsed, seed: int, options: Options, plan: list[Decision] | None) -> None:
+    recording = Recording()
+    outcome = run_seed(seed, options, plan=plan, recording=recording)
+    _write_page(parsed, outcome, recording)
+
+
+def _write_page(parsed: Parsed, outcome: Outcome, recording: Recording) -> None:
+    assert parsed.html is not None
+    page = page_of(outcome, recording, commit_name(), command_of(outcome.seed, parsed.options))
+    parsed.html.write_text(page, encoding="utf-8")
+
+
+def _shrink_first(parsed: Parsed, result: Result, commit: str) -> None:
+    """Make the first failure small and write it as a schedule beside the caller."""
+    if parsed.shrink_seconds == 0:
+        return
+    deadline = time.monotonic() + parsed.shrink_seconds
+    seed = result.seed
+
+    def run_again(options: Options, plan: list[Decision]) -> Outcome:
+        return run_seed(seed, options, plan=plan)
+
+    outcome = run_seed(seed, parsed.options)
+    out = sys.stderr if parsed.is_json else sys.stdout
+    if outcome.invariant != result.invariant:
+        out.write(f"  seed {seed:#x} did not fail again: it depends on more than its seed\n")
+        return
+    shrinker = Shrinker(outcome, parsed.options, run_again, lambda: time.monotonic() >= deadline)
+    shrunk = shrinker.shrink()
+    path = Path(f"sim-{seed:#x}.jsonl")
+    assert shrunk.outcome.invariant is not None
+    write_schedule(
+        path,
+        Schedule(
+            seed=seed,
+            options=shrunk.options,
+            plan=shrunk.plan,
+            commit=commit,
+            invariant=shrunk.outcome.invariant,
+            text=shrunk.outcome.text,
+        ),
+    )
+    out.write(
+        f"  shrunk in {shrunk.run_count} runs from {len(outcome.plan)} to {len(shrunk.plan)} "
+        f"faults, {shrunk.options.write_count} writes, {shrunk.outcome.event_count} events: "
+        f"kraftline sim --schedule {path}\n"
+    )
