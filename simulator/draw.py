@@ -33,7 +33,10 @@ USUAL_FAULTS: Final[tuple[str, ...]] = (
 DAMAGES: Final[tuple[str, ...]] = ("bit_rot", "lost_write", "misdirected_write")
 """What a disk does to what it holds (simulator/disk_damage.py)."""
 
-FAULT_CLASSES: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state", *DAMAGES)
+APART: Final[tuple[str, ...]] = (*DAMAGES, "depose_leader")
+"""Drawn from a stream of their own, so that they shift no other fault of a seed."""
+
+FAULT_CLASSES: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state", *APART)
 """What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
 
 

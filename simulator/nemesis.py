@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from simulator.disk_damage import DiskDamages
-from simulator.draw import DAMAGES, Settings
+from simulator.draw import APART, Settings
 from simulator.log_mirror import QUORUM_STATE
 from simulator.machine import Machine, Power
 from simulator.network import Network
@@ -24,6 +24,9 @@ from storage.memory_vfs import MemoryVfs
 
 QUIET_START_US: Final = 1_000_000
 OPERATIONS_AHEAD_MAX: Final = 40
+DEPOSED_WITHIN_US: Final = 6_000_000
+HEALED_EARLIEST_US: Final = 250
+WATCHED_EVERY_US: Final = 500
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +45,7 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
     """The decisions of a run, in time order; they end with the fault phase."""
     plan = []
     at_us = QUIET_START_US
-    kinds = tuple(kind for kind in settings.faults if kind not in DAMAGES)
+    kinds = tuple(kind for kind in settings.faults if kind not in APART)
     while kinds:
         at_us += 1 + int(rng.expovariate(1.0) * settings.fault_interval_us)
         if at_us >= settings.duration_us:
@@ -70,11 +73,11 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
     return plan
 
 
-def draw_damages(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
-    """Those of the disks, half as often; apart, so that they shift no other fault."""
+def draw_apart(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
+    """Those of `APART`, half as often, from a stream of their own."""
     plan = []
     at_us = QUIET_START_US
-    kinds = tuple(kind for kind in settings.faults if kind in DAMAGES)
+    kinds = tuple(kind for kind in settings.faults if kind in APART)
     while kinds:
         at_us += 1 + int(rng.expovariate(0.5) * settings.fault_interval_us)
         if at_us >= settings.duration_us:
@@ -102,6 +105,16 @@ def make_older(vfs: MemoryVfs) -> None:
     file.pwrite(json.dumps(older).encode(), 0)
     file.sync()
     file.close()
+
+
+def leads(machine: Machine) -> bool:
+    """Whether its process takes itself for the leader."""
+    return machine.kernel is not None and machine.kernel.replica.core.is_leader
+
+
+def epoch_of(machine: Machine) -> int:
+    """The epoch of its process, -1 without one."""
+    return -1 if machine.kernel is None else int(machine.kernel.replica.core.epoch)
 
 
 class Nemesis:
@@ -273,6 +286,46 @@ class Nemesis:
     def _pairs(self) -> list[tuple[int, int]]:
         ids = sorted(self._machines)
         return [(a, b) for a in ids for b in ids if a != b]
+
+    def _do_depose_leader(self, decision: Decision, _machines: list[Machine]) -> None:
+        """Cut the leader off until others have a newer epoch, then let everything through.
+
+        What it sent meanwhile arrives just then: answers of the old epoch meet nodes of the new.
+        Every second time its successor is cut off in the moment in which it begins to lead, with
+        a first record that nobody else has.
+        """
+        leading = [m for m in self._machines.values() if m.kernel is not None and leads(m)]
+        if not leading:
+            return
+        number = max(leading, key=epoch_of).id
+        links = [(a, b) for a, b in self._pairs() if number in (a, b)]
+        if decision.amount % 3 == 0:  # only what it says
+            links = [(a, b) for a, b in links if a == number]
+        epoch = epoch_of(self._machines[number])
+        end_us = self._scheduler.now_us + DEPOSED_WITHIN_US
+        for link in links:
+            self._network.cut(*link)
+
+        def heal() -> None:
+            for link in links:
+                self._network.heal(*link)
+
+        def watch() -> None:
+            if self.is_over:
+                return
+            newer = [m for m in self._machines.values() if epoch_of(m) > epoch]
+            wants_leader = decision.amount % 2 == 1
+            is_time = any(leads(m) for m in newer) if wants_leader else bool(newer)
+            if is_time and wants_leader:
+                heal()
+                again = msgspec.structs.replace(decision, amount=decision.amount - 1)
+                self._do_depose_leader(again, [])
+            elif is_time or self._scheduler.now_us >= end_us:
+                self._scheduler.after(decision.amount * HEALED_EARLIEST_US, heal)
+            else:
+                self._scheduler.after(WATCHED_EVERY_US, watch)
+
+        watch()
 
     def _do_clog(self, decision: Decision, machines: list[Machine]) -> None:
         if len(machines) > 1:

@@ -9,7 +9,7 @@ from simulator.draw import Options, Settings, Until, draw_settings
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
-from simulator.nemesis import Decision, draw_damages, draw_plan
+from simulator.nemesis import Decision, draw_apart, draw_plan
 from simulator.recording import Recording
 from simulator.scheduler import StuckError
 from simulator.streams import Streams
@@ -46,7 +46,7 @@ def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decisi
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
     machines = machine_ids(settings)
     plan = draw_plan(settings, streams.stream("nemesis"), machines)
-    plan += draw_damages(settings, streams.stream("damage"), machines)
+    plan += draw_apart(settings, streams.stream("apart"), machines)
     plan.sort(key=lambda decision: decision.at_us)
     return settings, streams, plan
 

@@ -7,7 +7,7 @@ NAMES: Final = (
     "draw",
     "rare",
     "nemesis",
-    "damage",
+    "apart",
     "network",
     "disk",
     "late",

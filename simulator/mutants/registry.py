@@ -31,9 +31,7 @@ SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 """The seeds that most mutants die in: ten virtual seconds, all faults."""
 
 
-QUARREL: Final = replace(
-    SHORT, node_count=3, faults=("partition", "all_down", "one_way", "pause", "clog")
-)
+QUARREL: Final = replace(SHORT, node_count=3, faults=("depose_leader",))
 """Seeds in which leaders are cut off with records that nobody else has."""
 
 

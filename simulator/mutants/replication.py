@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from raft import error_codes, fetch_follower, fetch_leader, responses
 from raft.effects import AppendFetched, Claimed
 from raft.epoch_cache import LogView
@@ -13,7 +11,7 @@ from raft.quorum import majority_offset
 from raft.requests import Connections
 from raft.roles import Leader
 from raft.state import PendingAppend, RaftState
-from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
+from simulator.mutants.registry import QUARREL, Mutant, Patches
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 Original = Callable[..., Any]
@@ -239,7 +237,7 @@ REPLICATION: Final = (
         expected=("I6", "I8"),
         seeds_max=500,
         patch=_takes_stale_fetches,
-        options=replace(SHORT, faults=("one_way", "clog")),
+        options=QUARREL,
     ),
     Mutant(
         number=14,

@@ -14,9 +14,9 @@ QUICK = ("M1", "M2", "M6", "M8", "M14", "M16", "M17", "M22", "M28", "M32")
 """Those that die within a second or two."""
 
 
-SLOW = ("M4", "M12")
+SLOW: tuple[str, ...] = ()
 """Minutes: `kraftline sim mutate` has them, not the tests."""
-SURVIVORS = ("M13",)
+SURVIVORS: tuple[str, ...] = ()
 """What the simulator does not find yet; the table says why."""
 
 
