@@ -47,7 +47,7 @@ from pipeline.jobs.history_schema import (
     SCD_ARROW,
 )
 
-CHUNK_ROWS: Final = 131_072
+CHUNK_ROWS: Final = 65_536
 _ALL: Final = int(np.iinfo(np.int64).max)
 _APIS: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD", "CLEAR_ELR_RECORD")
 _LABELS: Final = ("leader", "isr", "replicas", "elr", "dirs")

@@ -14,7 +14,7 @@ from pipeline.jobs.history_schema import EVENTS, RECORDS
 
 RECORDS_NAME: Final = "records"
 PARTITION_NAME: Final = "partition"
-_ROWS_MAX: Final = 65_536
+_ROWS_MAX: Final = 32_768
 _BYTES_MAX: Final = 16 << 20
 
 
