@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler
 
 from inspection.health import HealthView
 from inspection.metrics import NodeMetrics
-from inspection.negotiation import JSON, MSGPACK, is_known, negotiated
+from inspection.negotiation import JSON, MSGPACK, accepts_gzip, is_known, negotiated
 from inspection.openapi import document
 from inspection.parameters import read_parameters
 from inspection.problem import CONTENT_TYPE, Problem
@@ -43,24 +43,25 @@ def application(service: Service, on_error: OnError) -> web.Application:
     described = _json.encode(document())
     page = package_files.files("inspection").joinpath("static/index.html").read_bytes()
 
-    async def serve_metrics(request: web.Request) -> web.Response:
-        return _finished(request, metrics.text(), METRICS_TYPE)
-
-    async def serve_document(request: web.Request) -> web.Response:
-        return _finished(request, described, JSON)
-
-    async def serve_page(request: web.Request) -> web.Response:
-        return _finished(request, page, "text/html; charset=utf-8")
-
-    app.router.add_get("/metrics", serve_metrics)
-    app.router.add_get("/openapi.json", serve_document)
-    app.router.add_get("/", serve_page)
+    app.router.add_get("/metrics", _plain(metrics.text, METRICS_TYPE))
+    app.router.add_get("/openapi.json", _plain(lambda: described, JSON))
+    app.router.add_get("/", _plain(lambda: page, "text/html; charset=utf-8"))
 
     async def close_streams(_: web.Application) -> None:
         streams.close()
 
     app.on_shutdown.append(close_streams)
     return app
+
+
+def _plain(content: Callable[[], bytes], content_type: str) -> Handler:
+    """Something in one form that takes no parameters."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        read_parameters((), {}, list(request.query.items()))
+        return _finished(request, content(), content_type)
+
+    return serve
 
 
 def _resource(
@@ -105,11 +106,13 @@ def _finished(
             "Content-Type": content_type,
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-cache",
+            "Vary": "Accept-Encoding",
             **(headers or {}),
         },
+        zlib_executor_size=COMPRESSED_FROM_BYTES * 64,
     )
-    accepts_gzip = "gzip" in request.headers.get("Accept-Encoding", "").lower()
-    if len(content) >= COMPRESSED_FROM_BYTES and accepts_gzip:
+    is_wanted = accepts_gzip(request.headers.get("Accept-Encoding"))
+    if len(content) >= COMPRESSED_FROM_BYTES and is_wanted:
         response.enable_compression(web.ContentCoding.gzip)
     return response
 

@@ -1,4 +1,4 @@
-"""Accept and If-None-Match, read as RFC 9110 says."""
+"""Accept, Accept-Encoding and If-None-Match, read as RFC 9110 says."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -56,6 +56,16 @@ def _quality(media_type: str, ranges: Sequence[tuple[str, float]]) -> float:
         if found:
             return max(found)
     return 0.0
+
+
+def accepts_gzip(accept_encoding: str | None) -> bool:
+    """Whether the client wants compressed answers: gzip, or everything, and not with q=0."""
+    ranges = [_range(part) for part in (accept_encoding or "").split(",") if part.strip()]
+    for names in (("gzip", "x-gzip"), ("*",)):
+        found = [quality for name, quality in ranges if name in names]
+        if found:
+            return max(found) > 0
+    return False
 
 
 def is_known(etag: str, if_none_match: str | None) -> bool:

@@ -21,9 +21,12 @@ def document() -> dict[str, Any]:
     by_type = dict(zip(types, schemas, strict=True))
     paths = {route.path: {"get": _operation(route, by_type)} for route in ROUTES}
     paths["/v1/metadata/stream"] = {"get": _stream_operation(by_type)}
-    paths["/metrics"] = {"get": _plain("Prometheus metrics", "metrics", "text/plain")}
-    paths["/openapi.json"] = {"get": _plain("This document", "openapi", "application/json")}
-    paths["/"] = {"get": _plain("A page for people", "page", "text/html")}
+    for path, summary, operation_id, content_type in (
+        ("/metrics", "Prometheus metrics", "metrics", "text/plain"),
+        ("/openapi.json", "This document", "openapi", "application/json"),
+        ("/", "A page for people", "page", "text/html"),
+    ):
+        paths[path] = {"get": _plain(summary, operation_id, content_type, by_type)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -105,11 +108,16 @@ def _stream_operation(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _plain(summary: str, operation_id: str, content_type: str) -> dict[str, Any]:
+def _plain(
+    summary: str, operation_id: str, content_type: str, by_type: dict[type, dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "operationId": operation_id,
         "summary": summary,
-        "responses": {"200": {"description": summary, "content": {content_type: {"schema": {}}}}},
+        "responses": {
+            "200": {"description": summary, "content": {content_type: {"schema": {}}}},
+            "400": _bad_request(by_type),
+        },
     }
 
 
