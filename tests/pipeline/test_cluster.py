@@ -34,8 +34,8 @@ CONF = [part for key, value in SMALL.items() for part in ("--conf", f"{key}={val
 SEGMENTS = 12
 BATCHES = 60
 RECORDS = 100
-# Spark's stage numbers of a history job: 0 scan, 1 decode, then the folds.
-DECODE, FOLD = 1, 6
+# Stages of a history job: 0 scan, 1 decode, 2 fold of the partitions, one task per 65,536 records.
+DECODE, FOLD = 1, 2
 
 
 def write_nodes(folder: Path) -> list[str]:
@@ -115,7 +115,7 @@ def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
 def test_a_history_survives_the_loss_of_two_workers(tmp_path: Path, spark: object) -> None:
     """One while records are decoded, the other while they are folded; one more joins between."""
     source = str(tmp_path / "in")
-    write_log(Path(source) / "__cluster_metadata-0", 12_000)
+    write_log(Path(source) / "__cluster_metadata-0", 200_000)
     history = ["history", "--input", source]
     assert main([*history, "--master", "local[2]", "--output", str(tmp_path / "alone")]) == 0
     expected = tables(tmp_path / "alone")
@@ -148,7 +148,7 @@ def test_a_python_worker_that_is_killed_costs_an_attempt(
     tmp_path: Path, spark: object, job: str
 ) -> None:
     source = str(tmp_path / "in")
-    write_log(Path(source) / "__cluster_metadata-0", 60_000)
+    write_log(Path(source) / "__cluster_metadata-0", 200_000)
     command = [job, "--input", source, "--spark", "--master", "local[2]"]
     assert main([*command, "--output", str(tmp_path / "alone")]) == 0
     expected = tables(tmp_path / "alone")
