@@ -57,6 +57,7 @@ class Model(Protocol):
     @property
     def projects(self) -> bool:
         """True: reads of many keys are checked key by key first (a necessary condition)."""
+        return False
 
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
         """The parts of every operation, in order; none for one that tells and changes nothing.
@@ -65,8 +66,9 @@ class Model(Protocol):
             OperationError: An operation that the model does not know, or a value of a wrong form.
         """
 
-    def violation(self, operations: Sequence[Operation]) -> "Violation | None":
+    def violation(self, operations: Sequence[Operation]) -> "Violation | None":  # noqa: ARG002
         """What shows without any search that no order is legal; None for most histories."""
+        return None
 
     def init(self) -> State:
         """State of a key before its first operation."""
@@ -77,12 +79,13 @@ class Model(Protocol):
     def observes(self, given: Any, output: Any) -> bool:
         """True if the operation leaves EVERY state in which it is legal as it is."""
 
-    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
+    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:  # noqa: ARG002
         """Numbers of operations of one key that can go without changing the verdict.
 
         Args:
             parts: Every operation of the key with True if it never returned.
         """
+        return set()
 
     def describe(self, part: Part) -> str:
         """The operation and its answer as people write it."""

@@ -43,15 +43,7 @@ class AppendLog(Model):
         self._record: Final[list[Hashable]] = [None]
         self._length: Final[list[int]] = [0]
 
-    @property
-    @override
-    def name(self) -> str:
-        return "append-log"
-
-    @property
-    @override
-    def projects(self) -> bool:
-        return False
+    name = "append-log"
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
@@ -113,10 +105,6 @@ class AppendLog(Model):
         return number
 
     @override
-    def violation(self, operations: Sequence[Operation]) -> None:
-        return None
-
-    @override
     def init(self) -> State:
         return EMPTY
 
@@ -146,10 +134,6 @@ class AppendLog(Model):
     @override
     def observes(self, given: Any, output: Any) -> bool:
         return bool(given[0] != "append")
-
-    @override
-    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
-        return set()
 
     def records(self, state: State) -> list[Hashable]:
         """The records of a state, from offset 0."""

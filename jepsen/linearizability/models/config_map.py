@@ -40,15 +40,7 @@ READS: Final = ("get", "get-many")
 class ConfigMap(Model):
     """Config values by key; see the head of the module."""
 
-    @property
-    @override
-    def name(self) -> str:
-        return "config-map"
-
-    @property
-    @override
-    def projects(self) -> bool:
-        return False
+    name = "config-map"
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
@@ -98,10 +90,6 @@ class ConfigMap(Model):
         return (f, value)
 
     @override
-    def violation(self, operations: Sequence[Operation]) -> None:
-        return None
-
-    @override
     def init(self) -> State:
         return None
 
@@ -124,10 +112,6 @@ class ConfigMap(Model):
     @override
     def observes(self, given: Any, output: Any) -> bool:
         return bool(given[0] == "get")
-
-    @override
-    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
-        return set()
 
     @override
     def describe(self, part: Part) -> str:

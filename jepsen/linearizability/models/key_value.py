@@ -31,15 +31,7 @@ from jepsen.linearizability.model import (
 class KeyValue(Model):
     """Get, put and append of strings."""
 
-    @property
-    @override
-    def name(self) -> str:
-        return "kv"
-
-    @property
-    @override
-    def projects(self) -> bool:
-        return False
+    name = "kv"
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
@@ -66,10 +58,6 @@ class KeyValue(Model):
             raise OperationError(operation, f"value of {operation.f} is {value!r}, not a string")
 
     @override
-    def violation(self, operations: Sequence[Operation]) -> None:
-        return None
-
-    @override
     def init(self) -> State:
         return ""
 
@@ -84,10 +72,6 @@ class KeyValue(Model):
     @override
     def observes(self, given: Any, output: Any) -> bool:
         return bool(given[0] == "get")
-
-    @override
-    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
-        return set()
 
     @override
     def describe(self, part: Part) -> str:

@@ -38,15 +38,7 @@ CAS_REFUSED = "refused"
 class Register(Model):
     """Read and write of one value."""
 
-    @property
-    @override
-    def name(self) -> str:
-        return "register"
-
-    @property
-    @override
-    def projects(self) -> bool:
-        return False
+    name = "register"
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
@@ -63,10 +55,6 @@ class Register(Model):
             given = ("write", frozen(call.value))
             return (Part(call.key, given, UNKNOWN if operation.type == INFO else None),)
         raise refuse(operation, self.name, "read, write")
-
-    @override
-    def violation(self, operations: Sequence[Operation]) -> None:
-        return None
 
     @override
     def init(self) -> State:
@@ -122,10 +110,7 @@ class Register(Model):
 class CasRegister(Register):
     """A register with compare-and-set."""
 
-    @property
-    @override
-    def name(self) -> str:
-        return "cas-register"
+    name = "cas-register"
 
     @override
     def _parts(self, call: Call) -> tuple[Part, ...]:

@@ -106,15 +106,8 @@ class _Ids(NamedTuple):
 class TopicSet(Model):
     """Create, delete and look up topics; see the head of the module."""
 
-    @property
-    @override
-    def name(self) -> str:
-        return "topic-set"
-
-    @property
-    @override
-    def projects(self) -> bool:
-        return True
+    name = "topic-set"
+    projects = True
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
@@ -264,10 +257,6 @@ class TopicSet(Model):
         if f == "exists":
             return output is UNKNOWN or output is None or not output.free
         return output == "refused" and (topic_id is None or not topic_id.free)
-
-    @override
-    def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
-        return set()
 
     @override
     def describe(self, part: Part) -> str:
