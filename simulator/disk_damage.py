@@ -264,6 +264,7 @@ def _damaged(
     damage = Damage(path, before, after, None, is_at_rest=True)
     if not is_segment or before == after:
         return damage
-    hit = [s for s, e, _ in batches_of(bytearray(before)) if s <= damage.position < e]
+    first = damage.position  # a walk over the whole file: once
+    hit = [s for s, e, _ in batches_of(bytearray(before)) if s <= first < e]
     is_recorded = hit and any(s == hit[0] for s, _ in ranges)
     return Damage(path, before, after, hit[0], is_at_rest=True) if is_recorded else None
