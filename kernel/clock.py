@@ -1,5 +1,7 @@
 """The time of the running step, shared by the parts of one kernel."""
 
+from typing import Protocol
+
 from kernel.events import Now
 
 
@@ -26,3 +28,15 @@ def earliest(*deadlines_ms: int | None) -> int | None:
         if deadline_ms is not None and (first is None or deadline_ms < first):
             first = deadline_ms
     return first
+
+
+class Timed(Protocol):
+    """A part of a node that has timers."""
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick at the latest; None = only events can change anything."""
+        ...
+
+    def tick(self) -> None:
+        """Do what is due; nothing when nothing is."""
+        ...

@@ -353,12 +353,16 @@ class Connections:
         """When to tick: at once while there is a backlog."""
         if self._backlog:
             return self._clock.now_ms
-        idle_ms = None
+        due_ms = None
         if self._limits.idle_ms_max and self._clients:
-            idle_ms = next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max
-        leaving_ms = self._leaving[0][0] if self._leaving else None
-        gates_ms = (gate.next_deadline_ms() for gate in self._gates.values())
-        return earliest(idle_ms, leaving_ms, *gates_ms)
+            due_ms = next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max
+        if self._leaving:
+            due_ms = earliest(due_ms, self._leaving[0][0])
+        for gate in self._gates.values():
+            gate_ms = gate.next_deadline_ms()
+            if gate_ms is not None:
+                due_ms = earliest(due_ms, gate_ms)
+        return due_ms
 
 
 def connection_rate(image: Image, host: str) -> float | None:

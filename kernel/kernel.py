@@ -13,7 +13,7 @@ from broker_publisher.metadata_cache import MetadataCache
 from broker_publisher.publisher import Publisher, Publishers
 from kernel import effects as out
 from kernel.broker_lifecycle import BrokerLifecycle, Incarnation
-from kernel.clock import Clock, earliest
+from kernel.clock import Clock, Timed
 from kernel.config import NodeConfig
 from kernel.connections import Connections, connection_rate
 from kernel.controller_link import ControllerLink
@@ -135,11 +135,18 @@ class Kernel:
             self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
             publishers.append(self.registration)
         self.publishers = Publishers(publishers)
+        self._timed = self._timed_parts()
         self._check_features(opened)
         downloads = opened.writer.downloads
         downloads.on_installed = self.snapshots.load
         downloads.reading.committed_image = lambda: self.state.loader.image
         downloads.reading.hold_ms_max = config.quorum.fetch_timeout_ms // 2
+
+    def _timed_parts(self) -> tuple[Timed, ...]:
+        """Who has timers, in the order in which they are looked at."""
+        always = (self.peers, self.replica, self.state, self.forwarding, self.connections)
+        optional = (self.lifecycle, self.registration, self.isr_expansion, self.folders)
+        return (*always, *(part for part in optional if part is not None), self.snapshots)
 
     def _serving(self, rng: Rng) -> Connections:
         """Who answers what arrives on the listeners."""
@@ -246,20 +253,12 @@ class Kernel:
         return self._deadline_ms
 
     def _earliest_deadline_ms(self) -> int | None:
-        lifecycle, registration = self.lifecycle, self.registration
-        expansion, folders = self.isr_expansion, self.folders
-        return earliest(
-            self.replica.next_deadline_ms(),
-            self.state.next_deadline_ms(),
-            self.peers.next_deadline_ms(),
-            self.forwarding.next_deadline_ms(),
-            self.connections.next_deadline_ms(),
-            None if lifecycle is None else lifecycle.next_deadline_ms(),
-            None if registration is None else registration.next_deadline_ms(),
-            None if expansion is None else expansion.next_deadline_ms(),
-            None if folders is None else folders.next_deadline_ms(),
-            self.snapshots.next_deadline_ms(),
-        )
+        first_ms = None
+        for part in self._timed:
+            due_ms = part.next_deadline_ms()
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     def close(self) -> None:
         """After an Exit in order and the last flush: leave a log that needs no recovery.
@@ -339,22 +338,9 @@ class Kernel:
         self._deadline_ms = self._earliest_deadline_ms()
         if self._deadline_ms is None or self._deadline_ms > now_ms:
             return
-        self.peers.tick()
-        self.replica.tick()
-        self.replica.drain()
-        self.state.tick()
-        self.forwarding.tick()
-        self.connections.tick()
-        if self.lifecycle is not None:
-            self.lifecycle.tick()
-        if self.registration is not None:
-            self.registration.tick()
-        if self.isr_expansion is not None:
-            self.isr_expansion.tick()
-        if self.folders is not None:
-            self.folders.tick()
-        self.snapshots.tick()
-        self.replica.drain()
+        for part in self._timed:
+            part.tick()
+            self.replica.drain()
         self._deadline_ms = self._earliest_deadline_ms()
 
     def _start(self) -> None:
