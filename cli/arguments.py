@@ -13,6 +13,7 @@ INT64_MAX: Final = 2**63 - 1
 TEXT_CHARACTERS_MAX: Final = 2**15 - 1
 """A string of Kafka's protocol has a length of 16 bits."""
 SHOWN_CHARACTERS: Final = 80
+LINE_CHARACTERS: Final = 600
 
 
 class UsageError(Exception):
@@ -21,6 +22,9 @@ class UsageError(Exception):
 
 class Parser(argparse.ArgumentParser):
     """argparse that exits with 1 (Kafka's tools), does not guess abbreviations, prints the line."""
+
+    refusal_code: int = 1
+    """Exit code of a wrong command line."""
 
     def __init__(self, prog: str, description: str = "") -> None:
         """Makes an empty parser.
@@ -33,8 +37,9 @@ class Parser(argparse.ArgumentParser):
 
     @override
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{message}\n{self.format_usage()}")
-        raise SystemExit(1)
+        shown = shortened(message, LINE_CHARACTERS).replace("\n", "\\n")
+        sys.stderr.write(f"{shown}\n{self.format_usage()}")
+        raise SystemExit(self.refusal_code)
 
     def flags(self, texts: dict[str, str]) -> None:
         """Adds flags without a value: name without dashes -> help text."""
@@ -83,9 +88,9 @@ def text(value: str) -> str:
     return value
 
 
-def shortened(value: str) -> str:
+def shortened(value: str, characters: int = SHOWN_CHARACTERS) -> str:
     """A value for an error line; a huge one is cut."""
-    return value if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}..."
+    return value if len(value) <= characters else f"{value[:characters]}..."
 
 
 def check_bootstrap(options: Any) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cli.arguments import UsageError
+from cli.arguments import UsageError, shortened
 from node.properties import PropertiesError, parse_properties
 from storage.errors import CorruptFileError
 from storage.meta_properties import read_meta_properties
@@ -17,7 +17,7 @@ def controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
     """
     properties = read_properties_file(path)
     node_id = properties.get("node.id", "")
-    if not (node_id.isascii() and node_id.isdigit()):
+    if not (node_id.isascii() and node_id.isdigit() and len(node_id) <= 10):
         raise UsageError(f"{path}: node.id not found in the controller's configuration")
     roles = [role.strip() for role in properties.get("process.roles", "").split(",")]
     if "controller" not in roles:
@@ -54,7 +54,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+        raise UsageError(f"{shortened(str(path))}: {error.strerror}") from error
     except (PropertiesError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -64,7 +64,7 @@ def _listeners(text: str) -> dict[str, tuple[str, int]]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, address = entry.partition("://")
         host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536):
             raise UsageError(f"'{entry}' is not a listener: NAME://HOST:PORT")
         found[name] = (host.strip("[]") or "localhost", int(port))
     return found

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from cli.arguments import INT32_MAX, UsageError
+from cli.arguments import INT32_MAX, UsageError, shortened
 from cli.feature_table import check_level, parse_levels
 from cli.release_versions import features_at, level_of
 from cli.scram import MECHANISMS, SALT_BYTES, Credential
@@ -50,7 +50,7 @@ def run(options: Namespace) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     except OSError as error:
-        where = "" if error.filename is None else f"{error.filename}: "
+        where = "" if error.filename is None else f"{shortened(str(error.filename))}: "
         sys.stderr.write(f"{where}{error.strerror or error}\n")
         return 1
 

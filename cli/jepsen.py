@@ -12,10 +12,9 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
-from typing_extensions import override
 
 from cli.arguments import Parser
 from jepsen.linearizability import (
@@ -47,10 +46,7 @@ PROGRESS_INTERVAL_S: Final = 0.2
 class _Parser(Parser):
     """A wrong command line gives no verdict: exit code 2, as 1 means illegal."""
 
-    @override
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{message}\n{self.format_usage()}")
-        raise SystemExit(EXIT_UNKNOWN)
+    refusal_code = EXIT_UNKNOWN
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -11,9 +11,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
-
-from typing_extensions import override
+from typing import Any, Final
 
 from cli.arguments import Parser
 from jepsen.cluster import NODES_MAX
@@ -36,10 +34,7 @@ SEED_MAX: Final = 2**63
 class _Parser(Parser):
     """A wrong command line is a harness error: 1 would mean invalid."""
 
-    @override
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{message}\n{self.format_usage()}")
-        raise SystemExit(EXIT_USAGE)
+    refusal_code = EXIT_USAGE
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from typing_extensions import override
 
 from cli.arguments import Parser
 from cli.findings import Finding, Severity
@@ -26,10 +25,7 @@ _COMPARED: Final = "compared where their offsets meet"
 class _Parser(Parser):
     """A wrong command line gives no verdict: exit code 2, as 1 means damaged."""
 
-    @override
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{message}\n{self.format_usage()}")
-        raise SystemExit(UNREADABLE)
+    refusal_code = UNREADABLE
 
 
 def run(arguments: Sequence[str]) -> int:

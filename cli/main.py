@@ -39,6 +39,10 @@ def usage() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line (that of the process when none is given); returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for word in words:
+        if _is_bytes(word):
+            sys.stderr.write(f"an argument is not UTF-8: {word[:80]!r}\n")
+            return 1
     if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(usage())
         return 0
@@ -56,6 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     assert isinstance(exit_code, int)
     return exit_code
+
+
+def _is_bytes(word: str) -> bool:
+    """Whether a word holds bytes that are no text: Python carries them as lone surrogates."""
+    return any("\ud800" <= character <= "\udfff" for character in word)
 
 
 if __name__ == "__main__":
