@@ -15,20 +15,17 @@ A shutdown counts from the wish, a death from the append time of the first chang
 is the decision: silence lasts as long as the session. CPU is that of the active controller.
 """
 
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from typing_extensions import override
 
 from benchmarks import report
 from benchmarks.fake_brokers import FakeBroker, Tail, start_brokers
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
 from benchmarks.processes import cpu_seconds, listener_pid
 from benchmarks.protocol import wait_until_writable
+from benchmarks.systems import started_systems
 from benchmarks.typed_client import (
     DESCRIBE_QUORUM,
     METADATA,
@@ -248,20 +245,8 @@ def main() -> None:
         rows["given"] = measure(controllers, brokers, args.topics, args.partitions)
         report.show("broker_loss", rows, as_json=args.json)
         return
-    with tempfile.TemporaryDirectory() as name:
-        clusters: dict[str, OurCluster | KafkaCluster] = {
-            "kraftline": OurCluster(Path(name) / "ours", args.base_port)
-        }
-        if args.kafka:
-            clusters["kafka"] = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
-        for system, cluster in clusters.items():
-            try:
-                cluster.up()
-                rows[system] = measure(
-                    cluster.controllers, cluster.brokers, args.topics, args.partitions
-                )
-            finally:
-                cluster.down()
+    for system, cluster in started_systems(args.base_port, with_kafka=args.kafka):
+        rows[system] = measure(cluster.controllers, cluster.brokers, args.topics, args.partitions)
     report.show("broker_loss", rows, as_json=args.json)
 
 

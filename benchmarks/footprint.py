@@ -7,14 +7,11 @@ a quorum of three of ours, and with `--kafka` one of Apache Kafka after it. Both
 of the most expensive node.
 """
 
-import tempfile
 import time
-from pathlib import Path
 
 from benchmarks import protocol, report
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
 from benchmarks.processes import cpu_seconds, listener_pid, resident_mb
+from benchmarks.systems import started_systems
 
 SETTLE_S = 5.0
 """After the start: what a node does once is over."""
@@ -49,18 +46,8 @@ def main() -> None:
         rows["given"] = measure(args.controllers.split(","), args.seconds)
         report.show("footprint", rows, as_json=args.json)
         return
-    with tempfile.TemporaryDirectory() as name:
-        clusters: dict[str, OurCluster | KafkaCluster] = {
-            "kraftline": OurCluster(Path(name) / "ours", args.base_port)
-        }
-        if args.kafka:
-            clusters["kafka"] = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
-        for system, cluster in clusters.items():
-            try:
-                cluster.up()
-                rows[system] = measure(cluster.controllers, args.seconds)
-            finally:
-                cluster.down()
+    for system, cluster in started_systems(args.base_port, with_kafka=args.kafka):
+        rows[system] = measure(cluster.controllers, args.seconds)
     report.show("footprint", rows, as_json=args.json)
 
 

@@ -12,16 +12,12 @@ process while it is asked one by one (steadier than time on a busy machine).
 import selectors
 import statistics
 import struct
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import report
 from benchmarks.fake_brokers import start_brokers
-from benchmarks.kafka_peer import KafkaCluster
-from benchmarks.our_quorum import OurCluster
 from benchmarks.processes import cpu_seconds, listener_pid
 from benchmarks.protocol import (
     CREATE_TOPICS,
@@ -30,6 +26,7 @@ from benchmarks.protocol import (
     find_leader,
     wait_until_writable,
 )
+from benchmarks.systems import started_systems
 from benchmarks.typed_client import (
     DESCRIBE_CLUSTER,
     DESCRIBE_QUORUM,
@@ -189,20 +186,10 @@ def main() -> None:
         rows["given"] = measure(args.controllers.split(","), args.broker, *shape)
         report.show("reads", rows, as_json=args.json)
         return
-    with tempfile.TemporaryDirectory() as name:
-        clusters: dict[str, OurCluster | KafkaCluster] = {
-            "kraftline": OurCluster(Path(name) / "ours", args.base_port)
-        }
-        if args.kafka:
-            clusters["kafka"] = KafkaCluster(Path(name) / "kafka", args.base_port + 10)
-        for system, cluster in clusters.items():
-            try:
-                cluster.up()
-                active = wait_until_writable(cluster.controllers)
-                broker = other_than(active, cluster.controllers, cluster.brokers)
-                rows[system] = measure(cluster.controllers, broker, *shape)
-            finally:
-                cluster.down()
+    for system, cluster in started_systems(args.base_port, with_kafka=args.kafka):
+        active = wait_until_writable(cluster.controllers)
+        broker = other_than(active, cluster.controllers, cluster.brokers)
+        rows[system] = measure(cluster.controllers, broker, *shape)
     report.show("reads", rows, as_json=args.json)
 
 
