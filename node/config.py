@@ -378,6 +378,9 @@ def _log_dirs(given: Mapping[str, str]) -> tuple[str, ...]:
         raise ConfigError.invalid(value, key, "at least one folder must be named")
     if len(set(folders)) != len(folders):
         raise ConfigError.invalid(value, key, "a folder is named twice")
+    for folder_key in (key, "metadata.log.dir"):
+        if "\0" in given.get(folder_key, ""):
+            raise ConfigError.invalid(given[folder_key], folder_key, "a folder's name has no NUL")
     return folders
 
 

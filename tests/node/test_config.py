@@ -156,6 +156,8 @@ def test_own_listener_names_need_a_map():
         ({"metadata.log.segment.ms": "1.5"}, "Not a number of type LONG"),
         ({"broker.heartbeat.interval.ms": "9000"}, "less than broker.session.timeout.ms=9000"),
         ({"log.dirs": "/a,/a"}, "a folder is named twice"),
+        ({"log.dirs": "/a,/b\0"}, "configuration log.dirs: a folder's name has no NUL"),
+        ({"metadata.log.dir": "\0"}, "configuration metadata.log.dir: a folder's name has no NUL"),
         ({"zookeeper.connect": "h:1"}, "ZooKeeper is not supported"),
         ({"authorizer.class.name": "X"}, "must be one of: org.apache.kafka.metadata.authorizer."),
     ],
