@@ -39,36 +39,27 @@ def _commits_older_epochs(patches: Patches) -> None:
     patches.function(fetch_leader, "update_high_watermark", make)
 
 
+def _as_if_flushed(original: Original) -> Original:
+    """Runs with the written end in the place of the flushed one."""
+
+    def wrapped(state: RaftState) -> None:
+        log = state.log
+        flushed = log.flushed_end_offset
+        log.flushed_end_offset = log.written_end_offset
+        try:
+            original(state)
+        finally:
+            log.flushed_end_offset = flushed
+
+    return wrapped
+
+
 def _fetches_before_flush(patches: Patches) -> None:
-    def make(original: Original) -> Original:
-        def send_fetch(state: RaftState) -> None:
-            log = state.log
-            flushed = log.flushed_end_offset
-            log.flushed_end_offset = log.written_end_offset
-            try:
-                original(state)
-            finally:
-                log.flushed_end_offset = flushed
-
-        return send_fetch
-
-    patches.function(fetch_follower, "send_fetch", make)
+    patches.function(fetch_follower, "send_fetch", _as_if_flushed)
 
 
 def _counts_unflushed(patches: Patches) -> None:
-    def make(original: Original) -> Original:
-        def update_high_watermark(state: RaftState) -> None:
-            log = state.log
-            flushed = log.flushed_end_offset
-            log.flushed_end_offset = log.written_end_offset
-            try:
-                original(state)
-            finally:
-                log.flushed_end_offset = flushed
-
-        return update_high_watermark
-
-    patches.function(fetch_leader, "update_high_watermark", make)
+    patches.function(fetch_leader, "update_high_watermark", _as_if_flushed)
 
 
 def _keeps_divergence(patches: Patches) -> None:

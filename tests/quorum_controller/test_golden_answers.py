@@ -52,17 +52,6 @@ def key(sample):
     return sample["scenario"], sample["ms"]
 
 
-def decoded(sample):
-    """The request and Kafka's response, in the newest shape."""
-    frame = bytes.fromhex(sample["request_hex"])
-    header, position = codec.split_request(frame)
-    body = memoryview(frame)[position:]
-    request = codec.decode_request(header.api_key, header.api_version, body)
-    answer = bytes.fromhex(sample["response_hex"])
-    _, response = codec.decode_response(header.api_key, header.api_version, answer)
-    return request, response
-
-
 def as_version(sample, response):
     """What a client of the sample's version sees of a response."""
     api_key, version = sample["api_key"], sample["api_version"]
