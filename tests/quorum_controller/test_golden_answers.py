@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from controller_harness import Harness, topic
+from history import decoded
 
 from quorum_controller.result import RequestContext
 from wire import api_keys, codec
