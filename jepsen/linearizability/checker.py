@@ -4,8 +4,9 @@ One partition may be refuted after thousands of steps while another is undecided
 so the partitions take turns: each gets 2^14 steps, then each 2^17, 2^20, ... and the first
 refutation ends the race. Narrow and short ones come first in every round.
 
-A search whose cache is full goes on with the second engine (`frontier`), whose memory does not
-grow with the length of the history. What exceeds the cache there too, the steps or the time ends
+A search whose cache is full goes on with the second engine (`frontier`, or `subsets` where few
+operations are open at a time), whose memory does not grow with the length of the history; a narrow
+one that takes long does so before. What exceeds the cache there too, the steps or the time ends
 as `unknown`, never as `ok`; an `illegal` found before stays `illegal`.
 """
 
@@ -21,6 +22,7 @@ from jepsen.linearizability.model import Model, OperationError, Violation
 from jepsen.linearizability.models import model_named
 from jepsen.linearizability.partition import Partition, Standing, partitions_of
 from jepsen.linearizability.search import BLOCK_STEPS, Entry, Search, plan_of
+from jepsen.linearizability.subsets import WIDTH_MAX, SubsetSearch
 from jepsen.linearizability.transitions import Transitions
 
 OK: Final = "ok"
@@ -28,6 +30,11 @@ ILLEGAL: Final = "illegal"
 UNKNOWN: Final = "unknown"
 DEPTH_FIRST: Final = "wing-gong-lowe"
 FROM_RETURN_TO_RETURN: Final = "just-in-time"
+BY_SUBSETS: Final = "just-in-time, subsets"
+PATIENCE_STEPS: Final = 1 << 20
+PATIENCE_STEPS_PER_OPERATION: Final = 24
+"""A legal history takes the depth-first search below ten steps for an operation; where it has taken
+so many more, a narrow one goes on with the engine whose work does not grow with what is visited."""
 FIRST_ROUND_STEPS: Final = 1 << 14
 ROUND_FACTOR: Final = 8
 
@@ -110,7 +117,7 @@ class Progress(NamedTuple):
 
 
 class _Runner:
-    """One partition in the race: depth first, then from return to return if memory was short."""
+    """One partition in the race: depth first, then from return to return if it took too much."""
 
     def __init__(self, model: Model, partition: Partition, budget: Budget, *, prune: bool) -> None:
         self.partition: Final = partition
@@ -119,7 +126,8 @@ class _Runner:
         self.engine = DEPTH_FIRST
         self._model: Final = model
         self._given_up_steps = 0
-        self._search: Search | FrontierSearch | None = new_search(
+        self._patience = PATIENCE_STEPS + PATIENCE_STEPS_PER_OPERATION * len(partition.items)
+        self._search: Search | FrontierSearch | SubsetSearch | None = new_search(
             model, partition, cache_entries=budget.cache_entries, prune=prune
         )
         self.steps = 0
@@ -134,6 +142,11 @@ class _Runner:
         assert self._search is not None
         self._search.advance(steps)
         self._note()
+        search = self._search
+        if isinstance(search, Search):
+            is_slow = search.steps > self._patience
+            if is_slow and search.plan.width <= WIDTH_MAX:
+                self.give_up()
 
     def give_up(self) -> None:
         """Frees the memory of its engine; the second one may still decide."""
@@ -144,9 +157,11 @@ class _Runner:
         for item in self.partition.items:
             table.kind(item.parts)  # the numbers that the plan has
         self._given_up_steps = self.steps
-        self._search = FrontierSearch(plan, table)
         self.cache_size = 0
-        self.engine = FROM_RETURN_TO_RETURN
+        if plan.width <= WIDTH_MAX:
+            self._search, self.engine = SubsetSearch(plan, table), BY_SUBSETS
+        else:
+            self._search, self.engine = FrontierSearch(plan, table), FROM_RETURN_TO_RETURN
 
     def _note(self) -> None:
         search = self._search

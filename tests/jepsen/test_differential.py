@@ -13,6 +13,7 @@ from jepsen.linearizability.checker import ILLEGAL, OK, check, new_search, order
 from jepsen.linearizability.frontier import FrontierSearch
 from jepsen.linearizability.history import history_of
 from jepsen.linearizability.models import model_named
+from jepsen.linearizability.subsets import WIDTH_MAX, SubsetSearch
 from jepsen.linearizability.transitions import Transitions
 from tests.jepsen.sequential import OBJECTS, is_linearizable, random_operations
 
@@ -37,8 +38,8 @@ def random_case(sequential, rng):
     ]
 
 
-def second_engine(operations, sequential, *, prune=True, split=True) -> str:
-    """Verdict of the engine that follows when the cache of the first is full."""
+def second_engine(operations, sequential, engine, *, prune=True, split=True) -> str:
+    """Verdict of an engine that follows when the first has worked for long."""
     model = model_named(sequential.model)
     legal = True
     for each in ordered_partitions(history_of(operations), model, split=split, reduce=prune):
@@ -46,7 +47,8 @@ def second_engine(operations, sequential, *, prune=True, split=True) -> str:
         table = Transitions(model, each.keys)
         for item in each.items:
             table.kind(item.parts)
-        search = FrontierSearch(plan, table)
+        assert plan.width <= WIDTH_MAX
+        search = engine(plan, table)
         while search.is_legal is None:
             search.advance(3)
         legal &= search.is_legal
@@ -64,7 +66,9 @@ def compare(sequential, seeds) -> dict[str, int]:
             result = check(operations, sequential.model, clock=None, **options)
             assert result.verdict == expected, (seed, options, operations)
             if result.partitions:
-                assert second_engine(operations, sequential, **options) == expected, (seed, options)
+                for engine in (FrontierSearch, SubsetSearch):
+                    found = second_engine(operations, sequential, engine, **options)
+                    assert found == expected, (seed, engine, options)
         seen[expected] += 1
     return seen
 
