@@ -101,21 +101,18 @@ def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
         victim, survivor = cluster.workers
         assert wait_until(job.process, lambda: in_stage(0, ended=4)(victim.tasks())), job.errors()
         victim.kill()
-        before = survivor.tasks().finished
+        assert victim.tasks().running
         assert job.end() == 1, job.errors()
-        lost = victim.tasks()
-        assert (lost.running, lost.finished >= 4) != ({}, False)
-        assert survivor.tasks().finished > before
-        assert survivor.tasks().finished + lost.finished > 3 * SEGMENTS  # some ran twice
+        assert survivor.tasks().finished > 3 * SEGMENTS  # also what the victim had finished
     assert "Lost executor" in job.errors()
     assert tables(out) == expected
     assert left_overs(out) == []
 
 
-def test_a_history_survives_the_loss_of_two_workers(tmp_path: Path, spark: object) -> None:
-    """One while records are decoded, the other while they are folded; one more joins between."""
+def test_a_history_survives_the_loss_of_every_worker(tmp_path: Path, spark: object) -> None:
+    """One while records are decoded, the other while they are folded; then another one joins."""
     source = str(tmp_path / "in")
-    write_log(Path(source) / "__cluster_metadata-0", 200_000)
+    write_log(Path(source) / "__cluster_metadata-0", 150_000)
     history = ["history", "--input", source]
     assert main([*history, "--master", "local[2]", "--output", str(tmp_path / "alone")]) == 0
     expected = tables(tmp_path / "alone")
@@ -123,14 +120,14 @@ def test_a_history_survives_the_loss_of_two_workers(tmp_path: Path, spark: objec
     with running_cluster(tmp_path / "cluster") as cluster:
         master = ["--master", cluster.url, *CONF]
         job = Job(command_line(*history, *master, "--output", str(out)), tmp_path / "job.log")
-        for victim, stage in zip(tuple(cluster.workers), (DECODE, FOLD), strict=True):
+        for victim, stage in zip(cluster.workers, (DECODE, FOLD), strict=True):
             reached = in_stage(stage)
             assert wait_until(job.process, lambda: reached(victim.tasks())), job.errors()  # noqa: B023
             victim.kill()
             assert victim.tasks().running
-            cluster.add_worker()
+        cluster.add_worker()
         assert job.end() == 0, job.errors()
-        assert any(one.tasks().finished for one in cluster.workers[2:])
+        assert cluster.workers[2].tasks().finished
     assert job.errors().count("Lost executor") == 2
     assert tables(out) == expected
     assert left_overs(out) == []
