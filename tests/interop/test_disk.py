@@ -78,6 +78,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run([*as_root, "umount", "-l", str(folder)], check=True)
 
 
+def fill(path: Path) -> None:
+    """Write a file until the disk is full."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
 def test_a_full_disk_stops_the_appends_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
     with running(tmp_path / "q") as quorum:
         status = quorum.wait_healthy()
@@ -90,9 +97,7 @@ def test_a_full_disk_stops_the_appends_and_nothing_else(small_disk: Path, tmp_pa
         quorum.run("restart", str(full))
         quorum.wait_healthy()
         filler = small_disk / "filler"
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
+        fill(filler)
         create(quorum, "while", 20)
         wait_until(lambda: "disk_full" in lines(quorum, full), 20, quorum.logs)
         assert quorum.node(full)["alive"]
@@ -101,3 +106,11 @@ def test_a_full_disk_stops_the_appends_and_nothing_else(small_disk: Path, tmp_pa
         filler.unlink()
         quorum.wait_healthy()
         assert "disk_has_space_again" in lines(quorum, full)
+
+
+def test_a_quorum_on_a_full_disk_is_refused_in_one_line(small_disk: Path) -> None:
+    fill(small_disk / "filler")
+    quorum = Quorum(small_disk / "q")
+    refused = quorum.run("up", "--base-port", str(quorum.base_port), expect=1)
+    assert refused.stderr.startswith("quorum: disk full: ")
+    assert refused.stderr.count("\n") == 1

@@ -207,6 +207,7 @@ def test_table_marks_the_leader():
         "roles",
         "leader",
         "state",
+        "lag",
         "kafka",
         "controller",
         "http",
@@ -276,6 +277,17 @@ def test_refusals_are_one_line_and_exit_1(tmp_path, capsys, words, message):
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "q").exists()
+
+
+def test_a_python_that_is_too_old_is_one_line():
+    script = Path(__file__).parents[2] / "scripts" / "quorum"
+    old = "import runpy, sys; sys.version_info = (3, 9, 2); "
+    run = f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", old + run], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "quorum: Python 3.9 is too old; 3.11 or newer is needed\n"
 
 
 def test_a_folder_that_cannot_be_is_one_line(tmp_path, capsys):
