@@ -102,6 +102,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     begin_epoch_late_us: int
     """Mean extra delay of a connection's bytes from a BeginQuorumEpoch on; 0 = none."""
     partition_count: int
+    has_extreme_timeouts: bool = False
+    """Draws of raft are the first or the last of their ranges (simulator/buggify.py)."""
+    loses_first_vote: bool = False
+    """The first answer to a candidate is lost in every epoch."""
+    asks_minimal_quorum: bool = False
+    """Votes and BeginQuorumEpoch go to no more nodes than a majority needs."""
 
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
@@ -126,6 +132,7 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
     seldom = [draw_rare(rare, *values) for values in RARE]
     if rare.random() < 0.25:
         on += tuple(n for n in FAULT_CLASSES if n not in (*USUAL_FAULTS, *on) and n in allowed)
+    sites = [rare.random() < 0.25 for _ in range(3)]  # drawn last: what is above stays as it was
     return Settings(
         seed=seed,
         voter_count=voters if options.node_count is None else options.node_count,
@@ -154,6 +161,9 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
         flush_told_late_us=seldom[2],
         begin_epoch_late_us=seldom[3],
         partition_count=options.partition_count,
+        has_extreme_timeouts=sites[0],
+        loses_first_vote=sites[1],
+        asks_minimal_quorum=sites[2],
     )
 
 

@@ -102,6 +102,8 @@ class Machine:
         self.clock_rate_ppm = 0
         self.wall_offset_ms = 0
         self.logs: list[tuple[int, out.Log]] = []
+        self.make_random: Callable[[int], Random] = Random
+        """The chance of a process, from a seed."""
         self._flush_us = flush_us
         self._told_late_us = told_late_us
         self._paused: list[events.Event] = []
@@ -161,7 +163,7 @@ class Machine:
             self.kernel = Kernel(
                 self.config,
                 self.vfs,
-                Random(self.rng.getrandbits(64)),  # noqa: S311 - simulated chance
+                self.make_random(self.rng.getrandbits(64)),
                 cluster_id=CLUSTER_ID,
                 directory_ids={DATA: DirectoryId(bytes([self.id]) * 16)},
                 now=self.now(),

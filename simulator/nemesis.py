@@ -297,6 +297,7 @@ class Nemesis:
         leading = [m for m in self._machines.values() if m.kernel is not None and leads(m)]
         if not leading:
             return
+        self._probes.hit("leader_cut_off")
         number = max(leading, key=epoch_of).id
         links = [(a, b) for a, b in self._pairs() if number in (a, b)]
         if decision.amount % 3 == 0:  # only what it says

@@ -38,7 +38,14 @@ MARKS: Final = (
     "controller_reverted_speculative_state",
     "broker_fenced",
     "request_forwarded",
+    # buggify
+    "election_timeout_extreme",
+    "first_vote_response_lost",
+    "minimal_quorum_asked",
+    "flush_told_late",
+    "begin_epoch_late",
     # faults that were felt
+    "leader_cut_off",
     "disk_full",
     "bit_rot",
     "lost_write",

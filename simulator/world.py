@@ -14,6 +14,7 @@ from kernel.config import (
     TopicDefaults,
     Voter,
 )
+from simulator.buggify import Buggify
 from simulator.core_tap import CoreTap
 from simulator.disk_damage import DiskDamages
 from simulator.draw import Settings
@@ -92,6 +93,9 @@ class World:
             self._damages,
         )
         self.nemesis.on_fired = self._on_fault
+        self._buggify = Buggify(settings, self.probes, lambda: self.nemesis.is_over)
+        for machine in self.machines.values():
+            machine.make_random = self._buggify.random
         if settings.begin_epoch_late_us:
             self.network.extra_delay_us = self._begin_epoch_late_us
         if recording is not None:
@@ -133,11 +137,15 @@ class World:
 
     def _told_late_us(self) -> int:
         mean_us = self.settings.flush_told_late_us
-        return int(self._late.expovariate(1.0) * mean_us) if mean_us else 0
+        if not mean_us:
+            return 0
+        self.probes.hit("flush_told_late")
+        return int(self._late.expovariate(1.0) * mean_us)
 
     def _begin_epoch_late_us(self, data: bytes) -> int:
         if data[API_KEY_AT] != BEGIN_QUORUM_EPOCH:
             return 0
+        self.probes.hit("begin_epoch_late")
         return int(self._late.expovariate(1.0) * self.settings.begin_epoch_late_us)
 
     def _open_client(self, connection: Connection) -> Pipe:
@@ -177,7 +185,9 @@ class World:
     def created(self, machine: Machine) -> None:
         """Watch the raft core of a new process."""
         assert machine.kernel is not None
-        self._tap.attach(machine.id, machine.kernel.replica.core)
+        core = machine.kernel.replica.core
+        self._tap.attach(machine.id, core)
+        self._buggify.attach(machine.id, core)
 
     def before_step(self, machine: Machine, event: events.Event | None) -> None:
         """Count it."""
