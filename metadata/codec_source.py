@@ -69,6 +69,10 @@ _NAMESPACE: Final[dict[str, Any]] = {
 }
 
 
+_HOPS: Final = 2
+"""Arrays of a block that are looked at before the rest of them is taken for empty."""
+
+
 @cache
 def compile_reader(cls: type[WireStruct], version: int) -> Callable[..., Any]:
     """`read(buffer, position, end) -> (value, position after it)`."""
@@ -150,15 +154,15 @@ def _reader_lines(source: _Source) -> list[str]:
         else:
             lines += _read_one(source, run[0])
     tagged = source.tagged()
-    lines += [f"{spec.name} = {source.bind('default', spec.default)}" for spec in tagged]
-    lines += ["n = b[p]", "p += 1", "unknown = ()", "if n:"]
-    lines += [f"    {line}" for line in _read_tags(source, tagged)]
-    present = source.untagged() + tagged
-    arguments = [f"{spec.name}={spec.name}" for spec in present]
     cls = source.bind("cls", source.cls)
-    lines.append("if unknown:")
+    arguments = [f"{spec.name}={spec.name}" for spec in source.untagged()]
+    lines += ["n = b[p]", "p += 1", "if not n:"]  # most records have no tagged field
+    lines.append(f"    return {cls}({', '.join(arguments)}), p")
+    lines += [f"{spec.name} = {source.bind('default', spec.default)}" for spec in tagged]
+    lines += _read_tags(source, tagged)
+    arguments += [f"{spec.name}={spec.name}" for spec in tagged]
     known = ", ".join([*arguments, "unknown_tags=tuple(sorted(unknown.items()))"])
-    lines.append(f"    return {cls}({known}), p")
+    lines += ["if unknown:", f"    return {cls}({known}), p"]
     lines.append(f"return {cls}({', '.join(arguments)}), p")
     return lines
 
@@ -176,21 +180,35 @@ def _read_fixed_run(source: _Source, run: list[FieldSpec]) -> list[str]:
 def _read_id_arrays(source: _Source, run: list[FieldSpec]) -> list[str]:
     """Neighbouring arrays of ids, looked up by their bytes in one go.
 
-    `q` hops from length to length as if each were one byte. It does not matter when one is not:
-    bytes equal to a known block are that block, and anything else is read the long way.
+    `q` hops from length to length as if each were one byte, over two arrays, as if the others were
+    empty, which they nearly always are (replicas come and go only in reassignments); then over all.
+    It does not matter when a guess is wrong: bytes equal to a known block are that block, and
+    anything else is read the long way.
     """
     block = ArrayBlock(tuple((source.label(spec), _id_bytes(spec)) for spec in run))
     known, read = source.bind("known", block.known.get), source.bind("read", block.read)
+    hops = []
     start = "p"
-    lines = ["try:"]
     for spec in run:
         size = _id_bytes(spec)
-        lines.append(f"    q = {start} + {size} * b[{start}] - {size - 1}")
+        hops.append(f"q = {start} + {size} * b[{start}] - {size - 1}")
         start = "q"
+    lines = ["try:", *(f"    {hop}" for hop in hops[:_HOPS])]
+    empty = len(run) - _HOPS
+    if empty > 0:
+        lines += [
+            f"    found = {known}(b[p : q + {empty}])",
+            "    if found is None:",
+            *(f"        {hop}" for hop in hops[_HOPS:]),
+            f"        found = {known}(b[p:q])",
+            "    else:",
+            f"        q += {empty}",
+        ]
+    else:
+        lines.append(f"    found = {known}(b[p:q])")
     targets = ", ".join(spec.name for spec in run) + ("," if len(run) == 1 else "")
     return [
         *lines,
-        f"    found = {known}(b[p:q])",
         "except IndexError:",
         "    found = None",
         "if found is None:",
