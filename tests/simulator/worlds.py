@@ -27,6 +27,9 @@ def quiet_settings(**more):
         "clock_rate_ppm_max": 0,
         "flush_told_late_us": 0,
         "begin_epoch_late_us": 0,
+        "has_extreme_timeouts": False,
+        "loses_first_vote": False,
+        "asks_minimal_quorum": False,
     }
     return replace(drawn, **(plain | more))
 
