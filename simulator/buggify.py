@@ -30,7 +30,7 @@ _STEERED_MAX: Final = 100_000
 class ExtremeRandom(Random):
     """Draws the first or the last value while it is on: election time-outs at their extremes."""
 
-    is_on: Callable[[], bool] = lambda: False
+    is_on: Callable[[], bool] = staticmethod(lambda: False)
 
     @override
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
