@@ -4,7 +4,7 @@ It owns the loader, because on a leader the committed image is the one the contr
 (`adopt`), and on everybody else the one that the stored records build.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from metadata import record_codec
 from metadata.delta import MetadataDelta, delta_between, sum_of
 from metadata.features import record_version
 from metadata.image import EMPTY, Image, Provenance
-from metadata.loader import Loader, committed_batches
+from metadata.loader import CommittedBatch, Loader, committed_batches
 from metadata.snapshot_loading import SnapshotLoading
 from quorum_controller.authorization import Caller
 from quorum_controller.controller import Controller
@@ -55,6 +55,8 @@ class MetadataState:
         self._adopted: list[tuple[Pending, Provenance]] = []
         """Committed, answered, and not yet the committed image of the loader; oldest first."""
         self._committed_end_offset = loader.end_offset
+        self.read_batches: Callable[[bytes], Iterator[CommittedBatch]] = committed_batches
+        """What stored bytes mean; a driver of many nodes may give one that remembers."""
 
     # ---- requests ----------------------------------------------------------------------------
 
@@ -223,7 +225,7 @@ class MetadataState:
             content = log.read(start, READ_BYTES_MAX, high_watermark)
             if not content:
                 break
-            for image, delta in self.loader.commit(committed_batches(content)):
+            for image, delta in self.loader.commit(self.read_batches(content)):
                 self._publish(image, delta)
             assert self.loader.end_offset > start, f"no progress from {start=}"
 

@@ -16,6 +16,7 @@ from kernel.config import (
 )
 from simulator.buggify import Buggify
 from simulator.core_tap import CoreTap
+from simulator.decoded_batches import DecodedBatches
 from simulator.disk_damage import DiskDamages
 from simulator.draw import Settings
 from simulator.invariants import Invariants, Violation
@@ -65,6 +66,7 @@ class World:
         self.event_count = 0
         self.events_by_kind: dict[str, int] = {}
         self.digest = 0
+        self._decoded = DecodedBatches()
         self._trace = trace
         self._disk = streams.stream("disk")
         self._late = streams.stream("late")
@@ -185,6 +187,7 @@ class World:
     def created(self, machine: Machine) -> None:
         """Watch the raft core of a new process."""
         assert machine.kernel is not None
+        machine.kernel.state.read_batches = self._decoded
         core = machine.kernel.replica.core
         self._tap.attach(machine.id, core)
         self._buggify.attach(machine.id, core)
