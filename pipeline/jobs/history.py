@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.core.errors import BadInputError
 from pipeline.core.options import Options
 from pipeline.core.reader import Piece, plan_read
 from pipeline.jobs.history_check import compare_snapshot
@@ -50,7 +51,8 @@ from pipeline.jobs.history_overlay import CLEAR_PLACE, Clears, Topics
 from pipeline.jobs.history_partitions import BucketPlan, fold_bucket
 from pipeline.jobs.history_reports import Surroundings, Timeline, merged_churn
 from pipeline.jobs.history_schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARROW
-from pipeline.jobs.job import JobConfig, JobResult, progress, publishing
+from pipeline.jobs.job import JobConfig, JobResult, progress
+from pipeline.jobs.publishing import current_version, publishing_version
 
 NAME: Final = "history"
 STATE: Final = "state"
@@ -91,7 +93,9 @@ def run(config: JobConfig) -> JobResult:
     arguments = config.arguments
     finished = history_query.finished_history(config.inputs)
     if finished is None:
-        result, root = _build(config), config.output
+        follows = arguments.follow is not None and not config.dry_run
+        result = follow(config, _sleeps(arguments.follow)) if follows else build(config)
+        root = None if config.output is None else str(current_version(config.output))
     else:
         result, root = JobResult(), finished
     if config.dry_run or root is None:
@@ -108,16 +112,24 @@ def run(config: JobConfig) -> JobResult:
     return result
 
 
-def _build(config: JobConfig) -> JobResult:
-    arguments = config.arguments
+def follow(config: JobConfig, pauses: Iterable[object]) -> JobResult:
+    """Append once, and again after each pause; the result of the last run.
+
+    Raises:
+        DataLossError: the archive's next records are gone.
+    """
+    config.arguments.append = True
+    result = build(config)
+    for number, _ in enumerate(pauses):
+        again = msgspec.structs.replace(config, run_id=f"{config.run_id}+{number}")
+        result = build(again)
+    return result
+
+
+def _sleeps(seconds: float) -> Iterator[None]:
     while True:
-        result = build(config)
-        if arguments.follow is None or config.dry_run:
-            return result
-        time.sleep(arguments.follow)
-        config = msgspec.structs.replace(config, run_id=f"{config.run_id.split('+')[0]}"
-                                         f"+{time.monotonic_ns()}")  # fmt: skip
-        config.arguments.append = True
+        time.sleep(seconds)
+        yield
 
 
 def build(config: JobConfig) -> JobResult:
@@ -125,8 +137,10 @@ def build(config: JobConfig) -> JobResult:
     from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
 
     arguments = config.arguments
-    append = arguments.append or arguments.follow is not None
-    before = history_query.archive_end(config.output) if append else None
+    base = None
+    if arguments.append and config.output is not None:
+        base = current_version(config.output)
+    before = history_query.archive_end(base)
     choice = choose_log(config.inputs, before)
     options = log_options(choice)
     packs = _packs(options)
@@ -135,15 +149,25 @@ def build(config: JobConfig) -> JobResult:
         offsets = {"start_offset": choice.start, "end_offset": choice.end}
         return JobResult(counters={"splits": len(packs), "bytes": planned} | offsets)
     if before is not None:
+        assert base is not None
+        known = history_query.counters(base)
+        if known["intra_batch"] != int(arguments.intra_batch):
+            kept = "every state" if known["intra_batch"] else "the last state"
+            raise BadInputError(f"{config.output} keeps {kept} of a batch; --intra-batch must be"
+                                " as when it began")  # fmt: skip
+        if known["log_end_offset"] == choice.end:
+            return JobResult(counters=known | {"new_records": 0})
         config = msgspec.structs.replace(config, overwrite=True)
     splits = [piece.split for pack in packs for piece in pack]
-    with publishing(config, splits) as publication:
+    with publishing_version(config, splits) as publication:
+        if before is not None and current_version(str(config.output)) != base:
+            raise BadInputError(f"{config.output}: another run has appended meanwhile; try again")
         events = publication.folder.parent / f"{config.run_id}.events"
         spark = config.session(NAME)
         try:
             with progress(spark, planned, as_json=config.as_json):
                 run = _Run(config, spark, choice, packs, folder=publication.folder, events=events,
-                           before=before)  # fmt: skip
+                           archive=None if before is None else base)  # fmt: skip
                 publication.result = run.result()
         finally:
             shutil.rmtree(events, ignore_errors=True)
@@ -161,7 +185,7 @@ class _Run:
 
     def __init__(
         self, config: JobConfig, spark: Any, choice: LogChoice, packs: Packs, *, folder: Path,
-        events: Path, before: int | None,
+        events: Path, archive: Path | None,
     ) -> None:  # fmt: skip
         self._config = config
         self._spark = spark
@@ -169,7 +193,7 @@ class _Run:
         self._packs = packs
         self._folder = folder
         self._events = events
-        self._before = before
+        self._archive = archive  # the version that goes on
 
     def result(self) -> JobResult:
         """Do everything; the tables lie in the folder afterwards."""
@@ -192,8 +216,8 @@ class _Run:
         old = self._keep_records()
         read = {"records": counts.records + old}
         counters = {
-            "start_offset": choice.start if self._before is None else
-            history_query.archive_start(config.output),
+            "start_offset": choice.start if self._archive is None else
+            history_query.archive_start(self._archive),
             "end_offset": end,
             "log_end_offset": choice.end,
             "is_end_committed": int(choice.is_end_committed),
@@ -248,7 +272,7 @@ class _Run:
     def _fold(self, events: EventPlan) -> dict[str, int]:
         """All tables and reports from the events; rows of each."""
         intra_batch = bool(self._config.arguments.intra_batch)
-        root = None if self._before is None else Path(str(self._config.output))
+        root = self._archive
         state = None if root is None else root / STATE
         plan = FoldPlan(
             events=self._events, folder=self._folder, label=events.label,
@@ -262,7 +286,7 @@ class _Run:
             Topics(pq.read_table(self._events / "topics.parquet")), Timeline(standing),
             Timeline(min_isr_ranges(folders)),
         )  # fmt: skip
-        clears = _clears(self._events / "clear_elr")
+        clears = clears_of(self._events / "clear_elr")
         bucket_plan = BucketPlan(
             events=str(self._events), folder=str(self._folder), label=events.label,
             buckets=events.buckets, intra_batch=intra_batch,
@@ -271,26 +295,15 @@ class _Run:
         self._in_tasks(
             lambda bucket: fold_bucket(bucket, bucket_plan, around, clears), range(events.buckets)
         )
-        self._write_churn(state)
+        write_churn(self._events, self._folder, state)
         if root is not None:
             keep_closed(root, self._folder)
         return {name: parquet_rows(self._folder / name) for name in _TABLES}
 
-    def _write_churn(self, state: Path | None) -> None:
-        """`isr_churn` of the whole history: medians need all times, not only the new ones."""
-        parts = [] if state is None else [state / "churn" / "part-0.parquet"]
-        parts += sorted((self._events / "churn").glob("*.parquet"))
-        merged, report = merged_churn([pq.read_table(path) for path in parts])
-        for folder, table in (("state/churn", merged),
-                              ("isr_churn", report.cast(REPORT_ARROW["isr_churn"]))):  # fmt: skip
-            place = self._folder / folder
-            place.mkdir(parents=True)
-            pq.write_table(table, place / "part-0.parquet", compression="zstd")
-
     def _keep_records(self) -> int:
-        if self._before is None:
+        if self._archive is None:
             return 0
-        old = Path(str(self._config.output), "records")
+        old = self._archive / "records"
         rows = parquet_rows(old)
         for place in sorted(old.glob("offset_million=*")):
             link_files(place, self._folder / "records" / place.name)
@@ -299,9 +312,7 @@ class _Run:
     def _controller_epochs(self, scanned: Scanned, end: int) -> int:
         from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
 
-        known = [] if self._before is None else history_query.controller_epochs(
-            str(self._config.output)
-        )  # fmt: skip
+        known = [] if self._archive is None else history_query.controller_epochs(self._archive)
         rows = [row for row in known if row["start_offset"] < self._choice.start]
         rows += [
             {"epoch": one.epoch, "leader": one.leader, "start_offset": one.offset,
@@ -349,7 +360,18 @@ def keep_closed(root: Path, folder: Path) -> None:
         link_files(root / name, folder / name, pattern=f"{name}-*.parquet")
 
 
-def _clears(folder: Path) -> Clears:
+def write_churn(events: Path, folder: Path, state: Path | None) -> None:
+    """`isr_churn` of the whole history: medians need all times, not only the new ones."""
+    parts = [] if state is None else [state / "churn" / "part-0.parquet"]
+    parts += sorted((events / "churn").glob("*.parquet"))
+    merged, report = merged_churn([pq.read_table(path) for path in parts])
+    made = {"state/churn": merged, "isr_churn": report.cast(REPORT_ARROW["isr_churn"])}
+    for name, table in made.items():
+        (folder / name).mkdir(parents=True)
+        pq.write_table(table, folder / name / "part-0.parquet", compression="zstd")
+
+
+def clears_of(folder: Path) -> Clears:
     """All ClearElrRecords, in log order."""
     files = sorted(folder.glob("*.parquet"))
     table = pa.concat_tables([CLEAR_EVENTS.empty_table(), *map(pq.read_table, files)])

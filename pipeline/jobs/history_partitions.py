@@ -57,7 +57,8 @@ assert len(_LABELS) == len(CHANGES)
 class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What every folding task of a run is told; folders as text.
 
-    `state` is that of the archive that goes on, None for a new one.
+    `state` is that of the archive that goes on, None for a new one; `chunk_rows` are folded at
+    once, and the rest of the last batch.
     """
 
     events: str
@@ -66,6 +67,7 @@ class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
     buckets: int
     intra_batch: bool
     state: str | None
+    chunk_rows: int = CHUNK_ROWS
 
 
 class BucketCounts(msgspec.Struct, frozen=True):
@@ -89,7 +91,7 @@ def fold_bucket(bucket: int, plan: BucketPlan, around: reports.Surroundings,
     sink = _Sink(plan, bucket)
     try:
         fold = _Bucket(bucket, plan, around, clears, sink)
-        for rows, until_batch in _chunks(plan, bucket, around.topics):
+        for rows, until_batch in chunks_of(plan, bucket, around.topics):
             fold.take(rows, until_batch)
         counts = fold.finish()
         sink.publish()
@@ -185,31 +187,38 @@ _CHANGE_LABELS: Final = pa.array(
 _API_NAMES: Final = pa.array(_APIS)
 
 
-def _chunks(plan: BucketPlan, bucket: int, topics: Topics) -> Iterator[tuple[Frame, int]]:
+def chunks_of(plan: BucketPlan, bucket: int, topics: Topics) -> Iterator[tuple[Frame, int]]:
     """The bucket's events in parts that end with a batch, and that batch."""
     held: list[Frame] = []
     rows = 0
     for batch in _event_batches(plan, bucket):
         held.append(event_frame([batch], topics))
         rows += len(held[-1])
-        if rows < CHUNK_ROWS:
-            continue
-        frame = Frame.concat(held)
-        batches = frame.numbers["batch_offset"]
-        is_seed = frame.numbers["seed"] == 1
-        ends = np.flatnonzero((batches[1:] != batches[:-1]) | is_seed[1:])
-        if not len(ends):
-            held = [frame]
-            continue
-        cut = int(ends[-1]) + 1
-        everything = np.arange(rows)
-        # seeds share one offset: nothing of the log's own has been seen while they are read
-        until = int(batches[cut - 1]) - int(is_seed[cut])
-        yield frame.take(everything[:cut]), until
-        held, rows = [frame.take(everything[cut:])], rows - cut
+        while rows >= plan.chunk_rows:
+            frame = Frame.concat(held)
+            cut, until_batch = _cut(frame, plan.chunk_rows)
+            if not cut:
+                held = [frame]
+                break  # all of it belongs together
+            everything = np.arange(rows)
+            yield frame.take(everything[:cut]), until_batch
+            held, rows = [frame.take(everything[cut:])], rows - cut
     if rows:
         frame = Frame.concat(held)
         yield frame, int(frame.numbers["batch_offset"][-1])
+
+
+def _cut(frame: Frame, rows: int) -> tuple[int, int]:
+    """After how many of the rows, at least so many, a chunk can end, 0 for none; its last batch."""
+    batches = frame.numbers["batch_offset"]
+    is_seed = frame.numbers["seed"] == 1
+    ends = np.flatnonzero((batches[1:] != batches[:-1]) | is_seed[1:]) + 1
+    ends = ends[ends >= rows]
+    if not len(ends):
+        return 0, NONE
+    cut = int(ends[0])
+    # seeds share one offset: nothing of the log's own has been seen while they are read
+    return cut, int(batches[cut - 1]) - int(is_seed[cut])
 
 
 def _event_batches(plan: BucketPlan, bucket: int) -> Iterator[pa.RecordBatch]:

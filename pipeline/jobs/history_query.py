@@ -28,6 +28,7 @@ from pipeline.jobs.history_schema import (
     SCD_TABLES,
 )
 from pipeline.jobs.job import RUN_NAME, SUCCESS_NAME
+from pipeline.jobs.publishing import current_version
 
 CONTROLLER_EPOCHS_ARROW: Final = pa.schema(
     [
@@ -67,6 +68,7 @@ def table(spark: Any, root: str, name: str) -> Any:
     """
     if name not in _TABLES:
         raise BadInputError(f"table {name!r} does not exist; there are: {', '.join(_TABLES)}")
+    root = _pinned(root)
     if not any(Path(root, name).rglob("*.parquet")):
         return spark.createDataFrame([], _TABLES[name])
     return spark.read.schema(_TABLES[name]).parquet(str(Path(root, name))).drop("current")
@@ -74,6 +76,7 @@ def table(spark: Any, root: str, name: str) -> Any:
 
 def tables(spark: Any, root: str) -> dict[str, Any]:
     """All tables of a history by name; each is also a temporary view of that name."""
+    root = _pinned(root)
     found = {name: table(spark, root, name) for name in _TABLES}
     for name, frame in found.items():
         frame.createOrReplaceTempView(name)
@@ -97,6 +100,7 @@ def as_of(
     Raises:
         BadInputError: not exactly one of the two, or outside of what the history covers.
     """
+    root = _pinned(root)
     end = resolve(root, offset=offset, ts=ts)
     found = {}
     for name in SCD_TABLES:
@@ -114,6 +118,7 @@ def resolve(root: str, *, offset: int | None = None, ts: datetime | None = None)
     Raises:
         BadInputError: both are given, or outside of what the history covers.
     """
+    root = _pinned(root)
     covered = counters(root)
     start, end, log_end = (covered[name] for name in _RANGE)
     if offset is not None and ts is not None:
@@ -132,7 +137,12 @@ def resolve(root: str, *, offset: int | None = None, ts: datetime | None = None)
 _RANGE: Final = ("start_offset", "end_offset", "log_end_offset")
 
 
-def counters(root: str) -> dict[str, int]:
+def _pinned(root: str) -> str:
+    """One version of an archive, so that a run that publishes meanwhile changes nothing."""
+    return str(current_version(root))
+
+
+def counters(root: str | Path) -> dict[str, int]:
     """The counters of the last run.
 
     Raises:
@@ -150,25 +160,25 @@ def counters(root: str) -> dict[str, int]:
 def finished_history(inputs: tuple[str, ...]) -> str | None:
     """The input, if it is the output of a finished run of `history`."""
     if len(inputs) == 1 and Path(inputs[0], "state", "keyed").is_dir():
-        counters(inputs[0])
-        return inputs[0]
+        root = _pinned(inputs[0])
+        counters(root)
+        return root
     return None
 
 
-def archive_end(root: str | None) -> int | None:
+def archive_end(root: Path | None) -> int | None:
     """Where an archive goes on; None when there is none yet."""
     if root is None or not Path(root, SUCCESS_NAME).exists():
         return None
     return counters(root)["end_offset"]
 
 
-def archive_start(root: str | None) -> int:
+def archive_start(root: Path) -> int:
     """Where an archive began."""
-    assert root is not None
     return counters(root)["start_offset"]
 
 
-def controller_epochs(root: str) -> list[dict[str, Any]]:
+def controller_epochs(root: str | Path) -> list[dict[str, Any]]:
     """The controller epochs, ascending."""
     rows = _rows(root, "controller_epochs", None)
     return sorted(rows, key=lambda row: row["start_offset"])
@@ -215,6 +225,7 @@ def who_led(
     topic, _, number = partition.rpartition("-")
     if not topic or not number.isdigit():
         raise BadInputError(f"--who-led is {partition!r}; give TOPIC-N, for instance orders-3")
+    root = _pinned(root)
     end = resolve(root, offset=offset, ts=ts)
     named = (pc.field("topic") == topic) & (pc.field("partition") == int(number))
     live = [
@@ -284,7 +295,7 @@ def _when(moment_: datetime | None) -> str:
     return moment_.astimezone(UTC).strftime("%a %Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
-def _rows(root: str, name: str, wanted: Any) -> list[dict[str, Any]]:
+def _rows(root: str | Path, name: str, wanted: Any) -> list[dict[str, Any]]:
     files = [str(path) for path in sorted(Path(root, name).rglob("*.parquet"))]
     if not files:
         return []

@@ -105,12 +105,16 @@ class Publication:
         self._inputs = inputs
         self._started = time.monotonic()
 
-    def publish(self, output: Path) -> None:
-        """Rename everything into place, `_SUCCESS` last."""
+    def seal(self) -> None:
+        """Complete the folder: nothing in it changes after that."""
         assert self.result is not None
         for left_over in self.folder.rglob(".*.tmp"):
             left_over.unlink()  # of a task that was killed and ran again
         (self.folder / RUN_NAME).write_text(json.dumps(self._run(), indent=1) + "\n")
+
+    def publish(self, output: Path) -> None:
+        """Rename everything into place, `_SUCCESS` last."""
+        self.seal()
         (output / SUCCESS_NAME).unlink(missing_ok=True)
         for entry in sorted(self.folder.iterdir()):
             target = output / entry.name

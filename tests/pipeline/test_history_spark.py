@@ -26,15 +26,19 @@ _NOT_STATE = {part.split()[0] for part in VALIDITY.split(", ")} | {
 }  # fmt: skip
 
 
-def build(root, out, *flags, run_id="r"):
-    """Run the job in the session of the tests."""
+def configured(root, out, *flags, run_id="r"):
+    """A run of the job in the session of the tests."""
     parser = ArgumentParser()
     history.add_arguments(parser)
-    config = JobConfig(
+    return JobConfig(
         inputs=(str(root),), output=str(out), run_id=run_id, master="local[2]",
         arguments=parser.parse_args(flags),
     )  # fmt: skip
-    return history.build(config)
+
+
+def build(root, out, *flags, run_id="r"):
+    """Run it."""
+    return history.build(configured(root, out, *flags, run_id=run_id))
 
 
 def all_rows(spark, out):

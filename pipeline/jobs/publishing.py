@@ -1,0 +1,148 @@
+"""Publishing an archive: the whole new version or the whole old one, whenever the power goes.
+
+An archive can not be made again, since the log it was fed from is deleted. So it is never changed
+in place:
+
+    OUTPUT/_tmp/RUN_ID            while the job runs
+    OUTPUT/_versions/RUN_ID       a whole archive: tables, run.json, _SUCCESS; never changed again
+    OUTPUT/_current               a link to the version that counts: replacing it publishes
+    OUTPUT/TABLE                  links to _current/TABLE, for people and for Spark
+
+Versions share the files that did not change (hard links). The one before stays until the next run,
+so whoever reads it is not disturbed. A reader asks once for `current_version` and reads below it.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pipeline.core.errors import BadInputError
+from pipeline.core.split import Split
+from pipeline.jobs.job import SUCCESS_NAME, TEMPORARY_NAME, JobConfig, Publication
+
+CURRENT_NAME: Final = "_current"
+VERSIONS_NAME: Final = "_versions"
+LOCK_NAME: Final = "_lock"
+_NEXT_NAME: Final = "_current.next"
+
+
+def current_version(root: str | Path) -> Path:
+    """The folder of the version that counts; the root itself where there are no versions."""
+    try:
+        return Path(root, Path(root, CURRENT_NAME).readlink())
+    except OSError:
+        return Path(root)
+
+
+@contextmanager
+def publishing_version(config: JobConfig, inputs: Sequence[Split] = ()) -> Iterator[Publication]:
+    """A folder to write into; it is the archive's new version when the block ends well.
+
+    One run at a time; the folders of runs that were killed are removed.
+
+    Args:
+        config: of the run; `output` must be given.
+        inputs: what is read, for run.json.
+
+    Raises:
+        BadInputError: the output is missing, in use by another run, holds a finished run and
+            `overwrite` is not set, or something that is not an archive.
+    """
+    if config.output is None:
+        raise BadInputError("--output is missing")
+    output = Path(config.output)
+    output.mkdir(parents=True, exist_ok=True)
+    _check(output, overwrite=config.overwrite)  # before the lock leaves its file there
+    with _locked(output):
+        _check(output, overwrite=config.overwrite)
+        shutil.rmtree(output / TEMPORARY_NAME, ignore_errors=True)  # of a killed run
+        folder = output / TEMPORARY_NAME / config.run_id
+        folder.mkdir(parents=True)
+        publication = Publication(folder, config, inputs)
+        try:
+            yield publication
+            publication.seal()
+            (folder / SUCCESS_NAME).touch()
+            publish_version(output, folder)
+        finally:
+            shutil.rmtree(output / TEMPORARY_NAME, ignore_errors=True)
+
+
+def publish_version(output: Path, folder: Path) -> None:
+    """Make a sealed folder the version that counts.
+
+    Before the one rename that does so nothing that a reader sees has changed; what comes after it
+    only tidies up, and the next run does it again.
+    """
+    names = {entry.name for entry in folder.iterdir()}
+    version = output / VERSIONS_NAME / folder.name
+    version.parent.mkdir(exist_ok=True)
+    _sync_tree(folder)
+    if version != current_version(output):
+        shutil.rmtree(version, ignore_errors=True)  # of a run that was killed here
+    folder.rename(version)
+    _sync(version.parent)
+    for name in sorted(names - {entry.name for entry in output.iterdir()}):
+        (output / name).symlink_to(Path(CURRENT_NAME, name))  # leads nowhere until the next step
+    before = current_version(output)
+    following = output / _NEXT_NAME
+    following.unlink(missing_ok=True)
+    following.symlink_to(Path(VERSIONS_NAME, version.name))
+    following.rename(output / CURRENT_NAME)
+    _sync(output)
+    for entry in output.iterdir():
+        if _is_ours(entry) and entry.name not in names:
+            entry.unlink()
+    for entry in version.parent.iterdir():
+        if entry.name not in (version.name, before.name):
+            shutil.rmtree(entry)
+
+
+def _check(output: Path, *, overwrite: bool) -> None:
+    if (output / SUCCESS_NAME).exists() and not overwrite:
+        raise BadInputError(f"{output} holds a finished run; name another folder or --overwrite")
+    known = {TEMPORARY_NAME, VERSIONS_NAME, LOCK_NAME, CURRENT_NAME, _NEXT_NAME}
+    foreign = [
+        entry.name for entry in output.iterdir() if entry.name not in known and not _is_ours(entry)
+    ]
+    if foreign:
+        raise BadInputError(
+            f"{output} holds {min(foreign)}, which is no part of an archive; name another folder"
+        )
+
+
+def _is_ours(entry: Path) -> bool:
+    return entry.is_symlink() and entry.readlink().parent == Path(CURRENT_NAME)
+
+
+@contextmanager
+def _locked(output: Path) -> Iterator[None]:
+    """The lock of the output; a process that dies gives it back."""
+    with (output / LOCK_NAME).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadInputError(f"{output} is in use by another run") from error
+        yield
+
+
+def _sync_tree(folder: Path) -> None:
+    """What is new goes to the disk; shared files are there already."""
+    for place, _, files in os.walk(folder):
+        for name in files:
+            path = Path(place, name)
+            if path.stat().st_nlink == 1:
+                _sync(path)
+        _sync(Path(place))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
