@@ -24,6 +24,8 @@ def dump(options: Namespace) -> int:
         try:
             for line in _dump(path, options, complaints):
                 write(line)
+        except BrokenPipeError:  # of our own output, not of the file
+            raise
         except (CorruptBatchError, ValueError, OSError) as error:
             sys.stderr.write(f"{name}: {error}\n")
             return 1

@@ -4,6 +4,7 @@ Only the module of the command asked for is imported, so that the first output c
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -38,7 +39,19 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line (that of the process when none is given); returns the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        exit_code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output left: nothing more to say, not even at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return exit_code
+
+
+def _run(words: list[str]) -> int:
     for word in words:
         if _is_bytes(word):
             sys.stderr.write(f"an argument is not UTF-8: {word[:80]!r}\n")
@@ -51,13 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(unknown + usage())
         return 2
     module = importlib.import_module(COMMANDS[words[0]][0])
-    try:
-        exit_code = module.run(words[1:])
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output left; nothing more to say
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    exit_code = module.run(words[1:])
     assert isinstance(exit_code, int)
     return exit_code
 
