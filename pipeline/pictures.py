@@ -18,15 +18,17 @@ mpl.use("Agg")
 import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MultipleLocator
 
 POINTS_MAX: Final = 20_000
 LANES_MAX: Final = 20  # partitions in the timeline
 _NOBODY: Final = "#d62728"
 _GREY: Final = "#d9d9d9"
 _WIDTH: Final = 11.0
-# red and green have a meaning of their own
-_COLOURS: Final = ("#1f77b4", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22",
-                   "#17becf", "#393b79", "#637939")  # fmt: skip
+_ALL_IN_SYNC: Final = "#2ca02c"
+# red and green have a meaning of their own; what looks like red stands last
+_COLOURS: Final = ("#1f77b4", "#ff7f0e", "#9467bd", "#17becf", "#bcbd22", "#393b79", "#7f7f7f",
+                   "#e377c2", "#637939", "#8c564b")  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -71,20 +73,23 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
         missing = len(row["replicas"]) - len(row["isr"])
         share = missing / max(1, len(row["replicas"]))
         axes.barh(lane + 0.36, width, left=left, height=0.16,
-                  color=_NOBODY if missing else "#2ca02c", alpha=max(0.35, share))  # fmt: skip
+                  color=_NOBODY if missing else _ALL_IN_SYNC,
+                  alpha=max(0.35, share) if missing else 1)  # fmt: skip
     axes.set_yticks(list(lanes.values()), [f"{topic}-{number}" for topic, number in lanes])
     axes.invert_yaxis()
     _time_axis(axes)
     handles = [Rectangle((0, 0), 1, 1, color=colours[one]) for one in leaders]
     labels = [f"broker {one}" for one in leaders]
-    handles += [Rectangle((0, 0), 1, 1, color=_NOBODY), Rectangle((0, 0), 1, 1,
-                color="#2ca02c")]  # fmt: skip
-    labels += ["no leader / replicas missing", "all replicas in sync"]
+    for colour, label in ((_NOBODY, "no leader"), (_ALL_IN_SYNC, "line: all replicas in sync"),
+                          (_NOBODY, "line: replicas missing")):  # fmt: skip
+        handles.append(Rectangle((0, 0), 1, 0.4 if label.startswith("line") else 1, color=colour))
+        labels.append(label)
     axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
         figure, folder, ("leaders", "Leaders and replicas in sync",
         ("Each wide bar is a partition, its colour the broker that led. The thin line below it is"
-        " green while all replicas were in sync and red while some were missing. Shown are the"
+        " green while all replicas were in sync and red while some were missing, the darker the"
+        " more. Where there is no bar the partition did not exist. Shown are the"
         f" {LANES_MAX} partitions that changed most.")),
         columns, shown,
     )  # fmt: skip
@@ -110,17 +115,19 @@ def under_replication(rows: Sequence[Row], folder: Path, end: datetime | None) -
         points.append(dict(zip(("ts", *_LEVELS), (moment, *level), strict=True)))
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.2))
     times = [point["ts"] for point in points]
-    for (name, label), colour in zip(_LEVELS.items(), ("#ff7f0e", "#8c564b", _NOBODY), strict=True):
+    for (name, label), colour in zip(
+        _LEVELS.items(), ("#fdd0a2", "#fd8d3c", "#b3131b"), strict=True
+    ):
         values = [point[name] for point in points]
-        axes.fill_between(times, values, step="post", alpha=0.55, color=colour, label=label)
+        axes.fill_between(times, values, step="post", color=colour, linewidth=0, label=label)
     axes.set_ylabel("partitions")
     axes.set_ylim(bottom=0)
     _time_axis(axes)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
         figure, folder, ("under_replication", "Under-replicated partitions",
-        ("How many partitions had fewer replicas in sync than they should (orange), too few to"
-        " accept writes with acks=all (brown), or nobody to lead them (red).")),
+        ("How many partitions had fewer replicas in sync than they should (pale), too few to accept"
+        " writes with acks=all (orange), or nobody to lead them (red).")),
         ("ts", *_LEVELS), points,
     )  # fmt: skip
 
@@ -130,12 +137,13 @@ _LEVELS: Final = {
     "below_min_isr": "below min.insync.replicas",
     "offline": "no leader",
 }
+_LEVEL_COLOURS: Final = ("#fdd0a2", "#fd8d3c", "#b3131b")
 
 
 def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
     """Batches by size: rows of topic, codec, bucket (bytes, a power of two), batches, bytes."""
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.4))
-    buckets = sorted({row["bucket"] for row in rows})
+    buckets = _unbroken({row["bucket"] for row in rows}, 2)
     groups = _largest_groups(rows, "batches")
     floor = [0.0] * len(buckets)
     bars = []
@@ -156,6 +164,7 @@ def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
     axes.set_xticks(range(len(buckets)), [_bytes(one) for one in buckets])
     axes.set_xlabel("size of a batch, from this size to twice of it")
     axes.set_ylabel("batches")
+    axes.set_ylim(0, 1.1 * max(floor, default=1.0))
     if groups:  # given as lists: a label with an underscore in front would be left out
         axes.legend(bars, groups, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(
@@ -169,11 +178,12 @@ def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
 def append_lag(rows: Sequence[Row], folder: Path) -> Picture:
     """Batches behind the newest time before them: rows of topic, bucket_ms, batches, max_ms."""
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.2))
-    buckets = sorted({row["bucket_ms"] for row in rows})
+    buckets = _unbroken({row["bucket_ms"] for row in rows}, 10)
     counts = [sum(r["batches"] for r in rows if r["bucket_ms"] == one) for one in buckets]
     axes.bar(range(len(buckets)), counts, color="#1f77b4")
-    axes.set_xticks(range(len(buckets)), [_milliseconds(one) for one in buckets])
+    axes.set_xticks(range(len(buckets)), [milliseconds(one) for one in buckets])
     axes.set_yscale("symlog")
+    axes.set_ylim(0, 3 * max(counts, default=1))
     axes.set_xlabel("how far behind, from this to ten times of it")
     axes.set_ylabel("batches")
     return _saved(
@@ -195,13 +205,15 @@ def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
     largest = sorted(totals.items(), key=lambda item: item[1][1] - item[1][0])[:LANES_MAX]
     figure, axes = plt.subplots(figsize=(_WIDTH, 1.4 + 0.4 * max(1, len(largest))))
     for lane, (_, (before, after)) in enumerate(largest):
-        axes.barh(lane, before, color=_GREY)
-        axes.barh(lane, after, color="#1f77b4")
+        axes.barh(lane, before, height=0.6, color=_GREY)
+        axes.barh(lane, after, height=0.6, color="#1f77b4")
         saved = 100 * (1 - after / before) if before else 0
         axes.text(before, lane, f"  {saved:.0f} % of {_bytes(before)}", va="center", fontsize=8)
     axes.set_yticks(range(len(largest)), [name for name, _ in largest])
-    axes.invert_yaxis()
+    axes.set_ylim(max(1, len(largest)) - 0.4, -0.6)
     axes.margins(x=0.2)
+    widest = max((before for _, (before, _) in largest), default=1)
+    axes.xaxis.set_major_locator(MultipleLocator(1 << max(0, (widest // 4).bit_length() - 1)))
     axes.xaxis.set_major_formatter(lambda value, _: _bytes(value))
     columns = ("topic", "partition", "node_id", "segment", "bytes_before", "bytes_after",
                "records_before", "records_after", "action")  # fmt: skip
@@ -211,6 +223,17 @@ def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
         " percentage is what would be freed.")),
         columns, rows,
     )  # fmt: skip
+
+
+def _unbroken(buckets: set[int], factor: int) -> list[int]:
+    """All buckets from the smallest to the largest, also those that hold nothing; 0 comes first."""
+    positive = sorted(buckets - {0})
+    found = [0] if 0 in buckets else []
+    one = positive[0] if positive else 0
+    while positive and one <= positive[-1]:
+        found.append(one)
+        one *= factor
+    return found
 
 
 def _busiest(rows: Iterable[Row]) -> dict[tuple[str, int], int]:
@@ -290,13 +313,14 @@ def _scaled(steps: Sequence[tuple[int, str]]) -> Callable[[float], str]:
     def text(value: float) -> str:
         for size, unit in steps:
             if value >= size:
-                return f"{value / size:.4g} {unit}"
+                shown = value / size
+                return f"{shown:.3g} {unit}" if shown < 1000 else f"{shown:.0f} {unit}"
         return f"{value:.0f} {steps[-1][1]}"
 
     return text
 
 
 _bytes = _scaled(((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")))
-_milliseconds = _scaled(
+milliseconds = _scaled(
     ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
 )

@@ -42,8 +42,9 @@ h1{margin-bottom:.2rem} h2{margin-top:2.4rem;border-bottom:1px solid #ddd} img{m
 .facts{display:flex;flex-wrap:wrap;gap:.7rem;margin:1rem 0;padding:0}
 .facts li{list-style:none;background:#f4f5f7;border-radius:6px;padding:.5rem .9rem}
 .facts b{display:block;font-size:1.4rem} .bad b{color:#c0201f} p.note{color:#555;margin:.3rem 0}
-table{border-collapse:collapse;font-size:.87rem} td,th{padding:.2rem .7rem;text-align:left;
-border-bottom:1px solid #eee} th{position:sticky;top:0;background:#fff} .scroll{max-height:26rem;
+table{border-collapse:collapse;font-size:.87rem;width:100%}
+td,th{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #eee}
+th{position:sticky;top:0;background:#fff} .scroll{max-height:26rem;
 overflow:auto;border:1px solid #eee} .unclean td{background:#fde8e8}
 """
 Row = dict[str, Any]
@@ -203,15 +204,19 @@ def _table(changes: list[Row]) -> str:
         f"<td>{escape(str(row['topic']))}-{row['partition']}</td><td>{_broker(row['from'])}</td>"
         f"<td>{_broker(row['to'])}</td><td>{row['epoch']}</td>"
         f"<td>{escape(_WORDS[row['kind']])}</td>"
-        f"<td>{'' if row['ms_without_leader'] is None else row['ms_without_leader']}</td></tr>"
+        f"<td>{_duration(row['ms_without_leader'])}</td></tr>"
         for row in latest
     )
     return (
         f"<h2>Changes of leaders</h2><p>The newest first, {len(latest)} of {len(changes)}.</p>"
         "<div class=scroll><table id=changes><thead><tr><th>time (UTC)<th>offset<th>partition"
-        "<th>from<th>to<th>leader epoch<th>why<th>ms without leader</tr></thead>"
+        "<th>from<th>to<th>leader epoch<th>why<th>without leader for</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )
+
+
+def _duration(milliseconds: int | None) -> str:
+    return "" if milliseconds is None else pictures.milliseconds(milliseconds)
 
 
 def _broker(number: int) -> str:
