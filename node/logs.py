@@ -4,6 +4,7 @@ import json
 import sys
 import time
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from kernel.effects import Log, LogLevel
@@ -12,22 +13,30 @@ _threshold = LogLevel.INFO
 
 
 def write_log(line: Log, error: BaseException | None = None) -> None:
-    """Write one line to standard error; a failure of the node carries its stack."""
+    """Write one line to standard error; a failure of the node carries its stack.
+
+    Where nobody reads standard error any more the line is lost, and the node goes on.
+    """
     if line.level < _threshold:
         return
     at = datetime.fromtimestamp(time.time_ns() / 1e9, UTC).isoformat(timespec="milliseconds")
-    stack = "".join(traceback.format_exception(error)) if error is not None else ""
-    if sys.stderr.isatty():
-        fields = " ".join(f"{key}={_plain(value)}" for key, value in line.fields.items())
-        sys.stderr.write(f"{at} {line.level.name} {line.event} {fields}\n{stack}")
-    else:
-        record = {"time": at, "level": line.level.name, "event": line.event, **line.fields}
-        if stack:
-            record["stack"] = stack
-        sys.stderr.write(json.dumps(record, default=str) + "\n")
-    sys.stderr.flush()
+    fields = dict(line.fields)
+    if error is not None:
+        fields["stack"] = "".join(traceback.format_exception(error))
+    with suppress(OSError):
+        if sys.stderr.isatty():
+            pairs = "".join(f" {key}={_plain(value)}" for key, value in fields.items())
+            sys.stderr.write(f"{at} {line.level.name} {line.event}{pairs}\n")
+        else:
+            record = {"time": at, "level": line.level.name, "event": line.event, **fields}
+            sys.stderr.write(json.dumps(record, default=str) + "\n")
+        sys.stderr.flush()
 
 
 def _plain(value: object) -> str:
-    text = str(value)
-    return json.dumps(text) if " " in text or not text else text
+    """A value behind `=`: quoted when it could be taken for something else, never two lines."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    is_bare = bool(text) and text.isprintable() and not set(text) & set(' "=')
+    return text if is_bare else json.dumps(text)
