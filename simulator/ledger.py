@@ -11,9 +11,12 @@ from immutables import Map
 from metadata.image import Broker, Image
 from metadata.loader import Loader, committed_batches
 from simulator.log_mirror import Entry
+from wire.batch import CONTROL_BIT, iterate_batches
+from wire.control_records import ControlType, control_type
 from wire.types import NodeId
 
 IMAGES_KEPT: Final = 400
+ATTRIBUTES_LOW_AT: Final = 22
 
 
 class Ledger:
@@ -25,6 +28,8 @@ class Ledger:
         self._index_of_end: dict[int, int] = {}
         self._loader = Loader()
         self._created: set[bytes] = set()
+        self.voter_changes: list[int] = []
+        """Base offsets of control batches that would change the voters or their version."""
         self.fencings = 0
         """How often a broker that served was fenced."""
         self.images: dict[int, Image] = {0: self._loader.image}
@@ -52,6 +57,8 @@ class Ledger:
         self._index[entry.base_offset] = len(self.entries)
         self._index_of_end[entry.end_offset] = len(self.entries)
         self.entries.append(entry)
+        if content[ATTRIBUTES_LOW_AT] & CONTROL_BIT:
+            self._note_voter_changes(entry, content)
         brokers = self._loader.image.brokers
         for _, delta in self._loader.commit(committed_batches(content)):
             self._created.update(delta.topics_created)
@@ -60,6 +67,12 @@ class Ledger:
         self.images[entry.end_offset] = self._loader.image
         while len(self.images) > IMAGES_KEPT:
             del self.images[next(iter(self.images))]
+
+    def _note_voter_changes(self, entry: Entry, content: bytes) -> None:
+        for batch in iterate_batches(content):
+            kinds = {control_type(record.key) for record in batch.records()}
+            if kinds & {ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS}:
+                self.voter_changes.append(entry.base_offset)
 
     def _count_fencings(self, before: Map[NodeId, Broker]) -> None:
         for number, broker in self._loader.image.brokers.items():

@@ -54,6 +54,7 @@ def come_to_rest(world: World) -> None:
     for machine in world.machines.values():
         assert machine.kernel is not None
         world.invariants.compare_image(machine, machine.kernel)
+    world.check_resources_at_rest()
     image = world.invariants.ledger.image
     now_us = world.scheduler.now_us
     why = refutation(operations_of(world.workload, image, now_us, world.invariants.elected_us))

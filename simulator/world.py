@@ -26,8 +26,10 @@ from simulator.nemesis import Decision, Nemesis
 from simulator.network import Network, Pipe
 from simulator.probes import Probes
 from simulator.recording import Recording
+from simulator.resource_checks import ResourceChecks
 from simulator.scheduler import Scheduler
 from simulator.streams import Streams
+from simulator.voter_checks import VoterChecks
 from simulator.workload import Connection, Operation, Workload
 from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
 from wire.types import Endpoint, NodeId
@@ -77,6 +79,8 @@ class World:
         self.voters = frozenset(range(1, settings.voter_count + 1))
         self.machines = {number: self._machine(number, streams) for number in machine_ids(settings)}
         self.invariants = Invariants(self.machines, self.voters, self.probes)
+        self._voter_checks = VoterChecks(self.voters, self.invariants.ledger)
+        self._resources = ResourceChecks(self.machines, self.invariants.mirrors)
         self._tap = CoreTap(self.invariants.ledger, self.probes)
         self._damages = DiskDamages(
             self.machines,
@@ -182,6 +186,17 @@ class World:
                 return condition()
         return True
 
+    def check_resources_at_rest(self) -> None:
+        """I19 when all is quiet.
+
+        Raises:
+            Violation: something is still held.
+        """
+        for machine in self.machines.values():
+            large = self._resources.broken_at_rest(machine)
+            if large is not None:
+                raise Violation("I19", f"node {machine.id}: {large}")
+
     # ---- watching ----------------------------------------------------------------------------
 
     def created(self, machine: Machine) -> None:
@@ -213,6 +228,12 @@ class World:
         kernel = machine.kernel
         assert kernel is not None
         core = kernel.replica.core
+        strange = self._voter_checks.broken(machine, core)
+        if strange is not None:
+            raise Violation("I15", f"node {machine.id}: {strange}")
+        large = self._resources.broken(machine)
+        if large is not None:
+            raise Violation("I19", f"node {machine.id}: {large}")
         step = (
             self.scheduler.now_us,
             machine.id,

@@ -17,7 +17,7 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
 _LOOKUP_BYTES: Final = 16 * 1024  # read at once while looking for a batch
-_RECENT_MAX: Final = 512  # batch positions remembered, so that a reader at the tail needs no lookup
+RECENT_MAX: Final = 512  # batch positions remembered, so that a reader at the tail needs no lookup
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 
@@ -126,7 +126,7 @@ class Segment:
             self.file.truncate(start)
             raise
         indexes = self.indexes
-        if len(self._recent) + len(headers) > _RECENT_MAX:
+        if len(self._recent) + len(headers) > RECENT_MAX:
             self._recent.clear()
         position = start
         for header in headers:

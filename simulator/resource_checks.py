@@ -1,0 +1,99 @@
+# ruff: noqa: SLF001 - what is measured is nobody's business but the node's
+"""I19: queues, tables and caches of a node stay within what can be under way.
+
+The limits that protect a node from its peers (10,000 parked fetches and the like) are far above
+what a few nodes and clients ever need, so the bounds here are tighter: how many others there are,
+what each of them may have open, what of the log is not committed. A table from which nothing is
+removed passes them within seconds.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kernel.kernel import Kernel
+from raft.roles import Leader
+from simulator.log_mirror import LogMirror
+from simulator.machine import Machine
+from storage.segment import RECENT_MAX
+
+LOOKED_AT_EVERY_US: Final = 250_000
+OPEN_SEGMENTS_MAX: Final = 5
+SLACK: Final = 16
+"""Of tables that hold what clients asked: each waits for its time-out though nobody listens."""
+
+Row = tuple[str, int, int]
+"""Name, size, bound (inclusive)."""
+
+
+class ResourceChecks:
+    """Looks at every node four times a second."""
+
+    def __init__(self, machines: dict[int, Machine], mirrors: dict[int, LogMirror]) -> None:
+        self._others = len(machines) - 1
+        self._mirrors = mirrors
+        self._look_us = dict.fromkeys(machines, 0)
+
+    def broken(self, machine: Machine) -> str | None:
+        """What of a running node is too large, None if nothing is or it is not time."""
+        now_us = machine.scheduler.now_us
+        if self._look_us[machine.id] > now_us:
+            return None
+        self._look_us[machine.id] = now_us + LOOKED_AT_EVERY_US
+        assert machine.kernel is not None
+        return _first_above(self.rows(machine.id, machine.kernel))
+
+    def broken_at_rest(self, machine: Machine) -> str | None:
+        """The same when all is quiet: nobody waits for anything but records."""
+        kernel = machine.kernel
+        assert kernel is not None
+        parked = len(kernel.replica.core._state.parked)
+        return _first_above(
+            [
+                *self.rows(machine.id, kernel),
+                ("replies outstanding at rest", len(kernel.replica.replies), parked),
+                ("forwarded requests at rest", len(kernel.forwarding._waiting), 0),
+                ("stalled appends at rest", len(kernel.replica.writer._stalled), 0),
+            ]
+        )
+
+    def rows(self, number: int, kernel: Kernel) -> list[Row]:
+        """Every table of a node with its bound."""
+        others, core, writer = self._others, kernel.replica.core, kernel.replica.writer
+        state, log, role = core._state, writer.log, core.role
+        mirror = self._mirrors[number]
+        epochs = len({entry.epoch for entry in mirror.entries})
+        watermark = core.high_watermark or 0
+        uncommitted = sum(1 for entry in mirror.entries if entry.end_offset > watermark)
+        links = kernel.peers._links.values()
+        rows = [
+            ("parked fetches", len(state.parked), 4 * others + 4),
+            ("connections of raft", len(state.connections._by_id), others),
+            ("epochs of raft", len(state.log.epochs), epochs + 1),
+            ("epochs of the log", len(log.epoch_entries), epochs + 1),
+            ("observers", len(role.observers) if type(role) is Leader else 0, others),
+            ("replies outstanding", len(kernel.replica.replies), 8 * others + SLACK),
+            ("links", len(links), 4 * (others + 1)),
+            ("requests queued for a peer", _largest(len(each.queued) for each in links), 4 * SLACK),
+            ("requests in flight", _largest(len(each.in_flight) for each in links), SLACK),
+            ("forwarded requests", len(kernel.forwarding._waiting), 2 * SLACK),
+            ("append times", len(writer.timestamps), uncommitted + SLACK),
+            ("stalled appends", len(writer._stalled), 4 * SLACK),
+            ("flush plans", len(log._outstanding), 2),
+            ("open segments", len(log._open_segments), OPEN_SEGMENTS_MAX),
+            ("recent batches", _largest(len(each._recent) for each in log._segments), RECENT_MAX),
+        ]
+        controller = kernel.state.controller
+        if controller is not None:
+            rows.append(("pending batches", len(controller._batches), uncommitted + SLACK))
+        return rows
+
+
+def _largest(sizes: Iterable[int]) -> int:
+    return max(sizes, default=0)
+
+
+def _first_above(rows: list[Row]) -> str | None:
+    for name, size, bound in rows:
+        if size > bound:
+            return f"{size} {name}, at most {bound} can be under way"
+    return None

@@ -1,0 +1,161 @@
+"""I15 and I19 refuse what was made up for them."""
+
+import pytest
+from msgspec.structs import replace
+
+from raft.events import EpochStart
+from raft.progress import Progress
+from raft.quorum import VoteTally
+from raft.roles import Candidate, Follower
+from simulator.invariants import Violation
+from tests.simulator.worlds import follower, leader, quiet_world
+from wire.batch import encode_control_batch
+from wire.types import ReplicaKey
+
+STRANGER = 77
+
+
+@pytest.fixture
+def world():
+    return quiet_world()
+
+
+def core_of(machine):
+    return machine.kernel.replica.core
+
+
+def wrong_voters(world, machine):
+    return world._voter_checks.broken(machine, core_of(machine))
+
+
+def too_large(world, machine):
+    return world._resources.broken(machine)
+
+
+def test_nothing_is_wrong_with_a_quiet_world(world):
+    world.scheduler.now_us += 1_000_000
+    for machine in world.machines.values():
+        assert wrong_voters(world, machine) is None
+        assert too_large(world, machine) is None
+        assert world._resources.broken_at_rest(machine) is None
+
+
+def test_i15_a_leader_that_counts_a_stranger(world):
+    role = core_of(leader(world)).role
+    world.scheduler.now_us += 1_000_000
+    role.progress[STRANGER] = Progress()
+    assert "as the other voters" in wrong_voters(world, leader(world))
+
+
+def test_i15_a_leader_that_lost_a_voter(world):
+    role = core_of(leader(world)).role
+    world.scheduler.now_us += 1_000_000
+    role.progress.pop(follower(world).id)
+    assert "as the other voters" in wrong_voters(world, leader(world))
+
+
+def test_i15_check_quorum_counts_an_observer(world):
+    world.scheduler.now_us += 1_000_000
+    core_of(leader(world)).role.fetched_voters.add(101)
+    assert "check quorum counts" in wrong_voters(world, leader(world))
+
+
+def test_i15_a_voter_among_the_observers(world):
+    world.scheduler.now_us += 1_000_000
+    voter = ReplicaKey(follower(world).id, None)
+    core_of(leader(world)).role.observers[voter] = Progress()
+    assert "as observers" in wrong_voters(world, leader(world))
+
+
+@pytest.mark.parametrize(
+    ("voters", "granted", "said"),
+    [((1, 2), (1,), "wants the votes"), ((1, 2, 3), (STRANGER,), "counts the votes")],
+)
+def test_i15_a_candidate_that_counts_others(world, voters, granted, said):
+    machine = follower(world)
+    core_of(machine)._state.role = Candidate(
+        epoch=9,
+        voted_key=ReplicaKey(machine.id, None),
+        votes=VoteTally(frozenset(voters), frozenset(granted), frozenset()),
+        election_deadline_ms=10**9,
+    )
+    assert said in wrong_voters(world, machine)
+
+
+def test_i15_a_leader_that_is_no_voter(world):
+    machine = follower(world)
+    core_of(machine)._state.role = Follower(epoch=9, leader_id=101, fetch_deadline_ms=10**9)
+    assert "[101], no voter" in wrong_voters(world, machine)
+
+
+def test_i15_a_changed_set(world):
+    core = core_of(follower(world))
+    world.scheduler.now_us += 1_000_000
+    core._state.config = replace(core.config, voters=core.config.voters[:2])
+    assert core.config.voters == core._state.config.voters
+    assert "it knows the voters" in wrong_voters(world, follower(world))
+
+
+def test_i15_a_record_that_changes_the_set(world):
+    machine = leader(world)
+    world.scheduler.now_us += 1_000_000
+    ledger = world.invariants.ledger
+    content = encode_control_batch([(6, b"")], ledger.end_offset, 1, 0)
+    entry = ledger.entries[-1]._replace(
+        base_offset=ledger.end_offset, end_offset=ledger.end_offset + 1
+    )
+    ledger.commit(entry, content)
+    assert "a change of the static voters" in wrong_voters(world, machine)
+
+
+MANY = range(1_000)
+
+
+def link_of(kernel):
+    return next(iter(kernel.peers._links.values()))
+
+
+def raft_of(kernel):
+    return kernel.replica.core._state
+
+
+GROW = {
+    "parked fetches": lambda k: raft_of(k).parked.extend(raft_of(k).parked[:1] * 1_000),
+    "connections of raft": lambda k: raft_of(k).connections._by_id.update(dict.fromkeys(MANY)),
+    "epochs of raft": lambda k: raft_of(k).log._epochs.extend([EpochStart(9, 9)] * 3),
+    "observers": lambda k: raft_of(k).role.observers.update(
+        {ReplicaKey(number, None): Progress() for number in MANY}
+    ),
+    "replies outstanding": lambda k: [k.replica.replies.expect(print) for _ in MANY],
+    "requests queued for a peer": lambda k: link_of(k).queued.extend(MANY),
+    "requests in flight": lambda k: link_of(k).in_flight.update(dict.fromkeys(MANY)),
+    "forwarded requests": lambda k: k.forwarding._waiting.update(dict.fromkeys(MANY)),
+    "append times": lambda k: k.replica.writer.timestamps.extend((n, n) for n in MANY),
+    "stalled appends": lambda k: k.replica.writer._stalled.extend(MANY),
+    "flush plans": lambda k: k.replica.writer.log._outstanding.extend([None] * 3),
+    "open segments": lambda k: k.replica.writer.log._open_segments.extend([None] * 6),
+    "recent batches": lambda k: k.replica.writer.log._segments[0]._recent.update(
+        dict.fromkeys(MANY, 0)
+    ),
+    "pending batches": lambda k: k.state.controller._batches.extend(MANY),
+}
+"""Makes one table of a node larger than anything can explain."""
+
+
+@pytest.mark.parametrize("table", GROW)
+def test_i19_a_table_that_grows(world, table):
+    machine = leader(world)
+    world.scheduler.now_us += 1_000_000
+    GROW[table](machine.kernel)
+    assert f" {table}, at most" in too_large(world, machine)
+
+
+@pytest.mark.parametrize("table", ["forwarded requests", "stalled appends"])
+def test_i19_what_is_still_held_at_rest(world, table):
+    kernel = leader(world).kernel
+    if table == "forwarded requests":
+        kernel.forwarding._waiting[1] = None
+    else:
+        kernel.replica.writer._stalled.append(None)
+    with pytest.raises(Violation, match=f"I19: .* 1 {table} at rest"):
+        world.check_resources_at_rest()
