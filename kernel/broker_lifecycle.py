@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from kernel.clock import Clock
+from kernel.clock import Clock, earliest
 from kernel.config import NodeConfig
 from kernel.controller_link import ControllerLink
 from kernel.effects import Effect, Exit, Log, LogLevel
@@ -179,10 +179,10 @@ class BrokerLifecycle:
 
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
-        deadlines = [] if self._is_waiting or self._next_send_ms is None else [self._next_send_ms]
-        if self._shutdown_deadline_ms is not None:
-            deadlines.append(self._shutdown_check_ms)
-        return min(deadlines, default=None)
+        send_ms = None if self._is_waiting else self._next_send_ms
+        if self._shutdown_deadline_ms is None:
+            return send_ms
+        return earliest(send_ms, self._shutdown_check_ms)
 
     # ---- registration ------------------------------------------------------------------------
 

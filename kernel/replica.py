@@ -99,9 +99,11 @@ class Replica:
 
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
-        return earliest(
-            self.core.next_deadline_ms(), self.writer.retry_ms, self._reading.next_deadline_ms()
-        )
+        due_ms, retry_ms = self.core.next_deadline_ms(), self.writer.retry_ms
+        read_ms = self._reading.next_deadline_ms()
+        if retry_ms is None and read_ms is None:
+            return due_ms
+        return earliest(due_ms, retry_ms, read_ms)
 
     # ---- requests of others ------------------------------------------------------------------
 

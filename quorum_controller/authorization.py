@@ -8,6 +8,7 @@ Source: apache/kafka: metadata/.../authorizer/StandardAuthorizerData.java.
 
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -202,6 +203,7 @@ def config_error(
     return ApiError(code, text)
 
 
+@lru_cache(1024)
 def host_text(address: bytes) -> str:
     """An IP address as ACLs have it: `127.0.0.1`, or `0:0:0:0:0:0:0:1` as Java prints it.
 

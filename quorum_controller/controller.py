@@ -298,14 +298,17 @@ class Controller:
             return self._now_ms
         while self._deadlines and self._deadlines[0][2].is_answered:
             heapq.heappop(self._deadlines)
-        candidates = [
-            self._deadlines[0][0] if self._deadlines else None,
-            self._liveness.next_deadline_ms(self.latest),
-            self._no_op.next_deadline_ms(self.latest),
+        latest = self.latest
+        first_ms = self._deadlines[0][0] if self._deadlines else None
+        for due_ms in (
+            self._liveness.next_deadline_ms(latest),
+            self._no_op.next_deadline_ms(latest),
             self._elections.next_deadline_ms(),
-            self._token_sweep.next_deadline_ms(self.latest),
-        ]
-        return min((c for c in candidates if c is not None), default=None)
+            self._token_sweep.next_deadline_ms(latest),
+        ):
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -164,8 +164,12 @@ class ElectionTimer:
 
     def next_deadline_ms(self) -> int | None:
         """When to call `run`, None while nobody waits."""
-        deadlines = [r.deadline_ms for r in self._rounds if r.deadline_ms is not None]
-        return min(deadlines, default=None)
+        first_ms = None
+        for round_ in self._rounds:
+            due_ms = round_.deadline_ms
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     def run(self, draft: Draft, electorate: Electorate, now_ms: int) -> None:
         """One turn of the first round that is due; the rest of it is due at once."""

@@ -134,35 +134,32 @@ def _send(state: RaftState) -> None:
 def next_deadline_ms(state: RaftState) -> int | None:
     """The next time at which something is due; None when only an event can change anything."""
     parked = state.parked
-    first_ms = min(fetch.deadline_ms for fetch in parked) if parked else None
+    first_ms = min([fetch.deadline_ms for fetch in parked]) if parked else None
     if state.is_shut_down:
         return first_ms
-    role, send_ms, shutdown_ms = state.role, state.next_send_ms, state.shutdown_deadline_ms
-    times = _role_deadlines(state)
-    if first_ms is not None:
-        times.append(first_ms)
-    if send_ms is not None:
-        times.append(send_ms)
-    if shutdown_ms is not None:
-        times.append(shutdown_ms)
-    evidence = state.evidence
-    may_ask = shutdown_ms is None and isinstance(role, _FETCHING)
+    shutdown_ms = state.shutdown_deadline_ms
+    role_ms = _role_deadline_ms(state) if shutdown_ms is None else shutdown_ms
+    if role_ms is not None and (first_ms is None or role_ms < first_ms):
+        first_ms = role_ms
+    send_ms, evidence = state.next_send_ms, state.evidence
+    if send_ms is not None and (first_ms is None or send_ms < first_ms):
+        first_ms = send_ms
+    may_ask = shutdown_ms is None and isinstance(state.role, _FETCHING)
     if evidence is not None and may_ask and state.is_evidence_valid():
-        times.append(evidence.due_ms)
-    return min(times, default=None)
+        return evidence.due_ms if first_ms is None else min(first_ms, evidence.due_ms)
+    return first_ms
 
 
-def _role_deadlines(state: RaftState) -> list[int]:
-    """The timers of the role."""
+def _role_deadline_ms(state: RaftState) -> int | None:
+    """The first timer of the role."""
     role = state.role
-    if state.shutdown_deadline_ms is not None:
-        return []
-    if isinstance(role, Leader):
-        due = [begin_due_ms(state, seen) for seen in role.progress.values()]
-        times = [at_ms for at_ms in due if at_ms > state.now_ms]
-        if not state.is_only_voter:
-            times.append(role.check_quorum_deadline_ms)
-        return times
     if isinstance(role, Follower):
-        return [role.fetch_deadline_ms]
-    return [] if role.election_deadline_ms is None else [role.election_deadline_ms]
+        return role.fetch_deadline_ms
+    if not isinstance(role, Leader):
+        return role.election_deadline_ms
+    first_ms = None if state.is_only_voter else role.check_quorum_deadline_ms
+    for seen in role.progress.values():
+        due_ms = begin_due_ms(state, seen)
+        if due_ms > state.now_ms and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
+    return first_ms

@@ -235,15 +235,10 @@ class World:
         if large is not None:
             raise Violation("I19", f"node {machine.id}: {large}")
         step = (
-            self.scheduler.now_us,
-            machine.id,
-            event.__class__.__name__,
-            core.role.epoch,
-            core.log_end_offset,
-            core.high_watermark,
-            len(effects),
+            f"({self.scheduler.now_us}, {machine.id}, '{event.__class__.__name__}', "
+            f"{core.role.epoch}, {core.log_end_offset}, {core.high_watermark}, {len(effects)})"
         )
-        self.digest = zlib.crc32(repr(step).encode(), self.digest)
+        self.digest = zlib.crc32(step.encode(), self.digest)
         if event is None and log_bytes(machine) < self._log_bytes:
             self.probes.hit("torn_tail_repaired")
         if machine.vfs.bytes_max is not None and kernel.replica.writer.retry_ms is not None:
