@@ -5,14 +5,26 @@ regressions.jsonl.
 """
 
 import json
+import struct
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.fuzz.engine import FoundError, Report, Target, check_one, run
+from tests.fuzz.engine import (
+    LARGE_FACTOR,
+    MEMORY_FACTOR,
+    FoundError,
+    Report,
+    Target,
+    check_one,
+    peak_bytes,
+    run,
+)
 from tests.fuzz.mutation import mutated
 from tests.fuzz.registry import all_targets
+from wire.codec import decode_request
+from wire.primitives import encode_unsigned_varint
 
 TARGETS = all_targets()
 REGRESSIONS = [
@@ -75,6 +87,23 @@ def test_slow_inputs_are_found():
 def test_memory_that_a_length_claims_is_found():
     with pytest.raises(FoundError, match="bytes of memory for 1 of input"):
         run(Target("t", [b"x"], lambda data: len(bytes(1 << 22)), ()), 1, 0)
+
+
+INTS = range(1_000, 101_000)
+TINY_INTS = struct.pack(f">bihci{len(INTS)}ii", 0, 1, 1, b"t", len(INTS), *INTS, 1_000)
+TINY_ENTITIES = encode_unsigned_varint(50_001) + b"\2\1\1\0" * 50_000 + b"\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [(43, 1, TINY_INTS), (32, 4, TINY_ENTITIES)],
+    ids=["ElectLeaders", "DescribeConfigs"],
+)
+def test_a_large_body_of_tiny_things_takes_memory_in_proportion(key, version, body):
+    target = Target("large", [body], lambda data: decode_request(key, version, data), ())
+    assert target.decode(body) is not None
+    peak = peak_bytes(target, body)
+    assert MEMORY_FACTOR * len(body) < peak < LARGE_FACTOR * len(body)
 
 
 def test_a_generated_input_must_be_accepted():
