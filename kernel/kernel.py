@@ -121,7 +121,7 @@ class Kernel:
         )
         self.cache = MetadataCache()
         self.forwarding = Forwarding(link, self._clock)
-        self.connections = self._serving(rng)
+        self.connections = self._serving(rng, directory_ids)
         self.snapshots = Snapshots(config, self.state, opened.writer, self._clock, self._effects)
         self.registration: ControllerRegistration | None = None
         self.lifecycle: BrokerLifecycle | None = None
@@ -148,7 +148,7 @@ class Kernel:
         optional = (self.lifecycle, self.registration, self.isr_expansion, self.folders)
         return (*always, *(part for part in optional if part is not None), self.snapshots)
 
-    def _serving(self, rng: Rng) -> Connections:
+    def _serving(self, rng: Rng, directory_ids: dict[str, DirectoryId]) -> Connections:
         """Who answers what arrives on the listeners."""
         dispatch = Dispatch(
             self.config,
@@ -158,6 +158,7 @@ class Kernel:
             replica=self.replica,
             forwarding=self.forwarding,
             rng=rng,
+            log_dir_by_id={identity: path for path, identity in directory_ids.items()},
         )
         return Connections(
             APIS,

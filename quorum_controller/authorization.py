@@ -90,7 +90,7 @@ CLUSTER_OPERATIONS: Final = {
     **dict.fromkeys((1, 52, 53, 54, 59, 82), Operation.CLUSTER_ACTION),  # the quorum
     **dict.fromkeys((56, 58, 62, 63, 67, 70, 73), Operation.CLUSTER_ACTION),  # brokers, Envelope
     **dict.fromkeys((30, 31, 43, 45, 51, 57, 64, 80, 81), Operation.ALTER),
-    **dict.fromkeys((29, 46, 50, 55), Operation.DESCRIBE),
+    **dict.fromkeys((29, 35, 46, 50, 55), Operation.DESCRIBE),
     **dict.fromkeys((48, 74), Operation.DESCRIBE_CONFIGS),
     49: Operation.ALTER_CONFIGS,
 }
