@@ -270,6 +270,8 @@ class World:
             raise Violation("I18", f"node {machine.id} {reason}; {wrong}") from error
 
     def _on_log(self, machine: Machine, log: out.Log) -> None:
+        if log.event == "fetched_batches_refused" and "CRC" in str(log.fields["reason"]):
+            raise Violation("I18", f"node {machine.id} was sent damage: {log.fields['reason']}")
         mark = MARK_OF_LOG.get(log.event)
         if mark is not None:
             self.probes.hit(mark)

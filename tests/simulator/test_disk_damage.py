@@ -77,6 +77,18 @@ def test_a_leader_stops_when_it_reads_what_rots_under_it(world):
     assert not led.is_up
 
 
+def test_i18_a_leader_that_sends_what_rots_under_it(world, monkeypatch):
+    monkeypatch.setattr("storage.log.first_damage", lambda *_, **__: None)
+    lagging, led = follower(world), leader(world)
+    lagging.kill()
+    world.workload.submit(world.workload._clients[0], "create")
+    world.run(world.scheduler.now_us + SECOND_US)
+    strike(world, led, "bit_rot", lambda d: not at_rest(d))
+    world.restart(lagging)
+    with pytest.raises(Violation, match=f"I18: node {lagging.id} was sent damage: CRC"):
+        world.run(world.scheduler.now_us + SECOND_US)
+
+
 def test_what_rots_under_a_process_is_gone_when_it_is_killed(world):
     machine = follower(world)
     damage = strike(world, machine, "bit_rot", lambda d: not at_rest(d))
