@@ -152,6 +152,7 @@ def main() -> None:
         "read/write": measured(plain),
         "with cas": measured(with_cas),
         "refuted at end": measured(with_a_wrong_end(plain[: count // 5])),
+        "the whole, refuted at end": measured(with_a_wrong_end(plain)),
         "some lost": measured(lost),
         "hard, plain": measured(hard_operations(16), prune=False),
         "300, plain": measured(with_a_wrong_end(small), prune=False),
