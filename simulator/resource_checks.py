@@ -8,11 +8,12 @@ removed passes them within seconds.
 """
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Final
 
 from kernel.kernel import Kernel
 from raft.roles import Leader
-from simulator.log_mirror import LogMirror
+from simulator.log_mirror import Entry, LogMirror
 from simulator.machine import Machine
 from storage.segment import RECENT_MAX
 
@@ -32,6 +33,8 @@ class ResourceChecks:
         self._others = len(machines) - 1
         self._mirrors = mirrors
         self._look_us = dict.fromkeys(machines, 0)
+        self._counted: dict[int, tuple[list[Entry], int, int]] = {}
+        """Node -> entries of its log, how many of them were counted, their epochs."""
 
     def broken(self, machine: Machine) -> str | None:
         """What of a running node is too large, None if nothing is or it is not time."""
@@ -56,14 +59,24 @@ class ResourceChecks:
             ]
         )
 
+    def _epoch_count(self, number: int, entries: list[Entry]) -> int:
+        """How many epochs a log has; a cut log is another list, a longer one is counted anew."""
+        known = self._counted.get(number)
+        if known is None or known[0] is not entries or known[1] != len(entries):
+            count = len({entry.epoch for entry in entries})
+            known = self._counted[number] = (entries, len(entries), count)
+        return known[2]
+
     def rows(self, number: int, kernel: Kernel) -> list[Row]:
         """Every table of a node with its bound."""
         others, core, writer = self._others, kernel.replica.core, kernel.replica.writer
         state, log, role = core._state, writer.log, core.role
-        mirror = self._mirrors[number]
-        epochs = len({entry.epoch for entry in mirror.entries})
+        entries = self._mirrors[number].entries
+        epochs = self._epoch_count(number, entries)
         watermark = core.high_watermark or 0
-        uncommitted = sum(1 for entry in mirror.entries if entry.end_offset > watermark)
+        uncommitted = sum(
+            1 for _ in takewhile(lambda e: e.end_offset > watermark, reversed(entries))
+        )
         links = kernel.peers._links.values()
         rows = [
             ("parked fetches", len(state.parked), 4 * others + 4),
