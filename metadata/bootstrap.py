@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from metadata.features import (
-    LEVEL_TRANSACTIONS,
     METADATA_VERSION_DEFAULT,
     METADATA_VERSION_NAMES,
 )
 from metadata.image import METADATA_VERSION
-from metadata.records import BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord
+from metadata.records import FeatureLevelRecord
 from metadata.schema import MetadataRecordError, Record
 
 # Below 3.3-IV0 there is no record for the level itself.
 BOOTSTRAP_LEVEL_MIN: Final = 4
 TRANSACTION_NAME: Final = "Bootstrap records"
+"""Of the metadata transaction in which they enter the log."""
 
 
 def bootstrap_records(
@@ -58,14 +58,3 @@ def bootstrap_level(records: Sequence[Record]) -> int:
     if levels[-1] < BOOTSTRAP_LEVEL_MIN:
         raise MetadataRecordError("bootstrap metadata.version before 3.3-IV0 is not supported")
     return levels[-1]
-
-
-def activation_batch(records: Sequence[Record]) -> list[Record]:
-    """The bootstrap records as the first controller writes them into an empty log.
-
-    Raises:
-        MetadataRecordError: as `bootstrap_level`.
-    """
-    if bootstrap_level(records) < LEVEL_TRANSACTIONS:
-        return list(records)
-    return [BeginTransactionRecord(name=TRANSACTION_NAME), *records, EndTransactionRecord()]

@@ -42,16 +42,6 @@ class MetadataDelta(msgspec.Struct, gc=False):
         """Whether nothing changed."""
         return not any(getattr(self, name) for name in self.__struct_fields__)
 
-    @property
-    def has_topic_changes(self) -> bool:
-        """Whether any topic or partition changed."""
-        return bool(
-            self.topics_created
-            or self.topics_changed
-            or self.topics_deleted
-            or self.partitions_changed
-        )
-
     def on_topic_created(self, topic_id: TopicId) -> None:
         """Note a new topic; ids are never used twice."""
         assert topic_id not in self.topics_deleted, f"topic id {topic_id.hex()} came back"

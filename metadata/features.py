@@ -41,8 +41,9 @@ assert METADATA_VERSION_DEFAULT in range(METADATA_VERSION_MIN, METADATA_VERSION_
 assert len(_NAMES) >= METADATA_VERSION_MAX
 
 # First level at which something may be used or written.
+LEVEL_RECOVERY_STATE: Final = 3
 LEVEL_NO_OP: Final = 5
-LEVEL_REGISTRATION_CHANGE: Final = 6
+LEVEL_REGISTRATION_CHANGE: Final = 6  # in the place of FenceBrokerRecord and UnfenceBrokerRecord
 LEVEL_CONTROLLED_SHUTDOWN: Final = 7
 LEVEL_ZK_MIGRATION: Final = 8
 LEVEL_SCRAM: Final = 11

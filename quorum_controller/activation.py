@@ -7,19 +7,17 @@ Source: apache/kafka: metadata/.../controller/ActivationRecordsGenerator.java (4
 ZkMigrationStateRecord any more).
 """
 
-from typing import Final
-
+from metadata.bootstrap import TRANSACTION_NAME, bootstrap_level
+from metadata.features import LEVEL_TRANSACTIONS
 from metadata.image import METADATA_VERSION, Image
 from metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
-    FeatureLevelRecord,
     Record,
 )
+from metadata.schema import MetadataRecordError
 from quorum_controller.result import Draft
-
-TRANSACTIONS_LEVEL: Final = 13  # 3.6-IV1, KIP-868
 
 
 class ActivationError(Exception):
@@ -38,12 +36,12 @@ def write_activation_records(
 
     Raises:
         ActivationError: an open transaction below metadata.version 13, or bootstrap records that
-            do not set metadata.version.
+            set no metadata.version, or one that is too old.
     """
     is_empty = is_log_empty(draft.image)
-    level = bootstrap_level(bootstrap_records) if is_empty else draft.image.metadata_version
+    level = _bootstrap_level(bootstrap_records) if is_empty else draft.image.metadata_version
     if has_open_transaction:
-        if level < TRANSACTIONS_LEVEL:
+        if level < LEVEL_TRANSACTIONS:
             raise ActivationError(
                 f"the log ends inside a metadata transaction, which {METADATA_VERSION}={level} "
                 "cannot abort"
@@ -51,11 +49,11 @@ def write_activation_records(
         draft.emit_marker(AbortTransactionRecord(reason="Controller failover"))
     if not is_empty:
         return
-    if level >= TRANSACTIONS_LEVEL:
-        draft.emit_marker(BeginTransactionRecord(name="Bootstrap records"))
+    if level >= LEVEL_TRANSACTIONS:
+        draft.emit_marker(BeginTransactionRecord(name=TRANSACTION_NAME))
     for record in bootstrap_records:
         draft.emit(record)
-    if level >= TRANSACTIONS_LEVEL:
+    if level >= LEVEL_TRANSACTIONS:
         draft.emit_marker(EndTransactionRecord())
 
 
@@ -64,17 +62,8 @@ def is_log_empty(image: Image) -> bool:
     return METADATA_VERSION not in image.features and not image.brokers and not image.topics
 
 
-def bootstrap_level(bootstrap_records: tuple[Record, ...]) -> int:
-    """The metadata.version of the bootstrap records; the last one wins.
-
-    Raises:
-        ActivationError: there is none.
-    """
-    levels = [
-        record.feature_level
-        for record in bootstrap_records
-        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION
-    ]
-    if not levels:
-        raise ActivationError(f"the bootstrap records do not set {METADATA_VERSION}")
-    return levels[-1]
+def _bootstrap_level(bootstrap_records: tuple[Record, ...]) -> int:
+    try:
+        return bootstrap_level(bootstrap_records)
+    except MetadataRecordError as error:
+        raise ActivationError(str(error)) from error

@@ -12,6 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from metadata.features import (
+    LEVEL_CONTROLLED_SHUTDOWN,
+    LEVEL_DIRECTORIES,
+    LEVEL_REGISTRATION_CHANGE,
+)
 from metadata.image import Broker, Image
 from metadata.records import (
     REGISTRATION_IN_CONTROLLED_SHUTDOWN,
@@ -35,10 +40,8 @@ from quorum_controller.features import supported_features, unsupported_feature
 from quorum_controller.liveness import Liveness
 from quorum_controller.partition_change import Target, change_record
 from quorum_controller.partition_index import Electorate, PartitionIndex
-from quorum_controller.partitions import DIRECTORIES_LEVEL
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
 from quorum_controller.sweeps import (
-    REGISTRATION_CHANGE_LEVEL,
     Sweep,
     SweepKind,
     removal_records,
@@ -47,7 +50,6 @@ from quorum_controller.sweeps import (
 from wire.errors import ApiError, ErrorCode
 from wire.types import BrokerEpoch, DirectoryId, NodeId, Offset
 
-_CONTROLLED_SHUTDOWN_LEVEL: Final = 7
 _SECURITY_PROTOCOLS: Final = range(4)  # PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
 _RESERVED_DIRECTORIES: Final = 100
 _PORT_MAX: Final = 65_535
@@ -172,7 +174,7 @@ def _feature_ranges(request: BrokerRegistrationRequest) -> list[tuple[str, int, 
 
 
 def _directories_error(image: Image, request: BrokerRegistrationRequest) -> str | None:
-    if image.metadata_version < DIRECTORIES_LEVEL:
+    if image.metadata_version < LEVEL_DIRECTORIES:
         return None
     directories = [DirectoryId(to_bytes(directory)) for directory in request.log_dirs]
     if not directories:
@@ -202,7 +204,7 @@ def _listeners_error(request: BrokerRegistrationRequest) -> str | None:
 def _registration_record(
     image: Image, request: BrokerRegistrationRequest, epoch: BrokerEpoch
 ) -> RegisterBrokerRecord:
-    has_directories = image.metadata_version >= DIRECTORIES_LEVEL
+    has_directories = image.metadata_version >= LEVEL_DIRECTORIES
     return RegisterBrokerRecord(
         broker_id=NodeId(request.broker_id),
         incarnation_id=to_bytes(request.incarnation_id),
@@ -314,7 +316,7 @@ def _enter(
         kind = SweepKind.UNFENCE
     elif state is BrokerState.CONTROLLED_SHUTDOWN:
         level = draft.image.metadata_version
-        if level >= _CONTROLLED_SHUTDOWN_LEVEL and not broker.in_controlled_shutdown:
+        if level >= LEVEL_CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
             draft.emit(
                 BrokerRegistrationChangeRecord(
                     broker_id=broker.id,
@@ -331,7 +333,7 @@ def _enter(
 
 
 def _emit_unfence(draft: Draft, broker: Broker) -> None:
-    if draft.image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
+    if draft.image.metadata_version >= LEVEL_REGISTRATION_CHANGE:
         draft.emit(
             BrokerRegistrationChangeRecord(
                 broker_id=broker.id, broker_epoch=broker.epoch, fenced=REGISTRATION_UNFENCE
@@ -353,7 +355,7 @@ def _take_directories_offline(
     done by the next one.
     """
     lost = set(offline) & set(broker.log_dirs)
-    if not lost or draft.image.metadata_version < DIRECTORIES_LEVEL:
+    if not lost or draft.image.metadata_version < LEVEL_DIRECTORIES:
         return
     policy = electorate.policy(never=broker.id)
     candidates = electorate.index.partitions_of(

@@ -3,8 +3,9 @@
 Source: apache/kafka: metadata/.../controller/ClusterControlManager.java (registerController).
 """
 
-from typing import Any, Final
+from typing import Any
 
+from metadata.features import LEVEL_CONTROLLER_REGISTRATION
 from metadata.records import RegisterControllerRecord, RegisteredEndpoint, SupportedFeature
 from quorum_controller.bodies import (
     NO_TIME,
@@ -16,8 +17,6 @@ from quorum_controller.bodies import (
 from quorum_controller.result import Draft
 from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId
-
-_CONTROLLER_REGISTRATION_LEVEL: Final = 15  # 3.7-IV0
 
 
 def registered_endpoints(
@@ -37,7 +36,7 @@ def registered_endpoints(
 
 def register_controller(draft: Draft, request: ControllerRegistrationRequest) -> Any:
     """Register a controller; UNSUPPORTED_VERSION below metadata.version 15."""
-    if draft.image.metadata_version < _CONTROLLER_REGISTRATION_LEVEL:
+    if draft.image.metadata_version < LEVEL_CONTROLLER_REGISTRATION:
         text = "The current MetadataVersion is too old to support controller registrations."
         return controller_registration_error(ApiError(ErrorCode.unsupported_version, text))
     draft.emit(

@@ -11,16 +11,20 @@ may elect it as the last known leader.
 """
 
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from metadata.features import LEVEL_ELR
+from metadata.features import (
+    LEVEL_DIRECTORIES,
+    LEVEL_ELR,
+    LEVEL_NO_EPOCH_BUMP_ON_SHRINK,
+    LEVEL_RECOVERY_STATE,
+)
 from metadata.image import LEADER_RECOVERING, NO_LEADER, Image, Partition
 from metadata.records import PartitionChangeRecord
 from quorum_controller.elr import effective_min_isr, is_elr_enabled
 from quorum_controller.partitions import (
-    DIRECTORIES_LEVEL,
     ElectionPolicy,
     TopicPartition,
     default_directory,
@@ -28,9 +32,6 @@ from quorum_controller.partitions import (
     unclean_election,
 )
 from wire.types import DirectoryId, NodeId
-
-_RECOVERY_STATE_LEVEL: Final = 3
-_NO_SHRINK_BUMP_LEVEL: Final = 12
 
 Replicas = tuple[NodeId, ...]
 
@@ -179,7 +180,7 @@ class _Builder:
             self.isr = (leader,)
             changes["isr"] = self.isr
             is_marked = partition.leader_recovery_state == LEADER_RECOVERING
-            if self.level >= _RECOVERY_STATE_LEVEL and not is_marked:
+            if self.level >= LEVEL_RECOVERY_STATE and not is_marked:
                 changes["leader_recovery_state"] = LEADER_RECOVERING
 
     def _leader(self) -> tuple[NodeId, bool]:
@@ -217,7 +218,7 @@ class _Builder:
         if replica != policy.always and not is_active(self.image, replica):
             return False
         partition = self.partition
-        if self.level < DIRECTORIES_LEVEL or replica not in partition.replicas:
+        if self.level < LEVEL_DIRECTORIES or replica not in partition.replicas:
             return True
         return self.image.brokers[replica].has_online_directory(partition.directory(replica))
 
@@ -233,7 +234,7 @@ class _Builder:
         if "isr" not in changes and self.isr != partition.isr and (self.isr or self.has_elr):
             changes["isr"] = self.isr
         shrinks = "isr" in changes and not set(partition.isr) <= set(self.isr)
-        if self.level < _NO_SHRINK_BUMP_LEVEL and shrinks and "leader" not in changes:
+        if self.level < LEVEL_NO_EPOCH_BUMP_ON_SHRINK and shrinks and "leader" not in changes:
             changes["leader"] = partition.leader
 
     def _change_last_known_leader(self, changes: dict[str, Any]) -> None:
@@ -250,7 +251,7 @@ class _Builder:
         """Step 10: replicas with their directories, and the two lists of a reassignment."""
         partition = self.partition
         if self.replicas is not partition.replicas or self.target.directory is not None:
-            if self.level >= DIRECTORIES_LEVEL:
+            if self.level >= LEVEL_DIRECTORIES:
                 directories = self._directories()
                 if directories != partition.directories:
                     changes["directories"] = directories

@@ -4,7 +4,6 @@ The one maker of change records is `partition_change.py`.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
@@ -16,9 +15,6 @@ from wire.types import (
     NodeId,
     TopicId,
 )
-
-DIRECTORIES_LEVEL: Final = 17
-"""metadata.version from which records carry directories (3.7-IV2, KIP-858)."""
 
 TopicPartition = tuple[TopicId, int]
 

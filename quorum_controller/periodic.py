@@ -4,11 +4,8 @@ NoOp records move the high watermark of an idle cluster, so that observers can t
 happened" from "cut off" (KIP-835). The fencing timer is in `liveness.py`: it depends on contacts.
 """
 
-from typing import Final
-
+from metadata.features import LEVEL_NO_OP
 from metadata.image import Image
-
-_NO_OP_LEVEL: Final = 5  # 3.3-IV1
 
 
 class NoOpTimer:
@@ -36,7 +33,7 @@ class NoOpTimer:
         return True
 
     def _is_on(self, image: Image) -> bool:
-        return self._interval_ms > 0 and image.metadata_version >= _NO_OP_LEVEL
+        return self._interval_ms > 0 and image.metadata_version >= LEVEL_NO_OP
 
 
 class TokenSweepTimer:

@@ -34,7 +34,6 @@ class OnBroker(Enum):
 
     LOCAL = "answered from the broker's own image"
     FORWARDED = "sent to the active controller"
-    NOT_SERVED = "not an API of brokers"
 
 
 class Query(msgspec.Struct, frozen=True):

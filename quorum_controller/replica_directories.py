@@ -7,11 +7,12 @@ Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java
 
 from typing import Any
 
+from metadata.features import LEVEL_DIRECTORIES
 from metadata.image import Broker
 from quorum_controller.bodies import NO_TIME, to_bytes
 from quorum_controller.isr_changes import broker_epoch_error
 from quorum_controller.partition_change import Target, change_record
-from quorum_controller.partitions import DIRECTORIES_LEVEL, ElectionPolicy, TopicPartition
+from quorum_controller.partitions import ElectionPolicy, TopicPartition
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
 from wire import codec
@@ -27,7 +28,7 @@ def assign_replicas_to_directories(draft: Draft, request: Any, services: Service
         An AssignReplicasToDirsResponse; ApiError UNSUPPORTED_VERSION below metadata.version 17,
         STALE_BROKER_EPOCH unless the sender is the registered broker.
     """
-    if draft.image.metadata_version < DIRECTORIES_LEVEL:
+    if draft.image.metadata_version < LEVEL_DIRECTORIES:
         text = "Directory assignment is not supported yet."
         return ApiError(ErrorCode.unsupported_version, text)
     error = broker_epoch_error(draft.image, request.broker_id, request.broker_epoch)

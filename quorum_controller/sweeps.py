@@ -11,6 +11,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import Any, Final
 
+from metadata.features import LEVEL_REGISTRATION_CHANGE
 from metadata.image import CONFIG_TOPIC, Broker, Image, Partition
 from metadata.records import (
     REGISTRATION_FENCE,
@@ -27,8 +28,6 @@ from wire.types import BrokerEpoch, NodeId, Offset, TopicId
 
 LOOKS_PER_SLICE_MAX: Final = 4 * RECORDS_PER_SLICE_MAX
 """Partitions that one slice looks at; in most of them the broker has a replica."""
-REGISTRATION_CHANGE_LEVEL: Final = 6
-"""metadata.version from which BrokerRegistrationChangeRecord replaces (Un)FenceBrokerRecord."""
 
 
 class SweepKind(Enum):
@@ -232,7 +231,7 @@ def _emit_last_record(draft: Draft, sweep: Sweep, broker: Broker) -> None:
     if sweep.kind is SweepKind.UNREGISTER:
         draft.emit(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
     elif sweep.kind in (SweepKind.FENCE, SweepKind.UNCLEAN_SHUTDOWN) and not broker.fenced:
-        if draft.image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
+        if draft.image.metadata_version >= LEVEL_REGISTRATION_CHANGE:
             draft.emit(
                 BrokerRegistrationChangeRecord(
                     broker_id=broker.id, broker_epoch=broker.epoch, fenced=REGISTRATION_FENCE

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from kio.schema.types import TopicName
 
+from metadata.features import LEVEL_DIRECTORIES
 from metadata.image import CONFIG_TOPIC, LEADER_RECOVERED, Image, normalised_topic_name
 from metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from quorum_controller.bodies import (
@@ -34,7 +35,7 @@ from quorum_controller.config_rules import topic_config_error
 from quorum_controller.configs import TopicConfigDefaults
 from quorum_controller.elr import clear_elr_records
 from quorum_controller.mutation_quota import EXCEEDED
-from quorum_controller.partitions import DIRECTORIES_LEVEL, default_directory, is_active
+from quorum_controller.partitions import default_directory, is_active
 from quorum_controller.placement import UsableBroker, place
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
 from wire.errors import ApiError, ErrorCode
@@ -290,7 +291,7 @@ def emit_partitions(
     draft: Draft, topic_id: TopicId, assignments: list[Assignment], first_partition_id: int = 0
 ) -> None:
     """Emit a new partition per assignment, numbered from `first_partition_id`."""
-    has_directories = draft.image.metadata_version >= DIRECTORIES_LEVEL
+    has_directories = draft.image.metadata_version >= LEVEL_DIRECTORIES
     directory_of: dict[NodeId, DirectoryId] = {}
     if has_directories:
         brokers = {replica for assignment in assignments for replica in assignment.replicas}

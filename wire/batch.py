@@ -28,7 +28,6 @@ HEADER_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12  # base offset and batch length, which the length does not count
 CRC_START: Final = 21  # first byte the checksum covers
 MAGIC: Final = 2
-NO_TIMESTAMP: Final = -1
 
 HEADER_FORMAT: Final = ">qiibIhiqqqhii"  # the fields of BatchHeader in order
 

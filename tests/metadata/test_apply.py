@@ -201,7 +201,8 @@ def test_markers_and_no_op_change_nothing():
 def test_topic_created_and_removed_in_one_delta_leaves_no_trace():
     delta = MetadataDelta()
     apply_all(EMPTY, [TOPIC, partition(), RemoveTopicRecord(topic_id=T1)], 0, delta)
-    assert not delta.has_topic_changes
+    assert not delta.topics_created | delta.topics_changed | delta.topics_deleted
+    assert not delta.partitions_changed
 
 
 def test_delta_names_everything_that_differs_and_sums_add_up():

@@ -70,10 +70,6 @@ def test_bootstrap_records():
     )
     assert [record.name for record in records] == ["metadata.version", "a.version", "z.version"]
     assert bootstrap.bootstrap_level(records) == 21
-    types = [type(record).__name__ for record in bootstrap.activation_batch(records)]
-    assert (types[0], types[-1]) == ("BeginTransactionRecord", "EndTransactionRecord")
-    old = bootstrap.bootstrap_records(12)
-    assert bootstrap.activation_batch(old) == old
 
 
 def test_bootstrap_without_a_level():

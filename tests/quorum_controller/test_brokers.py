@@ -1,9 +1,11 @@
 import uuid
 
 import pytest
-from controller_harness import Harness, directory, incarnation, manual, names, topic
+from controller_harness import EPOCH, Harness, directory, incarnation, manual, names, topic
 from kio.schema.broker_registration.v4.request import Feature, Listener
+from msgspec.structs import replace
 
+from metadata.image import EMPTY
 from metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 from quorum_controller.bodies import UnregisterBrokerRequest
 from wire import api_keys
@@ -95,7 +97,9 @@ def test_directories_are_ignored_below_level_17(level):
 
 
 def test_a_finalized_feature_that_was_not_sent_counts_as_level_zero():
-    cluster = Harness(1)
+    cluster = Harness(activate=False)
+    image = replace(EMPTY, features=EMPTY.features.set("metadata.version", 1))
+    cluster.take(cluster.controller.activate(EPOCH, 2, image, cluster.now_ms))
     assert cluster.register(1, features=(), log_dirs=()).error_code == ErrorCode.none
     (record,) = [r for r in cluster.log if isinstance(r, RegisterBrokerRecord)]
     assert [(f.name, f.max_supported_version) for f in record.features] == [("metadata.version", 1)]

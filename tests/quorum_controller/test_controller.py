@@ -12,7 +12,8 @@ from metadata.features import record_version
 from metadata.image import EMPTY, Provenance
 from metadata.record_codec import decode, encode
 from metadata.records import FeatureLevelRecord
-from quorum_controller.activation import ActivationError
+from quorum_controller.activation import ActivationError, write_activation_records
+from quorum_controller.result import Draft
 from wire import api_keys
 from wire.errors import ErrorCode
 
@@ -97,6 +98,19 @@ def test_an_empty_log_gets_the_bootstrap_records_in_one_batch(level, expected):
     assert names(batch.records) == expected
     assert (batch.epoch, batch.base_offset) == (EPOCH, 1)
     assert cluster.image.metadata_version == level
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ((), "no FeatureLevelRecord for metadata.version"),
+        ((FeatureLevelRecord(name="metadata.version", feature_level=3),), "before 3.3-IV0"),
+    ],
+)
+def test_a_log_is_not_begun_with_records_that_set_no_level_known_here(records, message):
+    draft = Draft(EMPTY, 0)
+    with pytest.raises(ActivationError, match=message):
+        write_activation_records(draft, records, has_open_transaction=False)
 
 
 def test_a_half_written_bootstrap_is_aborted_and_redone():
