@@ -203,6 +203,7 @@ REPLICATION: Final = (
         expected=("I6", "liveness"),
         seeds_max=200,
         patch=_keeps_divergence,
+        options=QUARREL,
     ),
     Mutant(
         number=11,
@@ -211,6 +212,7 @@ REPLICATION: Final = (
         expected=("I6", "liveness"),
         seeds_max=200,
         patch=_truncates_too_little,
+        options=QUARREL,
     ),
     Mutant(
         number=12,
