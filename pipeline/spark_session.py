@@ -24,7 +24,8 @@ def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
     """A session; see `pipeline.session` of the package."""
     if master is not None and _MASTER.fullmatch(master) is None:
         raise BadInputError(
-            f"the master is {master!r}, allowed: local, local[N], spark://HOST:PORT, yarn, k8s://URL"
+            f"the master is {master!r}, allowed: local, local[N], spark://HOST:PORT, yarn,"
+            " k8s://URL"
         )
     submitted = is_submitted()
     check_spark()

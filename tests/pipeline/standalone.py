@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback, and jobs as processes that a test can watch and disturb."""
+"""A standalone Spark cluster on loopback; jobs as processes that a test watches and disturbs."""
 
 import os
 import re

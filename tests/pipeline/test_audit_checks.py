@@ -1,7 +1,8 @@
-"""One deliberate change of a sound log each, for the checks that no golden case and no random one meets.
+"""One change of a sound log each, for checks that no golden case and no random one meets.
 
-The log: `orders-0` with batches 0..9, 10..19 (an aborted transaction), its marker at 20, then a second
-segment from 21 on in the next epoch. What is found is compared exactly: file, position, check.
+The log: `orders-0` with batches 0..9, 10..19 (an aborted transaction), its marker at 20, then a
+second segment from 21 on in the next epoch. What is found is compared exactly: file, position,
+check.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What can be wrong with an input, for every job: one line that names it, or a finding; exit codes."""
+"""What can be wrong with an input, for every job: one line that names it, or a finding."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from tests.pipeline.segments import batch, write_partition
 SNAPSHOTS = Path(__file__).parent.parent / "golden" / "metadata" / "static-4.3.1"
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
-# what each job needs besides its input; compaction is told a topic, since nothing says it is compacted
+# what each job needs besides its input; nothing says that a topic is compacted, so one is named
 FLAGS = {
     "audit": [],
     "export": ["--output", "out"],
@@ -176,7 +176,8 @@ def test_a_master_that_is_none(here: Path, capsys) -> None:
     write_partition(here / "in", [batch(0)])
     line = refused("export", "in", capsys, "--spark", "--master", "somewhere:7077")
     assert line == (
-        "the master is 'somewhere:7077', allowed: local, local[N], spark://HOST:PORT, yarn, k8s://URL"
+        "the master is 'somewhere:7077', allowed: local, local[N], spark://HOST:PORT, yarn,"
+        " k8s://URL"
     )
     with pytest.raises(SystemExit) as stopped:
         main(["export", "--input", "in", "--conf", "spark.executor.memory"])

@@ -1,4 +1,4 @@
-"""Jobs on a standalone cluster, and with processes that are killed: the result of the undisturbed."""
+"""Jobs on a standalone cluster whose processes are killed: the result of the undisturbed."""
 
 import json
 import os
@@ -11,11 +11,12 @@ import pytest
 
 from benchmarks.pipeline_history import write_log
 from pipeline.cli import main
+from pipeline.jobs.publishing import current_version
 from tests.pipeline.generated_logs import write_checkpoints
 from tests.pipeline.segments import batch
 from tests.pipeline.standalone import (
     Job,
-    Tasks,
+    Worker,
     command_line,
     running_cluster,
     submitted,
@@ -64,9 +65,10 @@ def write_nodes(folder: Path) -> list[str]:
 def tables(out: Path) -> dict[str, list[str]]:
     """Every row of every table of a run, in an order that is always the same."""
     found: dict[str, list[str]] = {}
-    for path in sorted(out.rglob("*.parquet")):
+    root = current_version(out)
+    for path in sorted(root.rglob("*.parquet")):
         table = pq.ParquetFile(path).read()
-        name = path.relative_to(out).parts[0].removesuffix(".parquet")
+        name = path.relative_to(root).parts[0].removesuffix(".parquet")
         rows = found.setdefault(name, [])
         for row in table.to_pylist():
             row.pop("run_id", None)
@@ -79,13 +81,14 @@ def left_overs(out: Path) -> list[Path]:
     return [path for path in out.rglob("*") if path.name.endswith(".tmp") or "_tmp" in path.parts]
 
 
-def in_stage(number: int, ended: int = 0):
-    """An executor that is at work on a task of that stage or a later one."""
+def reaches(job: Job, worker: Worker, stage: int, ended: int = 0) -> bool:
+    """Whether the worker comes to run a task of that stage, or a later one, before the job ends."""
 
-    def is_so(found: Tasks) -> bool:
-        return found.in_stage(number) and found.finished >= ended
+    def is_there() -> bool:
+        found = worker.tasks()
+        return found.in_stage(stage) and found.finished >= ended
 
-    return is_so
+    return wait_until(job.process, is_there)
 
 
 def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
@@ -99,7 +102,7 @@ def test_an_audit_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
         command = submitted(cluster.url, SMALL, *audit, "--spark", "--output", str(out))
         job = Job(command, tmp_path / "job.log")
         victim, survivor = cluster.workers
-        assert wait_until(job.process, lambda: in_stage(0, ended=4)(victim.tasks())), job.errors()
+        assert reaches(job, victim, 0, ended=4), job.errors()
         victim.kill()
         assert victim.tasks().running
         assert job.end() == 1, job.errors()
@@ -121,8 +124,7 @@ def test_a_history_survives_the_loss_of_every_worker(tmp_path: Path, spark: obje
         master = ["--master", cluster.url, *CONF]
         job = Job(command_line(*history, *master, "--output", str(out)), tmp_path / "job.log")
         for victim, stage in zip(cluster.workers, (DECODE, FOLD), strict=True):
-            reached = in_stage(stage)
-            assert wait_until(job.process, lambda: reached(victim.tasks())), job.errors()  # noqa: B023
+            assert reaches(job, victim, stage), job.errors()
             victim.kill()
             assert victim.tasks().running
         cluster.add_worker()

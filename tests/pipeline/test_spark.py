@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,15 +157,59 @@ def test_a_stream_reads_to_the_high_watermark_and_goes_on(spark: object, tmp_pat
     assert rows_written(spark, out) == list(range(12))
 
 
-def test_a_stream_over_a_replaced_log_stops(spark: object, tmp_path: Path) -> None:
+def replace(path: Path) -> None:
+    path.write_bytes(b"".join(batch(i, epoch=2) for i in range(9)))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(b"".join(batch(i, epoch=1) for i in range(4)))
+
+
+def retain(path: Path) -> None:
+    """Also records that were not read yet are gone."""
+    path.unlink()
+    write_partition(path.parent.parent, [batch(i) for i in range(8, 12)], base_offset=8)
+
+
+def recreate(path: Path) -> None:
+    write_partition(path.parent.parent, [batch(i) for i in range(9)], topic_id="A" * 21 + "g")
+
+
+def delete(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    write_partition(path.parent.parent, [batch(0)], name="other-0")
+
+
+# what happens to the log, what the query says, and what a query that may skip has read at the end
+GUARDED = [
+    (replace, "has leader epoch 2, not 1", [6, 7, 8]),
+    (cut, "offset 6 is above the log.s end 4: truncation", []),
+    (retain, "below the log's start 8: retention", [8, 9, 10, 11]),
+    (recreate, "another topic of this name", list(range(9))),
+    (delete, "the partition is gone", [0]),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "after"), GUARDED, ids=[change.__name__ for change, *_ in GUARDED]
+)
+def test_a_stream_whose_log_is_not_what_it_was_stops_or_tells(
+    spark: object, tmp_path: Path, change, message: str, after: list[int]
+) -> None:
     root, out = tmp_path / "log", tmp_path / "out"
     path = write_partition(root, [batch(i, epoch=1) for i in range(6)])
     start_query(spark, root, out, upTo="logEnd").awaitTermination(120)
-    path.write_bytes(b"".join(batch(i, epoch=2) for i in range(9)))
+    change(path)
     query = start_query(spark, root, out, upTo="logEnd")
-    with pytest.raises(Exception, match="has leader epoch 2, not 1"):
+    with pytest.raises(Exception, match=message):
         query.awaitTermination(120)
     assert rows_written(spark, out) == list(range(6))
+    errors = tmp_path / "errors"
+    lenient = {"failOnDataLoss": "false", "errorsPath": str(errors)}
+    start_query(spark, root, out, upTo="logEnd", **lenient).awaitTermination(120)
+    assert rows_written(spark, out) == sorted([*range(6), *after])
+    assert [json.loads(line)["reason"] for path in errors.iterdir()
+            for line in path.read_text().splitlines()]  # fmt: skip
 
 
 KILLED = """
