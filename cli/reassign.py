@@ -2,7 +2,7 @@
 
 import random
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from cli.reassignment_plan import (
 from cli.throttles import clear_throttles, set_throttles
 from cli.topic_description import describe_topics, racks
 
+DESCRIBE_LOG_DIRS: Final = 35
 ALTER_REASSIGNMENTS: Final = 45
 LIST_REASSIGNMENTS: Final = 46
 TIMEOUT: Final = timedelta(seconds=30)
@@ -161,6 +162,33 @@ def _current(api: Api, topics: Sequence[str]) -> Plan:
     }
 
 
+def replica_folders(
+    api: Api, plan: Plan, brokers: Container[int]
+) -> dict[tuple[str, int, int], str]:
+    """The log directory of every replica that a live broker tells of."""
+    if not api.supports(DESCRIBE_LOG_DIRS):
+        return {}
+    module = newest(DESCRIBE_LOG_DIRS)
+    found = {}
+    for broker in sorted({broker for replicas in plan.values() for broker in replicas}):
+        if broker not in brokers:
+            continue
+        numbers: dict[str, list[int]] = {}
+        for (topic, partition), replicas in plan.items():
+            if broker in replicas:
+                numbers.setdefault(topic, []).append(partition)
+        rows = tuple(
+            module.DescribableLogDirTopic(topic=topic, partitions=tuple(partitions))
+            for topic, partitions in numbers.items()
+        )
+        answer = api.call(DESCRIBE_LOG_DIRS, module.DescribeLogDirsRequest(topics=rows), broker)
+        for result in check(answer).results:
+            for topic in result.topics:
+                for row in topic.partitions:
+                    found[str(topic.name), int(row.partition_index), broker] = result.log_dir
+    return found
+
+
 def _generate(api: Api, options: Namespace) -> Output:
     current = _current(api, options.topics)
     known = racks(api)
@@ -174,12 +202,11 @@ def _generate(api: Api, options: Namespace) -> Output:
         )
     except ValueError as error:
         raise ClusterError(str(error)) from error
+    now = assignment_json(current, replica_folders(api, current, known))
     if options.json:
-        return Output(
-            f'{{"current":{assignment_json(current)},"proposed":{assignment_json(plan)}}}\n'
-        )
+        return Output(f'{{"current":{now},"proposed":{assignment_json(plan)}}}\n')
     return Output(
-        f"Current partition replica assignment\n{assignment_json(current)}\n\n"
+        f"Current partition replica assignment\n{now}\n\n"
         f"Proposed partition reassignment configuration\n{assignment_json(plan)}\n"
     )
 
@@ -195,7 +222,8 @@ def _execute(api: Api, options: Namespace) -> Output:
     if not options.additional and _ongoing(api):
         raise ClusterError(_ALREADY)
     text = (
-        f"Current partition replica assignment\n\n{assignment_json(current)}\n\n"
+        "Current partition replica assignment\n\n"
+        f"{assignment_json(current, replica_folders(api, current, known))}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback\n"
     )
     if options.throttle is not None:
@@ -253,7 +281,7 @@ def _verify(api: Api, options: Namespace) -> Output:
     lines += [f"{states[key]}\n" for key in sorted_partitions(plan)]
     cleared = ""
     if not ongoing and not options.preserve_throttles:
-        cleared = clear_throttles(api, plan, racks(api))
+        cleared = "\n" + clear_throttles(api, plan, racks(api))
     if options.json:
         rows = [
             {"topic": topic, "partition": partition, "state": states[topic, partition],
@@ -286,7 +314,7 @@ def _cancel(api: Api, options: Namespace) -> Output:
         raise ClusterError(
             f"Error cancelling partition reassignment{many} for:\n" + "\n".join(errors)
         )
-    cleared = "" if options.preserve_throttles else clear_throttles(api, plan, racks(api))
+    cleared = "\n" if options.preserve_throttles else clear_throttles(api, plan, racks(api))
     if options.json:
         return Output(json_line({"cancelled": [f"{t}-{p}" for t, p in sorted_partitions(active)]}))
     many = "s" if len(active) > 1 else ""
@@ -295,4 +323,5 @@ def _cancel(api: Api, options: Namespace) -> Output:
         if active
         else "None of the specified partition reassignments are active.\n"
     )
-    return Output(f"{text}None of the specified partition moves are active.\n{cleared}")
+    # Kafka ends this line only with what comes next.
+    return Output(f"{text}None of the specified partition moves are active.{cleared}")

@@ -87,14 +87,25 @@ def sorted_partitions(plan: Mapping[tuple[str, int], Any]) -> list[tuple[str, in
     return sorted(plan)
 
 
-def assignment_json(plan: Mapping[tuple[str, int], Sequence[int]]) -> str:
-    """The text of a --reassignment-json-file, as Kafka writes it."""
+def assignment_json(
+    plan: Mapping[tuple[str, int], Sequence[int]],
+    folders: Mapping[tuple[str, int, int], str] | None = None,
+) -> str:
+    """The text of a --reassignment-json-file, as Kafka writes it.
+
+    Args:
+        plan: replicas by topic and number.
+        folders: log directories by topic, number and broker; `any` where none is known.
+    """
+    known = folders or {}
     rows = [
         {
             "topic": topic,
             "partition": partition,
             "replicas": list(plan[topic, partition]),
-            "log_dirs": ["any"] * len(plan[topic, partition]),
+            "log_dirs": [
+                known.get((topic, partition, broker), "any") for broker in plan[topic, partition]
+            ],
         }
         for topic, partition in sorted_partitions(plan)
     ]

@@ -54,7 +54,7 @@ def clear_throttles(api: Api, plan: Plan, brokers: Iterable[int]) -> str:
     for topic in topics:
         _alter(api, TOPIC, topic, [(name, DELETE, None) for name in (LEADERS, FOLLOWERS)])
     return (
-        f"\nClearing broker-level throttles on broker{_s(ids)} {','.join(map(str, ids))}\n"
+        f"Clearing broker-level throttles on broker{_s(ids)} {','.join(map(str, ids))}\n"
         f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}\n"
     )
 

@@ -80,7 +80,7 @@ def without_release(run: Run) -> Run:
 
 
 def without_folders(run: Run) -> Run:
-    """Log directories of replicas, which our brokers do not tell: `any`."""
+    """Log directories of replicas: `any` where Kafka does not know one."""
     exit_code, out, err = run
     return exit_code, re.sub(r'"log_dirs":\[[^\]]*\]', '"log_dirs":[]', out), err
 

@@ -17,6 +17,7 @@ from broker_publisher.responses import (
     describe_topic_partitions,
     metadata_response,
 )
+from kernel.log_dirs import described_log_dirs
 from metadata.apply import apply
 from metadata.delta import MetadataDelta
 from metadata.features import METADATA_VERSION_NAMES
@@ -45,7 +46,11 @@ from quorum_controller.result import ControllerRequest, RequestContext
 from tests.metadata.golden_logs import log_batches
 from wire import codec
 from wire.api_table import ListenerKind, api_versions_body, apis
+from wire.types import NodeId
 
+DESCRIBE_LOG_DIRS = 35
+FOLDERS = {103: ("n103/log1", "n103/log")}
+"""Log directories of the broker with two, in the order of their ids; others have one."""
 METADATA, API_VERSIONS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER, DESCRIBE_TOPICS = 3, 18, 55, 60, 75
 ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 33, 44
 RAFT_VOTERS = (80, 81)
@@ -172,6 +177,8 @@ class RecordedCluster:
         return nullcontext(self)
 
     def supports(self, api_key: int) -> bool:
+        if api_key == DESCRIBE_LOG_DIRS:
+            return not self.is_controllers
         if api_key in RAFT_VOTERS:
             return self.voter_change is not None
         return not (api_key == METADATA and self.is_controllers)
@@ -188,6 +195,7 @@ class RecordedCluster:
             DESCRIBE_QUORUM: lambda: self.quorum,
             DESCRIBE_CLUSTER: lambda: describe_cluster(self.image, body, context, kind),
             DESCRIBE_TOPICS: lambda: describe_topic_partitions(self.image, body, listener),
+            DESCRIBE_LOG_DIRS: lambda: self._log_dirs(body, node),
         } | dict.fromkeys(RAFT_VOTERS, lambda: self.voter_change)
         if api_key in answers:
             return answers[api_key]()
@@ -195,6 +203,14 @@ class RecordedCluster:
             return self._query(api_key, body, node)
         refused = self._refused_by_broker(api_key, body, node)
         return self._submit(api_key, body) if refused is None else refused
+
+    def _log_dirs(self, body: Any, node: int | None) -> Any:
+        assert node is not None, "each broker knows its own"
+        folders = FOLDERS.get(node, (f"n{node}/log",))
+        ids = self.image.brokers[NodeId(node)].log_dirs
+        return described_log_dirs(
+            self.image, NodeId(node), sorted(folders), dict(zip(ids, folders, strict=True)), body
+        )
 
     def _api_versions(self) -> Any:
         finalized = {name: level for name, level in self.image.features.items() if level}

@@ -25,7 +25,7 @@ APART = {
     "order": "order: Kafka's is that of a hash map, ours by name",
     "ids": "ids drawn by chance",
     "release": "release: ours by default is 3.9-IV0, with fewer features than 4.3-IV0",
-    "folders": "log directories of replicas: our nodes do not tell them, so `any`",
+    "folders": "log directories of replicas: 3.9.1 does not ask for them; one was offline there",
     "chance": "replicas of a proposal, drawn by chance",
     "tabs": "tabs of 3.9.1 where 4.3.1 and we have blanks",
     "3.9": "words of 3.9.1 that 4.3.1 and we have otherwise",
