@@ -1,6 +1,7 @@
 """Record batches put together from columns, and the rows that stand for whole batches."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -100,7 +101,7 @@ def assemble(
     ready: dict[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
     """The columns of the schema: ready ones, made ones, constants of the file, else nulls."""
-    constants = {
+    constants: dict[str, str | int | None] = {
         "topic": context.topic,
         "partition": context.partition,
         "segment": context.segment,
@@ -114,7 +115,23 @@ def assemble(
         elif field.name in made:
             columns.append(made[field.name]())
         elif field.name in constants:
-            columns.append(pa.repeat(pa.scalar(constants[field.name], field.type), rows))
+            columns.append(_repeated(constants[field.name], field.type, rows))
         else:
             columns.append(pa.nulls(rows, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _repeated(value: str | int | None, type_: pa.DataType, rows: int) -> pa.Array:
+    """A constant column; large ones are parts of one that is kept."""
+    if _KEPT_MIN <= rows <= _KEPT_ROWS:
+        return _kept(value, type_).slice(0, rows)
+    return pa.repeat(pa.scalar(value, type_), rows)
+
+
+_KEPT_MIN: Final = 16_384
+_KEPT_ROWS: Final = 1 << 17
+
+
+@lru_cache(maxsize=8)
+def _kept(value: str | int | None, type_: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, type_), _KEPT_ROWS)

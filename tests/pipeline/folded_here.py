@@ -34,8 +34,10 @@ def fold_here(root, folder, buckets, chunk_rows):
     _, standing = fold_brokers(fold, [])
     topics = Topics(pq.read_table(events / "topics.parquet"))
     around = Surroundings(topics, Timeline(standing), Timeline(min_isr_ranges([out])))
-    bucket_plan = partitions.BucketPlan(events=str(events), folder=str(out), label="0",
-                                        buckets=buckets, intra_batch=False, state=None, chunk_rows=chunk_rows)  # fmt: skip
+    bucket_plan = partitions.BucketPlan(
+        events=str(events), folder=str(out), label="0", buckets=buckets, intra_batch=False,
+        state=None, chunk_rows=chunk_rows,
+    )  # fmt: skip
     for bucket in range(buckets):
         partitions.fold_bucket(bucket, bucket_plan, around, clears_of(events / "clear_elr"))
     write_churn(events, out, None)

@@ -1,4 +1,4 @@
-"""An archive of the metadata that is fed in parts: after crashes, again and again, until too late."""
+"""An archive of the metadata that is fed in parts: after crashes, again and again, too late."""
 
 import json
 from pathlib import Path
