@@ -13,9 +13,16 @@ import pytest
 from metadata import record_codec
 from metadata import records as m
 from pipeline.cli import main
+from pipeline.core.errors import BadInputError
+from pipeline.core.findings import ERROR, INFO, Finding
+from pipeline.core.options import parse_options
+from pipeline.core.reader import read_table
+from pipeline.jobs.audit import _seen_from_here
+from pipeline.jobs.compaction import plan_one, wanted_partitions
+from pipeline.jobs.job import data_error
 from tests.pipeline.segments import batch, write_partition
 
-SNAPSHOTS = Path(__file__).parent.parent / "golden" / "metadata" / "static-4.3.1"
+GOLDEN = Path(__file__).parent.parent / "golden"
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
 # what each job needs besides its input; nothing says that a topic is compacted, so one is named
@@ -183,3 +190,53 @@ def test_a_master_that_is_none(here: Path, capsys) -> None:
         main(["export", "--input", "in", "--conf", "spark.executor.memory"])
     assert stopped.value.code == 2
     assert "'spark.executor.memory' is not KEY=VALUE" in capsys.readouterr().err
+
+
+SNAPSHOT = GOLDEN / "metadata" / "static-4.3.1" / "00000000000000000209-0000000001.checkpoint"
+
+
+def test_a_truncated_snapshot_in_each_mode(here: Path, capsys) -> None:
+    content = SNAPSHOT.read_bytes()
+    home = here / "in" / "__cluster_metadata-0"
+    home.mkdir(parents=True)
+    (home / SNAPSHOT.name).write_bytes(content[:-50])
+    source = f"in/__cluster_metadata-0/{SNAPSHOT.name}"
+    line = refused("export", source, capsys, "--decode", "json")
+    assert line.startswith(f"{source}:")
+    assert "short_header" in line
+    whole = read_table(parse_options({"path": str(SNAPSHOT), "decode": "json"})).num_rows
+    for mode, damaged in (("PERMISSIVE", 1), ("DROPMALFORMED", 0)):
+        rows = read_table(parse_options({"path": source, "decode": "json", "mode": mode}))
+        assert rows.num_rows == whole + damaged
+        if damaged:
+            assert rows.column("_corrupt_batch").to_pylist()[-1]["reason"] == "short_header"
+    assert main(["audit", "--input", "in"]) == 1
+    assert "snapshot_no_footer" in capsys.readouterr().err
+
+
+def test_a_segment_that_vanishes_while_compaction_is_planned(here: Path) -> None:
+    path = write_partition(here / "in", [batch(0)])
+    (found,) = wanted_partitions((str(here / "in"),), "orders")
+    path.unlink()
+    with pytest.raises(BadInputError, match=f"{path}.*: vanished since it was listed"):
+        plan_one(found, 0, [])
+
+
+def test_a_file_that_only_a_task_does_not_see_was_not_deleted(here: Path) -> None:
+    """The executor lacks the mount: the audit must not call the log clean."""
+    path = write_partition(here / "in", [batch(0)])
+    vanished = Finding(severity=INFO, check="vanished", path=str(path))
+    seen = _seen_from_here(vanished)
+    assert (seen.severity, seen.check) == (ERROR, "unreadable")
+    path.unlink()
+    assert _seen_from_here(vanished) == vanished
+
+
+def test_what_a_task_says_of_the_data_is_told_and_nothing_else() -> None:
+    trace = (
+        "Job aborted due to stage failure: Task 3 failed 4 times: PythonException: Traceback\n"
+        '  File "reader.py", line 199, in _damage\n'
+        "pipeline.core.errors.CorruptSegmentError: in/a.log:70 (base offset 1): bad_crc\n\n\tat org"
+    )
+    assert data_error(trace) == "in/a.log:70 (base offset 1): bad_crc"
+    assert data_error("java.lang.OutOfMemoryError: Java heap space") is None
