@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kernel.clock import Clock
 from kernel.effects import Effect, Log, LogLevel, RunFlush
 from kernel.snapshot_download import SnapshotDownloads
+from metadata.control_records import LeaderChange, LeaderChangeVoter, encode_control
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
@@ -28,8 +29,7 @@ from storage.quorum_state_file import ElectionState, QuorumStateFile
 from storage.snapshot_files import SnapshotFiles
 from storage.space_reserve import SpaceReserve
 from wire.batch import encode_batch, encode_control_batch
-from wire.control_records import ControlType, leader_change_value
-from wire.types import LeaderEpoch, Offset, ReplicaKey
+from wire.types import LeaderEpoch, Offset
 
 RETRY_MS: Final = 500
 _PROMISES: Final = (raft.PersistElection, raft.TruncateLog)
@@ -141,12 +141,15 @@ class LogWriter:
                 return self.downloads.write(effect)
 
     def _leader_change(self, effect: raft.AppendLeaderChange) -> bytes:
-        value = leader_change_value(
-            effect.leader_id,
-            [ReplicaKey(voter) for voter in effect.voters],
-            [ReplicaKey(voter) for voter in effect.granting_voters],
+        record = encode_control(
+            LeaderChange(
+                leader_id=effect.leader_id,
+                voters=tuple(LeaderChangeVoter(voter_id=voter) for voter in effect.voters),
+                granting_voters=tuple(
+                    LeaderChangeVoter(voter_id=voter) for voter in effect.granting_voters
+                ),
+            )
         )
-        record = (ControlType.LEADER_CHANGE, value)
         return encode_control_batch([record], effect.base_offset, effect.epoch, self._clock.wall_ms)
 
     def _append_own(self, batch: bytes, base_offset: Offset, core: RaftCore) -> events.Event:

@@ -1,23 +1,20 @@
 """Records of the log about itself: leader changes, snapshot bounds, KRaft version and voters.
 
 Each stands in a control batch with the key (version 0, type). The values are Kafka's generated
-messages, whose first field is their own version.
+messages, whose first field is their own version. Here they are read in all their versions; those
+that nodes of this project write are in metadata/control_records.py.
 """
 
 import enum
 import importlib
-import io
 import struct
-import uuid
-from collections.abc import Sequence
 from typing import Any, Final
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
 from wire.body_walk import checked_body
 from wire.errors import CorruptBatchError
-from wire.types import NodeId, ReplicaKey
 
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = struct.Struct(">h")
@@ -67,45 +64,6 @@ def control_type(key: bytes | None) -> ControlType | None:
     return ControlType(kind) if kind in ControlType.__members__.values() else None
 
 
-def leader_change_value(
-    leader_id: NodeId,
-    voters: Sequence[ReplicaKey],
-    granting_voters: Sequence[ReplicaKey],
-    version: int = 0,
-) -> bytes:
-    """The first record of an epoch. Version 1 (kraft.version 1) holds directory ids as well."""
-    module = _module(ControlType.LEADER_CHANGE, version)
-
-    def voter(key: ReplicaKey) -> Any:
-        if version == 0:
-            return module.Voter(voter_id=key.id)
-        return module.Voter(voter_id=key.id, voter_directory_id=_uuid(key.directory_id))
-
-    return _encode(
-        module.LeaderChangeMessage(
-            version=version,
-            leader_id=leader_id,
-            voters=tuple(voter(key) for key in voters),
-            granting_voters=tuple(voter(key) for key in granting_voters),
-        )
-    )
-
-
-def snapshot_header_value(last_contained_log_timestamp_ms: int) -> bytes:
-    """The first record of a snapshot: the time of the last record that went into it."""
-    return struct.pack(">hq", 0, last_contained_log_timestamp_ms) + b"\0"
-
-
-def snapshot_footer_value() -> bytes:
-    """The last record of a snapshot."""
-    return _VERSION.pack(0) + b"\0"
-
-
-def kraft_version_value(level: int) -> bytes:
-    """The finalized level of the feature kraft.version."""
-    return struct.pack(">hh", 0, level) + b"\0"
-
-
 def decode_control_value(kind: ControlType, value: bytes) -> Any:
     """The kio entity in the value of a KRaft control record.
 
@@ -122,20 +80,5 @@ def decode_control_value(kind: ControlType, value: bytes) -> Any:
         raise CorruptBatchError(f"{kind.name} record cannot be read: {error}") from error
 
 
-def encode_control_value(entity: Any) -> bytes:
-    """The value of a control record from its kio entity."""
-    return _encode(entity)
-
-
-def _encode(entity: Any) -> bytes:
-    output = io.BytesIO()
-    entity_writer(type(entity))(output, entity)
-    return output.getvalue()
-
-
 def _module(kind: ControlType, version: int) -> Any:
     return importlib.import_module(f"kio.schema.{_SCHEMAS[kind][0]}.v{version}.data")
-
-
-def _uuid(identifier: bytes | None) -> uuid.UUID | None:
-    return uuid.UUID(bytes=identifier) if identifier else None
