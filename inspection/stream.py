@@ -88,6 +88,7 @@ class Streams:
             while chunk := list(islice(records, RECORDS_PER_WRITE)):
                 await self._write(response, b"".join(map(encode, chunk)))
                 position = chunk[-1].offset + 1
+                await asyncio.sleep(0)  # the node's turn: a write to a fast reader gives none
             if position == start and not await self._next_commit() and media_type == SSE:
                 await self._write(response, b": keep-alive\n\n")
         await self._write(response, _end(media_type, "shutting_down", "the node stops"))
