@@ -6,15 +6,14 @@ whole. (apache/kafka: metadata/.../storage/Formatter.java)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from kernel.config import NodeConfig
-from metadata import record_codec
 from metadata.bootstrap import bootstrap_records
 from metadata.image import METADATA_VERSION
 from metadata.schema import Record
+from metadata.snapshot import encode_snapshot
 from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
 from storage.meta_properties import (
     META_PROPERTIES_NAME,
@@ -23,13 +22,7 @@ from storage.meta_properties import (
     write_meta_properties,
 )
 from storage.vfs import Vfs, join
-from wire.batch import encode_batch, encode_control_batch
-from wire.types import DirectoryId
-
-_SNAPSHOT_HEADER: Final = 3
-_SNAPSHOT_FOOTER: Final = 4
-_HEADER_VALUE: Final = bytes(11)  # version 0, last contained log timestamp 0, no tagged fields
-_FOOTER_VALUE: Final = bytes(3)
+from wire.types import DirectoryId, LeaderEpoch
 
 
 class FormatError(Exception):
@@ -93,16 +86,14 @@ def bootstrap_checkpoint(
     features: Mapping[str, int], now_ms: int, credentials: Sequence[Record] = ()
 ) -> bytes:
     """Bytes of the snapshot 0-0 that the first leader copies into the log."""
-    values = [
-        record_codec.encode(record, 0)
-        for record in bootstrap_records(features[METADATA_VERSION], features, credentials)
-    ]
-    assert values
+    level = features[METADATA_VERSION]
     return b"".join(
-        (
-            encode_control_batch([(_SNAPSHOT_HEADER, _HEADER_VALUE)], 0, 0, now_ms),
-            encode_batch(values, 1, 0, now_ms),
-            encode_control_batch([(_SNAPSHOT_FOOTER, _FOOTER_VALUE)], 1 + len(values), 0, now_ms),
+        encode_snapshot(
+            bootstrap_records(level, features, credentials),
+            level=level,
+            epoch=LeaderEpoch(0),
+            last_contained_timestamp_ms=0,
+            timestamp_ms=now_ms,
         )
     )
 

@@ -94,7 +94,7 @@ class Peers:
 
     Args:
         addresses: host and port of the controller listener of every voter.
-        client_ids: what each channel calls itself.
+        node_id: of this node; its links say it as their client id.
         effects: where effects go.
         followed: the leader and epoch followed now.
         on_evidence: told that the followed leader's process is gone.
