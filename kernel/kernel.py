@@ -41,6 +41,7 @@ from kernel.isr_expansion import IsrExpansion
 from kernel.metadata_state import MetadataState
 from kernel.opening import OpenedStorage, controller_of, open_storage, raft_core
 from kernel.peers import Peers
+from kernel.random_ids import random_uuid
 from kernel.replica import Replica
 from kernel.snapshots import Snapshots
 from metadata.delta import MetadataDelta
@@ -416,11 +417,4 @@ class Kernel:
             raise UnsupportedFeatureError(missing[0])
 
     def _new_uuid(self) -> bytes:
-        """A random UUID as Kafka makes them: never reserved, its text never starts with a dash."""
-        while True:
-            high, low = self._rng.randrange(1 << 64), self._rng.randrange(1 << 64)
-            high = high & ~(0xF << 12) | (4 << 12)
-            low = low & ((1 << 62) - 1) | (1 << 63)
-            content = high.to_bytes(8, "big") + low.to_bytes(8, "big")
-            if content[0] >> 2 != 62:  # base64url 62 is "-"
-                return content
+        return random_uuid(self._rng)

@@ -34,11 +34,13 @@ def body_of_response(response: raft.RaftResponse) -> Any:
         case raft.FetchResponse():
             return _fetch_body(response)
         case raft.VoteResponse():
-            return _voter_body(52, "VoteResponse", response, vote_granted=response.vote_granted)
+            return _voter_body(
+                api_keys.VOTE, "VoteResponse", response, vote_granted=response.vote_granted
+            )
         case raft.BeginQuorumEpochResponse():
-            return _voter_body(53, "BeginQuorumEpochResponse", response)
+            return _voter_body(api_keys.BEGIN_QUORUM_EPOCH, "BeginQuorumEpochResponse", response)
         case raft.EndQuorumEpochResponse():
-            return _voter_body(54, "EndQuorumEpochResponse", response)
+            return _voter_body(api_keys.END_QUORUM_EPOCH, "EndQuorumEpochResponse", response)
         case raft.FetchSnapshotResponse():
             return _fetch_snapshot_body(response)
         case raft.DescribeQuorumResponse():
@@ -103,7 +105,7 @@ def _voter_body(api_key: int, name: str, response: Any, **more: bool) -> Any:
 
 def _fetch_body(response: raft.FetchResponse) -> Any:
     if response.top_error_code:
-        return codec.newest(1, "response").FetchResponse(
+        return codec.newest(api_keys.FETCH, "response").FetchResponse(
             throttle_time=_ZERO, error_code=ErrorCode(response.top_error_code), responses=()
         )
     endpoint, leader_id = response.leader_endpoint, _wire_id(response.leader_id)
@@ -125,7 +127,7 @@ def _fetch_body(response: raft.FetchResponse) -> Any:
 
 
 def _fetch_snapshot_body(response: raft.FetchSnapshotResponse) -> Any:
-    new = codec.newest(59, "response")
+    new = codec.newest(api_keys.FETCH_SNAPSHOT, "response")
     if response.top_error_code:
         return new.FetchSnapshotResponse(
             throttle_time=_ZERO, error_code=ErrorCode(response.top_error_code), topics=()
@@ -151,7 +153,7 @@ def _fetch_snapshot_body(response: raft.FetchSnapshotResponse) -> Any:
 
 
 def _describe_quorum_body(response: raft.DescribeQuorumResponse) -> Any:
-    new = codec.newest(55, "response")
+    new = codec.newest(api_keys.DESCRIBE_QUORUM, "response")
 
     def replica(state: raft.ReplicaState) -> Any:
         directory_id = state.directory_id

@@ -1,8 +1,6 @@
 """Who this node is: its folders locked and checked before anything is opened."""
 
-import random
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -20,8 +18,6 @@ from storage.meta_properties import META_PROPERTIES_NAME, read_meta_properties
 from storage.vfs import Lock, Vfs, join
 from wire.types import DirectoryId
 
-_UUID_VERSION_4: Final = 0x40
-
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """What the folders say; `locks` are held as long as the value lives."""
@@ -30,20 +26,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     directory_ids: dict[str, DirectoryId]
     """By path, every folder of the node."""
     locks: tuple[Lock, ...]
-
-
-def uuid_source(rng: random.Random) -> Callable[[], bytes]:
-    """Random 16-byte ids of version 4, never reserved ones, that print without a leading dash."""
-
-    def new_uuid() -> bytes:
-        content = bytearray(rng.randbytes(16))
-        content[6] = content[6] & 0x0F | _UUID_VERSION_4
-        content[8] = content[8] & 0x3F | 0x80
-        if content[0] >> 2 == 62:  # base64url would begin with "-"
-            content[0] ^= 0x80
-        return bytes(content)
-
-    return new_uuid
 
 
 def prepare(
@@ -62,8 +44,7 @@ def prepare(
     if format_cluster_id is None:
         for path in folders:
             if not vfs.exists(path):
-                raise StartError(f"No readable {META_PROPERTIES_NAME} files found in {path}: "
-                                 "format it with `kraftline storage format`")  # fmt: skip
+                raise _not_formatted(path)
     for path in folders:
         vfs.make_directory(path)
     locks = tuple(lock_directory(vfs, path) for path in folders)
@@ -84,10 +65,7 @@ def _read(vfs: Vfs, config: NodeConfig, folders: list[str], locks: tuple[Lock, .
     for path in folders:
         found = read_meta_properties(vfs, path)
         if found is None:
-            raise StartError(
-                f"No readable {META_PROPERTIES_NAME} files found in {path}: "
-                "format it with `kraftline storage format`"
-            )
+            raise _not_formatted(path)
         where = join(path, META_PROPERTIES_NAME)
         if found.node_id != config.node_id:
             raise StartError(
@@ -105,3 +83,10 @@ def _read(vfs: Vfs, config: NodeConfig, folders: list[str], locks: tuple[Lock, .
         raise StartError(f"the folders belong to different clusters: {owners}")
     (cluster_id,) = cluster_ids
     return Identity(cluster_id=cluster_id, directory_ids=directory_ids, locks=locks)
+
+
+def _not_formatted(path: str) -> StartError:
+    return StartError(
+        f"No readable {META_PROPERTIES_NAME} files found in {path}: "
+        "format it with `kraftline storage format`"
+    )

@@ -19,13 +19,14 @@ from kernel.effects import Exit, Log, LogLevel
 from kernel.events import ShutdownRequested
 from kernel.formatting import FormatError
 from kernel.kernel import Kernel, UnsupportedFeatureError
+from kernel.random_ids import random_uuid
 from metadata.config_schema import broker_configs
 from node.config import node_config, parse_overrides, read_config, read_properties
 from node.driver import LISTEN_BACKLOG, Driver, now
 from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
 from node.errors import ConfigError, StartError
 from node.http import HttpListener
-from node.identity import Identity, prepare, uuid_source
+from node.identity import Identity, prepare
 from node.leader_client import LeaderClient
 from node.local_client import LocalClient
 from node.logs import write_log
@@ -114,7 +115,7 @@ def _open(config: NodeConfig, format_cluster_id: str | None) -> tuple[Identity, 
     vfs = OsVfs()
     rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secrets here
     at = now()
-    identity = prepare(vfs, config, format_cluster_id, uuid_source(rng), at.wall_ms)
+    identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
     kernel = Kernel(
         config,
         vfs,
