@@ -152,6 +152,16 @@ def test_epochs_of_the_checkpoint(folder: Path, capsys: pytest.CaptureFixture[st
     assert verify(capsys, folder) == (1, [("error", path.name, 0, "epochs")])
 
 
+def test_a_checkpoint_that_is_late_is_a_warning(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node that runs writes it at times only; the next start makes it new."""
+    path = folder / LOG / "leader-epoch-checkpoint"
+    version, count, *entries = path.read_text().split("\n")[:-1]
+    path.write_text("\n".join([version, str(int(count) - 1), *entries[:-1]]) + "\n")
+    assert verify(capsys, folder) == (0, [("warning", path.name, 0, "epochs")])
+
+
 def test_a_snapshot_without_its_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = min((folder / LOG).glob("*.checkpoint"))
     path.write_bytes(path.read_bytes()[: batch_positions(path)[-1]])
