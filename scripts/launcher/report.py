@@ -138,7 +138,7 @@ def _state(
     quorum: QuorumView | None,
     brokers: ClusterView | None,
 ) -> str:
-    """stopped, paused, leader, follower, or for a broker: fenced, running, starting."""
+    """stopped, paused, no leader, leader, follower, or for a broker: fenced, running, starting."""
     if pid is None:
         return "stopped"
     if node.id in paused:
@@ -149,6 +149,8 @@ def _state(
             return "fenced"
         if "controller" not in node.roles:
             return "running"
-    if quorum is None or "controller" not in node.roles:
+    if quorum is None:
+        return "no leader"
+    if "controller" not in node.roles:
         return "starting"
     return "leader" if quorum.leader_id == node.id else "follower"

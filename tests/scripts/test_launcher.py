@@ -185,6 +185,12 @@ def test_status_object_and_states():
     json.dumps(found)
 
 
+def test_a_node_that_runs_without_a_leader_is_not_starting():
+    found = report.status_object(cluster(), {**PIDS, 1: None}, set(), None, None)
+    assert [node["state"] for node in found["nodes"]] == ["stopped", "no leader", "no leader"]
+    assert "no leader" in report.table(found)
+
+
 @pytest.mark.parametrize(
     ("pids", "paused", "quorum", "code"),
     [
