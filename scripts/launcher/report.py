@@ -138,19 +138,24 @@ def _state(
     quorum: QuorumView | None,
     brokers: ClusterView | None,
 ) -> str:
-    """stopped, paused, no leader, leader, follower, or for a broker: fenced, running, starting."""
+    """stopped, paused, or what a process that runs does."""
     if pid is None:
         return "stopped"
     if node.id in paused:
         return "paused"
+    return _running_state(node, quorum, brokers)
+
+
+def _running_state(node: NodePlan, quorum: QuorumView | None, brokers: ClusterView | None) -> str:
+    """no leader, leader, follower; for a broker fenced; for a plain one running or starting."""
+    is_controller = "controller" in node.roles
     if "broker" in node.roles and brokers is not None:
-        fenced = brokers.fenced_by_broker.get(node.id, True)
-        if fenced:
+        if brokers.fenced_by_broker.get(node.id, True):
             return "fenced"
-        if "controller" not in node.roles:
+        if not is_controller:
             return "running"
     if quorum is None:
         return "no leader"
-    if "controller" not in node.roles:
+    if not is_controller:
         return "starting"
     return "leader" if quorum.leader_id == node.id else "follower"
