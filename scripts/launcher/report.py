@@ -147,7 +147,7 @@ def _state(
 
 
 def _running_state(node: NodePlan, quorum: QuorumView | None, brokers: ClusterView | None) -> str:
-    """no leader, leader, follower; for a broker fenced; for a plain one running or starting."""
+    """No leader, leader, follower; for a broker fenced; for a plain one running or starting."""
     is_controller = "controller" in node.roles
     if "broker" in node.roles and brokers is not None:
         if brokers.fenced_by_broker.get(node.id, True):
