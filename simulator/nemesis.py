@@ -128,6 +128,7 @@ class Nemesis:
         machines: dict[int, Machine],
         probes: Probes,
         restart: Callable[[Machine], None],
+        *,
         damages: DiskDamages,
     ) -> None:
         self.plan = plan

@@ -96,7 +96,7 @@ class World:
             self.machines,
             self.probes,
             self.restart,
-            self._damages,
+            damages=self._damages,
         )
         self.nemesis.on_fired = self._on_fault
         self._buggify = Buggify(settings, self.probes, lambda: self.nemesis.is_over)

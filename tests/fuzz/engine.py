@@ -3,10 +3,10 @@
 P1: a value or a declared refusal, nothing else; CPU time and memory within limits. What else must
 hold (round trips, equal ways of reading, checksums) is the target's `verify`.
 
-Memory is bounded by 4 times the input and 1 MiB: a claimed length allocates nothing. The 1 MiB hides
-what Python objects cost in inputs up to 16 KiB: a body of many tiny entities takes up to 64 times
-its bytes (`LARGE_FACTOR`, of which test_fuzz.py makes the worst), whatever the decoder does, since
-an int of four bytes is an object of 28 in a slot of 8. Frames are limited for that reason
+Memory is bounded by 4 times the input and 1 MiB: a claimed length allocates nothing. The 1 MiB
+hides what Python objects cost in inputs up to 16 KiB: a body of many tiny entities takes up to 64
+times its bytes (`LARGE_FACTOR`, of which test_fuzz.py makes the worst), whatever the decoder does,
+since an int of four bytes is an object of 28 in a slot of 8. Frames are limited for that reason
 (`socket.request.max.bytes`).
 """
 
