@@ -95,8 +95,17 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
     )  # fmt: skip
 
 
-def under_replication(rows: Sequence[Row], folder: Path, end: datetime | None) -> Picture:
-    """How many partitions missed replicas, were below min.insync.replicas, or had no leader."""
+def under_replication(
+    rows: Sequence[Row], folder: Path, begin: datetime | None, end: datetime | None
+) -> Picture:
+    """How many partitions missed replicas, were below min.insync.replicas, or had no leader.
+
+    Args:
+        rows: of the report `under_replicated`.
+        folder: gets the files.
+        begin: where the time axis begins, None for the first row.
+        end: where it ends, and what is still so is drawn to end; None for the last row.
+    """
     steps: dict[datetime, list[int]] = {}
     for row in rows:
         start, stop = row["from_ts"], row["to_ts"] or end
@@ -121,7 +130,9 @@ def under_replication(rows: Sequence[Row], folder: Path, end: datetime | None) -
         values = [point[name] for point in points]
         axes.fill_between(times, values, step="post", color=colour, linewidth=0, label=label)
     axes.set_ylabel("partitions")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * max((point[name] for point in points for name in _LEVELS), default=1))
+    if begin is not None and end is not None and begin < end:
+        axes.set_xlim(left=_day(begin), right=_day(end))
     _time_axis(axes)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
     return _saved(

@@ -43,7 +43,8 @@ h1{margin-bottom:.2rem} h2{margin-top:2.4rem;border-bottom:1px solid #ddd} img{m
 .facts li{list-style:none;background:#f4f5f7;border-radius:6px;padding:.5rem .9rem}
 .facts b{display:block;font-size:1.4rem} .bad b{color:#c0201f} p.note{color:#555;margin:.3rem 0}
 table{border-collapse:collapse;font-size:.87rem;width:100%}
-td,th{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #eee}
+td,th{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #eee;white-space:nowrap}
+td:nth-child(7){white-space:normal}
 th{position:sticky;top:0;background:#fff} .scroll{max-height:26rem;
 overflow:auto;border:1px solid #eee} .unclean td{background:#fde8e8}
 """
@@ -67,7 +68,7 @@ def write_page(spark: Any, root: str, folder: str, inputs: Sequence[str]) -> Non
     sizes, lags = _batches(inputs)
     drawn = [
         pictures.leader_timeline(intervals, target, end),
-        pictures.under_replication(missing, target, end),
+        pictures.under_replication(missing, target, _first_time(intervals), end),
         pictures.batch_sizes(sizes, target),
         pictures.append_lag(lags, target),
         pictures.compaction_picture(_compaction(inputs, spark), target),
@@ -87,6 +88,11 @@ def _rows(root: str, name: str, columns: list[str] | None = None) -> list[Row]:
         return []
     found: list[Row] = ds.dataset(files).to_table(columns=columns).to_pylist()
     return found
+
+
+def _first_time(intervals: list[Row]) -> datetime | None:
+    times = [row["valid_from_ts"] for row in intervals if row["valid_from_ts"] is not None]
+    return min(times, default=None)
 
 
 def _last_time(root: str) -> datetime | None:
