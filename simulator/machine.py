@@ -111,7 +111,11 @@ class Machine:
         self._outbound: dict[int, Pipe] = {}
         self._next_connection_id = 1
         self._timer_us: int | None = None
-        self._timer_number = 0
+        self._timer_place = 0
+        self._timer_incarnation = 0
+        self._wake_us: int | None = None
+        """When the timer is looked at; not later than `_timer_us`."""
+        self._wake_place = 0
         self._perform: dict[type, Callable[[Any], None]] = {
             out.SendBytes: self._send,
             out.CloseConnection: self._close,
@@ -262,7 +266,6 @@ class Machine:
         deadline_ms = self.kernel.next_deadline_ms()
         if deadline_ms is None:
             self._timer_us = None
-            self._timer_number += 1
             return
         due_us = self._due_us(deadline_ms)
         if due_us <= self.scheduler.now_us:
@@ -270,15 +273,33 @@ class Machine:
         if due_us == self._timer_us:
             return
         self._timer_us = due_us
-        self._timer_number += 1
-        number, incarnation = self._timer_number, self.incarnation
+        self._timer_place = self.scheduler.place()
+        self._timer_incarnation = self.incarnation
+        if self._wake_us is None or due_us <= self._wake_us:
+            self._wake_at_timer()
 
-        def fire() -> None:
-            if number == self._timer_number and incarnation == self.incarnation:
+    def _wake_at_timer(self) -> None:
+        """Look at the timer when it is due; one that was set later meanwhile is looked at again.
+
+        Nearly every step moves the timer back, so the scheduler hears only of every tenth.
+        """
+        assert self._timer_us is not None
+        self._wake_us = self._timer_us
+        self._wake_place = place = self._timer_place
+
+        def wake() -> None:
+            is_current = place == self._wake_place
+            if is_current:
+                self._wake_us = None
+            if self._timer_us is None or self._timer_incarnation != self.incarnation:
+                return
+            if place == self._timer_place:
                 self._timer_us = None
-                self.post(events.TimeAdvanced(), incarnation)
+                self.post(events.TimeAdvanced(), self.incarnation)
+            elif is_current:
+                self._wake_at_timer()
 
-        self.scheduler.at(due_us, fire)
+        self.scheduler.at_place(self._timer_us, place, wake)
 
     # ---- network -----------------------------------------------------------------------------
 

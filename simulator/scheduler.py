@@ -29,6 +29,16 @@ class Scheduler:
         due_us = max(self.now_us, time_us)
         heapq.heappush(self._heap, (due_us, self._sequence, action))
 
+    def place(self) -> int:
+        """A place among what is due at one time, for a later `at_place`."""
+        self._sequence += 1
+        return self._sequence
+
+    def at_place(self, time_us: int, place: int, action: Callable[[], None]) -> None:
+        """Run at a time that is to come, as if it had been asked for when the place was taken."""
+        assert time_us > self.now_us, f"{time_us=} {self.now_us=}"
+        heapq.heappush(self._heap, (time_us, place, action))
+
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
         """Run after a delay."""
         self.at(self.now_us + delay_us, action)
