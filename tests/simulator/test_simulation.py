@@ -81,11 +81,11 @@ def test_another_process_and_another_hash_seed_give_the_same_digest():
 
 
 def test_the_digest_sees_another_seed_and_another_plan():
-    plan = prepare(9, FAST)[2]
+    assert prepare(9, FAST)[2]
     digests = {
         run_seed(9, FAST).digest,
         run_seed(10, FAST).digest,
-        run_seed(9, FAST, plan=plan[:-1]).digest,
+        run_seed(9, FAST, plan=[]).digest,
     }
     assert len(digests) == 3
 
