@@ -1,5 +1,6 @@
 """A Spark session as the jobs need it, and a clear refusal where Spark cannot run."""
 
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -50,10 +51,21 @@ def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
     try:
         made = builder.getOrCreate()
     except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise BadInputError(f"Spark does not start with master {chosen}: {reason}") from error
+        raise BadInputError(_refusal(chosen, str(error))) from error
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def _refusal(master: str, text: str) -> str:
+    """Why there is no session, by what Py4J says: its second line has the Java exception."""
+    first, _, rest = text.partition("\n")
+    reason = rest.partition("\n")[0].removeprefix(": ") or first
+    hint = "" if is_local(master) else f" (does a master of Spark {_spark_version()} answer there?)"
+    return f"Spark does not start with master {master}: {reason}{hint}"
+
+
+def _spark_version() -> str:
+    return importlib.metadata.version("pyspark")
 
 
 def is_submitted() -> bool:

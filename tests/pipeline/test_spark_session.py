@@ -7,7 +7,7 @@ import pytest
 from pipeline import cli
 from pipeline.jobs import export
 from pipeline.jobs.job import JobConfig, JobResult
-from pipeline.spark_session import default_conf, is_local, with_attempts
+from pipeline.spark_session import _refusal, default_conf, is_local, with_attempts
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,13 @@ def test_executors_elsewhere_get_absolute_paths(
     assert told[0].inputs == (f"{root}a", f"{root}b*")
     assert told[0].output == f"{root}out"
     assert told[0].conf == {"spark.x": "1", "spark.y": "a=b"}
+
+
+def test_a_master_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.spark_session._spark_version", lambda: "4.3.0")
+    text = "An error occurred while calling None.x.\n: java.lang.X: no master\n\tat a.b\n"
+    assert _refusal("spark://h:1", text) == (
+        "Spark does not start with master spark://h:1: java.lang.X: no master"
+        " (does a master of Spark 4.3.0 answer there?)"
+    )
+    assert _refusal("local[0]", "no\n") == "Spark does not start with master local[0]: no"
