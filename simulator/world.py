@@ -35,6 +35,8 @@ from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
 from wire.types import Endpoint, NodeId
 
 BROKER_PORT: Final = 9092
+BUSY_EVENTS_MAX: Final = 10_000
+"""In a virtual second of all nodes together; the busiest honest ones have a tenth of it."""
 FIRST_OBSERVER_ID: Final = 101
 BEGIN_QUORUM_EPOCH: Final = 53
 API_KEY_AT: Final = 5
@@ -66,6 +68,8 @@ class World:
         self.scheduler = Scheduler()
         self.probes = Probes()
         self.event_count = 0
+        self._busy_at = BUSY_EVENTS_MAX
+        self._busy_since_us = 0
         self.events_by_kind: dict[str, int] = {}
         self.digest = 0
         self._decoded = DecodedBatches()
@@ -208,8 +212,14 @@ class World:
         self._buggify.attach(machine.id, core)
 
     def before_step(self, machine: Machine, event: events.Event | None) -> None:
-        """Count it."""
+        """Count it.
+
+        Raises:
+            Violation: nodes ask each other the same for ever, without a pause.
+        """
         self.event_count += 1
+        if self.event_count >= self._busy_at:
+            self._look_for_a_busy_loop()
         kind = "Start" if event is None else event.__class__.__name__
         try:
             self.events_by_kind[kind] += 1
@@ -217,6 +227,13 @@ class World:
             self.events_by_kind[kind] = 1
         if event is None:
             self._log_bytes = log_bytes(machine)
+
+    def _look_for_a_busy_loop(self) -> None:
+        now_us = self.scheduler.now_us
+        if now_us - self._busy_since_us < 1_000_000:
+            raise Violation("liveness", f"{BUSY_EVENTS_MAX} events within a second: a busy loop")
+        self._busy_at = self.event_count + BUSY_EVENTS_MAX
+        self._busy_since_us = now_us
 
     def after_step(
         self, machine: Machine, event: events.Event | None, effects: list[out.Effect]

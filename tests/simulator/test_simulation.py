@@ -9,8 +9,10 @@ import pytest
 from simulator.arguments import SHORT
 from simulator.corpus import corpus, entry_of
 from simulator.draw import FAULT_CLASSES, Options, Until
+from simulator.invariants import Violation
 from simulator.probes import MARKS
 from simulator.run import prepare, run_seed
+from tests.simulator.worlds import quiet_world
 from tests.test_tidy import ROOT
 
 FAST = Options(duration_us=4_000_000, write_count=15)
@@ -124,3 +126,14 @@ def test_two_minutes_of_seeds_meet_every_fault():
     assert faults == set(FAULT_CLASSES)
     rare = {"leader_deposed", "snapshot_fetched_mid_load", "election_lost_and_retried"}
     assert {name for name, count in marks.items() if count == 0} <= rare
+
+
+def test_nodes_that_ask_for_ever_without_a_pause_are_found():
+    world = quiet_world()
+    machine = next(iter(world.machines.values()))
+    world.event_count = world._busy_at
+    world.before_step(machine, None)  # the first of them took longer than a second
+    assert world._busy_at > world.event_count
+    world.event_count = world._busy_at
+    with pytest.raises(Violation, match="liveness: .* a busy loop"):
+        world.before_step(machine, None)
