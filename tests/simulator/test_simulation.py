@@ -135,5 +135,5 @@ def test_nodes_that_ask_for_ever_without_a_pause_are_found():
     world.before_step(machine, None)  # the first of them took longer than a second
     assert world._busy_at > world.event_count
     world.event_count = world._busy_at
-    with pytest.raises(Violation, match="liveness: .* a busy loop"):
+    with pytest.raises(Violation, match=r"liveness: .* a busy loop"):
         world.before_step(machine, None)
