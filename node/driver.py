@@ -43,6 +43,8 @@ from node.logs import write_log
 from node.worker import Worker
 
 LISTEN_BACKLOG: Final = 1024
+SNAPSHOT_WAIT_S: Final = 0.2
+"""How long a node that stops waits for a snapshot to be synced; an unfinished one is removed."""
 FOLDERS_WAIT_S: Final = 0.2
 """How long a node that stops waits for folder work; the next start makes what is missing."""
 
@@ -70,6 +72,7 @@ class Driver:
         self._next_connection_id = 1
         self._flusher = Flusher(loop, self._flush_done)
         self._folders = Worker(loop, "folders")
+        self._snapshots = Worker(loop, "snapshots")
         self.exit: asyncio.Future[Exit] = loop.create_future()
         self._perform: dict[type, Callable[[Any], None]] = {
             SendBytes: self._send,
@@ -233,7 +236,7 @@ class Driver:
 
     def _run_snapshot(self, effect: RunSnapshot) -> None:
         done = partial(self._snapshot_done, effect.token)
-        self._folders.submit(effect.work, done)
+        self._snapshots.submit(effect.work, done)
 
     def _snapshot_done(self, token: int, error: BaseException | None) -> None:
         if error is not None:
@@ -261,5 +264,6 @@ class Driver:
         for socket in [*self._inbound.values(), *self._outbound.values()]:
             socket.close()
         self._flusher.close()
+        self._snapshots.close(SNAPSHOT_WAIT_S)
         if not self._folders.close(FOLDERS_WAIT_S):
             write_log(Log(LogLevel.INFO, "folder_work_left", {"waited_s": FOLDERS_WAIT_S}))

@@ -3,11 +3,12 @@
 import asyncio
 import errno
 import random
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
 
-from kernel.effects import CloseConnection, Exit, SendBytes
+from kernel.effects import CloseConnection, Exit, RunLocalChanges, RunSnapshot, SendBytes
 from kernel.events import (
     BytesReceived,
     ConnectionClosed,
@@ -255,5 +256,25 @@ def test_a_name_that_does_not_resolve_is_no_refusal(monkeypatch):
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unresolved)
         await connect(posted.append, {}, 2, "nowhere", 9093)
         assert posted == [PeerDisconnected(2, refused=False)]
+
+    run(scenario)
+
+
+def test_a_snapshot_is_synced_while_folders_are_made():
+    """Thousands of folders take many seconds; the log must not grow for as long."""
+
+    async def scenario():
+        async with running() as (driver, *_):
+            are_made, is_synced = threading.Event(), threading.Event()
+            driver.perform(
+                [
+                    RunLocalChanges(1, are_made.wait),
+                    RunSnapshot(1, is_synced.set),
+                    Exit(0, "nothing more is asked of the kernel"),
+                ]
+            )
+            was_synced = await asyncio.to_thread(is_synced.wait, LIMIT_S / 4)
+            are_made.set()
+            assert was_synced
 
     run(scenario)
