@@ -154,7 +154,7 @@ class Invariants:
         mirror = self.mirrors[machine.id]
         mirror.forget_durable()
         entries = mirror.reread(machine.vfs)
-        damage = damaged_batch(machine.vfs)
+        damage = damaged_batch(machine.vfs, mirror.sound)
         if damage is not None:
             self._fail("I18", machine, damage)
         if mirror.end_offset < before.durable_end and core.log_start_offset < before.durable_end:

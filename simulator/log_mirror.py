@@ -14,8 +14,8 @@ from storage.memory_vfs import MemoryVfs
 
 FOLDER: Final = "/data/__cluster_metadata-0"
 QUORUM_STATE: Final = f"{FOLDER}/quorum-state"
-_HEADER: Final = struct.Struct(">qiiBI")  # base offset, length, leader epoch, magic, crc
-_LAST_DELTA_AT: Final = 23
+_HEADER: Final = struct.Struct(">qiiBIhi")
+"""Base offset, length, leader epoch, magic, crc, attributes, last offset delta."""
 _OVERHEAD: Final = 12
 _CRC_FROM: Final = 21  # the checksum covers everything behind it
 
@@ -37,6 +37,8 @@ class LogMirror:
         self._segments: list[tuple[str, int]] = []  # path, bytes read of it
         self._listing: tuple[MemoryVfs, int, list[str]] | None = None  # disk, name changes, paths
         self._durable: dict[str, tuple[int, int]] = {}  # path -> bytes walked, end offset there
+        self.sound: dict[str, bytes] = {}
+        """Path -> what of a segment was last found to have the right checksums."""
         self.frozen_end: int | None = None
         """What `durable_end` says while the disk is damaged and no process runs."""
         self.forgiven: set[tuple[str, int | None]] = set()
@@ -151,19 +153,27 @@ def segment_paths(vfs: MemoryVfs) -> list[str]:
     return [f"{FOLDER}/{name}" for name in vfs.list(FOLDER) if name.endswith(".log")]
 
 
-def damaged_batch(vfs: MemoryVfs) -> str | None:
-    """What in the segments is no whole batch with a right checksum, None if all is."""
+def damaged_batch(vfs: MemoryVfs, sound: dict[str, bytes]) -> str | None:
+    """What in the segments is no whole batch with a right checksum, None if all is.
+
+    Args:
+        vfs: the disk.
+        sound: path -> what was found to be sound there before; kept up to date. Where a segment
+            begins with these bytes they are not looked at again.
+    """
     for path in segment_paths(vfs):
         content = vfs.written_content(path)
         assert content is not None
-        position = 0
-        for entry, end in _batches(content, 0):
+        known = sound.get(path, b"")
+        position = len(known) if content.startswith(known) else 0
+        for entry, end in _batches(content, position):
             if crc32c.crc32c(content[position + _CRC_FROM : end]) != entry.crc:
                 return f"{path}: the batch at offset {entry.base_offset} fails its checksum"
             position = end
         if position < len(content):
             left = len(content) - position
             return f"{path}: {left} bytes behind position {position} are no batch"
+        sound[path] = bytes(content)
     return None
 
 
@@ -177,12 +187,11 @@ def batches_of(content: bytearray | None) -> Iterator[tuple[int, int, Entry]]:
 
 def _batches(content: bytearray, position: int) -> Iterator[tuple[Entry, int]]:
     """Whole batches from a position on, each with the position behind it."""
-    size = len(content)
-    while position + _HEADER.size + 6 <= size:
-        base_offset, length, epoch, magic, crc = _HEADER.unpack_from(content, position)
+    size, unpack = len(content), _HEADER.unpack_from
+    while position + _HEADER.size <= size:
+        base_offset, length, epoch, magic, crc, _, last_delta = unpack(content, position)
         end = position + _OVERHEAD + length
         if magic != 2 or length <= 0 or end > size:
             return
-        (last_delta,) = struct.unpack_from(">i", content, position + _LAST_DELTA_AT)
         yield Entry(base_offset, base_offset + last_delta + 1, epoch, crc), end
         position = end

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.log_mirror import FOLDER, LogMirror, segment_paths
+from simulator.log_mirror import FOLDER, LogMirror, damaged_batch, segment_paths
 from storage.memory_vfs import MemoryVfs
 from wire.batch import encode_batch
 
@@ -105,3 +105,20 @@ def test_a_cut_is_seen_by_reading_again(vfs):
     write(vfs, segment(0), batch(2, epoch=7))
     assert [e.epoch for e in mirror.appended(vfs)] == [7]
     assert segment_paths(vfs) == [f"{FOLDER}/{segment(0)}"]
+
+
+def test_damage_is_found_where_all_was_sound_before(vfs):
+    sound = {}
+    path = f"{FOLDER}/{segment(0)}"
+    write(vfs, segment(0), batch(0), batch(1))
+    assert damaged_batch(vfs, sound) is None
+    write(vfs, segment(0), batch(2))
+    assert damaged_batch(vfs, sound) is None
+    for position in (70, vfs.size(path) - 1):
+        before = bytes(vfs.written_content(path)[position : position + 1])
+        vfs.damage(path, position, bytes([before[0] ^ 1]))
+        assert "fails its checksum" in damaged_batch(vfs, sound)
+        vfs.damage(path, position, before)
+        assert damaged_batch(vfs, sound) is None
+    write(vfs, segment(0), b"rest")
+    assert "are no batch" in damaged_batch(vfs, sound)
