@@ -7,7 +7,7 @@ Untagged fields go in declaration order, tagged ones into the section at the end
 
 import linecache
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -50,6 +50,7 @@ _NAMESPACE: Final[dict[str, Any]] = {
     for name in (
         "ints_bytes",
         "cut_error",
+        "garbage_error",
         "null_error",
         "raw_bytes",
         "read_array_size",
@@ -69,6 +70,8 @@ _NAMESPACE: Final[dict[str, Any]] = {
 }
 
 
+_FRAME_BYTES: Final = 3
+"""Frame version, api key and version, one byte each for every record that is known."""
 _HOPS: Final = 2
 """Arrays of a block that are looked at before the rest of them is taken for empty."""
 
@@ -77,6 +80,12 @@ _HOPS: Final = 2
 def compile_reader(cls: type[WireStruct], version: int) -> Callable[..., Any]:
     """`read(buffer, position, end) -> (value, position after it)`."""
     return _compile(_Source(cls, version, "read"))
+
+
+@cache
+def compile_decoder(cls: type[WireStruct], version: int) -> Callable[[bytes, int], Any]:
+    """`decode(buffer, end) -> record` of a framed value: what `read` gives behind the frame."""
+    return _compile(_Source(cls, version, "decode"))
 
 
 @cache
@@ -106,9 +115,9 @@ class _Source:
 
     def text(self) -> list[str]:
         if not self.lines:
-            body = _reader_lines(self) if self.what == "read" else _writer_lines(self)
-            arguments = "b, p, end" if self.what == "read" else "r, out"
-            self.lines = [f"def {self.function}({arguments}):"]
+            body = _writer_lines(self) if self.what == "write" else _reader_lines(self)
+            arguments = {"read": "b, p, end", "decode": f"b, end, p={_FRAME_BYTES}"}
+            self.lines = [f"def {self.function}({arguments.get(self.what, 'r, out')}):"]
             self.lines += [f"    {line}" for line in body]
         return self.lines
 
@@ -154,17 +163,24 @@ def _reader_lines(source: _Source) -> list[str]:
         else:
             lines += _read_one(source, run[0])
     tagged = source.tagged()
-    cls = source.bind("cls", source.cls)
     arguments = [f"{spec.name}={spec.name}" for spec in source.untagged()]
     lines += ["n = b[p]", "p += 1", "if not n:"]  # most records have no tagged field
-    lines.append(f"    return {cls}({', '.join(arguments)}), p")
+    lines += [f"    {line}" for line in _read_done(source, arguments)]
     lines += [f"{spec.name} = {source.bind('default', spec.default)}" for spec in tagged]
     lines += _read_tags(source, tagged)
     arguments += [f"{spec.name}={spec.name}" for spec in tagged]
-    known = ", ".join([*arguments, "unknown_tags=tuple(sorted(unknown.items()))"])
-    lines += ["if unknown:", f"    return {cls}({known}), p"]
-    lines.append(f"return {cls}({', '.join(arguments)}), p")
-    return lines
+    known = [*arguments, "unknown_tags=tuple(sorted(unknown.items()))"]
+    lines += ["if unknown:", *(f"    {line}" for line in _read_done(source, known))]
+    return lines + _read_done(source, arguments)
+
+
+def _read_done(source: _Source, arguments: Sequence[str]) -> list[str]:
+    """The value and the position after it; of a record alone, when nothing follows it."""
+    made = f"{source.bind('cls', source.cls)}({', '.join(arguments)})"
+    if source.what == "read":
+        return [f"return {made}, p"]
+    name = f"{source.cls.__name__} version {source.version}"
+    return ["if p != end:", f"    raise garbage_error({name!r}, end - p)", f"return {made}"]
 
 
 def _read_fixed_run(source: _Source, run: list[FieldSpec]) -> list[str]:

@@ -146,6 +146,11 @@ def cut_error(tag: int, size: int, left: int) -> IndexError:
     return IndexError(f"tagged field {tag} of {size} bytes announced, {left} left")
 
 
+def garbage_error(what: str, size: int) -> MetadataRecordError:
+    """The error for bytes behind the end of a record."""
+    return MetadataRecordError(f"{what} is followed by {size} bytes of garbage")
+
+
 def null_error(what: str) -> MetadataRecordError:
     """The error for a null where the schema allows none."""
     return MetadataRecordError(f"{what} is null, which its schema does not allow")

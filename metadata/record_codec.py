@@ -25,7 +25,7 @@ FRAME_VERSION: Final = 1
 # Kafka keeps api key and version in a signed 16-bit number.
 FRAME_NUMBER_MAX: Final = 32767
 
-Reader = Callable[[bytes, int, int], tuple[Any, int]]
+Reader = Callable[[bytes, int], Record]
 Writer = Callable[[Any, list[bytes]], None]
 
 _DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError)
@@ -72,16 +72,10 @@ def decode(value: bytes | memoryview) -> Record:
     read = _readers.get(buffer[:3])
     if read is None:
         return _decode_first(buffer)
-    end = len(buffer)
     try:
-        record, position = read(buffer, 3, end)
+        return read(buffer, len(buffer))
     except _DAMAGE as error:
         raise MetadataRecordError(f"{_name(buffer)} is cut or damaged: {error}") from error
-    if position != end:
-        raise MetadataRecordError(
-            f"{_name(buffer)} is followed by {end - position} bytes of garbage"
-        )
-    return record  # type: ignore[no-any-return]
 
 
 def _decode_first(buffer: bytes) -> Record:
@@ -92,7 +86,7 @@ def _decode_first(buffer: bytes) -> Record:
     cls = RECORD_TYPES[api_key]
     _check_version(cls, version)
     canonical = bytes((FRAME_VERSION, api_key, version))
-    _readers.setdefault(canonical, codec_source.compile_reader(cls, version))
+    _readers.setdefault(canonical, codec_source.compile_decoder(cls, version))
     return decode(canonical + buffer[position:])
 
 
