@@ -4,8 +4,8 @@ python -m benchmarks.pipeline_history [--records N] [--json]
 
 A log of N records in batches of 10: 100 topics with 50 partitions each, then changes of leader and
 ISR. Wall and CPU seconds of driver, JVM and Python workers together, start of the session included;
-the largest resident size of one Python worker (a task may take 512 MiB); and what 10 million records
-would take at that rate, the start included, so run it with many.
+the largest resident size of one Python worker (a task may take 512 MiB); and what 10 million
+records would take at that rate, the start included, so run it with many.
 """
 
 import os
