@@ -117,7 +117,7 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
     Raises:
         BadInputError: no metadata log, one whose beginning is in no snapshot, or a snapshot of it
             that was cut.
-        DataLossError: the log no longer holds the offset at which the archive goes on.
+        DataLossError: the log does not hold the offset at which the archive goes on.
     """
     listing: Listing = discover(inputs, include_snapshots=True)
     copies = [found for found in listing.partitions if found.topic == METADATA_TOPIC_NAME]
@@ -144,6 +144,11 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
             raise DataLossError(
                 f"{best.directory}: the log starts at offset {best.first_offset},"
                 f" offsets from {continue_at} on are gone"
+            )
+        if continue_at > ends[best.directory]:
+            raise DataLossError(
+                f"{best.directory}: the log ends at offset {ends[best.directory]}, the archive at"
+                f" {continue_at}: the log was cut, or it is another one"
             )
         start, seed = continue_at, None
     others = tuple(

@@ -56,6 +56,10 @@ def test_the_log_starts_at_its_beginning_or_at_the_oldest_usable_snapshot(tmp_pa
     assert choose_log([str(late), str(whole)]).start == 0
     with pytest.raises(DataLossError, match="offsets from 100 on are gone"):
         choose_log([str(late)], continue_at=100)
+    # an archive that knows more than the log
+    assert choose_log([str(whole)], continue_at=671).start == 671
+    with pytest.raises(DataLossError, match="ends at offset 671, the archive at 672: the log was"):
+        choose_log([str(whole)], continue_at=672)
 
 
 def test_no_metadata_log_is_bad_input(tmp_path, capsys):
