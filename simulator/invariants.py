@@ -331,7 +331,8 @@ class Invariants:
             if entry in kept or entry.end_offset <= start:
                 continue
             is_cut = True
-            if self.ledger.entry_at(entry.base_offset) == entry:
+            is_known = self.ledger.committed_in.get(entry.base_offset, 0) <= core.epoch
+            if is_known and self.ledger.entry_at(entry.base_offset) == entry:
                 self._fail("I11", machine, f"it cut {entry}, which is committed")
             if type(core.role) is Leader and entry.epoch == core.epoch:
                 self._fail("I5", machine, f"a leader cut its own {entry}")
@@ -404,7 +405,7 @@ class Invariants:
             if entry is None or entry.base_offset != position:
                 self._fail("I8", machine, f"no batch at {position} below {high_watermark=}")
             assert entry is not None
-            self.ledger.commit(entry, self._stored(machine, entry))
+            self.ledger.commit(entry, self._stored(machine, entry), core.epoch)
             position = entry.end_offset
         self.created.update(self.ledger.take_created())
         if self.ledger.fencings > fencings:

@@ -28,6 +28,8 @@ class Ledger:
         self._index_of_end: dict[int, int] = {}
         self._loader = Loader()
         self._created: set[bytes] = set()
+        self.committed_in: dict[int, int] = {}
+        """Base offset of a batch -> epoch in which it was committed."""
         self.voter_changes: list[int] = []
         """Base offsets of control batches that would change the voters or their version."""
         self.fencings = 0
@@ -51,8 +53,9 @@ class Ledger:
         number = self._index_of_end.get(end_offset)
         return None if number is None else self.entries[number]
 
-    def commit(self, entry: Entry, content: bytes) -> None:
-        """Enter the next batch with its bytes."""
+    def commit(self, entry: Entry, content: bytes, epoch: int = 0) -> None:
+        """Enter the next batch with its bytes, and the epoch whose leader committed it."""
+        self.committed_in[entry.base_offset] = epoch
         assert entry.base_offset == self.end_offset, f"{entry=} {self.end_offset=}"
         self._index[entry.base_offset] = len(self.entries)
         self._index_of_end[entry.end_offset] = len(self.entries)

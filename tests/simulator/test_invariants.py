@@ -258,6 +258,21 @@ def test_i11_a_committed_batch_that_is_cut(world):
     assert "which is committed" in broken(world, machine, "I11")
 
 
+def test_i11_who_still_follows_an_earlier_leader_may_cut_what_a_later_one_committed(world):
+    machine = follower(world)
+    last = world.invariants.mirrors[machine.id].entries[-1]
+    world.invariants.ledger.committed_in[last.base_offset] = core_epoch(machine) + 1
+    core = machine.kernel.replica.core
+    world.invariants._on_cut(machine, core, [last], [])
+    world.invariants.ledger.committed_in[last.base_offset] = core_epoch(machine)
+    with pytest.raises(Violation, match="I11"):
+        world.invariants._on_cut(machine, core, [last], [])
+
+
+def core_epoch(machine):
+    return int(machine.kernel.replica.core.epoch)
+
+
 def test_i12_an_acknowledgement_of_nothing(world):
     with pytest.raises(Violation, match="I12"):
         world.invariants.on_acknowledged(b"\x01" * 16)
