@@ -1,4 +1,4 @@
-"""A step has two halves: what others wait for leaves in the first, the rest follows in the second."""
+"""A step has two halves: what others wait for leaves first, the rest follows."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Bytes that change on the disk while the log is open: they stop the reader, and are never given."""
+"""What is read from a log is checked again: bytes that rot under a running node stop it."""
 
 import pytest
 
