@@ -35,7 +35,9 @@ from storage.vfs import Vfs, join
 from wire.types import DirectoryId, TopicId
 
 LINGER_MS: Final = 50
-"""How long the first change waits for others."""
+"""So long after the last change the work begins..."""
+LINGER_MS_MAX: Final = 1_000
+"""... and at the latest so long after the first."""
 
 PartitionKey = tuple[TopicId, int]
 
@@ -74,8 +76,8 @@ class Folders:
         self._is_compared = False
         """Whether the comparison has run: `_found` is no longer filled by the other thread."""
         self._waiting: list[LocalChanges] = []
-        self._due_ms = 0
-        """When what waits is to be done; counts while something waits."""
+        self._due_ms = self._due_ms_max = 0
+        """When what waits is to be done; both count while something waits."""
         self._is_running = False
         self._next_token = 1
 
@@ -91,8 +93,10 @@ class Folders:
         if self._found is not None:
             changes = local_changes(before, after, delta, broker_id)
             if not changes.is_empty:
+                now_ms = self._clock.now_ms
                 if not self._waiting:
-                    self._due_ms = self._clock.now_ms + LINGER_MS
+                    self._due_ms_max = now_ms + LINGER_MS_MAX
+                self._due_ms = min(now_ms + LINGER_MS, self._due_ms_max)
                 self._waiting.append(changes)
             return
         broker = after.brokers.get(broker_id)

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from kernel import effects as out
+from kernel.folders import LINGER_MS_MAX
 from kernel.kernel import Kernel
 from tests.kernel.harness import World, create_topic_body
 from wire import codec
@@ -155,3 +156,24 @@ def test_what_is_proposed_in_one_step_is_one_batch_and_one_publication(world, mo
 def _batches(kernel):
     log = kernel.replica.writer.log
     return list(iterate_batches(log.read(log.log_start_offset, 1 << 20)))
+
+
+def test_folders_of_a_burst_wait_for_its_end_but_not_for_ever(world):
+    leader = world.active()
+    starts = []
+    perform = world._perform_one
+
+    def noted(node_id, life, effect):
+        if isinstance(effect, out.RunLocalChanges) and node_id == leader:
+            starts.append(world.now_ms)
+        perform(node_id, life, effect)
+
+    world._perform_one = noted
+    client = world.client(leader, "CONTROLLER")
+    begin_ms = world.now_ms
+    for number in range(60):
+        client.send(API_CREATE_TOPICS, create_topic_body(f"t{number}", replicas=3))
+        world.run_for(30)
+    world.run_for(200)
+    assert len(starts) == 2
+    assert LINGER_MS_MAX <= starts[0] - begin_ms <= LINGER_MS_MAX + 100
