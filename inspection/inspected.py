@@ -14,6 +14,7 @@ from inspection.quorum_views import (
     election_view,
     replica_view,
 )
+from inspection.recorder import Recorder
 from kernel.events import Now
 from kernel.kernel import Kernel
 from metadata.delta import MetadataDelta
@@ -62,10 +63,18 @@ class Inspected:
         kernel: the node.
         now: both clocks.
         ask: how to ask the leader; None where the node cannot.
+        recorder: what the driver measures; without one nothing has been measured.
     """
 
-    def __init__(self, kernel: Kernel, now: Callable[[], Now], ask: Ask | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        now: Callable[[], Now],
+        ask: Ask | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.kernel = kernel
+        self.recorder = Recorder() if recorder is None else recorder
         self.now = now
         self._ask = ask
         self.not_ready: Callable[[], Sequence[str]] = tuple

@@ -2,19 +2,23 @@
 
 Names: prometheus/jmx_exporter, examples/kafka-kraft-3_0_0.yml with `lowercaseOutputName`, applied
 to the MBeans of Kafka 4.3 (kafka.controller:type=KafkaController, kafka.server:type=raft-metrics,
-broker-metadata-metrics, ReplicaManager), so that dashboards made for Kafka show this node.
+broker-metadata-metrics, MetadataLoader, ReplicaManager), so that dashboards made for Kafka show
+this node. The table of all of them, and of those that are not here: docs/running.md.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
 from inspection.inspected import Inspected
+from inspection.recorder import NS_PER_MS
+from inspection.timings import CONTROLLER, RAFT, controller_timings, raft_timings
 from inspection.views import min_insync_replicas
-from metadata.image import Image
+from metadata.image import Broker, Image
+from raft.roles import Leader
 
 ROLES = (
     "leader",
@@ -25,6 +29,11 @@ ROLES = (
     "unattached",
     "observer",
 )
+
+
+FENCED: Final = 10
+CONTROLLED_SHUTDOWN: Final = 20
+ACTIVE: Final = 30
 
 
 class Counts(NamedTuple):
@@ -57,8 +66,14 @@ class NodeMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """prometheus_client's way to ask."""
-        yield from self._controller()
+        now_ns = self._node.now().monotonic_ms * NS_PER_MS
+        if self._node.kernel.config.is_controller:
+            yield from self._controller()
+            yield self._registrations()
+            yield from controller_timings(self._node.recorder, now_ns)
         yield from self._raft()
+        yield from raft_timings(self._node.recorder, now_ns)
+        yield from self._loader(now_ns)
         yield from self._broker()
 
     def _counts(self) -> Counts:
@@ -77,16 +92,19 @@ class NodeMetrics:
 
     def _controller(self) -> Iterator[Metric]:
         node, image = self._node, self._node.image
-        if not node.kernel.config.is_controller:
-            return
         counts = self._counts()
-        fenced = sum(broker.fenced for broker in image.brokers.values())
-        prefix = "kafka_controller_kafkacontroller_"
+        states = [registration_state(broker) for broker in image.brokers.values()]
+        fenced = states.count(FENCED)
         core = node.kernel.replica.core
         for name, value, text in (
             ("activecontrollercount", int(node.kernel.state.is_active), "1 on the active one"),
             ("activebrokercount", len(image.brokers) - fenced, "registered and unfenced"),
             ("fencedbrokercount", fenced, "registered and fenced"),
+            (
+                "controlledshutdownbrokercount",
+                states.count(CONTROLLED_SHUTDOWN),
+                "unfenced and about to leave",
+            ),
             ("globaltopiccount", len(image.topics), "topics of the cluster"),
             ("globalpartitioncount", counts.partitions, "partitions of the cluster"),
             ("offlinepartitionscount", counts.offline, "partitions without leader"),
@@ -104,15 +122,25 @@ class NodeMetrics:
             ("lastappliedrecordtimestamp", image.provenance.timestamp_ms, "append time, ms"),
             ("lastappliedrecordlagms", self._lag_ms(), "age of the last applied record, ms"),
             ("metadataerrorcount", 0, "an error in the metadata stops this node"),
+            ("ignoredstaticvoters", 0, "0: the voters are those of the configuration"),
         ):
-            yield GaugeMetricFamily(prefix + name, text, float(value))
+            yield GaugeMetricFamily(CONTROLLER + name, text, float(value))
+
+    def _registrations(self) -> Metric:
+        states = GaugeMetricFamily(
+            CONTROLLER + "brokerregistrationstate",
+            "10 fenced, 20 in controlled shutdown, 30 active",
+            labels=["broker"],
+        )
+        for broker in self._node.image.brokers.values():
+            states.add_metric([str(broker.id)], float(registration_state(broker)))
+        return states
 
     def _lag_ms(self) -> int:
         return max(0, self._node.now().wall_ms - self._node.image.provenance.timestamp_ms)
 
     def _raft(self) -> Iterator[Metric]:
         core = self._node.kernel.replica.core
-        prefix = "kafka_server_raft_metrics_"
         leader_id = core.leader.leader_id
         voted = getattr(core.role, "voted_key", None)
         for name, value, text in (
@@ -123,14 +151,51 @@ class NodeMetrics:
             ("log_end_offset", core.log_end_offset, "offset"),
             ("log_end_epoch", core.last_epoch, "epoch of the last record"),
             ("log_start_offset", core.log_start_offset, "offset"),
+            ("number_of_voters", len(core.config.voters), "of the quorum"),
+            ("number_unknown_voter_connections", 0, "0: every voter's address is configured"),
         ):
-            yield GaugeMetricFamily(prefix + name, text, float(value))
+            yield GaugeMetricFamily(RAFT + name, text, float(value))
+        if isinstance(core.role, Leader):
+            observers = float(len(core.role.observers))
+            yield GaugeMetricFamily(RAFT + "number_of_observers", "who fetch", observers)
+            text = "0: the voters do not change while the quorum runs"
+            yield GaugeMetricFamily(RAFT + "uncommitted_voter_change", text, 0.0)
         state = GaugeMetricFamily(
-            prefix + "current_state_info", "1 for the state this replica is in", labels=["state"]
+            RAFT + "current_state_info", "1 for the state this replica is in", labels=["state"]
         )
         for role in ROLES:
             state.add_metric([role], float(role == self._node.role))
         yield state
+
+    def _loader(self, now_ns: int) -> Iterator[Metric]:
+        node, image = self._node, self._node.image
+        leader_id = node.kernel.replica.leader.leader_id
+        snapshots = node.kernel.replica.writer.snapshots
+        latest = snapshots.latest()
+        size_bytes = 0 if latest is None else snapshots.size(latest)
+        age_ms = max(0, now_ns - node.recorder.snapshot_ns) // NS_PER_MS
+        loader, emitter = "kafka_server_metadataloader_", "kafka_server_snapshotemitter_"
+        for name, value, text in (
+            (loader + "currentmetadataversion", image.metadata_version, "finalized level"),
+            (
+                loader + "currentcontrollerid",
+                -1 if leader_id is None else leader_id,
+                "the active controller, -1 when unknown",
+            ),
+            (emitter + "latestsnapshotgeneratedbytes", size_bytes, "newest snapshot, 0 without"),
+            (
+                emitter + "latestsnapshotgeneratedagems",
+                age_ms,
+                "since a snapshot was written here, or since the start, ms",
+            ),
+        ):
+            yield GaugeMetricFamily(name, text, float(value))
+        levels = GaugeMetricFamily(
+            loader + "finalizedlevel", "of a feature", labels=["featureName"]
+        )
+        for feature, level in image.features.items():
+            levels.add_metric([camel_case(feature)], float(level))
+        yield levels
 
     def _broker(self) -> Iterator[Metric]:
         node = self._node
@@ -149,6 +214,7 @@ class NodeMetrics:
             (metadata + "last_applied_record_lag_ms", self._lag_ms(), "its age, ms"),
             (metadata + "metadata_load_error_count", 0, "an error stops this node"),
             (metadata + "metadata_apply_error_count", 0, "an error stops this node"),
+            (metadata + "ignored_static_voters", 0, "0: the voters are those configured"),
             (manager + "leadercount", counts.led_here, "partitions led here"),
             (manager + "partitioncount", counts.hosted_here, "partitions hosted here"),
             (manager + "underreplicatedpartitions", counts.under_replicated_here, "led here"),
@@ -160,6 +226,19 @@ class NodeMetrics:
             ),
         ):
             yield GaugeMetricFamily(name, text, float(value))
+
+
+def registration_state(broker: Broker) -> int:
+    """Kafka's number: metadata/.../controller/metrics/BrokerRegistrationState.java."""
+    if broker.fenced:
+        return FENCED
+    return CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else ACTIVE
+
+
+def camel_case(feature: str) -> str:
+    """`metadata.version` as `metadataVersion`: MetadataLoaderMetrics.sanitizeFeatureName."""
+    first, *rest = feature.split(".")
+    return first + "".join(word[:1].upper() + word[1:].lower() for word in rest)
 
 
 def count(image: Image, node_id: int, min_insync_default: int) -> Counts:

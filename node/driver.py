@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from inspection.recorder import Recorder
 from kernel.effects import (
     CloseConnection,
     ClosePeer,
@@ -50,17 +51,22 @@ FOLDERS_WAIT_S: Final = 0.2
 
 
 def now() -> Now:
-    """Both clocks; the only place of a node that reads them."""
+    """Both clocks, as the kernel is told them."""
     return Now(monotonic_ms=time.monotonic_ns() // 1_000_000, wall_ms=time.time_ns() // 1_000_000)
 
 
 class Driver:
-    """Runs one kernel until it asks to exit."""
+    """Runs one kernel until it asks to exit; `recorder` has what it measures of itself."""
 
     def __init__(self, kernel: Kernel, loop: asyncio.AbstractEventLoop) -> None:
         self._kernel = kernel
         self._loop = loop
         self._events: deque[Event] = deque()
+        self._posted_ns: list[int] = []
+        """When each of the waiting events was posted."""
+        created_ns = time.monotonic_ns()
+        self.recorder = Recorder(created_ns)
+        self.recorder.observe(kernel.replica.core, created_ns, created_ns)
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -90,7 +96,10 @@ class Driver:
 
     def start(self) -> None:
         """The kernel's first step; the listeners are bound."""
-        self.perform(self._kernel.start(now()))
+        started_ns = time.monotonic_ns()
+        effects = self._kernel.start(now())
+        self.recorder.observe(self._kernel.replica.core, started_ns, time.monotonic_ns())
+        self.perform(effects)
         self._set_timer()
 
     # ---- events in -------------------------------------------------------------------------
@@ -98,6 +107,7 @@ class Driver:
     def post(self, event: Event) -> None:
         """Queue an event for the next turn of the loop."""
         self._events.append(event)
+        self._posted_ns.append(time.monotonic_ns())
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
@@ -106,20 +116,29 @@ class Driver:
         self._is_scheduled = False
         if self.exit.done() or not self._events:
             return
+        started_ns = time.monotonic_ns()
         try:
-            self._take_waiting()
+            self._take_waiting(started_ns)
             if self._has_flushed:  # and may go on at once: a follower acknowledges
-                self._take_waiting()
-            self.perform(self._kernel.settle())
+                self._take_waiting(time.monotonic_ns())
+            effects = self._kernel.settle()
+            ended_ns = time.monotonic_ns()
+            self.recorder.observe(self._kernel.replica.core, ended_ns, ended_ns)
+            self.perform(effects)
             self._set_timer()
+            self.recorder.worked(started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - top of the driver: anything here ends the node
             self._fail(error)
 
-    def _take_waiting(self) -> None:
+    def _take_waiting(self, started_ns: int) -> None:
         # What came together is taken together, so that it is flushed together.
         events, self._events = self._events, deque()
+        posted_ns, self._posted_ns = self._posted_ns, []
         self._has_sent = self._has_flushed = False
-        self.perform(self._kernel.take(events, now()))
+        self.recorder.taken(posted_ns, started_ns)
+        effects = self._kernel.take(events, now())
+        self.recorder.observe(self._kernel.replica.core, started_ns, time.monotonic_ns())
+        self.perform(effects)
 
     def perform(self, effects: list[Effect]) -> None:
         """Do what a step asked for, in its order."""
@@ -242,6 +261,7 @@ class Driver:
         if error is not None:
             self._fail(error)
         else:
+            self.recorder.snapshot_ns = time.monotonic_ns()
             self.post(SnapshotDone(token))
 
     # ---- the end ---------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | 
         ask = LocalClient(driver, config.broker_listeners[0].listener).ask
     else:
         ask = LeaderClient(partial(_leader_address, config, kernel)).ask
-    return HttpListener(Inspected(kernel, now, ask), config.inspection_listener)
+    return HttpListener(Inspected(kernel, now, ask, driver.recorder), config.inspection_listener)
 
 
 def _leader_address(config: NodeConfig, kernel: Kernel) -> tuple[str, int] | None:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import random
 import threading
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -276,5 +277,38 @@ def test_a_snapshot_is_synced_while_folders_are_made():
             was_synced = await asyncio.to_thread(is_synced.wait, LIMIT_S / 4)
             are_made.set()
             assert was_synced
+
+    run(scenario)
+
+
+def test_a_driver_measures_its_events_its_turns_and_its_commits():
+    async def scenario():
+        async with running() as (driver, kernel, _), connected(driver) as client:
+            for name in ("orders", "payments", "users"):
+                await client.create(name)
+            recorder, now_ns = driver.recorder, time.monotonic_ns()
+            assert recorder.queue_ns.count == sum(map(len, kernel.turns)) - 1  # Started
+            assert 0 < recorder.turn_ns.count <= len(kernel.turns)
+            assert 0 <= recorder.queue_ns.quantiles((1.0,))[0] < LIMIT_S * 1e9
+            assert 0 < recorder.turn_ns.quantiles((0.5,))[0] < LIMIT_S * 1e9
+            assert 0 < recorder.idle_ratio(now_ns) < 1
+            assert recorder.leaders_seen == 1
+            assert recorder.election_ns.highest(now_ns) > 0
+            assert recorder.appended_records.total(now_ns) == kernel.replica.core.log_end_offset
+            assert recorder.fetched_records.total(now_ns) == 0
+            assert 0 < recorder.commit_ns.average(now_ns) <= recorder.commit_ns.highest(now_ns)
+            assert not recorder._uncommitted, "everything was committed"
+
+    run(scenario)
+
+
+def test_a_written_snapshot_is_dated():
+    async def scenario():
+        async with running() as (driver, *_):
+            before_ns = driver.recorder.snapshot_ns
+            driver.perform([RunSnapshot(1, lambda: None), Exit(0, "no kernel is told")])
+            while driver.recorder.snapshot_ns == before_ns:
+                await turn_over()
+            assert before_ns < driver.recorder.snapshot_ns <= time.monotonic_ns()
 
     run(scenario)

@@ -1,0 +1,220 @@
+"""What a driver measures while it runs: how long events wait, and what steps and commits take.
+
+A few additions per step; averages, rates and quantiles are made when somebody asks. No clock is
+read here: every time is the caller's, monotonic nanoseconds of one clock.
+Windows: apache/kafka: clients/.../common/metrics/stats/SampledStat.java and Rate.java with the
+defaults of MetricConfig (2 samples of 30 s). Quantiles: of the newest `KEPT` values, where Kafka
+takes a random 1,028 with a bias to the last five minutes.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from raft.core import RaftCore
+from raft.roles import Candidate, Follower, Leader, Prospective
+from wire.types import LeaderAndEpoch, Offset
+
+SAMPLE_NS: Final = 30_000_000_000
+KEPT: Final = 1024
+PENDING_COMMITS_MAX: Final = 10_000
+"""Appends whose commit is awaited; later ones are not measured until there is room."""
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
+
+
+class _Sample:
+    """Values of one interval that begins at `start_ns`."""
+
+    __slots__ = ("count", "highest", "start_ns", "total")
+
+    def __init__(self, start_ns: int) -> None:
+        self.start_ns = start_ns
+        self.count = 0
+        self.total = 0
+        self.highest = 0
+
+
+class Window:
+    """Whole numbers not below 0 of the last 30 to 60 s.
+
+    Args:
+        start_ns: when the first sample begins.
+    """
+
+    __slots__ = ("_newest", "_previous")
+
+    def __init__(self, start_ns: int) -> None:
+        self._previous: _Sample | None = None
+        self._newest = _Sample(start_ns)
+
+    def add(self, value: int, now_ns: int) -> None:
+        """One value; `now_ns` never goes back."""
+        assert value >= 0, f"{value=}"
+        if now_ns - self._newest.start_ns >= SAMPLE_NS:
+            self._roll(now_ns)
+        newest = self._newest
+        newest.count += 1
+        newest.total += value
+        newest.highest = max(newest.highest, value)
+
+    def _roll(self, now_ns: int) -> None:
+        """Begin a new sample; the one before counts while it is younger than two of them."""
+        previous = self._newest
+        is_old = now_ns - previous.start_ns >= 2 * SAMPLE_NS
+        self._previous = None if is_old else previous
+        self._newest = _Sample(now_ns)
+
+    def _samples(self, now_ns: int) -> list[_Sample]:
+        if now_ns - self._newest.start_ns >= SAMPLE_NS:
+            self._roll(now_ns)
+        both = [self._newest] if self._previous is None else [self._previous, self._newest]
+        return [sample for sample in both if now_ns - sample.start_ns < 2 * SAMPLE_NS]
+
+    def average(self, now_ns: int) -> float:
+        """The mean of the values; NaN without any, as Kafka."""
+        samples = self._samples(now_ns)
+        count = sum(sample.count for sample in samples)
+        return sum(sample.total for sample in samples) / count if count else math.nan
+
+    def highest(self, now_ns: int) -> float:
+        """The largest value; NaN without any, as Kafka."""
+        held = [sample.highest for sample in self._samples(now_ns) if sample.count]
+        return float(max(held)) if held else math.nan
+
+    def total(self, now_ns: int) -> int:
+        """The sum of the values."""
+        return sum(sample.total for sample in self._samples(now_ns))
+
+    def elapsed_ns(self, now_ns: int) -> int:
+        """How long the samples last that are summed."""
+        return now_ns - self._samples(now_ns)[0].start_ns
+
+    def per_second(self, now_ns: int) -> float:
+        """The sum by time; a window that is not full yet counts as 30 s longer, as Kafka's."""
+        elapsed_ns = self.elapsed_ns(now_ns)
+        if elapsed_ns < SAMPLE_NS:
+            elapsed_ns += SAMPLE_NS
+        return self.total(now_ns) * NS_PER_S / elapsed_ns
+
+
+class Histogram:
+    """How many values there were, and the newest of them."""
+
+    __slots__ = ("_newest", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._newest: deque[int] = deque(maxlen=KEPT)
+
+    def add_all(self, values: Sequence[int]) -> None:
+        """Values in the order of time."""
+        self.count += len(values)
+        self._newest.extend(values)
+
+    def quantiles(self, wanted: Sequence[float]) -> list[float]:
+        """The value that a share of them (0 to 1) does not exceed, interpolated; 0 without any.
+
+        Source: com.yammer.metrics.stats.Snapshot.getValue.
+        """
+        ordered = sorted(self._newest)
+        return [_quantile(ordered, share) for share in wanted]
+
+
+def _quantile(ordered: Sequence[int], share: float) -> float:
+    if not ordered:
+        return 0.0
+    position = share * (len(ordered) + 1)
+    if position < 1:
+        return float(ordered[0])
+    if position >= len(ordered):
+        return float(ordered[-1])
+    index = int(position)
+    lower, upper = ordered[index - 1], ordered[index]
+    return lower + (position - index) * (upper - lower)
+
+
+class Recorder:
+    """The measurements of one node.
+
+    Args:
+        now_ns: when it begins.
+    """
+
+    def __init__(self, now_ns: int = 0) -> None:
+        self.queue_ns = Histogram()
+        """From posting an event to taking it."""
+        self.turn_ns = Histogram()
+        """Of a turn: all waiting events stepped and their effects performed."""
+        self.busy_ns = Window(now_ns)
+        self.commit_ns = Window(now_ns)
+        """On a leader, from appending to committing."""
+        self.election_ns = Window(now_ns)
+        """From becoming a candidate to knowing who leads."""
+        self.appended_records = Window(now_ns)
+        self.fetched_records = Window(now_ns)
+        self.snapshot_ns = now_ns
+        """When the newest snapshot was written here; before the first, when it began."""
+        self.leaders_seen = 0
+        """Changes of the leader, those to none left out."""
+        self._leader: LeaderAndEpoch | None = None
+        self._end_offset: Offset | None = None
+        self._generation = -1
+        self._candidate_ns: int | None = None
+        self._uncommitted: deque[tuple[Offset, int]] = deque()
+
+    def taken(self, posted_ns: Sequence[int], now_ns: int) -> None:
+        """Events that were posted at these times are stepped now."""
+        self.queue_ns.add_all([now_ns - at_ns for at_ns in posted_ns])
+
+    def worked(self, started_ns: int, now_ns: int) -> None:
+        """A turn is over."""
+        self.turn_ns.add_all((now_ns - started_ns,))
+        self.busy_ns.add(now_ns - started_ns, now_ns)
+
+    def idle_ratio(self, now_ns: int) -> float:
+        """The share of the window in which the driver had nothing to do, 0 to 1."""
+        elapsed_ns = self.busy_ns.elapsed_ns(now_ns)
+        if elapsed_ns <= 0:
+            return 1.0
+        return min(1.0, max(0.0, 1.0 - self.busy_ns.total(now_ns) / elapsed_ns))
+
+    def observe(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
+        """Note what a step that began at `started_ns` did to the replica."""
+        if core.leader != self._leader:
+            self._on_leader(core, started_ns, now_ns)
+        self._note_candidacy(core, now_ns)
+        if core.log_end_offset != self._end_offset:
+            self._on_log_end(core, started_ns, now_ns)
+        uncommitted, high_watermark = self._uncommitted, core.high_watermark
+        while uncommitted and high_watermark is not None and uncommitted[0][0] <= high_watermark:
+            self.commit_ns.add(max(0, now_ns - uncommitted.popleft()[1]), now_ns)
+
+    def _on_leader(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
+        if core.leader.leader_id is not None:
+            self.leaders_seen += 1
+        if core.is_leader and self._candidate_ns is None:  # a voter alone is elected in one step
+            self.election_ns.add(now_ns - started_ns, now_ns)
+        self._uncommitted.clear()
+        self._leader = core.leader
+
+    def _note_candidacy(self, core: RaftCore, now_ns: int) -> None:
+        role = type(core.role)
+        if self._candidate_ns is None:
+            if role is Prospective or role is Candidate:
+                self._candidate_ns = now_ns
+        elif role is Leader or role is Follower:
+            self.election_ns.add(now_ns - self._candidate_ns, now_ns)
+            self._candidate_ns = None
+
+    def _on_log_end(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
+        end_offset, known = core.log_end_offset, self._end_offset
+        is_same_log = known is not None and core.log_generation == self._generation
+        self._end_offset, self._generation = end_offset, core.log_generation
+        if not is_same_log or known is None or end_offset < known:
+            return  # opened, truncated or begun anew with a snapshot: nothing was appended
+        appended = self.appended_records if core.is_leader else self.fetched_records
+        appended.add(end_offset - known, now_ns)
+        if core.is_leader and len(self._uncommitted) < PENDING_COMMITS_MAX:
+            self._uncommitted.append((end_offset, started_ns))

@@ -1,0 +1,65 @@
+"""The recorder's numbers as metrics: times, rates and counts of what the driver did.
+
+Names as in `inspection/metrics.py`. Kafka's raft-metrics and ControllerEventManager measure threads
+of their own; here one loop is both, so they share their figures (table: docs/running.md).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from inspection.recorder import NS_PER_MS, Histogram, Recorder
+
+QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+"""What the exporter makes of yammer's 50thPercentile to 999thPercentile."""
+RAFT: Final = "kafka_server_raft_metrics_"
+CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+EVENT_MANAGER: Final = "kafka_controller_controllereventmanager_"
+
+
+def raft_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
+    """Of every node."""
+    commit, election = recorder.commit_ns, recorder.election_ns
+    for name, value, text in (
+        ("commit_latency_avg", commit.average(now_ns) / NS_PER_MS, "append to commit, ms"),
+        ("commit_latency_max", commit.highest(now_ns) / NS_PER_MS, "append to commit, ms"),
+        ("election_latency_avg", election.average(now_ns) / NS_PER_MS, "of a candidacy, ms"),
+        ("election_latency_max", election.highest(now_ns) / NS_PER_MS, "of a candidacy, ms"),
+        ("append_records_rate", recorder.appended_records.per_second(now_ns), "as leader, per s"),
+        ("fetch_records_rate", recorder.fetched_records.per_second(now_ns), "of the leader's, /s"),
+        ("poll_idle_ratio_avg", recorder.idle_ratio(now_ns), "idle share of the loop, 0 to 1"),
+    ):
+        yield GaugeMetricFamily(RAFT + name, text, value)
+
+
+def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
+    """Of a controller."""
+    yield from _summary("eventqueuetimems", "from posting to taking, ms", recorder.queue_ns)
+    yield from _summary("eventqueueprocessingtimems", "of one turn, ms", recorder.turn_ns)
+    for name, value, text in (
+        (EVENT_MANAGER + "avgidleratio", recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
+        (
+            CONTROLLER + "eventqueueoperationsstartedcount",
+            float(recorder.queue_ns.count),
+            "events taken since the start",
+        ),
+        (
+            CONTROLLER + "newactivecontrollerscount",
+            float(recorder.leaders_seen),
+            "leaders seen since the start, each change",
+        ),
+    ):
+        yield GaugeMetricFamily(name, text, value)
+
+
+def _summary(name: str, text: str, histogram: Histogram) -> Iterator[Metric]:
+    """Kafka's histogram as the exporter gives it: quantiles, and a count without a sum."""
+    quantiles = GaugeMetricFamily(EVENT_MANAGER + name, text, labels=["quantile"])
+    values = histogram.quantiles([float(label) for label in QUANTILES])
+    for label, value in zip(QUANTILES, values, strict=True):
+        quantiles.add_metric([label], value / NS_PER_MS)
+    yield quantiles
+    count = Metric(EVENT_MANAGER + name + "_count", f"how many values: {text}", "unknown")
+    count.add_sample(EVENT_MANAGER + name + "_count", {}, float(histogram.count))
+    yield count
