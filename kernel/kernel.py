@@ -291,6 +291,7 @@ class Kernel:
                 self.replica.flush_done(event.token)
             case TimeAdvanced():
                 self.replica.tick()
+                self.replica.drain()  # what a full disk held back, before what is proposed now
             case ConnectionOpened():
                 self.connections.opened(event.connection_id, event.listener, event.client_host)
             case ConnectionClosed():

@@ -62,6 +62,7 @@ class Replica:
         self._clock = clock
         self._notified = notified
         self._queue: deque[events.Event] = deque()
+        self._proposals: list[events.Propose] = []
         self._is_draining = False
 
     @property
@@ -74,12 +75,19 @@ class Replica:
         self._queue.append(event)
 
     def drain(self) -> None:
-        """Step the core until the queue is empty."""
+        """Step the core until nothing is left.
+
+        Proposals come before what arrived with them: a follower's fetch of the same step is then
+        answered with their records, and not with the news of an older commit alone.
+        """
         assert not self._is_draining, "drain is not re-entrant: use enqueue"
         self._is_draining = True
-        while self._queue:
-            event = self._queue.popleft()
-            self._perform(self.core.step(event, self._clock.now_ms))
+        while self._proposals or self._queue:
+            self._queue.extendleft(reversed(self._proposals))
+            self._proposals.clear()
+            while self._queue:
+                event = self._queue.popleft()
+                self._perform(self.core.step(event, self._clock.now_ms))
         self._is_draining = False
 
     def flush_done(self, token: int) -> None:
@@ -229,13 +237,14 @@ class Replica:
         What is proposed together becomes one batch, as in Kafka's accumulator; it is atomic then as
         a whole, which is more than anybody asked for.
         """
-        last = self._queue[-1] if self._queue else None
+        proposals = self._proposals
+        last = proposals[-1] if proposals else None
         if (
-            isinstance(last, events.Propose)
+            last is not None
             and last.epoch == epoch
             and len(last.values) + len(values) <= GROUPED_RECORDS_MAX
             and sum(map(len, last.values)) + sum(map(len, values)) <= GROUPED_BYTES_MAX
         ):
-            self._queue[-1] = events.Propose(epoch=epoch, values=last.values + values)
+            proposals[-1] = events.Propose(epoch=epoch, values=last.values + values)
         else:
-            self._queue.append(events.Propose(epoch=epoch, values=values))
+            proposals.append(events.Propose(epoch=epoch, values=values))

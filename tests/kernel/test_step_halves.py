@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from kernel import effects as out
+from kernel.events import BytesReceived
 from kernel.folders import LINGER_MS_MAX
 from kernel.kernel import Kernel
 from tests.kernel.harness import World, create_topic_body
@@ -177,3 +178,30 @@ def test_folders_of_a_burst_wait_for_its_end_but_not_for_ever(world):
     world.run_for(200)
     assert len(starts) == 2
     assert LINGER_MS_MAX <= starts[0] - begin_ms <= LINGER_MS_MAX + 100
+
+
+def test_a_fetch_that_comes_with_a_create_is_answered_with_its_records(world):
+    """Of two events taken together the create counts first: the fetch need not come again."""
+    leader = world.active()
+    kernel = world.kernel(leader)
+    client = world.client(leader, "CONTROLLER")
+    client.create_topic("before")
+    fetches, post = [], world.post
+
+    def held(node_id, life, event):
+        """Keep the next fetch of a follower back until a create goes with it."""
+        data = getattr(event, "data", b"")
+        if not fetches and node_id == leader and data[4:6] == b"\x00\x01":
+            fetches.append(event)
+        else:
+            post(node_id, life, event)
+
+    world.post = held
+    world.run_until(lambda: bool(fetches))
+    create = client.connection.request(API_CREATE_TOPICS, create_topic_body("orders"))[1]
+    assert kernel.config.node_id == leader
+    events = [fetches[0], BytesReceived(client.pipe.server[2], create)]
+    end_offset = kernel.replica.writer.log.end_offset
+    sent = [e for e in kernel.steps(events, world._now()) if isinstance(e, out.SendBytes)]
+    assert kernel.replica.writer.log.end_offset > end_offset
+    assert any(b"orders" in effect.data for effect in sent)
