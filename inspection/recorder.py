@@ -10,10 +10,10 @@ takes a random 1,028 with a bias to the last five minutes.
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from raft.core import RaftCore
-from raft.roles import Candidate, Follower, Leader, Prospective
+from raft.roles import Candidate, Follower, Leader, Prospective, Role
 from wire.types import LeaderAndEpoch, Offset
 
 SAMPLE_NS: Final = 30_000_000_000
@@ -24,16 +24,13 @@ NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
 
-class _Sample:
-    """Values of one interval that begins at `start_ns`."""
+class _Sample(NamedTuple):
+    """What came in one interval that began at `start_ns`."""
 
-    __slots__ = ("count", "highest", "start_ns", "total")
-
-    def __init__(self, start_ns: int) -> None:
-        self.start_ns = start_ns
-        self.count = 0
-        self.total = 0
-        self.highest = 0
+    start_ns: int
+    values: int
+    total: int
+    highest: int
 
 
 class Window:
@@ -43,31 +40,38 @@ class Window:
         start_ns: when the first sample begins.
     """
 
-    __slots__ = ("_newest", "_previous")
+    __slots__ = ("_count", "_highest", "_previous", "_start_ns", "_total")
 
     def __init__(self, start_ns: int) -> None:
         self._previous: _Sample | None = None
-        self._newest = _Sample(start_ns)
+        self._begin(start_ns)
+
+    def _begin(self, start_ns: int) -> None:
+        self._start_ns = start_ns
+        self._count = self._total = self._highest = 0
 
     def add(self, value: int, now_ns: int) -> None:
         """One value; `now_ns` never goes back."""
         assert value >= 0, f"{value=}"
-        if now_ns - self._newest.start_ns >= SAMPLE_NS:
+        if now_ns - self._start_ns >= SAMPLE_NS:
             self._roll(now_ns)
-        newest = self._newest
-        newest.count += 1
-        newest.total += value
-        newest.highest = max(newest.highest, value)
+        self._count += 1
+        self._total += value
+        if value > self._highest:  # noqa: PLR1730 - once a turn: max() takes twice as long
+            self._highest = value
+
+    @property
+    def _newest(self) -> _Sample:
+        return _Sample(self._start_ns, self._count, self._total, self._highest)
 
     def _roll(self, now_ns: int) -> None:
         """Begin a new sample; the one before counts while it is younger than two of them."""
-        previous = self._newest
-        is_old = now_ns - previous.start_ns >= 2 * SAMPLE_NS
-        self._previous = None if is_old else previous
-        self._newest = _Sample(now_ns)
+        is_old = now_ns - self._start_ns >= 2 * SAMPLE_NS
+        self._previous = None if is_old else self._newest
+        self._begin(now_ns)
 
     def _samples(self, now_ns: int) -> list[_Sample]:
-        if now_ns - self._newest.start_ns >= SAMPLE_NS:
+        if now_ns - self._start_ns >= SAMPLE_NS:
             self._roll(now_ns)
         both = [self._newest] if self._previous is None else [self._previous, self._newest]
         return [sample for sample in both if now_ns - sample.start_ns < 2 * SAMPLE_NS]
@@ -75,12 +79,12 @@ class Window:
     def average(self, now_ns: int) -> float:
         """The mean of the values; NaN without any, as Kafka."""
         samples = self._samples(now_ns)
-        count = sum(sample.count for sample in samples)
+        count = sum(sample.values for sample in samples)
         return sum(sample.total for sample in samples) / count if count else math.nan
 
     def highest(self, now_ns: int) -> float:
         """The largest value; NaN without any, as Kafka."""
-        held = [sample.highest for sample in self._samples(now_ns) if sample.count]
+        held = [sample.highest for sample in self._samples(now_ns) if sample.values]
         return float(max(held)) if held else math.nan
 
     def total(self, now_ns: int) -> int:
@@ -102,23 +106,18 @@ class Window:
 class Histogram:
     """How many values there were, and the newest of them."""
 
-    __slots__ = ("_newest", "count")
+    __slots__ = ("count", "newest")
 
     def __init__(self) -> None:
         self.count = 0
-        self._newest: deque[int] = deque(maxlen=KEPT)
-
-    def add_all(self, values: Sequence[int]) -> None:
-        """Values in the order of time."""
-        self.count += len(values)
-        self._newest.extend(values)
+        self.newest: deque[int] = deque(maxlen=KEPT)
 
     def quantiles(self, wanted: Sequence[float]) -> list[float]:
         """The value that a share of them (0 to 1) does not exceed, interpolated; 0 without any.
 
         Source: com.yammer.metrics.stats.Snapshot.getValue.
         """
-        ordered = sorted(self._newest)
+        ordered = sorted(self.newest)
         return [_quantile(ordered, share) for share in wanted]
 
 
@@ -158,6 +157,7 @@ class Recorder:
         """When the newest snapshot was written here; before the first, when it began."""
         self.leaders_seen = 0
         """Changes of the leader, those to none left out."""
+        self._role: Role | None = None
         self._leader: LeaderAndEpoch | None = None
         self._end_offset: Offset | None = None
         self._generation = -1
@@ -166,12 +166,17 @@ class Recorder:
 
     def taken(self, posted_ns: Sequence[int], now_ns: int) -> None:
         """Events that were posted at these times are stepped now."""
-        self.queue_ns.add_all([now_ns - at_ns for at_ns in posted_ns])
+        histogram = self.queue_ns
+        histogram.count += len(posted_ns)
+        histogram.newest.extend([now_ns - at_ns for at_ns in posted_ns])
 
-    def worked(self, started_ns: int, now_ns: int) -> None:
-        """A turn is over."""
-        self.turn_ns.add_all((now_ns - started_ns,))
-        self.busy_ns.add(now_ns - started_ns, now_ns)
+    def worked(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
+        """A turn is over: note its time, and what it did to the replica."""
+        took_ns = now_ns - started_ns
+        self.turn_ns.count += 1
+        self.turn_ns.newest.append(took_ns)
+        self.busy_ns.add(took_ns, now_ns)
+        self.observe(core, started_ns, now_ns)
 
     def idle_ratio(self, now_ns: int) -> float:
         """The share of the window in which the driver had nothing to do, 0 to 1."""
@@ -181,15 +186,23 @@ class Recorder:
         return min(1.0, max(0.0, 1.0 - self.busy_ns.total(now_ns) / elapsed_ns))
 
     def observe(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
-        """Note what a step that began at `started_ns` did to the replica."""
+        """Note what a turn that began at `started_ns` did to the replica."""
+        if core.role is not self._role:  # a transition replaces it
+            self._on_role(core, started_ns, now_ns)
+        if core.log_end_offset != self._end_offset:
+            self._on_log_end(core, started_ns, now_ns)
+        uncommitted = self._uncommitted
+        if not uncommitted:
+            return
+        high_watermark = core.high_watermark
+        while uncommitted and high_watermark is not None and uncommitted[0][0] <= high_watermark:
+            self.commit_ns.add(max(0, now_ns - uncommitted.popleft()[1]), now_ns)
+
+    def _on_role(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
+        self._role = core.role
         if core.leader != self._leader:
             self._on_leader(core, started_ns, now_ns)
         self._note_candidacy(core, now_ns)
-        if core.log_end_offset != self._end_offset:
-            self._on_log_end(core, started_ns, now_ns)
-        uncommitted, high_watermark = self._uncommitted, core.high_watermark
-        while uncommitted and high_watermark is not None and uncommitted[0][0] <= high_watermark:
-            self.commit_ns.add(max(0, now_ns - uncommitted.popleft()[1]), now_ns)
 
     def _on_leader(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
         if core.leader.leader_id is not None:

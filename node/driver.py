@@ -97,10 +97,9 @@ class Driver:
     def start(self) -> None:
         """The kernel's first step; the listeners are bound."""
         started_ns = time.monotonic_ns()
-        effects = self._kernel.start(now())
-        self.recorder.observe(self._kernel.replica.core, started_ns, time.monotonic_ns())
-        self.perform(effects)
+        self.perform(self._kernel.start(now()))
         self._set_timer()
+        self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
 
     # ---- events in -------------------------------------------------------------------------
 
@@ -121,12 +120,9 @@ class Driver:
             self._take_waiting(started_ns)
             if self._has_flushed:  # and may go on at once: a follower acknowledges
                 self._take_waiting(time.monotonic_ns())
-            effects = self._kernel.settle()
-            ended_ns = time.monotonic_ns()
-            self.recorder.observe(self._kernel.replica.core, ended_ns, ended_ns)
-            self.perform(effects)
+            self.perform(self._kernel.settle())
             self._set_timer()
-            self.recorder.worked(started_ns, time.monotonic_ns())
+            self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - top of the driver: anything here ends the node
             self._fail(error)
 
@@ -136,9 +132,7 @@ class Driver:
         posted_ns, self._posted_ns = self._posted_ns, []
         self._has_sent = self._has_flushed = False
         self.recorder.taken(posted_ns, started_ns)
-        effects = self._kernel.take(events, now())
-        self.recorder.observe(self._kernel.replica.core, started_ns, time.monotonic_ns())
-        self.perform(effects)
+        self.perform(self._kernel.take(events, now()))
 
     def perform(self, effects: list[Effect]) -> None:
         """Do what a step asked for, in its order."""

@@ -8,6 +8,8 @@ from inspection.inspected import Inspected
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
 from tests.inspection.conftest import ready_world
+from tests.inspection.test_recorder import core_of
+from tests.kernel.harness import World
 
 MS = 1_000_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "running.md"
@@ -34,7 +36,7 @@ def test_the_documented_metrics_and_no_others_of_kafkas() -> None:
 def test_recorded_times_in_kafkas_units() -> None:
     recorder = Recorder(0)
     recorder.taken([0, 1 * MS, 2 * MS], 3 * MS)
-    recorder.worked(3 * MS, 7 * MS)
+    recorder.worked(core_of(World(1)), 3 * MS, 7 * MS)
     values = scraped(recorder)
     manager = "kafka_controller_controllereventmanager_"
     assert values[manager + "eventqueuetimems_count"] == 3

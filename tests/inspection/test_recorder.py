@@ -5,6 +5,7 @@ import math
 import pytest
 
 from inspection.recorder import KEPT, SAMPLE_NS, Histogram, Recorder, Window
+from raft.core import RaftCore
 from tests.kernel.harness import World
 
 S = 1_000_000_000
@@ -57,23 +58,29 @@ def test_a_rate_is_zero_again_when_nothing_comes() -> None:
 def test_quantiles_are_interpolated_as_in_kafka() -> None:
     histogram = Histogram()
     assert histogram.quantiles((0.5, 0.99)) == [0, 0]
-    histogram.add_all(range(1, 101))
+    histogram.newest.extend(range(1, 101))
     assert histogram.quantiles((0.5, 0.75, 0.95, 0.99, 0.999)) == pytest.approx(
         [50.5, 75.75, 95.95, 99.99, 100]
     )
-    histogram.add_all([7] * KEPT)
-    assert (histogram.count, histogram.quantiles((0.0, 1.0))) == (100 + KEPT, [7, 7])
+    histogram.newest.extend([7] * KEPT)
+    assert histogram.quantiles((0.0, 1.0)) == [7, 7]
 
 
 def test_queue_times_turns_and_idleness() -> None:
     recorder = Recorder(0)
     recorder.taken([1 * S, 2 * S, 2 * S], 3 * S)
-    recorder.worked(3 * S, 5 * S)
+    recorder.worked(core_of(World(1)), 3 * S, 5 * S)
     assert recorder.queue_ns.count == 3
     assert recorder.queue_ns.quantiles((0.5,)) == [1 * S]
     assert recorder.turn_ns.quantiles((0.5,)) == [2 * S]
     assert recorder.idle_ratio(10 * S) == pytest.approx(0.8)
     assert Recorder(0).idle_ratio(0) == 1
+
+
+def core_of(world: World) -> RaftCore:
+    """The replica of the first node, just started."""
+    world.start_all()
+    return world.kernel(1).replica.core
 
 
 class Observed:
