@@ -19,7 +19,7 @@ from inspection.parameters import read_parameters
 from inspection.problem import CONTENT_TYPE, Problem
 from inspection.resources import ImageView, Service
 from inspection.routes import ROUTES, Route
-from inspection.stream import Streams
+from inspection.stream import STREAMS_MAX, Streams
 
 COMPRESSED_FROM_BYTES: Final = 1024
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,12 +31,14 @@ _msgpack = msgspec.msgpack.Encoder()
 STREAMS: Final = web.AppKey("streams", Streams)
 
 
-def application(service: Service, on_error: OnError) -> web.Application:
-    """The API of one node as an aiohttp application."""
+def application(
+    service: Service, on_error: OnError, streams_max: int = STREAMS_MAX
+) -> web.Application:
+    """The API of one node as an aiohttp application, with so many streams at once."""
     app = web.Application(middlewares=[_edge(on_error)])
     for route in ROUTES:
         app.router.add_get(route.path, _resource(service, route))
-    streams = Streams(service)
+    streams = Streams(service, streams_max=streams_max)
     app[STREAMS] = streams
     app.router.add_get("/v1/metadata/stream", streams.serve)
     metrics = NodeMetrics(service.node)
@@ -123,6 +125,8 @@ def _edge(on_error: OnError) -> Any:
     @web.middleware
     async def edge(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            if request.body_exists and request.method in ("GET", "HEAD"):
+                return _body_refused()
             return await handler(request)
         except Problem as problem:
             return _problem(problem)
@@ -152,6 +156,20 @@ def _edge(on_error: OnError) -> Any:
             )
 
     return edge
+
+
+def _body_refused() -> web.Response:
+    """No resource reads a body, so none is taken, whatever its size; the connection ends."""
+    response = _problem(
+        Problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "the request has a body, and the API reads none; allowed: 0 bytes",
+            parameter="body",
+            allowed="0 bytes",
+        )
+    )
+    response.force_close()
+    return response
 
 
 def _problem(problem: Problem) -> web.Response:

@@ -34,8 +34,14 @@ _msgpack = msgspec.msgpack.Encoder()
 class Streams:
     """All streams of one node."""
 
-    def __init__(self, service: Service, slow_reader_s: float = SLOW_READER_S) -> None:
+    def __init__(
+        self,
+        service: Service,
+        slow_reader_s: float = SLOW_READER_S,
+        streams_max: int = STREAMS_MAX,
+    ) -> None:
         self._service = service
+        self._streams_max = streams_max
         self._slow_reader_s = slow_reader_s
         self._open = 0
         self._closing = asyncio.Event()
@@ -51,10 +57,10 @@ class Streams:
         node = self._service.node
         position = _start(request.headers.get("Last-Event-ID"), values["from"], node.committed_end)
         committed_records(node, position)  # refuses a position before the answer has begun
-        if self._open >= STREAMS_MAX:
+        if self._open >= self._streams_max:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{STREAMS_MAX} streams are open, which is the limit of a node",
+                f"{self._streams_max} streams are open, which is the limit of a node",
             )
         response = web.StreamResponse(
             headers={
@@ -67,6 +73,8 @@ class Streams:
         try:
             await response.prepare(request)
             await self._run(response, media_type, position)
+        except ConnectionError:
+            pass  # the client left, which is how most streams end
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()

@@ -110,6 +110,8 @@ NUMBERS: Final = (
     Whole("max.connections.per.ip", "connections", "per_address_max", 0),
     Whole("max.connection.creation.rate", "connections", "creation_rate", 0),
     Whole("connections.max.idle.ms", "connections", "idle_ms_max", -LONG_MAX - 1, LONG_MAX),
+    Whole("inspection.max.connections", "inspection", "connections_max", 1),
+    Whole("inspection.connections.max.idle.ms", "inspection", "idle_ms_max", 1),
 )
 FLAGS: Final = (
     Flag("controlled.shutdown.enable", "broker", "controlled_shutdown_enable"),
@@ -243,6 +245,16 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
             given, groups["connections"], bound, controller_names, inter_broker_name
         ),
     )
+
+
+def inspection_limits(properties: Mapping[str, str]) -> dict[str, int]:
+    """What was given of `inspection.server.Limits`; the defaults are there.
+
+    Raises:
+        ConfigError: a value that is refused.
+    """
+    given = {key: value.strip() for key, value in properties.items()}
+    return _groups(given)["inspection"]
 
 
 def _refuse_unsupported(given: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ and the first look does not hold the node up, because they are imported on anoth
 import asyncio
 import importlib
 import socket
+from collections.abc import Mapping
 from typing import Any, Final
 
 from inspection.inspected import Inspected
@@ -16,7 +17,6 @@ from node.logs import write_log
 from wire.types import Endpoint
 
 BACKLOG: Final = 128
-SHUTDOWN_S: Final = 0.5
 
 
 class HttpListener:
@@ -25,16 +25,20 @@ class HttpListener:
     Args:
         node: what is shown.
         endpoint: where to listen.
+        limits: what clients may take up, by the names of `inspection.server.Limits`.
 
     Raises:
         StartError: the address is taken or cannot be bound.
     """
 
-    def __init__(self, node: Inspected, endpoint: Endpoint) -> None:
+    def __init__(
+        self, node: Inspected, endpoint: Endpoint, limits: Mapping[str, int] | None = None
+    ) -> None:
         self._node = node
+        self._limits = {} if limits is None else dict(limits)
         self._socket = _bound(endpoint)
         self._opening: asyncio.Task[None] | None = None
-        self._runner: Any = None
+        self._server: Any = None
 
     def start(self) -> None:
         """Wait for the first connection."""
@@ -45,15 +49,11 @@ class HttpListener:
         self._opening = asyncio.ensure_future(self._open())
 
     async def _open(self) -> None:
-        web = await asyncio.to_thread(importlib.import_module, "aiohttp.web")
-        api = await asyncio.to_thread(importlib.import_module, "inspection.api")
+        server = await asyncio.to_thread(importlib.import_module, "inspection.server")
         resources = importlib.import_module("inspection.resources")
-        application = api.application(resources.Service(self._node), _on_error)
-        self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
-        )
-        await self._runner.setup()
-        await web.SockSite(self._runner, self._socket, backlog=BACKLOG).start()
+        limits = server.Limits(**self._limits)
+        self._server = server.HttpServer(resources.Service(self._node), limits, _on_error)
+        await self._server.start(self._socket)
 
     async def close(self) -> None:
         """End every stream, answer what was asked, close."""
@@ -62,7 +62,7 @@ class HttpListener:
             self._socket.close()
             return
         await self._opening
-        await self._runner.cleanup()
+        await self._server.close()
 
 
 def _bound(endpoint: Endpoint) -> socket.socket:

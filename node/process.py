@@ -21,7 +21,13 @@ from kernel.formatting import FormatError
 from kernel.kernel import Kernel, UnsupportedFeatureError
 from kernel.random_ids import random_uuid
 from metadata.config_schema import broker_configs
-from node.config import node_config, parse_overrides, read_config, read_properties
+from node.config import (
+    inspection_limits,
+    node_config,
+    parse_overrides,
+    read_config,
+    read_properties,
+)
 from node.driver import LISTEN_BACKLOG, Driver, now
 from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
 from node.errors import ConfigError, StartError
@@ -184,7 +190,9 @@ def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | 
         ask = LocalClient(driver, config.broker_listeners[0].listener).ask
     else:
         ask = LeaderClient(partial(_leader_address, config, kernel)).ask
-    return HttpListener(Inspected(kernel, now, ask, driver.recorder), config.inspection_listener)
+    node = Inspected(kernel, now, ask, driver.recorder)
+    limits = inspection_limits(dict(config.properties))
+    return HttpListener(node, config.inspection_listener, limits)
 
 
 def _leader_address(config: NodeConfig, kernel: Kernel) -> tuple[str, int] | None:
