@@ -149,6 +149,8 @@ class MetadataState:
         controller = self.controller
         if controller is None:
             return
+        if effect.leader.leader_id != controller.config.node_id:
+            self.replica.writer.timestamps.clear()
         controller.known_leader_id = effect.leader.leader_id
         if (controller.is_active and effect.leader.epoch != controller.epoch) or (
             controller.is_active and effect.leader.leader_id is None
@@ -200,7 +202,10 @@ class MetadataState:
         while timestamps and timestamps[0][0] < pending.end_offset:
             timestamps.popleft()
         assert timestamps, f"{pending.end_offset=} was not appended by this leader"
-        return Provenance(pending.end_offset, epoch, timestamps[0][1])
+        end_offset, timestamp_ms = timestamps[0]
+        if end_offset == pending.end_offset:
+            timestamps.popleft()
+        return Provenance(pending.end_offset, epoch, timestamp_ms)
 
     def publish_committed(self) -> bool:
         """Bring image and publishers up to the high watermark; whether there was anything to do.

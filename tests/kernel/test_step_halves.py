@@ -205,3 +205,16 @@ def test_a_fetch_that_comes_with_a_create_is_answered_with_its_records(world):
     sent = [e for e in kernel.steps(events, world._now()) if isinstance(e, out.SendBytes)]
     assert kernel.replica.writer.log.end_offset > end_offset
     assert any(b"orders" in effect.data for effect in sent)
+
+
+def test_who_leads_no_longer_forgets_the_times_of_its_appends(world):
+    leader = world.active()
+    client = world.client(leader, "CONTROLLER")
+    client.create_topic("before")
+    for follower in [node_id for node_id in world.alive if node_id != leader]:
+        world.pause(follower)
+    client.send(API_CREATE_TOPICS, create_topic_body("never-committed"))
+    world.run_for(100)
+    assert world.kernel(leader).replica.writer.timestamps
+    world.run_until(lambda: not world.kernel(leader).state.is_active)
+    assert not world.kernel(leader).replica.writer.timestamps
