@@ -37,8 +37,8 @@ Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire
 
 _PRE_VOTE_VERSION: Final = 2
 _GREETINGS_MAX: Final = 64
-_LEGACY_STRING_BYTES_MAX: Final = 2**15 - 1
 """ApiVersions requests that are kept: every client of a kind sends the same one."""
+_LEGACY_STRING_BYTES_MAX: Final = 2**15 - 1
 _GREETING_BYTES_MAX: Final = 256
 _NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError)
 
