@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import socket
+import time
 
 import pytest
 
@@ -76,6 +77,10 @@ async def test_a_running_node_is_measured_and_its_clients_are_limited():
     async with asyncio.timeout(LIMIT_S):
         listener.start()
         driver.start()
+        while not driver.recorder.commit_ns.total(time.monotonic_ns()):
+            turned = loop.create_future()
+            loop.call_soon(turned.set_result, None)
+            await turned
         status, body = await ask(port, "/metrics")
         assert status == 200
         values = dict(line.rsplit(" ", 1) for line in body.decode().splitlines())
