@@ -7,6 +7,7 @@ whole. Long work on an image (it is immutable) belongs on another thread.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from inspection.elections import Elections
 from inspection.quorum_views import (
     ElectionView,
     QuorumView,
@@ -80,7 +81,9 @@ class Inspected:
         self.not_ready: Callable[[], Sequence[str]] = tuple
         """Names of the failing checks of readiness; the API's service sets it."""
         self.watch = CommitWatch(now)
+        self.elections_counted = Elections()
         kernel.publishers.add(self.watch)
+        kernel.publishers.add(self.elections_counted)
         self._elections: dict[tuple[int, int], ElectionView] = {}
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
 from inspection.inspected import Inspected
@@ -70,6 +70,7 @@ class NodeMetrics:
         if self._node.kernel.config.is_controller:
             yield from self._controller()
             yield self._registrations()
+            yield from self._elections()
             yield from controller_timings(self._node.recorder, now_ns)
         yield from self._raft()
         yield from raft_timings(self._node.recorder, now_ns)
@@ -125,6 +126,18 @@ class NodeMetrics:
             ("ignoredstaticvoters", 0, "0: the voters are those of the configuration"),
         ):
             yield GaugeMetricFamily(CONTROLLER + name, text, float(value))
+
+    def _elections(self) -> Iterator[Metric]:
+        elections, prefix = self._node.elections_counted, "kafka_controller_controllerstats_"
+        for name, value, text in (
+            ("uncleanleaderelections", elections.unclean, "leaders from outside ISR and ELR"),
+            (
+                "electionfromeligibleleaderreplicas",
+                elections.from_elr,
+                "leaders from the eligible leader replicas",
+            ),
+        ):
+            yield CounterMetricFamily(prefix + name, text, float(value))
 
     def _registrations(self) -> Metric:
         states = GaugeMetricFamily(
