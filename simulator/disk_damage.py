@@ -9,13 +9,15 @@ to stop. Until the bytes are brought back (the end of the fault) every start is 
 What is damaged at one time is a minority of the voters, for the protocol promises nothing beyond
 that, and only what the node had recorded as flushed: above it damage can not be told from a torn
 write, and is cut (docs/formats/damage.md). Four bytes of a batch, its leader epoch, lie before
-every checksum, in Kafka's format too: they are left alone.
+every checksum, in Kafka's format too: they are left alone. So is a batch that a misdirected write
+would turn into another whole one at the same offset: no checksum tells that it is not its own.
 """
 
 from collections.abc import Callable
 from random import Random
 from typing import Final
 
+import crc32c
 import msgspec
 
 from simulator.log_mirror import FOLDER, QUORUM_STATE, LogMirror, batches_of, segment_paths
@@ -30,6 +32,8 @@ _FLUSHED_END: Final = f"{FOLDER}/flushed-end-offset"
 _RECORDS_AT: Final = 61
 _EPOCH: Final = range(12, 16)
 _CHECKED_FROM: Final = 17  # the checksum itself and what it covers
+_CHECKED_BEHIND: Final = 21
+_BASE_OFFSET_BYTES: Final = 8
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -267,4 +271,16 @@ def _damaged(
     first = damage.position  # a walk over the whole file: once
     hit = [s for s, e, _ in batches_of(bytearray(before)) if s <= first < e]
     is_recorded = hit and any(s == hit[0] for s, _ in ranges)
-    return Damage(path, before, after, hit[0], is_at_rest=True) if is_recorded else None
+    if not is_recorded or _looks_sound(before, after, hit[0]):
+        return None
+    return Damage(path, before, after, hit[0], is_at_rest=True)
+
+
+def _looks_sound(before: bytes, after: bytes, start: int) -> bool:
+    """Whether at a place a whole batch with its own checksum and the same offset still begins."""
+    offset = slice(start, start + _BASE_OFFSET_BYTES)
+    found = next(batches_of(bytearray(after[start:])), None)
+    if found is None or after[offset] != before[offset]:
+        return False
+    _, size, entry = found
+    return crc32c.crc32c(after[start + _CHECKED_BEHIND : start + size]) == entry.crc

@@ -4,12 +4,16 @@ from random import Random
 
 import pytest
 
+from simulator.disk_damage import SECTOR_BYTES, _damaged
 from simulator.draw import DAMAGES, Options
 from simulator.invariants import Violation
 from simulator.log_mirror import FOLDER, QUORUM_STATE, segment_paths
 from simulator.run import run_seed
 from storage.errors import CorruptFileError, CorruptLogError
+from storage.memory_vfs import MemoryVfs
+from storage.read_check import first_damage
 from tests.simulator.worlds import follower, leader, quiet_world
+from wire.batch import encode_batch
 
 SECOND_US = 1_000_000
 ONLY_DAMAGE = Options(node_count=3, faults=DAMAGES, duration_us=6_000_000, write_count=20)
@@ -140,6 +144,33 @@ def test_i18_a_start_on_damage(world):
     machine.vfs.rewrite(damage.path, damage.before)  # so that the node finds nothing
     with pytest.raises(Violation, match=r"I18: .* it started with"):
         world.restart(machine)
+
+
+def batch_of(size, offset):
+    """A batch of so many bytes."""
+    values = (bytes(length) + bytes([offset]) for length in range(size))
+    batches = (encode_batch((value,), offset, 1, 0) for value in values)
+    return next(batch for batch in batches if len(batch) == size)
+
+
+def test_a_batch_that_became_another_whole_one_is_left_alone():
+    """A sector that begins behind offset and length of a batch holds the whole rest of it."""
+    sizes = (SECTOR_BYTES - 11, *[SECTOR_BYTES] * 4)
+    batches = [batch_of(size, offset) for offset, size in enumerate(sizes)]
+    vfs = MemoryVfs()
+    file = vfs.open("/log", create=True)
+    file.pwrite(b"".join(batches), 0)
+    ranges = [(sum(sizes[:n]), sum(sizes[: n + 1])) for n in range(len(sizes))]
+    drawn = [
+        _damaged("misdirected_write", "/log", vfs, ranges, Random(seed), is_segment=True)
+        for seed in range(200)
+    ]
+    found = [damage for damage in drawn if damage is not None and damage.before != damage.after]
+    assert len(found) > 50
+    for damage in found:
+        told = first_damage(damage.after, 0, contiguous=True)
+        assert told is not None
+        assert told[0] == damage.batch_position
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
