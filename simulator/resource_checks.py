@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import Final
 
+from kernel.config import QuorumConfig
 from kernel.kernel import Kernel
 from raft.roles import Leader
 from simulator.log_mirror import Entry, LogMirror
@@ -77,7 +78,7 @@ class ResourceChecks:
         uncommitted = sum(
             1 for _ in takewhile(lambda e: e.end_offset > watermark, reversed(entries))
         )
-        links = kernel.peers._links.values()
+        links, asked_max = kernel.peers._links.values(), _asked_max(kernel.config.quorum)
         rows = [
             ("parked fetches", len(state.parked), 4 * others + 4),
             ("connections of raft", len(state.connections._by_id), others),
@@ -87,7 +88,7 @@ class ResourceChecks:
             ("replies outstanding", len(kernel.replica.replies), 8 * others + SLACK),
             ("links", len(links), 4 * (others + 1)),
             ("requests queued for a peer", _largest(len(each.queued) for each in links), 4 * SLACK),
-            ("requests in flight", _largest(len(each.in_flight) for each in links), SLACK),
+            ("requests in flight", _largest(len(each.in_flight) for each in links), asked_max),
             ("forwarded requests", len(kernel.forwarding._waiting), 2 * SLACK),
             ("append times", len(writer.timestamps), uncommitted + SLACK),
             ("stalled appends", len(writer._stalled), 4 * SLACK),
@@ -99,6 +100,16 @@ class ResourceChecks:
         if controller is not None:
             rows.append(("pending batches", len(controller._batches), uncommitted + SLACK))
         return rows
+
+
+def _asked_max(quorum: QuorumConfig) -> int:
+    """Requests that one silent peer may have been sent within the time-out of the first.
+
+    Every change of role forgets what is in flight and asks anew; a node whose peers are silent goes
+    through a fetch and a vote or two in each of its time-outs.
+    """
+    shortest_ms = min(quorum.fetch_timeout_ms, quorum.election_timeout_ms)
+    return SLACK + 4 * quorum.request_timeout_ms // shortest_ms
 
 
 def _largest(sizes: Iterable[int]) -> int:

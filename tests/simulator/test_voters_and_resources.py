@@ -150,6 +150,17 @@ def test_i19_a_table_that_grows(world, table):
     assert f" {table}, at most" in too_large(world, machine)
 
 
+def test_i19_a_silent_peer_is_asked_anew_at_every_change_of_role():
+    world = quiet_world(request_timeout_ms=6_000, fetch_timeout_ms=500, election_timeout_ms=200)
+    machine = leader(world)
+    world.scheduler.now_us += 1_000_000
+    link_of(machine.kernel).in_flight.update(dict.fromkeys(range(100)))
+    assert too_large(world, machine) is None
+    world.scheduler.now_us += 1_000_000
+    link_of(machine.kernel).in_flight.update(dict.fromkeys(MANY))
+    assert "requests in flight, at most 136" in too_large(world, machine)
+
+
 @pytest.mark.parametrize("table", ["forwarded requests", "stalled appends"])
 def test_i19_what_is_still_held_at_rest(world, table):
     kernel = leader(world).kernel
