@@ -150,11 +150,12 @@ class Nemesis:
             self._scheduler.at(decision.at_us, partial(self._fire, decision))
 
     def stop(self) -> None:
-        """No new fault: links heal, disks have room, the paused go on, the dead restart.
+        """No new fault: links heal and are calm, disks have room, the paused go on, the dead start.
 
         Who is about to shut down is killed first: it would be missing later.
         """
         self.is_over = True
+        self._network.is_calm = True
         self._network.heal_all()
         self.slow_disks.clear()
         self._damages.restore_all()

@@ -1,7 +1,9 @@
 """Connections between nodes and clients as TCP gives them: in order, late, cut, or reset.
 
 Bytes of a connection arrive in order or not at all. A cut link (one way or both) holds what is on
-it: it arrives after the link heals, possibly at a process that no longer waits for it. A killed
+it: it arrives after the link heals, possibly at a process that no longer waits for it. Delays are
+exponential; without a bound one of a thousand is longer than any time-out, so when liveness is
+asked for the network is calm, and none is longer than twice its mean. A killed
 process resets its connections; a machine without power says nothing until it is up again.
 """
 
@@ -13,6 +15,7 @@ from typing import Final, Protocol
 from simulator.scheduler import Scheduler
 
 CONNECT_GIVE_UP_US: Final = 10_000_000
+CALM_MEANS: Final = 2
 RETRANSMIT_US: Final = 200_000
 SILENCE_MEAN_US: Final = 5_000_000
 """How long a peer goes on before it finds out that a machine lost its power."""
@@ -75,6 +78,8 @@ class Network:
         self._rng = rng
         self._delay_us = delay_us
         self._mean_us = mean_us
+        self.is_calm = False
+        """Whether delays are bounded: at most `CALM_MEANS` of their means."""
         self._cut: set[tuple[int, int]] = set()
         self._clogged_until: dict[tuple[int, int], int] = {}
         self._pipes: dict[Pipe, None] = {}
@@ -121,6 +126,8 @@ class Network:
         link = direction.link
         # The logarithm is `expovariate(1.0)`, the call of which costs more than the rest.
         drawn_us = int(-log(1.0 - self._rng.random()) * self._mean_us)
+        if self.is_calm:
+            drawn_us = min(drawn_us, CALM_MEANS * self._mean_us)
         due_us = self._scheduler.now_us + self._delay_us + drawn_us + extra_us
         if due_us <= direction.last_us:
             due_us = direction.last_us + 1

@@ -147,13 +147,13 @@ class World:
 
     def _told_late_us(self) -> int:
         mean_us = self.settings.flush_told_late_us
-        if not mean_us:
+        if not mean_us or self.nemesis.is_over:
             return 0
         self.probes.hit("flush_told_late")
         return int(self._late.expovariate(1.0) * mean_us)
 
     def _begin_epoch_late_us(self, data: bytes) -> int:
-        if data[API_KEY_AT] != BEGIN_QUORUM_EPOCH:
+        if data[API_KEY_AT] != BEGIN_QUORUM_EPOCH or self.nemesis.is_over:
             return 0
         self.probes.hit("begin_epoch_late")
         return int(self._late.expovariate(1.0) * self.settings.begin_epoch_late_us)

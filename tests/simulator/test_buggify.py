@@ -23,15 +23,30 @@ def test_a_site_fires_and_a_leader_is_elected_all_the_same(site, mark):
     assert quiet_world().probes.counts[mark] == 0
 
 
-def test_no_site_fires_when_faults_have_stopped():
-    sites = ("has_extreme_timeouts", "loses_first_vote", "asks_minimal_quorum")
-    settings = quiet_settings(**dict.fromkeys(sites, True))
-    world = World(settings, Streams(1), [])
-    world.nemesis.is_over = True
+SITES = {
+    "has_extreme_timeouts": "election_timeout_extreme",
+    "loses_first_vote": "first_vote_response_lost",
+    "asks_minimal_quorum": "minimal_quorum_asked",
+    "flush_told_late_us": "flush_told_late",
+    "begin_epoch_late_us": "begin_epoch_late",
+}
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_no_site_fires_when_faults_have_stopped(is_over):
+    world = World(quiet_settings(**dict.fromkeys(SITES, 1)), Streams(1), [])
+    world.nemesis.is_over = is_over
     world.start()
     world.run(2_000_000)
-    for mark in ("election_timeout_extreme", "first_vote_response_lost", "minimal_quorum_asked"):
-        assert world.probes.counts[mark] == 0
+    for mark in SITES.values():
+        assert (world.probes.counts[mark] == 0) is is_over, mark
+
+
+def test_the_network_is_calm_when_faults_have_stopped():
+    world = quiet_world()
+    assert not world.network.is_calm
+    world.nemesis.stop()
+    assert world.network.is_calm
 
 
 def test_extreme_draws_are_the_first_or_the_last_and_ids_stay_random():

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from simulator.network import CONNECT_GIVE_UP_US, Network
+from simulator.network import CALM_MEANS, CONNECT_GIVE_UP_US, Network
 from simulator.scheduler import Scheduler
 
 
@@ -47,6 +47,17 @@ def connected(network, scheduler, client_host=1, server_host=2):
     assert client.told == ["opened"]
     client.told.clear()
     return client, server, pipe
+
+
+@pytest.mark.parametrize("is_calm", [False, True])
+def test_a_calm_network_has_no_delay_beyond_twice_the_mean(network, is_calm):
+    delays = []
+    network.on_sent = lambda _, due_us, __: delays.append(due_us)
+    network.is_calm = is_calm
+    for _ in range(200):
+        pipe = network.connect(Side(1), 2, lambda _: Side(2))
+        network.send(pipe, b"x", to_server=False)
+    assert (max(delays) <= 100 + CALM_MEANS * 5_000) is is_calm
 
 
 def test_bytes_arrive_in_order_whatever_their_delays(network, scheduler):
