@@ -12,7 +12,7 @@ from simulator.draw import FAULT_CLASSES, Options, Until
 from simulator.invariants import Violation
 from simulator.probes import MARKS
 from simulator.run import prepare, run_seed
-from tests.simulator.worlds import quiet_world
+from tests.simulator.worlds import follower, quiet_world
 from tests.test_tidy import ROOT
 
 FAST = Options(duration_us=4_000_000, write_count=15)
@@ -124,8 +124,21 @@ def test_two_minutes_of_seeds_meet_every_fault():
         faults.update(outcome.faults)
         seed += 1
     assert faults == set(FAULT_CLASSES)
-    rare = {"leader_deposed", "snapshot_fetched_mid_load", "election_lost_and_retried"}
+    rare = {"leader_deposed", "election_lost_and_retried"}
     assert {name for name, count in marks.items() if count == 0} <= rare
+
+
+def test_a_snapshot_is_fetched_while_more_is_committed():
+    slow = {"delay_mean_us": 20_000, "fetch_snapshot_bytes_max": 100}
+    small = {"record_bytes_between_snapshots": 1_000, "retention_bytes": 1_500}
+    world = quiet_world(**slow, **small)
+    machine = follower(world)
+    machine.kill()
+    world.run(world.scheduler.now_us + 10_000_000)
+    assert world.probes.counts["log_start_moved"] > 0
+    world.restart(machine)
+    world.run(world.scheduler.now_us + 10_000_000)
+    assert world.probes.counts["snapshot_fetched_mid_load"] > 0
 
 
 def test_nodes_that_ask_for_ever_without_a_pause_are_found():
