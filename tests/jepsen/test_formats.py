@@ -74,7 +74,7 @@ events = st.builds(
 SELF_DESCRIBING = (Format.JSONL, Format.MSGPACK, Format.EDN, Format.JSONL)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(events, max_size=4))
 def test_nothing_is_lost_from_json_lines_through_msgpack_and_edn_to_json_lines(original):
     first = current = written_history(original, Format.JSONL)
