@@ -9,7 +9,8 @@ from typing import Final
 from immutables import Map
 
 from metadata.image import Broker, Image
-from metadata.loader import Loader, committed_batches
+from metadata.loader import CommittedBatch, Loader, committed_batches
+from metadata.records import TopicRecord
 from simulator.log_mirror import Entry
 from wire.batch import CONTROL_BIT, iterate_batches
 from wire.control_records import ControlType, control_type
@@ -38,6 +39,11 @@ class Ledger:
         self.batches: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
         """(epoch, base offset) -> the batch and the one before it, of every log that ever was."""
 
+    def last_known_in(self, epoch: int) -> Entry | None:
+        """The last batch that this or an earlier epoch committed; a later one may have more."""
+        newest = reversed(self.entries)
+        return next((e for e in newest if self.committed_in[e.base_offset] <= epoch), None)
+
     @property
     def end_offset(self) -> int:
         """Everything below is committed."""
@@ -63,13 +69,23 @@ class Ledger:
         if content[ATTRIBUTES_LOW_AT] & CONTROL_BIT:
             self._note_voter_changes(entry, content)
         brokers = self._loader.image.brokers
-        for _, delta in self._loader.commit(committed_batches(content)):
+        batches = list(committed_batches(content))
+        for _, delta in self._loader.commit(batches):
             self._created.update(delta.topics_created)
+        if not self.is_in_transaction:
+            self._note_created(batches)
         if self._loader.image.brokers is not brokers:
             self._count_fencings(brokers)
         self.images[entry.end_offset] = self._loader.image
         while len(self.images) > IMAGES_KEPT:
             del self.images[next(iter(self.images))]
+
+    def _note_created(self, batches: list[CommittedBatch]) -> None:
+        """A delta does not name a topic that came and went in one batch."""
+        for batch in batches:
+            for record in batch.records:
+                if type(record) is TopicRecord:
+                    self._created.add(record.topic_id)
 
     def _note_voter_changes(self, entry: Entry, content: bytes) -> None:
         for batch in iterate_batches(content):

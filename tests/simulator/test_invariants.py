@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from metadata.image import Image
+from metadata.record_codec import encode
+from metadata.records import RemoveTopicRecord, TopicRecord
 from metadata.snapshot import encode_snapshot, snapshot_records
 from raft.progress import Progress
 from raft.quorum import VoteTally
@@ -192,6 +194,18 @@ def test_i7_a_leader_without_a_committed_batch(world):
     assert "leads epoch 9 without" in broken(world, machine, "I7")
 
 
+def test_i7_votes_of_an_earlier_epoch_may_make_a_leader_without_what_a_later_one_committed(world):
+    machine = follower(world)
+    mirror, ledger = world.invariants.mirrors[machine.id], world.invariants.ledger
+    core, last = machine.kernel.replica.core, mirror.entries[-1]
+    mirror.entries = mirror.entries[:-1]
+    ledger.committed_in[last.base_offset] = core_epoch(machine) + 1
+    world.invariants._on_elected(machine, core)
+    ledger.committed_in[last.base_offset] = core_epoch(machine)
+    with pytest.raises(Violation, match="I7"):
+        world.invariants._on_elected(machine, core)
+
+
 def test_i8_applied_and_not_committed(world):
     machine = follower(world)
     world.invariants.ledger.entries.pop()
@@ -271,6 +285,17 @@ def test_i11_who_still_follows_an_earlier_leader_may_cut_what_a_later_one_commit
 
 def core_epoch(machine):
     return int(machine.kernel.replica.core.epoch)
+
+
+def test_i12_a_topic_that_came_and_went_in_one_batch_was_created(world):
+    ledger, topic_id = world.invariants.ledger, b"\x02" * 16
+    values = (
+        encode(TopicRecord(name="brief", topic_id=topic_id), 0),
+        encode(RemoveTopicRecord(topic_id=topic_id), 0),
+    )
+    first = ledger.end_offset
+    ledger.commit(Entry(first, first + 2, 1, 0), encode_batch(values, first, 1, 0), 1)
+    assert ledger.take_created() == {topic_id}
 
 
 def test_i12_an_acknowledgement_of_nothing(world):
