@@ -155,5 +155,6 @@ TIMERS: Final = (
         expected=("liveness",),
         seeds_max=100,
         patch=_no_jitter,
+        options=replace(SHORT, faults=("depose_leader",), node_count=5),
     ),
 )
