@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from benchmarks import report
+from simulator.campaign import collecting_as_a_node
 from simulator.draw import Options
 from simulator.run import Outcome, run_seed
 
@@ -62,11 +63,12 @@ def main() -> None:
     options = parser.parse_args()
     short = Options(duration_us=10_000_000, write_count=30)
     quiet = Options(node_count=5, observer_count=0, faults=())
-    rows = {
-        "standard": measured(STANDARD, range(1, options.seeds + 1)),
-        "short": measured(short, range(1, 2 * options.seeds + 1)),
-        "no faults": measured(quiet, range(1, 1 + max(1, options.seeds // 4))),
-    }
+    with collecting_as_a_node():  # as `kraftline sim` does
+        rows = {
+            "standard": measured(STANDARD, range(1, options.seeds + 1)),
+            "short": measured(short, range(1, 2 * options.seeds + 1)),
+            "no faults": measured(quiet, range(1, 1 + max(1, options.seeds // 4))),
+        }
     report.show("simulator", rows, as_json=options.json)
 
 

@@ -3,10 +3,12 @@
 Seeds are independent of each other, so that several processes share nothing but the list of them.
 """
 
+import gc
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -173,16 +175,34 @@ class Totals:
         return [name for name in MARKS if not self.marks.get(name)]
 
 
+NODE_COLLECTIONS: Final = (100_000, 20, 50)
+"""How seldom a node's process looks for cycles (node/process.py)."""
+
+
+@contextmanager
+def collecting_as_a_node() -> Iterator[None]:
+    """Look for cycles in memory as seldom as the process of a node does."""
+    before = gc.get_threshold()
+    gc.set_threshold(*NODE_COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def results(
     seeds: Iterable[int], options: Options, *, is_twice: bool, job_count: int
 ) -> Iterator[Result]:
     """The results of seeds as they come; with one job in the order of the seeds."""
     if job_count == 1:
-        for seed in seeds:
-            yield run_one(seed, options, is_twice=is_twice)
+        with collecting_as_a_node():
+            for seed in seeds:
+                yield run_one(seed, options, is_twice=is_twice)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(job_count, mp_context=context) as pool:
+    with ProcessPoolExecutor(
+        job_count, mp_context=context, initializer=gc.set_threshold, initargs=NODE_COLLECTIONS
+    ) as pool:
         waiting: set[Future[Result]] = set()
         left = iter(seeds)
         try:
