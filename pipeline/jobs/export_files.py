@@ -1,6 +1,5 @@
 """The Parquet files of one split: one, or one per day."""
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.core.reader import Piece
+from pipeline.jobs.task_files import temporary_of
 
 ROW_GROUP_ROWS: Final = 1 << 18
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -83,7 +83,7 @@ class _File:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         # another attempt of the same task may run on another machine
-        self._temporary = path.parent / f".{path.stem}.{os.uname().nodename}.{os.getpid()}.tmp"
+        self._temporary = temporary_of(path)
         sorting = None
         if "offset" in schema.names:
             sorting = pq.SortingColumn.from_ordering(schema, [("offset", "ascending")])

@@ -6,8 +6,8 @@ names when the bucket is done. A chunk never ends inside a batch: of several sta
 gives a partition only the last counts.
 """
 
-import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ from pipeline.jobs.history_schema import (
     REPORT_ARROW,
     SCD_ARROW,
 )
+from pipeline.jobs.task_files import TaskFiles
 
 CHUNK_ROWS: Final = 65_536
 _ALL: Final = int(np.iinfo(np.int64).max)
@@ -280,40 +281,34 @@ class _Sink:
     def __init__(self, plan: BucketPlan, bucket: int) -> None:
         self._name = f"{plan.label}-{bucket:04d}"
         self._plan = plan
-        self._files: dict[str, tuple[pq.ParquetWriter, Path, Path]] = {}
+        self._files = TaskFiles()
 
     def write(self, name: str, table: pa.Table) -> None:
         """Add rows to a file; one without rows is only made for what is open."""
         if not table.num_rows and name not in _ALWAYS:
             return
-        if name not in self._files:
-            self._files[name] = self._open(name, _SCHEMAS[name])
-        self._files[name][0].write_table(table.cast(_SCHEMAS[name]))
+        schema = _SCHEMAS[name]
+        writer = self._files.get(name) or self._open(name, schema)
+        writer.write_table(table.cast(schema))
 
     def publish(self) -> None:
-        for writer, temporary, final in self._files.values():
-            writer.close()
-            temporary.rename(final)
-        self._files.clear()
+        """Give the files their names."""
+        self._files.publish()
 
     def discard(self) -> None:
-        for writer, temporary, _ in self._files.values():
-            writer.close()
-            temporary.unlink(missing_ok=True)
+        """Remove what was not published."""
+        self._files.discard()
 
-    def _open(self, name: str, schema: pa.Schema) -> tuple[pq.ParquetWriter, Path, Path]:
+    def _open(self, name: str, schema: pa.Schema) -> Any:
         if name == "churn":
-            place, stem = Path(self._plan.events, name), self._name
+            final = Path(self._plan.events, name, f"{self._name}.parquet")
         elif name == "under_replicated/open":
-            place, stem = Path(self._plan.folder, "under_replicated"), f"open-{self._name}"
+            final = Path(self._plan.folder, "under_replicated", f"open-{self._name}.parquet")
         else:
-            place = Path(self._plan.folder, name)
             stem = f"{name.partition('/')[0]}-{self._name}"
-        place.mkdir(parents=True, exist_ok=True)
-        # another attempt of the same task may run on another machine
-        temporary = place / f".{stem}.{os.uname().nodename}.{os.getpid()}.tmp"
-        final = place / f"{stem}.parquet"
-        return pq.ParquetWriter(temporary, schema, compression="zstd"), temporary, final
+            final = Path(self._plan.folder, name, f"{stem}.parquet")
+        make = partial(pq.ParquetWriter, schema=schema, compression="zstd")
+        return self._files.open(name, final, make)
 
 
 _SCHEMAS: Final = {

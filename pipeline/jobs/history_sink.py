@@ -1,6 +1,6 @@
 """Files of a decoding task: the archive and the events, temporary names until it is done."""
 
-import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pipeline.core.schema import TIMESTAMP
 from pipeline.jobs.history_partitions import bucket_of
 from pipeline.jobs.history_schema import EVENTS, RECORDS
+from pipeline.jobs.task_files import TaskFiles
 
 RECORDS_NAME: Final = "records"
 PARTITION_NAME: Final = "partition"
@@ -34,7 +35,7 @@ class EventSink:
         self._name = name
         self._rows: dict[str, list[tuple[Any, ...]]] = {}
         self._sizes: dict[str, int] = {}
-        self._files: dict[str, tuple[Any, Path, Path]] = {}
+        self._files = TaskFiles()
 
     def add(self, folder: str, row: tuple[Any, ...], size: int) -> None:
         """One row and its size in bytes, about."""
@@ -51,29 +52,22 @@ class EventSink:
         """Write what is left and give the files their names."""
         for folder in list(self._rows):
             self._flush(folder)
-        for writer, temporary, final in self._files.values():
-            writer.close()
-            temporary.rename(final)
-        self._files.clear()
+        self._files.publish()
 
     def discard(self) -> None:
         """Remove what was not published."""
-        for writer, temporary, _ in self._files.values():
-            writer.close()
-            temporary.unlink(missing_ok=True)
+        self._files.discard()
 
     def _flush(self, folder: str) -> None:
         rows = self._rows.pop(folder, [])
         if not rows:
             return
         schema = RECORDS if folder.startswith(RECORDS_NAME) else EVENTS[folder]
-        if folder not in self._files:
-            self._files[folder] = self._open(folder, schema)
+        writer = self._files.get(folder) or self._open(folder, schema)
         arrays = [
             _column(column, field.type)
             for column, field in zip(zip(*rows, strict=True), schema, strict=True)
         ]
-        writer = self._files[folder][0]
         batch = pa.record_batch(arrays, schema=schema)
         if folder != PARTITION_NAME:
             writer.write_batch(batch)
@@ -83,21 +77,20 @@ class EventSink:
         for bucket in range(self._plan.buckets):
             writer.write_batch(batch.take(pa.array(np.flatnonzero(buckets == bucket))))
 
-    def _open(self, folder: str, schema: pa.Schema) -> tuple[Any, Path, Path]:
+    def _open(self, folder: str, schema: pa.Schema) -> Any:
         is_archive = folder.startswith(RECORDS_NAME)
         root = self._plan.archive if is_archive else self._plan.events
         assert root is not None
         place = Path(root, folder)
-        place.mkdir(parents=True, exist_ok=True)
-        suffix = "arrow" if folder == PARTITION_NAME else "parquet"
-        final = place / f"{self._name}.{suffix}"
-        # another attempt of the same task may run on another machine
-        temporary = place / f".{self._name}.{os.uname().nodename}.{os.getpid()}.tmp"
         if folder == PARTITION_NAME:
             options = pa.ipc.IpcWriteOptions(compression="lz4")
-            return pa.ipc.new_file(str(temporary), schema, options=options), temporary, final
+            final = place / f"{self._name}.arrow"
+            return self._files.open(
+                folder, final, lambda path: pa.ipc.new_file(str(path), schema, options=options)
+            )
         codec = "zstd" if is_archive else "lz4"
-        return pq.ParquetWriter(temporary, schema, compression=codec), temporary, final
+        make = partial(pq.ParquetWriter, schema=schema, compression=codec)
+        return self._files.open(folder, place / f"{self._name}.parquet", make)
 
 
 def _column(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
