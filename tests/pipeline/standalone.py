@@ -1,5 +1,6 @@
 """A standalone Spark cluster on loopback; jobs as processes that a test watches and disturbs."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -10,14 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import pyspark
-
 ROOT = Path(__file__).resolve().parent.parent.parent
-SPARK_HOME = Path(pyspark.__file__).parent
 _POLL_SECONDS = 0.01
 _WAIT_SECONDS = 900
 _RUNNING = re.compile(r"Running task (\S+) in stage (\d+)\.\d+ \(TID (\d+)\)")
 _FINISHED = re.compile(r"Finished task (\S+) in stage (\d+)\.\d+ \(TID (\d+)\)")
+
+
+def spark_home() -> Path:
+    """Where pyspark is; looked up late, because the quick tests are collected without it."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
 
 
 class Tasks(NamedTuple):
@@ -93,9 +99,9 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 
 
 def _daemon(log: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "128m",
-                                "SPARK_HOME": str(SPARK_HOME)}  # fmt: skip
+                                "SPARK_HOME": str(spark_home())}  # fmt: skip
     with log.open("wb") as sink:
         return subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments],
@@ -163,6 +169,6 @@ def submitted(master: str, conf: dict[str, str], *arguments: str) -> list[str]:
     """The same job through spark-submit."""
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     return [
-        str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *settings,
+        str(spark_home() / "bin" / "spark-submit"), "--master", master, *settings,
         str(ROOT / "pipeline" / "cli.py"), *arguments,
     ]  # fmt: skip
