@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import msgspec
 from typing_extensions import override
 
-from simulator.draw import FAULT_CLASSES, Options, Until
+from simulator.draw import FAULT_CLASSES, NEWEST_DRAWS, Options, Until
 
 USAGE: Final = 2
 VOTERS_MAX: Final = 9
@@ -67,7 +67,11 @@ def parse(words: list[str]) -> Parsed:
                 parser.error(f"--schedule holds seed, settings and faults: leave --{name} out")
     base = SHORT if given.short else Options()
     options = msgspec.structs.replace(
-        base, node_count=given.nodes, observer_count=given.observers, faults=given.faults
+        base,
+        node_count=given.nodes,
+        observer_count=given.observers,
+        faults=given.faults,
+        draws=given.draws,
     )
     return Parsed(
         seeds=(given.seed,) if given.seed is not None else (given.seeds or range(1, 101)),
@@ -106,6 +110,8 @@ def _parser() -> Parser:
         metavar="LIST",
         help=f"all, none, or of: {','.join(FAULT_CLASSES)}",
     )
+    add("--draws", type=_between(1, NEWEST_DRAWS), default=NEWEST_DRAWS, metavar="N",
+        help="1: seeds as they were drawn before faults were added (2)")  # fmt: skip
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
     add(
         "--until",

@@ -1,19 +1,26 @@
 """`simulator/seeds.txt`: seeds that once found something.
 
-A line: seed, options (`standard` or `short`), broken invariants, commit of the mend, what it was.
-A seed finds its bug again only while the simulator draws as it did then; the mutants
-(docs/simulator/mutants.md) show that the simulator still can.
+A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
+`short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
+since faults were added. A seed finds its bug again only while the simulator draws as it did then;
+the mutants (docs/simulator/mutants.md) show that the simulator still can.
 """
 
 from importlib import resources
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from simulator.arguments import SHORT
 from simulator.draw import Options
 
-OPTIONS: Final = {"standard": Options(), "short": SHORT}
+OPTIONS: Final = {
+    "standard": Options(draws=1),
+    "short": replace(SHORT, draws=1),
+    "standard-2": Options(draws=2),
+    "short-2": replace(SHORT, draws=2),
+}
 FIELDS: Final = 5
 
 
@@ -55,5 +62,6 @@ def entry_of(number: int, line: str) -> Entry:
     """
     words = line.split(maxsplit=FIELDS - 1)
     if len(words) != FIELDS or words[1] not in OPTIONS or not words[0].isdigit():
-        raise ValueError(f"seeds.txt:{number}: seed, standard|short, invariants, commit, text")
+        allowed = "|".join(OPTIONS)
+        raise ValueError(f"seeds.txt:{number}: seed, {allowed}, invariants, commit, text")
     return Entry(int(words[0]), words[1], tuple(words[2].split(",")), words[3], words[4])

@@ -36,8 +36,17 @@ DAMAGES: Final[tuple[str, ...]] = ("bit_rot", "lost_write", "misdirected_write")
 APART: Final[tuple[str, ...]] = (*DAMAGES, "depose_leader")
 """Drawn from a stream of their own, so that they shift no other fault of a seed."""
 
-FAULT_CLASSES: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state", *APART)
+EARLIER_FAULTS: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state", *APART)
+"""What the first draws of a seed choose from."""
+
+LATER_FAULTS: Final[tuple[str, ...]] = ("empty_disk",)
+"""Added later: each on in a quarter of the seeds, from streams of their own."""
+
+FAULT_CLASSES: Final[tuple[str, ...]] = (*EARLIER_FAULTS, *LATER_FAULTS)
 """What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
+
+NEWEST_DRAWS: Final = 2
+"""1: without what was added later, so that a seed of simulator/seeds.txt means what it meant."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +63,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     partition_count: int = 2
     """Of every topic that is created."""
+
+    draws: int = NEWEST_DRAWS
+    """Which draws a seed makes; see `NEWEST_DRAWS`."""
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +131,7 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
         rare: decides what a quarter of the seeds has; apart, so that one more changes no other.
         options: what the caller fixes.
     """
-    allowed: tuple[str, ...] = FAULT_CLASSES if options.faults is None else options.faults
+    allowed: tuple[str, ...] = EARLIER_FAULTS if options.faults is None else options.faults
     on = tuple(name for name in USUAL_FAULTS if rng.random() < 0.5 and name in allowed)
     if len(allowed) == 1 or not set(allowed) & set(USUAL_FAULTS):
         on = allowed
@@ -131,7 +143,7 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
     fetch_timeout_ms = rng.choice((500, 1_000, 2_000, 3_000))
     seldom = [draw_rare(rare, *values) for values in RARE]
     if rare.random() < 0.25:
-        on += tuple(n for n in FAULT_CLASSES if n not in (*USUAL_FAULTS, *on) and n in allowed)
+        on += tuple(n for n in EARLIER_FAULTS if n not in (*USUAL_FAULTS, *on) and n in allowed)
     sites = [rare.random() < 0.25 for _ in range(3)]  # drawn last: what is above stays as it was
     return Settings(
         seed=seed,
@@ -165,6 +177,22 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
         loses_first_vote=sites[1],
         asks_minimal_quorum=sites[2],
     )
+
+
+def add_later(settings: Settings, rng: Random, options: Options) -> Settings:
+    """What was added to the draws later; every choice is drawn, then kept where it is allowed.
+
+    Args:
+        settings: by `draw_settings`.
+        rng: a stream of its own.
+        options: what the caller fixes.
+    """
+    if options.draws < 2:
+        return settings
+    drawn = [name for name in LATER_FAULTS if rng.random() < 0.25]
+    allowed = LATER_FAULTS if options.faults is None else options.faults
+    more = tuple(n for n in drawn if n in allowed and n not in settings.faults)
+    return msgspec.structs.replace(settings, faults=settings.faults + more)
 
 
 RARE: Final = (

@@ -145,6 +145,11 @@ class Invariants:
         mirror.forget_durable()
         seen.durable_end = mirror.durable_end(machine.vfs)
 
+    def forget(self, number: int) -> None:
+        """A node has an empty disk: its history begins anew."""
+        self._seen[number] = Seen()
+        self.mirrors[number] = LogMirror()
+
     # ---- start ---------------------------------------------------------------------------------
 
     def _started(self, machine: Machine, kernel: Kernel) -> Seen:

@@ -88,9 +88,9 @@ class Machine:
         self.network = network
         self.watcher = watcher
         self.rng = rng
-        self.vfs = MemoryVfs()
-        self.vfs.make_directory(DATA)
-        self.vfs.sync_directory("/")
+        self.disk_count = 0
+        """How many disks it has had, this one included."""
+        self.replace_disk()
         self.kernel: Kernel | None = None
         self.power = Power.DOWN
         self.incarnation = 0
@@ -169,7 +169,7 @@ class Machine:
                 self.vfs,
                 self.make_random(self.rng.getrandbits(64)),
                 cluster_id=CLUSTER_ID,
-                directory_ids={DATA: DirectoryId(bytes([self.id]) * 16)},
+                directory_ids={DATA: self.directory_id},
                 now=self.now(),
             )
             self.watcher.created(self)
@@ -180,6 +180,15 @@ class Machine:
             self._ended(f"refused to start: {error}", error)
         else:
             self._after(None, effects)
+
+    def replace_disk(self) -> None:
+        """An empty disk, formatted: with a directory id of its own. No process runs."""
+        last = (self.id + self.disk_count) % 256
+        self.directory_id = DirectoryId(bytes([self.id] * 15 + [last]))
+        self.disk_count += 1
+        self.vfs = MemoryVfs()
+        self.vfs.make_directory(DATA)
+        self.vfs.sync_directory("/")
 
     def kill(self) -> None:
         """SIGKILL: what was written stays in the page cache."""

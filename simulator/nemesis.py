@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from simulator.disk_damage import DiskDamages
-from simulator.draw import APART, Settings
+from simulator.draw import APART, LATER_FAULTS, Settings
 from simulator.log_mirror import QUORUM_STATE
 from simulator.machine import Machine, Power
 from simulator.network import Network
@@ -45,7 +45,7 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
     """The decisions of a run, in time order; they end with the fault phase."""
     plan = []
     at_us = QUIET_START_US
-    kinds = tuple(kind for kind in settings.faults if kind not in APART)
+    kinds = tuple(kind for kind in settings.faults if kind not in (*APART, *LATER_FAULTS))
     while kinds:
         at_us += 1 + int(rng.expovariate(1.0) * settings.fault_interval_us)
         if at_us >= settings.duration_us:
@@ -75,9 +75,29 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
 
 def draw_apart(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
     """Those of `APART`, half as often, from a stream of their own."""
+    kinds = tuple(kind for kind in settings.faults if kind in APART)
+    return _draw_seldom(settings, rng, kinds, machine_ids)
+
+
+def draw_later(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
+    """Those of `LATER_FAULTS`, each with the machines that it may strike."""
+    plan = []
+    for kind in LATER_FAULTS:
+        if kind not in settings.faults:
+            continue
+        observers = tuple(n for n in machine_ids if n > settings.voter_count)
+        targets = observers if kind == "empty_disk" else machine_ids
+        if targets:
+            plan += _draw_seldom(settings, rng, (kind,), targets)
+    return plan
+
+
+def _draw_seldom(
+    settings: Settings, rng: Random, kinds: tuple[str, ...], machine_ids: tuple[int, ...]
+) -> list[Decision]:
+    """Faults of one machine each, half as often as the usual ones."""
     plan = []
     at_us = QUIET_START_US
-    kinds = tuple(kind for kind in settings.faults if kind in APART)
     while kinds:
         at_us += 1 + int(rng.expovariate(0.5) * settings.fault_interval_us)
         if at_us >= settings.duration_us:
@@ -141,6 +161,8 @@ class Nemesis:
         self._restart = restart
         self._damages = damages
         self.on_fired: Callable[[Decision], None] = lambda _: None
+        self.on_wiped: Callable[[Machine], None] = lambda _: None
+        """Told of a machine that has an empty disk now."""
         self.slow_disks: dict[int, int] = {}
         """Machine -> factor on the time of its flushes."""
 
@@ -232,6 +254,22 @@ class Nemesis:
             if machine.is_up:
                 machine.vfs.crash_at = machine.vfs.operations + decision.amount
                 self._restart_later(decision, machine)
+
+    def _do_empty_disk(self, decision: Decision, machines: list[Machine]) -> None:
+        """An observer loses its disk; it comes back with a new one, formatted, of a new identity.
+
+        A voter may not: what it acknowledged and voted for is gone, and static voters are known
+        by their id alone.
+        """
+        for machine in machines:
+            if machine.config.is_controller:
+                continue
+            machine.kill()
+            self._damages.restore(machine)
+            machine.replace_disk()
+            self.on_wiped(machine)
+            self._probes.hit("disk_replaced")
+            self._restart_later(decision, machine)
 
     def _do_old_quorum_state(self, decision: Decision, machines: list[Machine]) -> None:
         """A process is killed, and its quorum-state is that of the epoch before.

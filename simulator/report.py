@@ -61,6 +61,8 @@ def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
         words += ["--faults", ",".join(options.faults) or "none"]
     if (options.duration_us, options.write_count) != (standard.duration_us, standard.write_count):
         words += ["--short"]
+    if options.draws != standard.draws:
+        words += ["--draws", str(options.draws)]
     if is_twice:
         words += ["--twice"]
     return " ".join(words)

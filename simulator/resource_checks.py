@@ -31,6 +31,7 @@ class ResourceChecks:
     """Looks at every node four times a second."""
 
     def __init__(self, machines: dict[int, Machine], mirrors: dict[int, LogMirror]) -> None:
+        self._machines = machines
         self._others = len(machines) - 1
         self._mirrors = mirrors
         self._look_us = dict.fromkeys(machines, 0)
@@ -78,13 +79,15 @@ class ResourceChecks:
         uncommitted = sum(
             1 for _ in takewhile(lambda e: e.end_offset > watermark, reversed(entries))
         )
+        # Who comes back with another disk is another observer, and the old one expires.
+        observers = others + sum(each.disk_count - 1 for each in self._machines.values())
         links, asked_max = kernel.peers._links.values(), _asked_max(kernel.config.quorum)
         rows = [
             ("parked fetches", len(state.parked), 4 * others + 4),
             ("connections of raft", len(state.connections._by_id), others),
             ("epochs of raft", len(state.log.epochs), epochs + 1),
             ("epochs of the log", len(log.epoch_entries), epochs + 1),
-            ("observers", len(role.observers) if type(role) is Leader else 0, others),
+            ("observers", len(role.observers) if type(role) is Leader else 0, observers),
             ("replies outstanding", len(kernel.replica.replies), 8 * others + SLACK),
             ("links", len(links), 4 * (others + 1)),
             ("requests queued for a peer", _largest(len(each.queued) for each in links), 4 * SLACK),

@@ -5,11 +5,11 @@ import zlib
 import msgspec
 
 from metadata.snapshot import encode_snapshot, snapshot_records
-from simulator.draw import Options, Settings, Until, draw_settings
+from simulator.draw import Options, Settings, Until, add_later, draw_settings
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
-from simulator.nemesis import Decision, draw_apart, draw_plan
+from simulator.nemesis import Decision, draw_apart, draw_later, draw_plan
 from simulator.recording import Recording
 from simulator.scheduler import StuckError
 from simulator.streams import Streams
@@ -44,9 +44,11 @@ def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decisi
     """What a seed decides before it runs."""
     streams = Streams(seed)
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
+    settings = add_later(settings, streams.stream("later"), options)
     machines = machine_ids(settings)
     plan = draw_plan(settings, streams.stream("nemesis"), machines)
     plan += draw_apart(settings, streams.stream("apart"), machines)
+    plan += draw_later(settings, streams.stream("later_plan"), machines)
     plan.sort(key=lambda decision: decision.at_us)
     return settings, streams, plan
 

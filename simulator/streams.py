@@ -14,6 +14,8 @@ NAMES: Final = (
     "workload",
     "clocks",
     "rest",
+    "later",
+    "later_plan",
 )
 """Beside those of the nodes."""
 

@@ -103,6 +103,7 @@ class World:
             damages=self._damages,
         )
         self.nemesis.on_fired = self._on_fault
+        self.nemesis.on_wiped = lambda machine: self.invariants.forget(machine.id)
         self._buggify = Buggify(settings, self.probes, lambda: self.nemesis.is_over)
         for machine in self.machines.values():
             machine.make_random = self._buggify.random
