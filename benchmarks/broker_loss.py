@@ -46,7 +46,7 @@ from metadata.records import (
 FIRST_ID: Final = 501
 BROKERS: Final = 5
 SAMPLE: Final = 100
-PATIENCE_S: Final = 30
+PATIENCE_S: Final = 90
 LULL_S: Final = 0.3
 
 
@@ -121,7 +121,8 @@ class Moves:
         arrivals = self._tail.arrivals
         if not arrivals or time.monotonic() - arrivals[-1][0] < LULL_S:
             return False
-        for arrived, content in arrivals[self._next :]:
+        begin, self._next = self._next, len(arrivals)  # more arrive meanwhile
+        for arrived, content in arrivals[begin : self._next]:
             for batch in committed_batches(content):
                 for record in batch.records:
                     if isinstance(record, PartitionChangeRecord) and record.leader != -2:
@@ -131,7 +132,6 @@ class Moves:
                     elif isinstance(record, BrokerRegistrationChangeRecord):
                         is_lost = record.broker_id == self._lost
                         self.is_fenced |= is_lost and record.fenced == REGISTRATION_FENCE
-        self._next = len(arrivals)
         return self.seen >= self._count
 
 
@@ -164,7 +164,12 @@ def lose(
     watch.start()
     probe.start()
     wait_until(
-        moves.is_complete, PATIENCE_S, f"{len(led)} leaders moved, {moves.seen} seen, {tail.error}"
+        moves.is_complete,
+        PATIENCE_S,
+        lambda: (
+            f"{len(led)} leaders of {broker.node_id} moved by {active}: {moves.seen} seen, "
+            f"tail {tail.error}, broker {broker.error}"
+        ),
     )
     watch.join(PATIENCE_S)
     probe.is_over = True

@@ -7,6 +7,7 @@ that of a `Tail`, an observer that follows the committed log by Fetch, as a brok
 import threading
 import time
 import uuid
+from functools import partial
 from typing import Any, Final
 
 from typing_extensions import override
@@ -102,6 +103,7 @@ class FakeBroker(threading.Thread):
         self.is_up = threading.Event()
         self.may_stop_at: float | None = None
         self.last_beat = 0.0
+        self.error: Exception | None = None
         self._client = TypedClient(address)
         self._tail = tail
         self._wake = threading.Event()
@@ -110,7 +112,14 @@ class FakeBroker(threading.Thread):
 
     @override
     def run(self) -> None:
-        """Register, then beat until gone or allowed to stop."""
+        """Register, then beat until gone, allowed to stop or refused."""
+        try:
+            self._live()
+        except (OSError, RefusedError) as error:
+            self.error = error
+        self._client.close()
+
+    def _live(self) -> None:
         self._epoch = self._register()
         while not self._is_gone:
             pause = self._beat()
@@ -118,7 +127,6 @@ class FakeBroker(threading.Thread):
                 break
             self._wake.wait(pause)
             self._wake.clear()
-        self._client.close()
 
     def _register(self) -> int:
         new = request(REGISTER)
@@ -207,5 +215,9 @@ def start_brokers(
     for broker in brokers:
         broker.start()
     for broker in brokers:
-        wait_until(broker.is_up.is_set, 60, f"broker {broker.node_id} unfenced ({tail.error})")
+        wait_until(broker.is_up.is_set, 60, partial(_not_up, broker, tail))
     return address, tail, brokers
+
+
+def _not_up(broker: FakeBroker, tail: Tail) -> str:
+    return f"broker {broker.node_id} unfenced: {broker.error}, tail {tail.error}"

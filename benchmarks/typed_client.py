@@ -3,6 +3,7 @@
 import itertools
 import struct
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -126,10 +127,11 @@ def describe_quorum_request() -> Any:
     return new.DescribeQuorumRequest(topics=(topic,))
 
 
-def wait_until(condition: Any, seconds: float, what: str) -> None:
-    """Poll a condition every 5 ms."""
+def wait_until(condition: Any, seconds: float, what: str | Callable[[], str]) -> None:
+    """Poll a condition every 5 ms; `what` says what was waited for, asked when it did not come."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s: {what}")
+            text = what if isinstance(what, str) else what()
+            raise TimeoutError(f"not within {seconds} s: {text}")
         time.sleep(0.005)
