@@ -6,6 +6,7 @@ broker-metadata-metrics, MetadataLoader, ReplicaManager), so that dashboards mad
 this node. The table of all of them, and of those that are not here: docs/running.md.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -15,8 +16,9 @@ from prometheus_client.exposition import generate_latest
 
 from inspection.inspected import Inspected
 from inspection.recorder import NS_PER_MS
-from inspection.timings import CONTROLLER, RAFT, controller_timings, raft_timings
+from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from inspection.views import min_insync_replicas
+from metadata.features import SUPPORTED_FEATURES
 from metadata.image import Broker, Image
 from raft.roles import Leader
 
@@ -70,12 +72,16 @@ class NodeMetrics:
         if self._node.kernel.config.is_controller:
             yield from self._controller()
             yield self._registrations()
+            yield from self._requests()
             yield from self._elections()
             yield from controller_timings(self._node.recorder, now_ns)
         yield from self._raft()
         yield from raft_timings(self._node.recorder, now_ns)
         yield from self._loader(now_ns)
-        yield from self._broker()
+        yield from self._features()
+        if self._node.kernel.config.is_broker:
+            yield from self._broker()
+            yield from broker_timings(self._node.recorder)
 
     def _counts(self) -> Counts:
         """Counted once per image."""
@@ -149,6 +155,41 @@ class NodeMetrics:
             states.add_metric([str(broker.id)], float(registration_state(broker)))
         return states
 
+    def _requests(self) -> Iterator[Metric]:
+        """What the controller could not answer in time, and whom it has not heard."""
+        controller = self._node.kernel.state.controller
+        assert controller is not None, "asked of controllers only"
+        for name, value, text in (
+            (
+                "eventqueueoperationstimedoutcount",
+                controller.requests_timed_out,
+                "requests answered REQUEST_TIMED_OUT since the start",
+            ),
+            (
+                "timedoutbrokerheartbeatcount",
+                controller.heartbeats_timed_out,
+                "heartbeats among them",
+            ),
+        ):
+            yield GaugeMetricFamily(CONTROLLER + name, text, float(value))
+        ages = GaugeMetricFamily(
+            CONTROLLER + "timesincelastheartbeatreceivedms",
+            "of a registered broker, at most its session; on the active controller, ms",
+            labels=["broker"],
+        )
+        ages_ms = controller.heartbeat_ages_ms(self._node.now().monotonic_ms)
+        for broker_id, age_ms in sorted(ages_ms.items()):
+            ages.add_metric([str(broker_id)], float(age_ms))
+        yield ages
+
+    def _features(self) -> Iterator[Metric]:
+        """NodeMetrics (KIP-1160), whose tag the exporter's rules make part of the name."""
+        for feature, levels in sorted(SUPPORTED_FEATURES.items()):
+            name = "kafka_server_node_metrics_feature_name_" + re.sub(r"[^a-z0-9]+", "_", feature)
+            for end, level in zip(("minimum", "maximum"), levels, strict=True):
+                text = f"{end} level of {feature} that this node supports"
+                yield GaugeMetricFamily(f"{name}_{end}_supported_level", text, float(level))
+
     def _lag_ms(self) -> int:
         return max(0, self._node.now().wall_ms - self._node.image.provenance.timestamp_ms)
 
@@ -195,6 +236,12 @@ class NodeMetrics:
                 -1 if leader_id is None else leader_id,
                 "the active controller, -1 when unknown",
             ),
+            (
+                loader + "handleloadsnapshotcount",
+                node.kernel.state.snapshots_loaded,
+                "snapshots loaded since the start",
+            ),
+            (loader + "avgidleratio", node.recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
             (emitter + "latestsnapshotgeneratedbytes", size_bytes, "newest snapshot, 0 without"),
             (
                 emitter + "latestsnapshotgeneratedagems",
@@ -212,8 +259,6 @@ class NodeMetrics:
 
     def _broker(self) -> Iterator[Metric]:
         node = self._node
-        if not node.kernel.config.is_broker:
-            return
         counts = self._counts()
         metadata = "kafka_server_broker_metadata_metrics_"
         manager = "kafka_server_replicamanager_"

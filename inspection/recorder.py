@@ -146,6 +146,10 @@ class Recorder:
         """From posting an event to taking it."""
         self.turn_ns = Histogram()
         """Of a turn: all waiting events stepped and their effects performed."""
+        self.batch_ns = Histogram()
+        """Of applying a committed batch that was read from the log."""
+        self.batch_records = Histogram()
+        """How many records were in it."""
         self.busy_ns = Window(now_ns)
         self.commit_ns = Window(now_ns)
         """On a leader, from appending to committing."""
@@ -169,6 +173,13 @@ class Recorder:
         histogram = self.queue_ns
         histogram.count += len(posted_ns)
         histogram.newest.extend([now_ns - at_ns for at_ns in posted_ns])
+
+    def applied(self, records: int, took_ns: int) -> None:
+        """A committed batch was read from the log and applied to the image."""
+        self.batch_ns.count += 1
+        self.batch_ns.newest.append(took_ns)
+        self.batch_records.count += 1
+        self.batch_records.newest.append(records)
 
     def worked(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
         """A turn is over: note its time, and what it did to the replica."""

@@ -16,6 +16,8 @@ QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 RAFT: Final = "kafka_server_raft_metrics_"
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 EVENT_MANAGER: Final = "kafka_controller_controllereventmanager_"
+LISTENER: Final = "kafka_server_brokermetadatalistener_"
+NS_PER_US: Final = 1_000
 
 
 def raft_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
@@ -35,8 +37,11 @@ def raft_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
 
 def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
     """Of a controller."""
-    yield from _summary("eventqueuetimems", "from posting to taking, ms", recorder.queue_ns)
-    yield from _summary("eventqueueprocessingtimems", "of one turn, ms", recorder.turn_ns)
+    for name, text, times in (
+        ("eventqueuetimems", "from posting to taking, ms", recorder.queue_ns),
+        ("eventqueueprocessingtimems", "of one turn, ms", recorder.turn_ns),
+    ):
+        yield from _summary(EVENT_MANAGER + name, text, times, NS_PER_MS)
     for name, value, text in (
         (EVENT_MANAGER + "avgidleratio", recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
         (
@@ -53,13 +58,21 @@ def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, text, value)
 
 
-def _summary(name: str, text: str, histogram: Histogram) -> Iterator[Metric]:
+def broker_timings(recorder: Recorder) -> Iterator[Metric]:
+    """Of a broker: the committed batches that it read and applied."""
+    name, text = LISTENER + "metadatabatchprocessingtimeus", "of applying a batch, us"
+    yield from _summary(name, text, recorder.batch_ns, NS_PER_US)
+    name, text = LISTENER + "metadatabatchsizes", "records of a batch"
+    yield from _summary(name, text, recorder.batch_records, 1)
+
+
+def _summary(name: str, text: str, histogram: Histogram, per_unit: int) -> Iterator[Metric]:
     """Kafka's histogram as the exporter gives it: quantiles, and a count without a sum."""
-    quantiles = GaugeMetricFamily(EVENT_MANAGER + name, text, labels=["quantile"])
+    quantiles = GaugeMetricFamily(name, text, labels=["quantile"])
     values = histogram.quantiles([float(label) for label in QUANTILES])
     for label, value in zip(QUANTILES, values, strict=True):
-        quantiles.add_metric([label], value / NS_PER_MS)
+        quantiles.add_metric([label], value / per_unit)
     yield quantiles
-    count = Metric(EVENT_MANAGER + name + "_count", f"how many values: {text}", "unknown")
-    count.add_sample(EVENT_MANAGER + name + "_count", {}, float(histogram.count))
+    count = Metric(name + "_count", f"how many values: {text}", "unknown")
+    count.add_sample(name + "_count", {}, float(histogram.count))
     yield count

@@ -55,6 +55,8 @@ class MetadataState:
         self._adopted: list[tuple[Pending, Provenance]] = []
         """Committed, answered, and not yet the committed image of the loader; oldest first."""
         self._committed_end_offset = loader.end_offset
+        self.snapshots_loaded = 0
+        """Since the start, the one that was found then included."""
         self.read_batches: Callable[[bytes], Iterator[CommittedBatch]] = committed_batches
         """What stored bytes mean; a driver of many nodes may give one that remembers."""
 
@@ -239,9 +241,11 @@ class MetadataState:
     def load_snapshot(self, loading: SnapshotLoading) -> None:
         """A snapshot replaces the committed image; a leader never gets one."""
         assert not self.is_active, "an active controller loads no snapshot"
+        self.snapshots_loaded += 1
         self._adopted.clear()  # what was not published yet is in the snapshot
         self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
 
     def publish_whole(self, image: Image) -> None:
         """At start: the image of the newest snapshot, everything in it being new."""
+        self.snapshots_loaded += 1
         self._publish(image, delta_between(EMPTY, image))

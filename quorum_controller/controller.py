@@ -51,6 +51,7 @@ from quorum_controller.result import (
 )
 from quorum_controller.services import Services
 from quorum_controller.sweeps import Sweep, SweepKind, sweep_slice
+from wire.api_keys import BROKER_HEARTBEAT
 from wire.errors import ApiError
 from wire.types import LeaderEpoch, NodeId, Offset, Rng
 
@@ -96,6 +97,10 @@ class Controller:
         """Named in NOT_CONTROLLER answers while inactive; the kernel keeps it current."""
         self.append_timestamp_ms = 0
         """Wall clock ms for the provenance of images; the kernel stamps batches with the same."""
+        self.requests_timed_out = 0
+        """Answered REQUEST_TIMED_OUT since the start, waiting for a commit or at the door."""
+        self.heartbeats_timed_out = 0
+        """Those of them that were heartbeats."""
         self._now_ms = 0
         self._reset(EMPTY)
 
@@ -220,6 +225,8 @@ class Controller:
         self._now_ms = now_ms
         error = self._refused_at_the_door(request, now_ms)
         if error is not None:
+            if error is TIMED_OUT:
+                self._count_timed_out(request.api_key)
             self._refuse(request, error, output)
             return output
         draft = self._draft()
@@ -267,6 +274,8 @@ class Controller:
             return output
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             parked = heapq.heappop(self._deadlines)[2]
+            if not parked.is_answered:
+                self._count_timed_out(parked.api_key)
             self._answer(parked, refusal(parked.api_key, parked.body, TIMED_OUT), output)
         if self._sweeps:
             self._run_slice(output)
@@ -310,6 +319,17 @@ class Controller:
                 first_ms = due_ms
         return first_ms
 
+    def heartbeat_ages_ms(self, now_ms: int) -> dict[NodeId, int]:
+        """How long ago each registered broker was heard, at most its session; {} while inactive.
+
+        Source: apache/kafka: QuorumControllerMetrics.timeSinceLastHeartbeatMs.
+        """
+        if not self.is_active:
+            return {}
+        limit_ms = self._config.session_timeout_ms
+        ages_ms = self._liveness.ages_ms(self.latest, now_ms)
+        return {broker_id: min(age_ms, limit_ms) for broker_id, age_ms in ages_ms.items()}
+
     # --- inside ---------------------------------------------------------------------------------
 
     def _handle(self, request: ControllerRequest, draft: Draft, now_ms: int) -> BrokerResult:
@@ -343,6 +363,10 @@ class Controller:
         context = request.context
         caller = Caller(context.principal, context.client_host)
         return cluster_error(self.latest, self._config.access, caller, request.api_key)
+
+    def _count_timed_out(self, api_key: int) -> None:
+        self.requests_timed_out += 1
+        self.heartbeats_timed_out += api_key == BROKER_HEARTBEAT
 
     def _refuse(self, request: ControllerRequest, error: ApiError, output: Output) -> None:
         body = refusal(request.api_key, request.body, error)

@@ -123,6 +123,13 @@ class Liveness:
             self._deadline_of = image.brokers
         return self._deadline_ms
 
+    def ages_ms(self, image: Image, now_ms: int) -> dict[NodeId, int]:
+        """How long ago each broker of the image was heard."""
+        return {
+            broker.id: max(0, now_ms - self._last_contact_ms(broker))
+            for broker in image.brokers.values()
+        }
+
     def _known(self, broker: Broker) -> _Contact | None:
         contact = self._contacts.get(broker.id)
         return contact if contact is not None and contact.epoch == broker.epoch else None

@@ -7,13 +7,14 @@ from pathlib import Path
 from inspection.inspected import Inspected
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
+from metadata.features import SUPPORTED_FEATURES
 from tests.inspection.conftest import ready_world
 from tests.inspection.test_recorder import core_of
 from tests.kernel.harness import World
 
 MS = 1_000_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "running.md"
-DOCUMENTED = re.compile(r"`(kafka_[a-z_]+)(?:\{[a-zA-Z]+\})?`")
+DOCUMENTED = re.compile(r"`(kafka_[a-z_F]+)(?:\{[a-zA-Z]+\})?`")
 
 
 def scraped(recorder: Recorder | None = None) -> dict[str, float]:
@@ -21,7 +22,11 @@ def scraped(recorder: Recorder | None = None) -> dict[str, float]:
     world = ready_world()
     leader = world.active()
     assert leader is not None
-    node = Inspected(world.kernel(leader), world._now, recorder=recorder)
+    return scraped_of(Inspected(world.kernel(leader), world._now, recorder=recorder))
+
+
+def scraped_of(node: Inspected) -> dict[str, float]:
+    """Values by name and labels, of one node."""
     lines = NodeMetrics(node).text().decode().splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in samples}
@@ -30,7 +35,12 @@ def scraped(recorder: Recorder | None = None) -> dict[str, float]:
 def test_the_documented_metrics_and_no_others_of_kafkas() -> None:
     section = DOCUMENT.read_text(encoding="utf-8").split("## Metrics")[1].split("\n## ")[0]
     served = {name.partition("{")[0] for name in scraped() if name.startswith("kafka_")}
-    assert set(DOCUMENTED.findall(section)) == served
+    named = set(DOCUMENTED.findall(section))
+    of_features = {name for name in named if "_F_" in name}
+    features = [feature.replace(".", "_") for feature in SUPPORTED_FEATURES]
+    assert (len(of_features), len(features)) == (2, len(SUPPORTED_FEATURES))
+    named |= {name.replace("_F_", f"_{one}_") for name in of_features for one in features}
+    assert named - of_features == served
 
 
 def test_recorded_times_in_kafkas_units() -> None:
@@ -48,6 +58,41 @@ def test_recorded_times_in_kafkas_units() -> None:
     idle = values["kafka_server_raft_metrics_poll_idle_ratio_avg"]
     assert 0 < idle <= 1
     assert values[manager + "avgidleratio"] == idle
+
+
+def test_applied_batches_in_kafkas_units() -> None:
+    recorder = Recorder(0)
+    for records, took_us in ((1, 10), (2, 30), (9, 500)):
+        recorder.applied(records, took_us * 1_000)
+    values = scraped(recorder)
+    listener = "kafka_server_brokermetadatalistener_metadatabatch"
+    assert values[listener + "sizes_count"] == values[listener + "processingtimeus_count"] == 3
+    assert values[listener + 'sizes{quantile="0.50"}'] == 2
+    assert values[listener + 'processingtimeus{quantile="0.50"}'] == 30
+    assert values[listener + 'processingtimeus{quantile="0.99"}'] == 500
+
+
+def test_what_the_controller_counts() -> None:
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    kernel = world.kernel(leader)
+    controller = kernel.state.controller
+    assert controller is not None
+    controller.requests_timed_out, controller.heartbeats_timed_out = 7, 2
+    kernel.state.snapshots_loaded = 4
+    values = scraped_of(Inspected(kernel, world._now))
+    prefix = "kafka_controller_kafkacontroller_"
+    assert values[prefix + "eventqueueoperationstimedoutcount"] == 7
+    assert values[prefix + "timedoutbrokerheartbeatcount"] == 2
+    assert values["kafka_server_metadataloader_handleloadsnapshotcount"] == 4
+    name = prefix + "timesincelastheartbeatreceivedms"
+    ages_ms = {key: value for key, value in values.items() if key.startswith(name)}
+    assert sorted(ages_ms) == [f'{name}{{broker="{i}"}}' for i in (1, 2, 3)]
+    assert all(0 <= age_ms <= 9_000 for age_ms in ages_ms.values())
+    standby = next(i for i in world.alive if i != leader)
+    others = scraped_of(Inspected(world.kernel(standby), world._now))
+    assert not [key for key in others if key.startswith(name)]
 
 
 def test_recorded_commits_and_elections_in_kafkas_units() -> None:

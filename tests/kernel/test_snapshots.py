@@ -157,6 +157,7 @@ def test_a_node_that_was_away_fetches_the_snapshot_in_chunks(seed: int) -> None:
     world.start(away)
     world.run_until(lambda: have_all(world, 60))
     (loaded,) = said(world, away, "snapshot_loaded")
+    assert world.kernel(away).state.snapshots_loaded == 1
     log = world.kernel(away).replica.writer.log
     assert log.log_start_offset >= int(str(loaded.fields["end_offset"]))
     assert snapshots(world, away)[0].offset == log.log_start_offset

@@ -302,6 +302,24 @@ def test_a_driver_measures_its_events_its_turns_and_its_commits():
     run(scenario)
 
 
+def test_a_driver_measures_batches_that_it_applies_from_the_log():
+    async def scenario():
+        async with running() as (driver, kernel, _), connected(driver) as client:
+            await client.create("orders")
+            content = kernel.replica.writer.log.read(0, 1_000_000)
+            recorder = driver.recorder
+            before, sizes = recorder.batch_ns.count, []
+            for batch in kernel.state.read_batches(content):
+                assert recorder.batch_ns.count == before + len(sizes), "it is not applied yet"
+                sizes.append(len(batch.records))
+            assert len(sizes) > 2
+            assert recorder.batch_ns.count == recorder.batch_records.count == before + len(sizes)
+            assert list(recorder.batch_records.newest)[before:] == sizes
+            assert min(recorder.batch_ns.newest) > 0
+
+    run(scenario)
+
+
 def test_a_written_snapshot_is_dated():
     async def scenario():
         async with running() as (driver, *_):

@@ -168,10 +168,14 @@ class Harness:
         """BrokerRegistration."""
         return self.call(api_keys.BROKER_REGISTRATION, self.registration(broker_id, **more))
 
-    def heartbeat(self, broker_id, offset=None, *, fence=False, stop=False, epoch=None, **more):
+    def heartbeat(self, broker_id, offset=None, **more):
         """BrokerHeartbeat, caught up unless told otherwise."""
+        return self.call(api_keys.BROKER_HEARTBEAT, self.heartbeat_of(broker_id, offset, **more))
+
+    def heartbeat_of(self, broker_id, offset=None, *, fence=False, stop=False, epoch=None, **more):
+        """The request of a heartbeat, caught up unless told otherwise."""
         broker = self.image.brokers.get(broker_id)
-        body = BrokerHeartbeatRequest(
+        return BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=(broker.epoch if broker else -1) if epoch is None else epoch,
             current_metadata_offset=self.controller.next_offset - 1 if offset is None else offset,
@@ -179,7 +183,6 @@ class Harness:
             want_shut_down=stop,
             **more,
         )
-        return self.call(api_keys.BROKER_HEARTBEAT, body)
 
     def start(self, *broker_ids, racks=None):
         """Register and unfence brokers."""

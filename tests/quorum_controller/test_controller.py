@@ -153,6 +153,7 @@ def test_a_noop_is_written_every_idle_interval(level, expected):
 
 def test_requests_time_out_at_the_door_and_while_they_wait():
     cluster = Harness().start(1)
+    cluster.create(topic("in-time"))
     before = cluster.controller.next_offset
     token = cluster.submit(api_keys.CREATE_TOPICS, creation(topic("t"), timeout=SECOND * 0))
     assert cluster.answers[token].topics[0].error_code == ErrorCode.request_timed_out
@@ -164,6 +165,29 @@ def test_requests_time_out_at_the_door_and_while_they_wait():
     assert cluster.answers[token].topics[0].error_code == ErrorCode.request_timed_out
     cluster.commit()
     assert "t" in cluster.image.topic_id_by_name
+    assert cluster.controller.requests_timed_out == 2
+    assert cluster.controller.heartbeats_timed_out == 0
+
+
+def test_heartbeats_that_time_out_are_counted_for_the_life_of_the_node():
+    cluster = Harness(pending_requests_max=1).start(1)
+    cluster.submit(api_keys.CREATE_TOPICS, creation(topic("t")))
+    token = cluster.submit(api_keys.BROKER_HEARTBEAT, cluster.heartbeat_of(1, 0))
+    assert cluster.answers[token].error_code == ErrorCode.request_timed_out
+    cluster.take(cluster.controller.resign())
+    counted = cluster.controller.requests_timed_out, cluster.controller.heartbeats_timed_out
+    assert counted == (1, 1)
+
+
+def test_the_age_of_the_last_heartbeat_is_at_most_a_session():
+    cluster = Harness().start(1, 2)
+    cluster.tick(400)
+    cluster.heartbeat(1)
+    cluster.tick(50)
+    assert cluster.controller.heartbeat_ages_ms(cluster.now_ms) == {1: 50, 2: 450}
+    assert cluster.controller.heartbeat_ages_ms(cluster.now_ms + 8_950) == {1: 9_000, 2: 9_000}
+    cluster.controller.resign()
+    assert cluster.controller.heartbeat_ages_ms(cluster.now_ms) == {}
 
 
 def test_the_queue_of_waiting_requests_is_bounded():
