@@ -14,6 +14,7 @@ from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig
 from kernel.kernel import Kernel
+from simulator.ends import Inbound, Outbound
 from simulator.network import End, Network, Pipe
 from simulator.scheduler import Scheduler
 from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
@@ -22,10 +23,18 @@ from wire.types import DirectoryId
 
 WALL_MS: Final = 1_700_000_000_000
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
+CONTROLLER_PORT: Final = 9093
 DATA: Final = "/data"
 
 
-STOPPING: Final = (OSError, FsyncError, OutOfSpaceError, CorruptLogError, CorruptFileError)
+STOPPING: Final = (
+    OSError,
+    FsyncError,
+    OutOfSpaceError,
+    CorruptLogError,
+    CorruptFileError,
+    MemoryError,
+)
 """What ends a node with exit code 1 in the asyncio driver too; a fault has to explain it."""
 
 
@@ -436,59 +445,3 @@ class Machine:
         self.network.lose(self.id, is_silent=False)
         self.vfs.kill()
         self._ended(f"exit {effect.code}: {effect.reason}", None)
-
-
-CONTROLLER_PORT: Final = 9093
-
-
-class Inbound:
-    """The server's side of a connection, bound to an incarnation."""
-
-    def __init__(self, machine: Machine, connection_id: int, incarnation: int) -> None:
-        self._machine = machine
-        self._connection_id = connection_id
-        self._incarnation = incarnation
-
-    @property
-    def host(self) -> int:
-        """The machine."""
-        return self._machine.id
-
-    def opened(self) -> None:
-        """The kernel was told by `accept`."""
-
-    def received(self, data: bytes) -> None:
-        """Bytes of the client."""
-        event = events.BytesReceived(self._connection_id, data)
-        self._machine.post(event, self._incarnation)
-
-    def closed(self, *, refused: bool) -> None:
-        """The client is gone."""
-        del refused
-        self._machine.drop_inbound(self._connection_id, self._incarnation)
-
-
-class Outbound:
-    """The client's side of a connection to another node."""
-
-    def __init__(self, machine: Machine, peer_id: int, incarnation: int) -> None:
-        self._machine = machine
-        self._peer_id = peer_id
-        self._incarnation = incarnation
-
-    @property
-    def host(self) -> int:
-        """The machine."""
-        return self._machine.id
-
-    def opened(self) -> None:
-        """It stands."""
-        self._machine.post(events.PeerConnected(self._peer_id), self._incarnation)
-
-    def received(self, data: bytes) -> None:
-        """Bytes of the other node."""
-        self._machine.post(events.PeerBytes(self._peer_id, data), self._incarnation)
-
-    def closed(self, *, refused: bool) -> None:
-        """The other node is gone, or was not there."""
-        self._machine.drop_outbound(self._peer_id, self._incarnation, refused=refused)

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from simulator.allocations import fail_allocation
 from simulator.disk_damage import DiskDamages
 from simulator.draw import APART, LATER_FAULTS, Settings
 from simulator.log_mirror import QUORUM_STATE
@@ -253,6 +254,19 @@ class Nemesis:
         for machine in machines:
             if machine.is_up:
                 machine.vfs.crash_at = machine.vfs.operations + decision.amount
+                self._restart_later(decision, machine)
+
+    def _do_out_of_memory(self, decision: Decision, machines: list[Machine]) -> None:
+        """One of the next buffers is not to be had; once the fault is over, all are."""
+        end_us = self._scheduler.now_us + decision.length_us
+        for machine in machines:
+            if machine.kernel is not None:
+                fail_allocation(
+                    machine.kernel,
+                    decision.amount,
+                    lambda: not self.is_over and self._scheduler.now_us < end_us,
+                    self._probes.hit,
+                )
                 self._restart_later(decision, machine)
 
     def _do_empty_disk(self, decision: Decision, machines: list[Machine]) -> None:

@@ -53,6 +53,7 @@ MARKS: Final = (
     "damage_refused",
     "damage_stopped_a_node",
     "node_stopped_by_sync_error",
+    "node_stopped_without_memory",
     "disk_replaced",
     "crashed_between_disk_operations",
     "all_nodes_down",

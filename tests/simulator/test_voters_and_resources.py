@@ -123,6 +123,8 @@ GROW = {
     "parked fetches": lambda k: raft_of(k).parked.extend(raft_of(k).parked[:1] * 1_000),
     "connections of raft": lambda k: raft_of(k).connections._by_id.update(dict.fromkeys(MANY)),
     "epochs of raft": lambda k: raft_of(k).log._epochs.extend([EpochStart(9, 9)] * 3),
+    "epochs of the log": lambda k: k.replica.writer.log._epochs._entries.extend([None] * 9),
+    "links": lambda k: k.peers._links.update(dict.fromkeys(MANY, link_of(k))),
     "observers": lambda k: raft_of(k).role.observers.update(
         {ReplicaKey(number, None): Progress() for number in MANY}
     ),
@@ -140,6 +142,11 @@ GROW = {
     "pending batches": lambda k: k.state.controller._batches.extend(MANY),
 }
 """Makes one table of a node larger than anything can explain."""
+
+
+def test_every_table_is_grown_once(world):
+    machine = leader(world)
+    assert {name for name, _, _ in world._resources.rows(machine.id, machine.kernel)} == set(GROW)
 
 
 @pytest.mark.parametrize("table", GROW)

@@ -1,0 +1,81 @@
+"""Allocations that fail: the node ends as in production, and only a fault explains it."""
+
+import pytest
+
+from simulator.allocations import MARK, fail_allocation
+from simulator.draw import Options
+from simulator.invariants import Violation
+from simulator.nemesis import Decision
+from simulator.run import run_seed
+from tests.simulator.worlds import follower, leader, quiet_world
+
+SECOND_US = 1_000_000
+
+
+@pytest.fixture
+def world():
+    return quiet_world()
+
+
+def strike(world, machine, amount, length_us=SECOND_US):
+    decision = Decision(
+        at_us=world.scheduler.now_us,
+        kind="out_of_memory",
+        targets=(machine.id,),
+        length_us=length_us,
+        amount=amount,
+    )
+    world.nemesis._fire(decision)
+
+
+@pytest.mark.parametrize("amount", [1, 2, 7, 8])
+def test_a_node_without_memory_ends_and_comes_back(world, amount):
+    machine = follower(world)
+    before = machine.incarnation
+    strike(world, machine, amount)
+    world.run(world.scheduler.now_us + 2 * SECOND_US)
+    assert world.probes.counts[MARK] == 1
+    assert machine.incarnation == before + 2
+    world.run(world.scheduler.now_us + 2 * SECOND_US)
+    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+
+
+def test_no_allocation_fails_when_the_fault_is_over(world):
+    machine = follower(world)
+    strike(world, machine, 30, length_us=1)
+    world.run(world.scheduler.now_us + 5 * SECOND_US)
+    assert machine.is_up
+    strike(world, machine, 30)
+    world.nemesis.stop()
+    world.run(world.scheduler.now_us + 5 * SECOND_US)
+    assert world.probes.counts[MARK] == 0
+
+
+@pytest.mark.parametrize("countdown", range(1, 5))
+def test_it_fails_once_and_every_second_time_behind_the_buffer(world, countdown):
+    log, hits = leader(world).kernel.replica.writer.log, []
+    fail_allocation(leader(world).kernel, countdown, lambda: True, hits.append)
+    for _ in range(1, countdown):
+        assert log.read(0, 1)
+    with pytest.raises(MemoryError, match="into read" if countdown % 2 else "behind read"):
+        log.read(0, 1)
+    assert log.read(0, 1)
+    assert hits == [MARK]
+
+
+def test_i20_a_node_that_runs_out_of_memory_by_itself(world):
+    def hungry(*_args):
+        raise MemoryError("5 TiB asked for")
+
+    machine = leader(world)
+    machine.kernel.connections.received = hungry
+    with pytest.raises(Violation, match=r"I20: .* stopped: 5 TiB asked for"):
+        world.run(world.scheduler.now_us + 10 * SECOND_US)
+
+
+@pytest.mark.parametrize("seed", [4, 7, 9])
+def test_seeds_with_nothing_but_failed_allocations_hold(seed):
+    options = Options(faults=("out_of_memory",), duration_us=6_000_000, write_count=20)
+    outcome = run_seed(seed, options)
+    assert outcome.invariant is None, outcome.text
+    assert outcome.marks[MARK] > 0
