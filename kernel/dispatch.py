@@ -4,7 +4,7 @@ Brokers answer from their own image, and send on what changes something; control
 request that is not served closes its connection (wire/), and ApiVersions does not list it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from kernel.config import NodeConfig
 from kernel.config_requests import CONFIG_REQUESTS, forward_alter_configs
 from kernel.connections import Answered, Client
 from kernel.forwarding import Encoded, Forwarding, request_context, says_not_controller
-from kernel.log_dirs import described_log_dirs
+from kernel.log_dirs import LogDirs
 from kernel.metadata_state import MetadataState
 from kernel.raft_rpc import RAFT_API_KEYS
 from kernel.record_requests import RECORD_REQUESTS, refuse
@@ -53,7 +53,7 @@ from wire.api_keys import (
 from wire.api_table import Api, ListenerKind, api_versions_body, apis
 from wire.connection import Request, parse_request
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
-from wire.types import DirectoryId, NodeId, Rng
+from wire.types import NodeId, Rng
 
 NO_TIME: Final = timedelta(0)
 API_VERSIONS_LEVEL_ZERO_SINCE: Final = 4
@@ -106,10 +106,10 @@ class Dispatch:
         replica: Replica,
         forwarding: Forwarding,
         rng: Rng,
-        log_dir_by_id: Mapping[DirectoryId, str],
+        log_dirs: LogDirs,
     ) -> None:
         self._config = config
-        self._log_dir_by_id = log_dir_by_id
+        self._log_dirs = log_dirs
         self._cluster_id = cluster_id
         self._cache = cache
         self._state = state
@@ -140,7 +140,7 @@ class Dispatch:
             case api_keys.DESCRIBE_TOPIC_PARTITIONS:
                 answered(self._described_topics(client, image, request.body))
             case api_keys.DESCRIBE_LOG_DIRS:
-                answered(self._log_dirs(client, image, request.body))
+                answered(self._described_log_dirs(client, image, request.body))
             case key if key in QUERIED_ON_BROKER:
                 answered(self._query(key, request, caller_of(client), is_broker=True))
             case key if key in TOKEN_REQUESTS:
@@ -170,13 +170,12 @@ class Dispatch:
         body = metadata_response(image, request.body, context, version)
         return self._access.metadata(image, caller_of(client), request.body, body)
 
-    def _log_dirs(self, client: Client, image: Image, body: Any) -> Any:
+    def _described_log_dirs(self, client: Client, image: Image, body: Any) -> Any:
         caller = caller_of(client)
         refused = self._access.refusal(image, caller, DESCRIBE_LOG_DIRS, body)
         if refused is not None:
             return refused
-        config = self._config
-        return described_log_dirs(image, config.node_id, config.log_dirs, self._log_dir_by_id, body)
+        return self._log_dirs.described(image, self._config.node_id, body)
 
     def _described_topics(self, client: Client, image: Image, body: Any) -> Any:
         caller = caller_of(client)

@@ -8,7 +8,7 @@ Changes wait a little for each other: a thread, and a disk made to commit its jo
 many topics that are created one after the other would slow down what those topics wait for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -25,9 +25,9 @@ from storage.partition_directories import (
     DELETE_SUFFIX,
     PartitionDirectory,
     create_partition_directory,
-    holds_records,
     mark_deleted,
     partition_directory_name,
+    record_bytes,
     remove_partition_directory,
     scan_partition_directories,
 )
@@ -46,7 +46,8 @@ class _Found(msgspec.Struct):
     """What the comparison at start found; filled on the other thread, read when it is done."""
 
     removed: list[str] = msgspec.field(default_factory=list)
-    with_records: set[PartitionKey] = msgspec.field(default_factory=set)
+    record_bytes: dict[PartitionKey, int] = msgspec.field(default_factory=dict)
+    """Of the folders that have records: how many bytes of them."""
     is_complete: bool = False
     error: CorruptFileError | None = None
 
@@ -79,13 +80,22 @@ class Folders:
         self._due_ms = self._due_ms_max = 0
         """When what waits is to be done; both count while something waits."""
         self._is_running = False
+        self._going: list[PartitionKey] = []
+        """Whose folders the work that runs removes."""
         self._next_token = 1
 
     def with_records(self) -> AbstractSet[PartitionKey] | None:
-        """The partitions whose folders held records at start; None before all were looked at."""
+        """The partitions whose folders hold records; None before all were looked at."""
         if not self._is_compared or self._found is None or not self._found.is_complete:
             return None
-        return self._found.with_records
+        return self._found.record_bytes.keys()
+
+    def record_bytes(self) -> Mapping[PartitionKey, int]:
+        """How many bytes of records the folders of partitions have; only those that have any.
+
+        Found at start: a node that keeps metadata only writes none. Empty until all were looked at.
+        """
+        return self._found.record_bytes if self._is_compared and self._found is not None else {}
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Collect what the change means for the folders."""
@@ -120,7 +130,11 @@ class Folders:
             for path in self._found.removed:
                 fields = {"folder": path}
                 self._effects.append(Log(LogLevel.INFO, "deleted_partition_removed", fields))
-        if error is not None:
+        going, self._going = self._going, []
+        if error is None:
+            for key in going:
+                self._found.record_bytes.pop(key, None)
+        else:
             self._effects.append(Log(LogLevel.ERROR, "local_changes_failed", {"error": error}))
 
     def next_deadline_ms(self) -> int | None:
@@ -133,6 +147,7 @@ class Folders:
         if due_ms is None or due_ms > self._clock.now_ms:
             return
         changes, self._waiting = self._waiting, []
+        self._going = [(one.topic_id, one.partition) for it in changes for one in it.deleted]
         unique_ids = [[self._new_uuid() for _ in change.deleted] for change in changes]
 
         def work() -> None:
@@ -188,8 +203,8 @@ class Folders:
             path = mark_deleted(self._vfs, folder.path, folder.topic_id)
             remove_partition_directory(self._vfs, path)
             found.removed.append(folder.path)
-        elif holds_records(self._vfs, folder.path):
-            found.with_records.add((folder.topic_id, folder.partition))
+        elif size_bytes := record_bytes(self._vfs, folder.path):
+            found.record_bytes[folder.topic_id, folder.partition] = size_bytes
 
     def _is_gone(self, image: Image, topic_id: TopicId, number: int) -> bool:
         topic = image.topics.get(topic_id)

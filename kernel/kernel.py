@@ -38,6 +38,7 @@ from kernel.events import (
 from kernel.folders import Folders
 from kernel.forwarding import Forwarding
 from kernel.isr_expansion import IsrExpansion
+from kernel.log_dirs import LogDirs
 from kernel.metadata_state import MetadataState
 from kernel.opening import OpenedStorage, controller_of, open_storage, raft_core
 from kernel.peers import Peers
@@ -122,7 +123,7 @@ class Kernel:
         )
         self.cache = MetadataCache()
         self.forwarding = Forwarding(link, self._clock)
-        self.connections = self._serving(rng, directory_ids)
+        self.connections = self._serving(vfs, rng, directory_ids)
         self.snapshots = Snapshots(config, self.state, opened.writer, self._clock, self._effects)
         self.registration: ControllerRegistration | None = None
         self.lifecycle: BrokerLifecycle | None = None
@@ -149,7 +150,7 @@ class Kernel:
         optional = (self.lifecycle, self.registration, self.isr_expansion, self.folders)
         return (*always, *(part for part in optional if part is not None), self.snapshots)
 
-    def _serving(self, rng: Rng, directory_ids: dict[str, DirectoryId]) -> Connections:
+    def _serving(self, vfs: Vfs, rng: Rng, directory_ids: dict[str, DirectoryId]) -> Connections:
         """Who answers what arrives on the listeners."""
         dispatch = Dispatch(
             self.config,
@@ -159,7 +160,12 @@ class Kernel:
             replica=self.replica,
             forwarding=self.forwarding,
             rng=rng,
-            log_dir_by_id={identity: path for path, identity in directory_ids.items()},
+            log_dirs=LogDirs(
+                self.config.log_dirs,
+                {identity: path for path, identity in directory_ids.items()},
+                vfs.volume,
+                lambda: {} if self.folders is None else self.folders.record_bytes(),
+            ),
         )
         return Connections(
             APIS,

@@ -8,12 +8,15 @@ Deterministic: the same calls and the same rng give the same bytes.
 import errno
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 from storage.disk_model import DirectoryNode, FileNode, Node
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.vfs import Lock, VfsFile
+from storage.vfs import Lock, VfsFile, Volume
 from wire.types import Rng
+
+_LARGE: Final = 1 << 40
+"""Bytes of a disk that has no `bytes_max`."""
 
 
 class SimulatedCrashError(Exception):
@@ -293,6 +296,14 @@ class MemoryVfs:
     def make_read_only(self, path: str) -> None:
         """Mode 0400."""
         self._file(path)
+
+    def volume(self, path: str) -> Volume:
+        """Of `bytes_max`, and else of a size that nothing reaches."""
+        if self._find(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.begin_read(path)
+        total_bytes = _LARGE if self.bytes_max is None else self.bytes_max
+        return Volume(total_bytes, max(0, total_bytes - self.used_bytes()))
 
     def lock(self, path: str) -> Lock | None:
         """Take the lock of a file, made if missing; None if somebody has it."""

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.vfs import Lock, VfsFile
+from storage.vfs import Lock, VfsFile, Volume
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FILE_MODE: Final = 0o644
@@ -182,6 +182,11 @@ class OsVfs:
     def make_read_only(self, path: str) -> None:
         """Mode 0400."""
         os.chmod(path, 0o400)  # noqa: PTH101
+
+    def volume(self, path: str) -> Volume:
+        """The file system that holds a path, as java.nio.file.FileStore tells it."""
+        found = os.statvfs(path)
+        return Volume(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> Lock | None:
         """Take the POSIX record lock of a file, made if missing; None if a process has it."""

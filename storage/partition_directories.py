@@ -117,11 +117,10 @@ def scan_partition_directories(vfs: Vfs, log_directory: str) -> list[PartitionDi
     return found
 
 
-def holds_records(vfs: Vfs, path: str) -> bool:
-    """Whether any segment of a partition's directory has a byte in it."""
-    return any(
-        name.endswith(LOG_SUFFIX) and vfs.size(join(path, name)) > 0 for name in vfs.list(path)
-    )
+def record_bytes(vfs: Vfs, path: str) -> int:
+    """The lengths of all segments of a partition's directory together: Kafka's `log.size`."""
+    names = vfs.list(path)
+    return sum(vfs.size(join(path, name)) for name in names if name.endswith(LOG_SUFFIX))
 
 
 def open_metadata_log(vfs: Vfs, log_directory: str, config: LogConfig) -> Log:

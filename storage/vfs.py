@@ -5,7 +5,15 @@ others belong to the thread that owns the log. Errors: `OutOfSpaceError` when a 
 full (part of it may have been written), `FsyncError` when a sync fails, otherwise `OSError`.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Volume(NamedTuple):
+    """The file system that a path is on."""
+
+    total_bytes: int
+    usable_bytes: int
+    """What this process may still write."""
 
 
 class VfsFile(Protocol):
@@ -97,6 +105,10 @@ class Vfs(Protocol):
 
     def make_read_only(self, path: str) -> None:
         """Mode 0400."""
+        ...
+
+    def volume(self, path: str) -> Volume:
+        """How large the file system is that holds an existing path; OSError when it cannot say."""
         ...
 
     def lock(self, path: str) -> Lock | None:

@@ -17,7 +17,7 @@ from broker_publisher.responses import (
     describe_topic_partitions,
     metadata_response,
 )
-from kernel.log_dirs import described_log_dirs
+from kernel.log_dirs import LogDirs
 from metadata.apply import apply
 from metadata.delta import MetadataDelta
 from metadata.features import METADATA_VERSION_NAMES
@@ -43,6 +43,7 @@ from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, RequestContext
+from storage.vfs import Volume
 from tests.metadata.golden_logs import log_batches
 from wire import codec
 from wire.api_table import ListenerKind, api_versions_body, apis
@@ -208,9 +209,13 @@ class RecordedCluster:
         assert node is not None, "each broker knows its own"
         folders = FOLDERS.get(node, (f"n{node}/log",))
         ids = self.image.brokers[NodeId(node)].log_dirs
-        return described_log_dirs(
-            self.image, NodeId(node), sorted(folders), dict(zip(ids, folders, strict=True)), body
+        log_dirs = LogDirs(
+            sorted(folders),
+            dict(zip(ids, folders, strict=True)),
+            lambda path: Volume(total_bytes=1 << 40, usable_bytes=1 << 39),
+            dict,
         )
+        return log_dirs.described(self.image, NodeId(node), body)
 
     def _api_versions(self) -> Any:
         finalized = {name: level for name, level in self.image.features.items() if level}

@@ -1,5 +1,7 @@
 """DescribeLogDirs: what Kafka's reassignment tool asks every broker first."""
 
+import errno
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from metadata.image import Image
 from quorum_controller.authorization import AccessRules, Caller
 from tests.kernel.harness import World
 from wire import codec
-from wire.api_keys import DESCRIBE_LOG_DIRS
+from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_LOG_DIRS
 from wire.errors import ErrorCode
 
 
@@ -55,6 +57,92 @@ def test_a_broker_tells_what_it_hosts(version: int) -> None:
     assert found(asked(world, {}, version)) == {"/data": {}}
 
 
+def sizes(answer: Any) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, partition.partition_index): partition.partition_size
+        for result in answer.results
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+
+
+def world_with_records() -> World:
+    """Three nodes; a broker of Kafka left records in node 1's folder of wide-1."""
+    world = World(3)
+    world.start_all()
+    world.run_until(world.is_ready)
+    world.client(1).create_topic("wide", partitions=3, replicas=3)
+    world.run_for(3_000)
+    world.kill(1)
+    vfs = world.nodes[1].vfs
+    assert vfs.is_directory("/data/wide-1")
+    for name, length in (
+        (20 * "0" + ".log", 700),
+        ("00000000000000000009.log", 60),
+        ("x.index", 8),
+    ):
+        file = vfs.open(f"/data/wide-1/{name}", create=True)
+        file.pwrite(bytes(length), 0)
+    world.start(1)
+    world.run_until(world.is_ready)
+    world.run_for(3_000)
+    return world
+
+
+def test_the_size_of_a_replica_is_that_of_its_segments() -> None:
+    world = world_with_records()
+    expected = {("wide", 0): 0, ("wide", 1): 760, ("wide", 2): 0}
+    assert sizes(asked(world, None)) == expected
+    assert sizes(asked(world, {"wide": (1,)})) == {("wide", 1): 760}
+
+
+def test_what_was_moved_away_has_no_size_when_it_comes_back() -> None:
+    world = world_with_records()
+    folders = world.kernel(1).folders
+    assert folders is not None
+    wide = world.kernel(1).cache.image.topic_named("wide")
+    assert wide is not None
+    assert folders.record_bytes() == {(wide.topic_id, 1): 760}
+    reassign(world, "wide", 1, (2, 3))
+    world.run_until(lambda: not world.nodes[1].vfs.exists("/data/wide-1"))
+    world.run_for(100)
+    assert folders.record_bytes() == {}
+    assert folders.with_records() == set()
+    reassign(world, "wide", 1, (2, 3, 1))
+    world.run_until(lambda: world.nodes[1].vfs.exists("/data/wide-1"))
+    assert sizes(asked(world, {"wide": (1,)})) == {("wide", 1): 0}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_the_volume_is_told_from_version_4_on(version: int) -> None:
+    world = World(1)
+    world.start_all()
+    world.run_until(world.is_ready)
+    vfs = world.nodes[1].vfs
+    used = vfs.used_bytes()
+    vfs.bytes_max = used + 1_000_000
+    (result,) = asked(world, None, version).results
+    if version < 4:
+        assert (result.total_bytes, result.usable_bytes) == (-1, -1)
+    else:
+        assert result.total_bytes == vfs.bytes_max
+        assert 0 < result.usable_bytes <= 1_000_000
+
+
+def test_a_directory_that_cannot_be_asked_is_a_storage_error() -> None:
+    world = World(1)
+    world.start_all()
+    world.run_until(world.is_ready)
+    client = world.client(1)
+    client.create_topic("a")
+    world.nodes[1].vfs.failing = lambda kind, path: (
+        errno.EIO if (kind, path) == ("read", "/data") else None
+    )
+    (result,) = asked(world, None).results
+    assert (result.error_code, result.log_dir) == (ErrorCode.kafka_storage_error, "/data")
+    assert (result.topics, result.total_bytes, result.usable_bytes) == ((), -1, -1)
+
+
 def test_it_needs_describe_on_the_cluster() -> None:
     rules = AccessRules(super_users=frozenset({"User:root"}))
     body = codec.newest(DESCRIBE_LOG_DIRS, "request").DescribeLogDirsRequest(topics=None)
@@ -63,3 +151,16 @@ def test_it_needs_describe_on_the_cluster() -> None:
     assert refused.error_code is ErrorCode.cluster_authorization_failed
     assert refused.results == ()
     assert access.refusal(image, Caller("User:root"), DESCRIBE_LOG_DIRS, body) is None
+
+
+def reassign(world: World, name: str, partition: int, replicas: tuple[int, ...]) -> None:
+    """Give one partition other replicas."""
+    new = codec.newest(ALTER_PARTITION_REASSIGNMENTS, "request")
+    row = new.ReassignablePartition(partition_index=partition, replicas=replicas)
+    body = new.AlterPartitionReassignmentsRequest(
+        topics=(new.ReassignableTopic(name=name, partitions=(row,)),),
+        timeout=timedelta(seconds=10),
+    )
+    answer = world.client(1).call(ALTER_PARTITION_REASSIGNMENTS, body)
+    assert answer.error_code is ErrorCode.none
+    assert answer.responses[0].partitions[0].error_code is ErrorCode.none

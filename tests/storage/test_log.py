@@ -1,4 +1,5 @@
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -274,3 +275,13 @@ def test_epoch_cache() -> None:
     assert cache.entries == (EpochEntry(3, 15), EpochEntry(5, 20))
     cache.truncate_from_end(20)
     assert cache.last_epoch == 3
+
+
+def test_a_volume_is_as_large_as_the_system_says(place: tuple[Vfs, str], tmp_path: Path) -> None:
+    vfs, directory = place
+    volume = vfs.volume(directory)
+    assert 0 < volume.usable_bytes <= volume.total_bytes
+    if isinstance(vfs, OsVfs):
+        assert volume.total_bytes == shutil.disk_usage(tmp_path).total
+    with pytest.raises(FileNotFoundError):
+        vfs.volume(f"{directory}/nothing")
