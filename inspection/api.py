@@ -37,17 +37,20 @@ def application(
     """The API of one node as an aiohttp application, with so many streams at once."""
     app = web.Application(middlewares=[_edge(on_error)])
     for route in ROUTES:
-        app.router.add_get(route.path, _resource(service, route))
+        app.router.add_get(route.path, _resource(service, route), expect_handler=_expectation)
     streams = Streams(service, streams_max=streams_max)
     app[STREAMS] = streams
-    app.router.add_get("/v1/metadata/stream", streams.serve)
+    app.router.add_get("/v1/metadata/stream", streams.serve, expect_handler=_expectation)
     metrics = NodeMetrics(service.node)
     described = _json.encode(document())
     page = package_files.files("inspection").joinpath("static/index.html").read_bytes()
 
-    app.router.add_get("/metrics", _plain(metrics.text, METRICS_TYPE))
-    app.router.add_get("/openapi.json", _plain(lambda: described, JSON))
-    app.router.add_get("/", _plain(lambda: page, "text/html; charset=utf-8"))
+    for path, serve in (
+        ("/metrics", _plain(metrics.text, METRICS_TYPE)),
+        ("/openapi.json", _plain(lambda: described, JSON)),
+        ("/", _plain(lambda: page, "text/html; charset=utf-8")),
+    ):
+        app.router.add_get(path, serve, expect_handler=_expectation)
 
     async def close_streams(_: web.Application) -> None:
         streams.close()
@@ -156,6 +159,22 @@ def _edge(on_error: OnError) -> Any:
             )
 
     return edge
+
+
+async def _expectation(request: web.Request) -> web.StreamResponse | None:
+    """Who waits for 100 Continue with a body gets the refusal of the body instead of it."""
+    expected = request.headers["Expect"]
+    if expected.lower() == "100-continue":
+        return None
+    return _problem(
+        Problem(
+            HTTPStatus.EXPECTATION_FAILED,
+            f"Expect is {expected[:100]!r}; allowed: 100-continue",
+            parameter="Expect",
+            value=expected[:100],
+            allowed="100-continue",
+        )
+    )
 
 
 def _body_refused() -> web.Response:

@@ -12,6 +12,15 @@ from inspection.routes import ROUTES, STREAM_PARAMETERS, Route
 
 REF_TEMPLATE: Final = "#/components/schemas/{name}"
 VERSION: Final = "1"
+EVERYWHERE: Final[tuple[tuple[HTTPStatus, str], ...]] = (
+    (HTTPStatus.BAD_REQUEST, "a parameter is refused, or what came is no request of HTTP/1.1"),
+    (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the request has a body; none is read"),
+    (HTTPStatus.EXPECTATION_FAILED, "Expect asks for something else than 100-continue"),
+    (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request line or a header is too long"),
+    (HTTPStatus.INTERNAL_SERVER_ERROR, "a bug: the node's log has the stack"),
+    (HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open (inspection.max.connections)"),
+)
+"""Refusals that any resource may give."""
 
 
 def document() -> dict[str, Any]:
@@ -26,18 +35,34 @@ def document() -> dict[str, Any]:
         ("/openapi.json", "This document", "openapi", "application/json"),
         ("/", "A page for people", "page", "text/html"),
     ):
-        paths[path] = {"get": _plain(summary, operation_id, content_type, by_type)}
+        paths[path] = {"get": _plain(summary, operation_id, content_type)}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "kraftline metadata inspection",
             "version": VERSION,
             "description": "Read-only views of one node's metadata. Offsets are half-open: `at N` "
-            "means all records below N. The ETag is the metadata offset.",
+            "means all records below N. The ETag is the metadata offset. Only GET and HEAD are "
+            "served, another method is 405.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "responses": _common(by_type)},
+    }
+
+
+def _common(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    """The refusals of every resource, to be referred to."""
+    return {
+        status.name: {**_problem(status, by_type), "description": text}
+        for status, text in EVERYWHERE
+    }
+
+
+def _refusals() -> dict[str, Any]:
+    return {
+        str(status.value): {"$ref": f"#/components/responses/{status.name}"}
+        for status, _ in EVERYWHERE
     }
 
 
@@ -51,8 +76,8 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
                 "application/msgpack": {"schema": {}},
             },
         },
-        "400": _bad_request(by_type),
         "406": _problem(HTTPStatus.NOT_ACCEPTABLE, by_type),
+        **_refusals(),
     }
     if route.has_etag:
         responses["200"]["headers"] = {
@@ -61,11 +86,10 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
         responses["304"] = {"description": "the metadata offset is still the one in If-None-Match"}
     for status in route.statuses:
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
-            content = {
-                "application/json": {"schema": schema},
-                "application/msgpack": {"schema": {}},
-            }
-            responses[str(status)] = {"description": "not ready", "content": content}
+            refusal = _problem(HTTPStatus.SERVICE_UNAVAILABLE, by_type)
+            content = {**responses["200"]["content"], **refusal["content"]}
+            text = "not ready; as a problem: too many connections are open"
+            responses[str(status)] = {"description": text, "content": content}
         else:
             responses[str(status)] = _problem(HTTPStatus(status), by_type)
     return {
@@ -99,24 +123,25 @@ def _stream_operation(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
                     "application/msgpack": {"schema": {}},
                 },
             },
-            "400": _bad_request(by_type),
-            "406": _problem(HTTPStatus.NOT_ACCEPTABLE, by_type),
             "404": _problem(HTTPStatus.NOT_FOUND, by_type),
+            "406": _problem(HTTPStatus.NOT_ACCEPTABLE, by_type),
             "410": _problem(HTTPStatus.GONE, by_type),
-            "503": _problem(HTTPStatus.SERVICE_UNAVAILABLE, by_type),
+            **_refusals(),
+            "503": {
+                **_problem(HTTPStatus.SERVICE_UNAVAILABLE, by_type),
+                "description": "too many streams, or too many connections, are open",
+            },
         },
     }
 
 
-def _plain(
-    summary: str, operation_id: str, content_type: str, by_type: dict[type, dict[str, Any]]
-) -> dict[str, Any]:
+def _plain(summary: str, operation_id: str, content_type: str) -> dict[str, Any]:
     return {
         "operationId": operation_id,
         "summary": summary,
         "responses": {
             "200": {"description": summary, "content": {content_type: {"schema": {}}}},
-            "400": _bad_request(by_type),
+            **_refusals(),
         },
     }
 
@@ -126,13 +151,6 @@ def _problem(status: HTTPStatus, by_type: dict[type, dict[str, Any]]) -> dict[st
         "description": status.phrase,
         "content": {CONTENT_TYPE: {"schema": by_type[ProblemBody]}},
     }
-
-
-def _bad_request(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
-    """A request that is no HTTP, such as a line above 8190 bytes, is refused before the API."""
-    response = _problem(HTTPStatus.BAD_REQUEST, by_type)
-    response["content"]["text/plain"] = {"schema": {"type": "string"}}
-    return response
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

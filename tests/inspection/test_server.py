@@ -2,20 +2,36 @@
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import inspection
 from inspection.inspected import Inspected
+from inspection.openapi import document
 from inspection.resources import Service
 from inspection.server import HEADERS_MAX, LINE_BYTES_MAX, REFUSALS_MAX, HttpServer, Limits
 from tests.kernel.harness import World
 
 LIMIT_S = 20
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+RESPONSES = document()["components"]["responses"]
+
+
+def is_documented(path: str, status: int, content_type: str) -> bool:
+    """Whether the document says that this resource may answer so."""
+    described = document()["paths"][path]["get"]["responses"].get(str(status), {})
+    if "$ref" in described:
+        described = RESPONSES[described["$ref"].removeprefix("#/components/responses/")]
+    return content_type.partition(";")[0] in described.get("content", {})
 
 
 class Served:
@@ -32,7 +48,11 @@ class Served:
         writer.write(content)
         answer = await reader.read(-1)
         writer.close()
-        return parsed(answer)
+        status, headers, body = parsed(answer)
+        path = content.split(b" ")[1].decode("latin-1") if content.startswith(b"GET ") else "/"
+        resource = path if path in document()["paths"] else "/"
+        assert is_documented(resource, status, headers["Content-Type"]), (resource, status)
+        return status, headers, body
 
 
 def parsed(answer: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -164,6 +184,35 @@ async def test_a_body_is_refused_and_not_waited_for(body: bytes) -> None:
         assert status == 413
         assert headers["Content-Type"] == "application/problem+json"
         assert json.loads(answer)["parameter"] == "body"
+
+
+@pytest.mark.parametrize("path", ["/livez", "/metrics", "/v1/metadata/stream"])
+async def test_an_expectation_is_refused_but_for_that_of_a_body(path: str) -> None:
+    async with serving(idle_ms_max=100) as served:
+        head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: ".encode()
+        status, headers, answer = await served.ask(head + b"miracles\r\n\r\n")
+        assert (status, headers["Content-Type"]) == (417, "application/problem+json")
+        assert json.loads(answer)["value"] == "miracles"
+        body = b"100-continue\r\nContent-Length: 3\r\n\r\n"
+        assert (await served.ask(head + body))[0] == 413, "nobody waits for a body"
+
+
+def test_every_status_of_the_code_is_in_the_document() -> None:
+    names = {
+        name
+        for module in Path(inspection.__file__).parent.glob("*.py")
+        if module.name != "openapi.py"
+        for name in re.findall(r"HTTPStatus\.([A-Z_]+)", module.read_text(encoding="utf-8"))
+    }
+    in_code = {HTTPStatus[name].value for name in names}
+    operations = [path["get"] for path in document()["paths"].values()]
+    described = {int(status) for one in operations for status in one["responses"]}
+    another_method = HTTPStatus.METHOD_NOT_ALLOWED.value  # is no operation of the document
+    assert in_code - {another_method} == described
+    assert str(another_method) in document()["info"]["description"]
+    for operation in operations:
+        refusals = {status for status in operation["responses"] if status >= "4"}
+        assert refusals >= {"400", "413", "417", "431", "500", "503"}, operation["operationId"]
 
 
 async def test_an_empty_body_is_none() -> None:
