@@ -3,7 +3,8 @@
 FoundationDB's "buggify" sites, set from outside: what a core is told and what it sends is changed
 on the way, so that production code has none. The other sites are settings (simulator/draw.py):
 fetches of one batch, tiny segments, snapshots at every few records, flushes that are told late,
-BeginQuorumEpoch that comes late, requests that time out early.
+BeginQuorumEpoch that comes late, requests that time out early. How steps are made is another thing
+that a seed may change (simulator/turns.py).
 """
 
 from collections.abc import Callable

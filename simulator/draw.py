@@ -120,6 +120,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The first answer to a candidate is lost in every epoch."""
     asks_minimal_quorum: bool = False
     """Votes and BeginQuorumEpoch go to no more nodes than a majority needs."""
+    turn_us: int = 0
+    """Mean time for which events wait to be taken together (simulator/turns.py); 0 = each alone."""
+    apply_stall_us: int = 0
+    """Mean time that the second half of a step takes now and then; 0 = none."""
 
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
@@ -179,12 +183,13 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
     )
 
 
-def add_later(settings: Settings, rng: Random, options: Options) -> Settings:
+def add_later(settings: Settings, rng: Random, sites: Random, options: Options) -> Settings:
     """What was added to the draws later; every choice is drawn, then kept where it is allowed.
 
     Args:
         settings: by `draw_settings`.
-        rng: a stream of its own.
+        rng: chooses faults.
+        sites: chooses legal but unlikely behaviour.
         options: what the caller fixes.
     """
     if options.draws < 2:
@@ -192,7 +197,12 @@ def add_later(settings: Settings, rng: Random, options: Options) -> Settings:
     drawn = [name for name in LATER_FAULTS if rng.random() < 0.25]
     allowed = LATER_FAULTS if options.faults is None else options.faults
     more = tuple(n for n in drawn if n in allowed and n not in settings.faults)
-    return msgspec.structs.replace(settings, faults=settings.faults + more)
+    return msgspec.structs.replace(
+        settings,
+        faults=settings.faults + more,
+        turn_us=draw_rare(sites, 0, 50, 2_000),
+        apply_stall_us=draw_rare(sites, 0, 10_000, 100_000),
+    )
 
 
 RARE: Final = (

@@ -113,6 +113,8 @@ class Machine:
         self.logs: list[tuple[int, out.Log]] = []
         self.make_random: Callable[[int], Random] = Random
         """The chance of a process, from a seed."""
+        self.take: Callable[[events.Event], None] | None = None
+        """Takes events instead of `post` where steps are made otherwise (simulator/turns.py)."""
         self._flush_us = flush_us
         self._told_late_us = told_late_us
         self._paused: list[events.Event] = []
@@ -252,6 +254,9 @@ class Machine:
             return
         if self.power is Power.PAUSED:
             self._paused.append(event)
+            return
+        if self.take is not None:
+            self.take(event)
             return
         self.watcher.before_step(self, event)
         try:

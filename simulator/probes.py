@@ -44,6 +44,10 @@ MARKS: Final = (
     "minimal_quorum_asked",
     "flush_told_late",
     "begin_epoch_late",
+    "events_taken_together",
+    "event_between_halves",
+    "flushed_between_halves",
+    "apply_stalled",
     # faults that were felt
     "leader_cut_off",
     "disk_full",

@@ -44,7 +44,8 @@ def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decisi
     """What a seed decides before it runs."""
     streams = Streams(seed)
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
-    settings = add_later(settings, streams.stream("later"), options)
+    later, sites = streams.stream("later"), streams.stream("later_sites")
+    settings = add_later(settings, later, sites, options)
     machines = machine_ids(settings)
     plan = draw_plan(settings, streams.stream("nemesis"), machines)
     plan += draw_apart(settings, streams.stream("apart"), machines)

@@ -16,6 +16,8 @@ NAMES: Final = (
     "rest",
     "later",
     "later_plan",
+    "later_sites",
+    "turns",
 )
 """Beside those of the nodes."""
 

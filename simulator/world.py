@@ -29,6 +29,7 @@ from simulator.recording import Recording
 from simulator.resource_checks import ResourceChecks
 from simulator.scheduler import Scheduler
 from simulator.streams import Streams
+from simulator.turns import Turns
 from simulator.voter_checks import VoterChecks
 from simulator.workload import Connection, Operation, Workload
 from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
@@ -107,6 +108,8 @@ class World:
         self._buggify = Buggify(settings, self.probes, lambda: self.nemesis.is_over)
         for machine in self.machines.values():
             machine.make_random = self._buggify.random
+            if settings.turn_us or settings.apply_stall_us:
+                machine.take = self._turns(machine).post
         if settings.begin_epoch_late_us:
             self.network.extra_delay_us = self._begin_epoch_late_us
         if recording is not None:
@@ -140,6 +143,16 @@ class World:
         machine.clock_rate_ppm = clocks.randrange(-rate, rate + 1) if rate else 0
         machine.clock_offset_ms = clocks.randrange(1_000_000)
         return machine
+
+    def _turns(self, machine: Machine) -> Turns:
+        return Turns(
+            machine,
+            self.settings,
+            self.streams.stream("turns"),
+            is_over=lambda: self.nemesis.is_over,
+            invariants=self.invariants,
+            probes=self.probes,
+        )
 
     def _flush_us(self, number: int) -> int:
         settings = self.settings

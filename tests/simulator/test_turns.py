@@ -1,0 +1,175 @@
+"""Steps in two halves: what a machine takes together, what leaves between, what is published late."""
+
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from kernel import effects as out
+from kernel import events
+from kernel.kernel import Kernel
+from simulator.draw import Options, add_later
+from simulator.invariants import Violation
+from simulator.machine import Machine
+from simulator.run import prepare
+from simulator.streams import Streams
+from simulator.world import World
+from tests.simulator.worlds import follower, leader, quiet_settings, quiet_world
+
+SECOND_US = 1_000_000
+MARKS = (
+    "events_taken_together",
+    "event_between_halves",
+    "flushed_between_halves",
+    "apply_stalled",
+)
+
+
+def turning_world():
+    return quiet_world(turn_us=300, apply_stall_us=20_000)
+
+
+def test_a_cluster_serves_in_turns_and_every_mark_is_met():
+    world = turning_world()
+    for mark in MARKS:
+        assert world.probes.counts[mark] > 0, mark
+    assert sum(operation.outcome == "ok" for operation in world.workload.history) > 5
+    quiet = quiet_world()
+    assert [quiet.probes.counts[mark] for mark in MARKS] == [0, 0, 0, 0]
+
+
+def test_one_seed_is_one_run_in_turns_too():
+    first, second = turning_world(), turning_world()
+    assert (first.digest, first.event_count) == (second.digest, second.event_count)
+
+
+def test_nothing_waits_or_stalls_when_faults_have_stopped():
+    world = World(quiet_settings(turn_us=300, apply_stall_us=20_000), Streams(1), [])
+    world.nemesis.is_over = True
+    world.start()
+    world.run(2 * SECOND_US)
+    assert world.probes.counts["event_between_halves"] == 0
+    assert world.probes.counts["apply_stalled"] == 0
+    assert sum(operation.outcome == "ok" for operation in world.workload.history) > 5
+
+
+def order_of_halves(monkeypatch):
+    """(node, what) of every half and of every send, as they come."""
+    found = []
+    take, settle, send = Kernel.take, Kernel.settle, Machine._send_peer
+
+    def taken(self, given, now):
+        found.append((int(self.config.node_id), "take"))
+        return take(self, given, now)
+
+    def settled(self):
+        found.append((int(self.config.node_id), "settle"))
+        return settle(self)
+
+    def sent(self, effect):
+        found.append((self.id, "send"))
+        send(self, effect)
+
+    monkeypatch.setattr(Kernel, "take", taken)
+    monkeypatch.setattr(Kernel, "settle", settled)
+    world = turning_world()
+    for machine in world.machines.values():
+        machine._perform[out.SendPeerBytes] = lambda effect, m=machine: sent(m, effect)
+    found.clear()
+    world.run(world.scheduler.now_us + 2 * SECOND_US)
+    return found
+
+
+def test_what_the_first_half_sends_leaves_before_the_second(monkeypatch):
+    found = order_of_halves(monkeypatch)
+    number = 101
+    mine = [what for node, what in found if node == number]
+    pairs = set(pairwise(mine))
+    assert ("take", "send") in pairs
+    assert ("send", "settle") in pairs
+    assert ("settle", "settle") not in pairs
+    assert ("send", "take") in pairs
+
+
+def test_a_pause_between_the_halves_ends_with_the_second():
+    world = turning_world()
+    machine = follower(world)
+    turns = machine.take.__self__
+    while turns._settle_us is None:
+        assert world.scheduler.run(world.scheduler.now_us + 60 * SECOND_US, 1)
+    machine.pause()
+    world.run(world.scheduler.now_us + SECOND_US)
+    assert turns._settle_us is not None
+    machine.resume()
+    world.run(world.scheduler.now_us + 2 * SECOND_US)
+    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert not turns._is_stalled
+
+
+@pytest.mark.parametrize("end", [Machine.kill, Machine.power_off])
+def test_a_process_that_ends_between_the_halves_takes_nothing_into_the_next(end):
+    world = turning_world()
+    machine = follower(world)
+    turns = machine.take.__self__
+    while turns._settle_us is None:
+        assert world.scheduler.run(world.scheduler.now_us + 60 * SECOND_US, 1)
+    end(machine)
+    world.restart(machine)
+    world.run(world.scheduler.now_us + 3 * SECOND_US)
+    assert turns._waiting_for == machine.incarnation
+    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+
+
+def test_i20_an_exception_in_the_second_half(monkeypatch):
+    world = turning_world()
+
+    def fails(_):
+        raise MemoryError("asked for by nobody")
+
+    monkeypatch.setattr(Kernel, "settle", fails)
+    with pytest.raises(Violation, match=r"I20: .* asked for by nobody"):
+        world.run(world.scheduler.now_us + 2 * SECOND_US)
+
+
+def test_the_invariants_see_what_each_event_of_raft_left():
+    """A leader that commits and is deposed within one step has committed for everybody."""
+    world = turning_world()
+    within = []
+    look = world.invariants.after_step
+
+    def looking(machine, event):
+        within.append(machine.kernel.replica._is_draining)
+        look(machine, event)
+
+    world.invariants.after_step = looking
+    world.run(world.scheduler.now_us + 2 * SECOND_US)
+    assert True in within
+    assert False in within
+
+
+def test_the_sites_are_drawn_for_some_seeds_and_not_with_the_first_draws():
+    drawn = [prepare(seed, Options())[0] for seed in range(60)]
+    assert 5 < sum(settings.turn_us > 0 for settings in drawn) < 30
+    assert 5 < sum(settings.apply_stall_us > 0 for settings in drawn) < 30
+    for seed in range(60):
+        settings, _, _ = prepare(seed, Options(draws=1))
+        assert (settings.turn_us, settings.apply_stall_us) == (0, 0)
+        streams = Streams(seed)
+        again = add_later(
+            settings, streams.stream("later"), streams.stream("later_sites"), Options()
+        )
+        assert replace(again, faults=drawn[seed].faults) == drawn[seed]
+
+
+def test_an_event_of_an_older_process_is_not_taken():
+    world = turning_world()
+    machine = follower(world)
+    turns = machine.take.__self__
+    machine.post(events.TimeAdvanced(), machine.incarnation)
+    assert turns._waiting
+    machine.kill()
+    machine.start()
+    machine.post(events.TimeAdvanced(), machine.incarnation)
+    assert len(turns._waiting) == 1
+    world.run(world.scheduler.now_us + SECOND_US)
+    assert machine.is_up
