@@ -23,7 +23,7 @@ from pipeline.core.reader import Piece
 from pipeline.core.split import Split
 from pipeline.core.tail import Boundary, end_boundary, epoch_before, locate, walk_from
 from pipeline.core.transactions import transaction_state
-from pipeline.core.watermark import high_watermark, watermark_of_nodes
+from pipeline.core.watermark import committed_copies, watermark_of_nodes
 from wire.types import METADATA_TOPIC_NAME
 
 VERSION: Final = 1
@@ -119,7 +119,7 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
         if options.up_to == "hw" and committed and key[0] == METADATA_TOPIC_NAME:
             limit, copies = watermark_of_nodes(every, committed)
         elif options.up_to == "hw":
-            limit = high_watermark(every)
+            limit, copies = committed_copies(every)
             if limit is None:
                 raise BadInputError(
                     f"{copies[0].directory}: no high watermark is known from these files;"

@@ -4,6 +4,8 @@ For an ordinary partition that is the broker's `replication-offset-checkpoint`, 
 worst and never too high. The metadata log has no such file: there the offset up to which a majority
 of the voters hold the same batches is taken, from the folders given ("inferred": a leader may not
 know yet that it is committed, but no election can undo what a majority holds in its own epoch).
+Copies that do not hold that end alike are not to be read: what they hold below it may be a tail of
+an old leader that its node will cut.
 """
 
 from collections.abc import Sequence
@@ -17,18 +19,30 @@ from wire.control_records import ControlType, control_type, decode_control_value
 from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
 
+_Batch = tuple[int, int, int]  # end offset, epoch, checksum
 
-def high_watermark(copies: Sequence[PartitionFiles]) -> int | None:
-    """The exclusive committed end over all copies of a partition; None when nothing tells."""
+
+def committed_copies(
+    copies: Sequence[PartitionFiles],
+) -> tuple[int | None, list[PartitionFiles]]:
+    """The exclusive committed end over all copies of a partition, and the copies that hold it.
+
+    Without anything that tells the end is None, and any copy may be read.
+    """
     known = [copy.high_watermark for copy in copies if copy.high_watermark is not None]
     if known:
-        return max(known)
+        return max(known), [copy for copy in copies if copy.high_watermark == max(known)]
     if copies[0].topic != METADATA_TOPIC_NAME:
-        return None
+        return None, list(copies)
     voters = max((_voters(copy) for copy in copies), key=lambda found: found[0])[1]
-    logs = [_batches(copy) for copy in copies if copy.node_id in voters]
-    first = min(copy.first_offset for copy in copies)
-    return inferred_from_batches(logs, len(voters), first)
+    batches = {copy.directory: _batches(copy) for copy in copies}
+    logs = [batches[copy.directory] for copy in copies if copy.node_id in voters]
+    if not _is_majority(logs, len(voters)):
+        return None, list(copies)
+    last = _last_of_majority(logs, len(voters))
+    if last is None:
+        return min(copy.first_offset for copy in copies), list(copies)
+    return last[0], [copy for copy in copies if last in batches[copy.directory]]
 
 
 def watermark_of_nodes(
@@ -51,9 +65,7 @@ def watermark_of_nodes(
                   and committed[copy.node_id] == best]  # fmt: skip
 
 
-def inferred_from_batches(
-    logs: Sequence[set[tuple[int, int, int]]], voters: int, first: int = 0
-) -> int | None:
+def inferred_from_batches(logs: Sequence[set[_Batch]], voters: int, first: int = 0) -> int | None:
     """The end that a majority holds alike; None when too few logs are there to tell.
 
     Args:
@@ -61,20 +73,28 @@ def inferred_from_batches(
         voters: how many voters there are in all.
         first: the answer when a majority is there and holds nothing in common.
     """
-    majority = voters // 2 + 1
-    if not voters or len(logs) < majority:
+    if not _is_majority(logs, voters):
         return None
-    counted: dict[tuple[int, int, int], int] = {}
+    last = _last_of_majority(logs, voters)
+    return first if last is None else last[0]
+
+
+def _is_majority(logs: Sequence[set[_Batch]], voters: int) -> bool:
+    return voters > 0 and len(logs) > voters // 2
+
+
+def _last_of_majority(logs: Sequence[set[_Batch]], voters: int) -> _Batch | None:
+    """The last batch that a majority holds alike."""
+    counted: dict[_Batch, int] = {}
     for log in logs:
         for batch in log:
             counted[batch] = counted.get(batch, 0) + 1
-    held = [end for (end, _, _), count in counted.items() if count >= majority]
-    return max(held, default=first)
+    return max((batch for batch, count in counted.items() if count > voters // 2), default=None)
 
 
-def _batches(copy: PartitionFiles) -> set[tuple[int, int, int]]:
+def _batches(copy: PartitionFiles) -> set[_Batch]:
     """(end offset, epoch, checksum) of every batch."""
-    found: set[tuple[int, int, int]] = set()
+    found: set[_Batch] = set()
     for file in copy.segments:
         with open_segment(file.path) as descriptor:
             for table in scan(

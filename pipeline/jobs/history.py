@@ -13,6 +13,7 @@ after days, so an archive must be fed before that.
 
 import os
 import shutil
+import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,15 @@ import pyarrow.parquet as pq
 from pipeline.core.errors import BadInputError
 from pipeline.core.options import Options
 from pipeline.core.reader import Piece, plan_read
-from pipeline.jobs.history_check import compare_snapshot
+from pipeline.jobs import history_query
+from pipeline.jobs.history_check import compare_snapshots, tell_differences
+from pipeline.jobs.history_continue import (
+    STATE_NAME,
+    Archive,
+    ArchivedLog,
+    archived_log,
+    write_archived_log,
+)
 from pipeline.jobs.history_events import EventCounts, EventPlan, write_events
 from pipeline.jobs.history_fold import (
     FoldPlan,
@@ -38,6 +47,7 @@ from pipeline.jobs.history_fold import (
 from pipeline.jobs.history_input import (
     LogChoice,
     Scanned,
+    check_snapshots,
     choose_log,
     log_options,
     merge_scans,
@@ -55,10 +65,8 @@ from pipeline.jobs.job import JobConfig, JobResult, progress
 from pipeline.jobs.publishing import current_version, publishing_version
 
 NAME: Final = "history"
-STATE: Final = "state"
 _SPLITS_MIN: Final = 4
 _BUCKET_RECORDS: Final = 65_536  # fewer are not worth a task
-_COMPARED_BYTES_MAX: Final = 256 << 20  # of snapshots
 Packs = list[tuple[Piece, ...]]
 S = TypeVar("S")
 T = TypeVar("T")
@@ -88,8 +96,6 @@ def run(config: JobConfig) -> JobResult:
         DataLossError: an archive whose next records are gone.
         CorruptSegmentError: a damaged batch.
     """
-    from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
-
     arguments = config.arguments
     finished = history_query.finished_history(config.inputs)
     if finished is None:
@@ -133,45 +139,59 @@ def _sleeps(seconds: float) -> Iterator[None]:
 
 
 def build(config: JobConfig) -> JobResult:
-    """One run: read what is new (or all) and publish the tables."""
-    from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
+    """One run: read what is new (or all) and publish the tables.
 
-    arguments = config.arguments
+    Raises:
+        BadInputError: an input or an archive that can not be used, or the two do not belong
+            together.
+        DataLossError: the archive's next records are gone, or its last ones were cut.
+    """
     base = None
-    if arguments.append and config.output is not None:
+    if config.arguments.append and config.output is not None:
         base = current_version(config.output)
     before = history_query.archive_end(base)
     choice = choose_log(config.inputs, before)
-    options = log_options(choice)
-    packs = _packs(options)
+    archive = None
+    if before is not None:
+        assert base is not None
+        archive = Archive(base, str(config.output))
+        archive.check_flags(config.arguments)
+        choice = archive.check(choice)
+    check_snapshots(choice)
+    packs = _packs(log_options(choice))
     planned = sum(piece.split.size for pack in packs for piece in pack)
     if config.dry_run:
         offsets = {"start_offset": choice.start, "end_offset": choice.end}
         return JobResult(counters={"splits": len(packs), "bytes": planned} | offsets)
-    if before is not None:
-        assert base is not None
-        known = history_query.counters(base)
-        if known["intra_batch"] != int(arguments.intra_batch):
-            kept = "every state" if known["intra_batch"] else "the last state"
-            raise BadInputError(f"{config.output} keeps {kept} of a batch; --intra-batch must be"
-                                " as when it began")  # fmt: skip
-        if known["log_end_offset"] == choice.end:
-            return JobResult(counters=known | {"new_records": 0})
+    if archive is not None:
+        if archive.counters["log_end_offset"] == choice.end:
+            return _nothing_new(config, archive, choice)
         config = msgspec.structs.replace(config, overwrite=True)
     splits = [piece.split for pack in packs for piece in pack]
     with publishing_version(config, splits) as publication:
-        if before is not None and current_version(str(config.output)) != base:
-            raise BadInputError(f"{config.output}: another run has appended meanwhile; try again")
+        if archive is not None and current_version(archive.name) != base:
+            raise BadInputError(f"{archive.name}: another run has appended meanwhile; try again")
         events = publication.folder.parent / f"{config.run_id}.events"
         spark = config.session(NAME)
         try:
             with progress(spark, planned, as_json=config.as_json):
                 run = _Run(config, spark, choice, packs, folder=publication.folder, events=events,
-                           archive=None if before is None else base)  # fmt: skip
+                           archive=archive)  # fmt: skip
                 publication.result = run.result()
         finally:
             shutil.rmtree(events, ignore_errors=True)
     return publication.result
+
+
+def _nothing_new(config: JobConfig, archive: Archive, choice: LogChoice) -> JobResult:
+    """Nothing to append; but what lies beside the log must agree with the archive."""
+    with tempfile.TemporaryDirectory() as events:
+        compared = compare_snapshots(
+            choice.others, archive.root, Path(events), archive.counters["end_offset"],
+            reveal=config.arguments.reveal,
+        )  # fmt: skip
+    tell_differences(compared.rows)
+    return JobResult(counters=archive.counters | {"new_records": 0}, findings=len(compared.rows))
 
 
 def _packs(options: Options) -> Packs:
@@ -185,7 +205,7 @@ class _Run:
 
     def __init__(
         self, config: JobConfig, spark: Any, choice: LogChoice, packs: Packs, *, folder: Path,
-        events: Path, archive: Path | None,
+        events: Path, archive: Archive | None,
     ) -> None:  # fmt: skip
         self._config = config
         self._spark = spark
@@ -193,12 +213,15 @@ class _Run:
         self._packs = packs
         self._folder = folder
         self._events = events
-        self._archive = archive  # the version that goes on
+        self._archive = archive  # that goes on
+
+    @property
+    def _base(self) -> Path | None:
+        """The version of the archive that goes on."""
+        return None if self._archive is None else self._archive.root
 
     def result(self) -> JobResult:
         """Do everything; the tables lie in the folder afterwards."""
-        from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
-
         config, choice = self._config, self._choice
         options = log_options(choice)
         scanned = self._scan(options)
@@ -217,7 +240,7 @@ class _Run:
         read = {"records": counts.records + old}
         counters = {
             "start_offset": choice.start if self._archive is None else
-            history_query.archive_start(self._archive),
+            self._archive.counters["start_offset"],
             "end_offset": end,
             "log_end_offset": choice.end,
             "is_end_committed": int(choice.is_end_committed),
@@ -227,6 +250,7 @@ class _Run:
             "unknown": counts.unknown,
             "transactions": len(transactions),
             "intra_batch": int(config.arguments.intra_batch),
+            "reveal": int(config.arguments.reveal),
             "bytes": sum(piece.split.size for pack in self._packs for piece in pack),
         }  # fmt: skip
         return JobResult(tables=read | tables, counters=counters, findings=findings)
@@ -272,8 +296,8 @@ class _Run:
     def _fold(self, events: EventPlan) -> dict[str, int]:
         """All tables and reports from the events; rows of each."""
         intra_batch = bool(self._config.arguments.intra_batch)
-        root = self._archive
-        state = None if root is None else root / STATE
+        root = self._base
+        state = None if root is None else root / STATE_NAME
         plan = FoldPlan(
             events=self._events, folder=self._folder, label=events.label,
             intra_batch=intra_batch, state=state,
@@ -301,18 +325,16 @@ class _Run:
         return {name: parquet_rows(self._folder / name) for name in _TABLES}
 
     def _keep_records(self) -> int:
-        if self._archive is None:
+        if self._base is None:
             return 0
-        old = self._archive / "records"
+        old = self._base / "records"
         rows = parquet_rows(old)
         for place in sorted(old.glob("offset_million=*")):
             link_files(place, self._folder / "records" / place.name)
         return rows
 
     def _controller_epochs(self, scanned: Scanned, end: int) -> int:
-        from pipeline.jobs import history_query  # noqa: PLC0415  # needs pyspark
-
-        known = [] if self._archive is None else history_query.controller_epochs(self._archive)
+        known = [] if self._base is None else history_query.controller_epochs(self._base)
         rows = [row for row in known if row["start_offset"] < self._choice.start]
         rows += [
             {"epoch": one.epoch, "leader": one.leader, "start_offset": one.offset,
@@ -328,25 +350,22 @@ class _Run:
         return len(rows)
 
     def _compare(self, end: int) -> int:
-        """Later snapshots, newest first, must say what the history says at their offsets."""
-        found = []
-        left = _COMPARED_BYTES_MAX
-        for file in sorted(self._choice.others, key=lambda one: -one.base_offset):
-            left -= file.size
-            if file.base_offset > end or left < 0:
-                continue
-            events = self._events / f"snapshot-{file.base_offset}"
-            plan = EventPlan(
-                events=str(events), archive=None, snapshot_end=file.base_offset,
-                reveal=self._config.arguments.reveal,
-            )  # fmt: skip
-            write_events(snapshot_pieces(file), snapshot_options(file), plan)
-            found += compare_snapshot(str(self._folder), str(events), file.name, file.base_offset)
-        if found:
+        """The snapshots must say what the history says; leaves what the next append must know."""
+        compared = compare_snapshots(
+            self._choice.others, self._folder, self._events, end,
+            reveal=self._config.arguments.reveal,
+        )  # fmt: skip
+        if self._archive is not None:
+            self._archive.check_compared(self._choice, compared)
+        known = ArchivedLog() if self._archive is None else self._archive.log
+        log = archived_log(known, self._choice, end, compared.agreeing)
+        write_archived_log(self._folder / STATE_NAME, log)
+        if compared.rows:
             folder = self._folder / "findings"
             folder.mkdir()
-            pq.write_table(pa.Table.from_pylist(found), folder / "part-0.parquet")
-        return len(found)
+            pq.write_table(pa.Table.from_pylist(compared.rows), folder / "part-0.parquet")
+        tell_differences(compared.rows)
+        return len(compared.rows)
 
 
 _TABLES: Final = ("partitions", "brokers", *KEYED_STATES, *REPORT_ARROW)

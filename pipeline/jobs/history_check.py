@@ -3,7 +3,8 @@
 Both sides are states, not histories, so this needs no fold: rows as text, compared as sets.
 """
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +13,16 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from metadata.json_form import uuid_text
+from pipeline.core.discovery import SegmentFile
+from pipeline.jobs.history_events import EventPlan, write_events
+from pipeline.jobs.history_input import snapshot_options, snapshot_pieces
 from pipeline.jobs.history_lists import UUID_BYTES, unpack
 from pipeline.jobs.history_partitions import read_partition_events
 from pipeline.jobs.history_schema import KEYED_STATES, VALIDITY
 
 _ROWS_SHOWN: Final = 20
+_LINES_SHOWN: Final = 5
+_COMPARED_BYTES_MAX: Final = 256 << 20  # of snapshots
 # A snapshot does not know what was before, nor which broker took the last block of producer ids.
 _NOT_STATE: Final = {
     *(part.split()[0] for part in VALIDITY.split(", ")),
@@ -27,6 +33,50 @@ _MAPS: Final = ("features", "entity")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 Row = dict[str, Any]
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """Rows of the table `findings`, and the names of the snapshots that agree."""
+
+    rows: list[dict[str, str]]
+    agreeing: tuple[str, ...]
+
+
+def compare_snapshots(
+    snapshots: Sequence[SegmentFile], root: Path, events: Path, end: int, *, reveal: bool
+) -> Compared:
+    """Compare snapshots with the history, newest first, 256 MiB of them at most.
+
+    Args:
+        snapshots: of the log; those above `end` are left out.
+        root: the tables of the history.
+        events: a folder for what they are decoded to.
+        end: the exclusive end offset of the history.
+        reveal: whether the history shows secrets.
+    """
+    rows: list[dict[str, str]] = []
+    agreeing = []
+    left = _COMPARED_BYTES_MAX
+    for file in sorted(snapshots, key=lambda one: -one.base_offset):
+        left -= file.size
+        if file.base_offset > end or left < 0:
+            continue
+        place = str(events / f"snapshot-{file.name}")
+        plan = EventPlan(events=place, archive=None, snapshot_end=file.base_offset, reveal=reveal)
+        write_events(snapshot_pieces(file), snapshot_options(file), plan)
+        found = compare_snapshot(str(root), place, file.name, file.base_offset)
+        rows += found
+        agreeing += [] if found else [file.name]
+    return Compared(rows, tuple(agreeing))
+
+
+def tell_differences(rows: Sequence[dict[str, str]]) -> None:
+    """The first findings on stderr."""
+    for row in rows[:_LINES_SHOWN]:
+        sys.stderr.write("error {snapshot} {check}: only the {side} has a row of {table_name}:"
+                         " {row}\n".format(**row))  # fmt: skip
+    if len(rows) > _LINES_SHOWN:
+        sys.stderr.write(f"and {len(rows) - _LINES_SHOWN} more findings\n")
 
 
 def compare_snapshot(root: str, events: str, name: str, end: int) -> list[dict[str, str]]:

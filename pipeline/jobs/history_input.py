@@ -4,7 +4,7 @@ Before anything is decoded the log is scanned once for what decides over other r
 of metadata transactions and the changes of leader. Both are few, so they live on the driver.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final
@@ -35,7 +35,8 @@ from pipeline.core.options import Options, parse_options
 from pipeline.core.ranges import log_end_offset
 from pipeline.core.reader import Piece, plan_read, read_splits
 from pipeline.core.schema import schema_of
-from pipeline.core.watermark import high_watermark
+from pipeline.core.tail import Boundary, end_boundary
+from pipeline.core.watermark import committed_copies
 from pipeline.core.whole_snapshot import check_snapshot
 from wire.types import METADATA_TOPIC_NAME
 
@@ -94,7 +95,7 @@ class LogChoice(msgspec.Struct, frozen=True):
     """The copy of the metadata log that is read, and from where to where.
 
     Offsets in [start, end); `seed` is the snapshot at `start`, None when the log starts there;
-    `others` are later snapshots of the same copy, which the history must agree with.
+    `others` are its snapshots up to the end, ascending; those after `start` if no archive goes on.
     """
 
     partition: PartitionFiles
@@ -108,56 +109,85 @@ class LogChoice(msgspec.Struct, frozen=True):
 
 @input_errors()
 def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoice:
-    """The copy that reaches back furthest, then the longest.
+    """The copy that reaches back furthest, then the most recent: by its last epoch, then its end.
+
+    Only copies count that hold what is known to be committed; to go on with an archive, only those
+    that hold its next offset, and rather one that also holds what is before it.
 
     Args:
         inputs: paths as `discover` takes them.
         continue_at: the offset at which an archive goes on; None for a history of its own.
 
     Raises:
-        BadInputError: no metadata log, one whose beginning is in no snapshot, or a snapshot of it
-            that was cut.
-        DataLossError: the log does not hold the offset at which the archive goes on.
+        BadInputError: no metadata log, or one whose beginning is in no snapshot.
+        DataLossError: no log holds the offset at which the archive goes on.
     """
     listing: Listing = discover(inputs, include_snapshots=True)
     copies = [found for found in listing.partitions if found.topic == METADATA_TOPIC_NAME]
     with_log = [found for found in copies if found.segments]
     if not with_log:
         raise BadInputError(f"{', '.join(inputs)}: no segments of {METADATA_TOPIC_NAME}")
-    committed = high_watermark(with_log)
-    ends = {found.directory: log_end_offset(found.segments[-1]) for found in with_log}
-    reach = {found.directory: _first_usable(found) for found in with_log}
-    usable = [found for found in with_log if reach[found.directory] is not None]
+    committed, holding = committed_copies(with_log)
+    ends = {found.directory: _end_of(found) for found in holding}
+    if continue_at is None:
+        best, start = _beginning(holding, ends)
+        seed = next((one for one in best.snapshots if one.base_offset == start), None)
+    else:
+        best, start, seed = _continuation(holding, ends, continue_at), continue_at, None
+    end = ends[best.directory].offset
+    end = max(end if committed is None else min(committed, end), start)
+    above = 0 if continue_at is not None else start
+    others = tuple(one for one in best.snapshots if above < one.base_offset <= end)
+    return LogChoice(best, start, end, seed, others, committed is not None, listing.cluster_id)
+
+
+def _beginning(
+    copies: Sequence[PartitionFiles], ends: Mapping[str, Boundary]
+) -> tuple[PartitionFiles, int]:
+    """The copy for a new history, and where it begins."""
+    reach = {found.directory: _first_usable(found) for found in copies}
+    usable = [found for found in copies if reach[found.directory] is not None]
     if not usable:
-        first = with_log[0]
+        first = copies[0]
         raise BadInputError(
             f"{first.directory}: the log starts at offset {first.first_offset}"
             " and no snapshot holds what was before"
         )
-    best = min(usable, key=lambda found: (reach[found.directory], -ends[found.directory]))
-    end = ends[best.directory] if committed is None else min(committed, ends[best.directory])
+    best = min(usable, key=lambda found: (reach[found.directory], *_age(ends[found.directory])))
     start = reach[best.directory]
     assert start is not None
-    seed = next((one for one in best.snapshots if one.base_offset == start), None)
-    if continue_at is not None:
-        if continue_at < best.first_offset:
-            raise DataLossError(
-                f"{best.directory}: the log starts at offset {best.first_offset},"
-                f" offsets from {continue_at} on are gone"
-            )
-        if continue_at > ends[best.directory]:
-            raise DataLossError(
-                f"{best.directory}: the log ends at offset {ends[best.directory]}, the archive at"
-                f" {continue_at}: the log was cut, or it is another one"
-            )
-        start, seed = continue_at, None
-    others = tuple(
-        one for one in best.snapshots if start < one.base_offset <= end and one.base_offset > 0
+    return best, start
+
+
+def _continuation(
+    copies: Sequence[PartitionFiles], ends: Mapping[str, Boundary], offset: int
+) -> PartitionFiles:
+    """The copy with which an archive goes on that ends at an offset."""
+    newest = min(copies, key=lambda found: _age(ends[found.directory]))
+    usable = [
+        found for found in copies if found.first_offset <= offset <= ends[found.directory].offset
+    ]
+    if usable:
+        return min(usable, key=lambda one: (one.first_offset == offset, *_age(ends[one.directory])))
+    if offset < newest.first_offset:
+        raise DataLossError(
+            f"{newest.directory}: the log starts at offset {newest.first_offset},"
+            f" offsets from {offset} on are gone"
+        )
+    raise DataLossError(
+        f"{newest.directory}: the log ends at offset {ends[newest.directory].offset}, the archive"
+        f" at {offset}: the log was cut, or it is another one"
     )
-    for snapshot in others if seed is None else (seed, *others):
-        check_snapshot(snapshot)
-    return LogChoice(best, start, max(end, start), seed, others, committed is not None,
-                     listing.cluster_id)  # fmt: skip
+
+
+def _end_of(copy: PartitionFiles) -> Boundary:
+    """Where a copy ends, damage before that or not, and its last epoch."""
+    return Boundary(log_end_offset(copy.segments[-1]), end_boundary(copy, None).epoch)
+
+
+def _age(end: Boundary) -> tuple[int, int]:
+    """Sorts the most recent log first, as voters compare logs."""
+    return -end.epoch, -end.offset
 
 
 def _first_usable(copy: PartitionFiles) -> int | None:
@@ -166,6 +196,17 @@ def _first_usable(copy: PartitionFiles) -> int | None:
         return 0
     known = [one.base_offset for one in copy.snapshots if one.base_offset >= copy.first_offset]
     return min(known, default=None)
+
+
+@input_errors()
+def check_snapshots(choice: LogChoice) -> None:
+    """Refuse snapshots that were cut.
+
+    Raises:
+        BadInputError: one is empty, damaged, or lacks its header or footer.
+    """
+    for snapshot in choice.others if choice.seed is None else (choice.seed, *choice.others):
+        check_snapshot(snapshot)
 
 
 def log_options(choice: LogChoice, end: int | None = None) -> Options:

@@ -173,11 +173,6 @@ def archive_end(root: Path | None) -> int | None:
     return counters(root)["end_offset"]
 
 
-def archive_start(root: Path) -> int:
-    """Where an archive began."""
-    return counters(root)["start_offset"]
-
-
 def controller_epochs(root: str | Path) -> list[dict[str, Any]]:
     """The controller epochs, ascending."""
     rows = _rows(root, "controller_epochs", None)

@@ -1,0 +1,77 @@
+"""Which copies of a log hold what is committed: only these are read."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.discovery import discover
+from pipeline.core.options import parse_options
+from pipeline.core.stream import replicas
+from pipeline.core.watermark import committed_copies
+from pipeline.jobs.history_input import choose_log
+from tests.pipeline.segments import batch, write_high_watermark, write_partition
+from wire.batch import encode_control_batch
+
+LEADER_CHANGE = 2
+METADATA = "__cluster_metadata-0"
+
+
+def elected(offset: int, epoch: int, leader: int, voters: tuple[int, ...]) -> bytes:
+    """The control batch with which a leader begins its epoch."""
+    ids = b"".join(voter.to_bytes(4, "big") + b"\0" for voter in voters)
+    body = b"\0\0" + leader.to_bytes(4, "big") + bytes([len(voters) + 1]) + ids + b"\1\0"
+    return encode_control_batch([(LEADER_CHANGE, body)], offset, epoch, 1_700_000_000_000)
+
+
+def node(root: Path, number: int, *batches: bytes) -> None:
+    home = root / f"n{number}"
+    write_partition(home, batches, name=METADATA)
+    (home / "meta.properties").write_text(f"version=1\nnode.id={number}\ncluster.id=c\n")
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """Node 1 led epoch 1 and wrote a long tail alone; 2 and 3 went on without it."""
+    begin = [elected(0, 1, 1, (1, 2, 3)), batch(1, [b"a", b"b"])]
+    on = [elected(3, 2, 2, (1, 2, 3)), batch(4, [b"c"], epoch=2)]
+    node(tmp_path, 1, *begin, *(batch(at, [b"x"]) for at in range(3, 30)))
+    node(tmp_path, 2, *begin, *on, batch(5, [b"d"], epoch=2))
+    node(tmp_path, 3, *begin, *on)
+    return tmp_path
+
+
+def test_the_longest_copy_is_not_read_when_its_tail_is_not_committed(three: Path) -> None:
+    end, copies = committed_copies(discover([str(three)]).partitions)
+    assert end == 5
+    assert [one.node_id for one in copies] == [2, 3]
+    choice = choose_log([str(three)])
+    assert (choice.partition.node_id, choice.end) == (2, 5)
+    chosen = replicas(parse_options({"path": str(three)}))["__cluster_metadata", 0]
+    assert chosen.files.node_id in (2, 3)
+    assert (chosen.end.offset, chosen.end.epoch) == (5, 2)
+
+
+def test_without_a_majority_the_most_recent_copy_is_read(three: Path) -> None:
+    inputs = [str(three / "n1"), str(three / "n3")]
+    voters = (1, 2, 3, 4, 5)
+    node(three, 1, elected(0, 1, 1, voters), *(batch(at, [b"x"]) for at in range(1, 30)))
+    node(three, 3, elected(0, 1, 1, voters), elected(1, 2, 2, voters))
+    choice = choose_log(inputs)
+    assert (choice.partition.node_id, choice.end, choice.is_end_committed) == (3, 2, False)
+
+
+def test_a_broker_is_believed_about_its_own_copy(tmp_path: Path) -> None:
+    for number, (end, committed) in enumerate([(9, 2), (4, 4)]):
+        home = tmp_path / f"n{number}"
+        write_partition(home, [batch(at, epoch=number) for at in range(end)])
+        write_high_watermark(home, committed)
+        (home / "meta.properties").write_text(f"version=1\nnode.id={number}\ncluster.id=c\n")
+    end, copies = committed_copies(discover([str(tmp_path)]).partitions)
+    assert (end, [one.node_id for one in copies]) == (4, [1])
+
+
+def test_copies_that_have_nothing_in_common(tmp_path: Path) -> None:
+    for number in (1, 2):
+        node(tmp_path, number, elected(0, number, number, (1, 2, 3)))
+    end, copies = committed_copies(discover([str(tmp_path)]).partitions)
+    assert (end, len(copies)) == (0, 2)
