@@ -9,14 +9,14 @@ unknown: a budget was spent, a file cannot be read, the command line is wrong.
 import json
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from cli.arguments import Parser
+from cli.arguments import INT64_MAX, Parser, integer, shortened
 from jepsen.linearizability import (
     ILLEGAL,
     MODELS,
@@ -62,6 +62,11 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{given}{USAGE}")
         return 0 if arguments and not given else EXIT_UNKNOWN
     options = _parse(arguments[1:])
+    if options.html is not None:
+        try:
+            _check_writable(Path(options.html))
+        except OSError as error:
+            return _refuse(f"{shortened(options.html)}: {error.strerror or error}")
     codes = [_verify(Path(name), options) for name in options.files]
     return 1 if 1 in codes else max(codes)
 
@@ -73,7 +78,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument("--json", action="store_true", help="one JSON object per file")
     parser.add_argument(
         "--cache-entries",
-        type=_count,
+        type=integer(1, INT64_MAX),
         default=Budget().cache_entries,
         metavar="N",
         help="configurations held in memory before the verdict is unknown (default %(default)s)",
@@ -81,7 +86,9 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--time-limit", type=_seconds, metavar="S", help="seconds per file before it is unknown"
     )
-    parser.add_argument("--steps", type=_count, metavar="N", help="steps per file before unknown")
+    parser.add_argument(
+        "--steps", type=integer(1, INT64_MAX), metavar="N", help="steps per file before unknown"
+    )
     parser.add_argument("--explain", action="store_true", help="show a minimal counterexample")
     parser.add_argument("--html", metavar="FILE", help="write a picture of an illegal history")
     options = parser.parse_args(arguments)
@@ -90,18 +97,22 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     return options
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
 def _seconds(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number < float("inf"):
-        raise ValueError(text)
+        raise ArgumentTypeError(f"'{shortened(text)}' is no number of seconds above 0")
     return number
+
+
+def _check_writable(path: Path) -> None:
+    """What is written at the end must be possible before the work; OSError where it is not."""
+    is_new = not path.exists()
+    path.open("ab").close()
+    if is_new:
+        path.unlink()
 
 
 def _verify(path: Path, options: Namespace) -> int:
@@ -117,7 +128,7 @@ def _verify(path: Path, options: Namespace) -> int:
     except HistoryError as error:
         return _refuse(str(error))
     except OSError as error:
-        return _refuse(f"{path}: {error.strerror or error}")
+        return _refuse(f"{shortened(str(path))}: {error.strerror or error}")
     finally:
         if show is not None:
             sys.stderr.write("\r\x1b[K")

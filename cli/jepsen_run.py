@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cli.arguments import Parser
+from cli.arguments import Parser, text
 from jepsen.cluster import NODES_MAX
 from jepsen.nemesis import KINDS
 from jepsen.run import EXIT_CODES, HarnessError, Options, run
@@ -82,9 +82,13 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         "concurrency": (int, CONCURRENCY, 1, CONCURRENCY_MAX, "clients at a time"),
         "base-port": (int, None, 1, PORT_MAX, "first port; default: free ones"),
     }
-    for name, (kind, default, low, high, text) in limits.items():
+    for name, (kind, default, low, high, help_text) in limits.items():
         parser.add_argument(
-            f"--{name}", type=_between(kind, low, high), default=default, metavar="N", help=text
+            f"--{name}",
+            type=_between(kind, low, high),
+            default=default,
+            metavar="N",
+            help=help_text,
         )
     parser.add_argument(
         "--reads",
@@ -92,7 +96,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
         default="quorum",
         help="local: from a node's own image, which is not linearizable (a control)",
     )
-    parser.add_argument("--dir", type=Path, help="new folder for everything, kept afterwards")
+    parser.add_argument("--dir", type=_folder, help="new folder for everything, kept afterwards")
     parser.add_argument("--json", action="store_true", help="one object as the last line")
     return parser.parse_args(arguments)
 
@@ -106,6 +110,10 @@ def _between(kind: type[int] | type[float], low: float, high: float) -> Any:
 
     number.__name__ = f"number from {low} to {high:.0f}"
     return number
+
+
+def _folder(name: str) -> Path:
+    return Path(text(name))
 
 
 def _kinds(text: str) -> tuple[str, ...]:

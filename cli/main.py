@@ -60,7 +60,7 @@ def _run(words: list[str]) -> int:
         sys.stdout.write(usage())
         return 0
     if not words or words[0] not in COMMANDS:
-        unknown = f"unknown command '{words[0]}'\n" if words else ""
+        unknown = f"unknown command '{words[0][:80]}'\n" if words else ""
         sys.stderr.write(unknown + usage())
         return 2
     module = importlib.import_module(COMMANDS[words[0]][0])

@@ -64,6 +64,10 @@ QUORUM_FOLDER: Final = "quorum"
 Say = Callable[[str], None]
 
 
+PATH_CHARACTERS: Final = 200
+"""Of a path in an error line."""
+
+
 class HarnessError(Exception):
     """The run could not be carried out: nothing is known of the nodes; the text is for people."""
 
@@ -273,7 +277,8 @@ def _folder(options: Options) -> Path:
         if any(folder.iterdir()):
             raise HarnessError(f"{folder} is not empty: every run has a folder of its own")
     except OSError as error:
-        raise HarnessError(f"{folder}: {error.strerror}") from error
+        shown = str(folder)[:PATH_CHARACTERS]
+        raise HarnessError(f"{shown}: {error.strerror}") from error
     return folder
 
 

@@ -15,6 +15,10 @@ USAGE: Final = 2
 VOTERS_MAX: Final = 9
 OBSERVERS_MAX: Final = 20
 JOBS_MAX: Final = 256
+SEED_MAX: Final = 2**64 - 1
+SEED_COUNT_MAX: Final = 1_000_000_000
+LINE_CHARACTERS: Final = 600
+SHOWN_CHARACTERS: Final = 80
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 SHRINK_SECONDS: Final = 60.0
 FAULTS_HELP: Final = f"all, none, or of: {','.join(FAULT_CLASSES)}"
@@ -42,7 +46,9 @@ class Parser(argparse.ArgumentParser):
 
     @override
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}\n")
+        shown = message if len(message) <= LINE_CHARACTERS else f"{message[:LINE_CHARACTERS]}..."
+        shown = shown.replace("\n", "\\n")
+        sys.stderr.write(f"{self.prog}: {shown}\n")
         raise SystemExit(USAGE)
 
 
@@ -100,17 +106,15 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--seeds", type=_range, metavar="A..B", help="from A to B, both included (1..100)")
     add("--seed", type=_seed, metavar="N", help="only this one; hexadecimal with 0x")
-    add("--nodes", type=_between(1, VOTERS_MAX), metavar="N", help="voters (the seed decides)")
-    add(
-        "--observers", type=_between(0, OBSERVERS_MAX), metavar="N", help="brokers that do not vote"
-    )
+    add("--nodes", type=between(1, VOTERS_MAX), metavar="N", help="voters (the seed decides)")
+    add("--observers", type=between(0, OBSERVERS_MAX), metavar="N", help="brokers that do not vote")
     add(
         "--faults",
         type=_faults,
         metavar="LIST",
         help=f"all, none, or of: {','.join(FAULT_CLASSES)}",
     )
-    add("--draws", type=_between(1, NEWEST_DRAWS), default=NEWEST_DRAWS, metavar="N",
+    add("--draws", type=between(1, NEWEST_DRAWS), default=NEWEST_DRAWS, metavar="N",
         help="1: seeds as they were drawn before faults were added (2)")  # fmt: skip
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
     add(
@@ -121,7 +125,7 @@ def _parser() -> Parser:
     )
     add("--trace", action="store_true", help="print what happens, a line each")
     add("--twice", action="store_true", help="run each seed twice and compare the digests")
-    add("--jobs", type=_between(1, JOBS_MAX), default=1, metavar="N", help="processes (1)")
+    add("--jobs", type=between(1, JOBS_MAX), default=1, metavar="N", help="processes (1)")
     add("--ledger", type=Path, metavar="FILE", help="remember finished seeds, skip them next time")
     add("--require-marks", action="store_true", help="fail if a coverage mark was never met")
     add("--schedule", type=Path, metavar="FILE", help="run the faults of a file again")
@@ -137,29 +141,36 @@ def _seed(text: str) -> int:
         seed = int(text, 0)
     except ValueError:
         seed = -1
-    if seed < 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no seed: a number from 0 on")
+    if not 0 <= seed <= SEED_MAX:
+        message = f"'{_short(text)}' is no seed: a number from 0 to {SEED_MAX}"
+        raise argparse.ArgumentTypeError(message)
     return seed
 
 
 def _range(text: str) -> range:
     first, dots, last = text.partition("..")
     if not dots:
-        raise argparse.ArgumentTypeError(f"'{text}' is no range: A..B, both included")
+        raise argparse.ArgumentTypeError(f"'{_short(text)}' is no range: A..B, both included")
     start, end = _seed(first), _seed(last)
     if end < start:
         raise argparse.ArgumentTypeError(f"'{text}' is empty: A..B with A <= B")
+    if end - start >= SEED_COUNT_MAX:
+        message = f"'{text}' has more than {SEED_COUNT_MAX} seeds"
+        raise argparse.ArgumentTypeError(message)
     return range(start, end + 1)
 
 
-def _between(least: int, most: int) -> Callable[[str], int]:
+def between(least: int, most: int) -> Callable[[str], int]:
+    """A type for argparse: a whole number, both ends included."""
+
     def convert(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             number = least - 1
         if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"'{text}' is not a number from {least} to {most}")
+            message = f"'{_short(text)}' is not a number from {least} to {most}"
+            raise argparse.ArgumentTypeError(message)
         return number
 
     return convert
@@ -172,7 +183,8 @@ def _faults(text: str) -> tuple[str, ...] | None:
     for name in names:
         if name not in FAULT_CLASSES:
             allowed = ", ".join(FAULT_CLASSES)
-            raise argparse.ArgumentTypeError(f"unknown fault '{name}': all, none, or of {allowed}")
+            message = f"unknown fault '{_short(name)}': all, none, or of {allowed}"
+            raise argparse.ArgumentTypeError(message)
     return names
 
 
@@ -181,8 +193,8 @@ def _until(text: str) -> Until:
         if text.endswith("s"):
             return Until(time_us=int(_positive(text[:-1]) * 1e6))
         return Until(event=int(_positive(text)))
-    except ValueError as error:
-        message = f"'{text}' is neither an event (48211) nor a time (12.5s)"
+    except (ValueError, OverflowError) as error:
+        message = f"'{_short(text)}' is neither an event (48211) nor a time (12.5s)"
         raise argparse.ArgumentTypeError(message) from error
 
 
@@ -197,5 +209,10 @@ def _seconds(text: str) -> float:
     try:
         return 0.0 if float(text) == 0 else _positive(text)
     except ValueError as error:
-        message = f"'{text}' is no number of seconds from 0 on"
+        message = f"'{_short(text)}' is no number of seconds from 0 on"
         raise argparse.ArgumentTypeError(message) from error
+
+
+def _short(text: str) -> str:
+    """A value for an error line; a huge one is cut."""
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."

@@ -8,9 +8,13 @@ The simulator itself is imported after the command line has been read: it takes 
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from simulator.arguments import USAGE, parse
 from simulator.mutants.arguments import mutate_parser
+
+PATH_CHARACTERS: Final = 200
+"""Of a path in an error line."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -29,7 +33,8 @@ def run(arguments: Sequence[str]) -> int:
     except ScheduleError as error:
         sys.stderr.write(f"kraftline sim: {error}\n")
     except OSError as error:
-        sys.stderr.write(f"kraftline sim: {error.filename}: {error.strerror}\n")
+        where = str(error.filename)[:PATH_CHARACTERS]
+        sys.stderr.write(f"kraftline sim: {where}: {error.strerror or error}\n")
     return USAGE
 
 

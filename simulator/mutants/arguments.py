@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from simulator.arguments import JOBS_MAX, Parser
+from simulator.arguments import JOBS_MAX, SEED_COUNT_MAX, Parser, between
 
 SECONDS_MAX: Final = 300.0
 
@@ -21,9 +21,9 @@ def mutate_parser() -> Parser:
     add("--budget", type=_seconds, default=SECONDS_MAX, metavar="SECONDS",
         help="of one core for an attempt, beside its budget of seeds (300)")  # fmt: skip
     add("--bases", type=int, choices=(1, 3), default=3, help="attempts; of three the middle counts")
-    add("--jobs", type=int, choices=range(1, JOBS_MAX + 1), default=1, metavar="N",
+    add("--jobs", type=between(1, JOBS_MAX), default=1, metavar="N",
         help="processes (1)")  # fmt: skip
-    add("--unmutated", type=int, metavar="N",
+    add("--unmutated", type=between(1, SEED_COUNT_MAX), metavar="N",
         help="instead: N seeds of each kind without any mutant, all must hold")  # fmt: skip
     add("--json", action="store_true", help="one object a line")
     return parser
@@ -34,6 +34,6 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if seconds <= 0.0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
+    if not 0.0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text[:80]}' is no number of seconds above 0")
     return seconds

@@ -52,16 +52,17 @@ def _row(verdict: Verdict) -> str:
 
 def _numbers(parser: Parser, text: str | None) -> list[int]:
     known = {mutant.key: mutant.number for mutant in MUTANTS}
+    not_applicable = {f"M{number}": reason for number, (_, reason) in NOT_APPLICABLE.items()}
     if text is None:
         return list(known.values())
     numbers = []
     for key in text.split(","):
         if key in known:
             numbers.append(known[key])
-        elif key[1:].isdigit() and int(key[1:]) in NOT_APPLICABLE:
-            parser.error(f"{key} does not apply: {NOT_APPLICABLE[int(key[1:])][1]}")
+        elif key in not_applicable:
+            parser.error(f"{key} does not apply: {not_applicable[key]}")
         else:
-            parser.error(f"'{key}' is no mutant, only {', '.join(known)}")
+            parser.error(f"'{key[:80]}' is no mutant, only {', '.join(known)}")
     return numbers
 
 
