@@ -39,7 +39,12 @@ APART: Final[tuple[str, ...]] = (*DAMAGES, "depose_leader")
 EARLIER_FAULTS: Final[tuple[str, ...]] = (*USUAL_FAULTS, "old_quorum_state", *APART)
 """What the first draws of a seed choose from."""
 
-LATER_FAULTS: Final[tuple[str, ...]] = ("empty_disk", "out_of_memory")
+LATER_FAULTS: Final[tuple[str, ...]] = (
+    "empty_disk",
+    "out_of_memory",
+    "read_error",
+    "swizzle",
+)
 """Added later: each on in a quarter of the seeds, from streams of their own."""
 
 FAULT_CLASSES: Final[tuple[str, ...]] = (*EARLIER_FAULTS, *LATER_FAULTS)

@@ -4,8 +4,9 @@ At the end of a run every name is read from the committed image: those reads com
 else, so that what was acknowledged has to be there and what was refused must not.
 """
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from jepsen.linearizability import ILLEGAL, Budget, Operation, check
@@ -14,13 +15,19 @@ from metadata.json_form import uuid_text
 from simulator.workload import NAMES, Workload, topic_name
 from simulator.workload import Operation as Asked
 
-READER: Final = 100_000
+READER: Final = 1_000_000
 SENT_AGAIN: Final = 10_000
+SENT_AGAIN_MAX: Final = 3
+FORWARDED_US_MAX: Final = 40_000_000
+"""A broker gives up a request within 30 s by its own clock, which may be slow."""
 STEPS_MAX: Final = 2_000_000
 
 
 def operations_of(
-    workload: Workload, image: Image, end_us: int, elected_us: Sequence[int] = ()
+    workload: Workload,
+    image: Image,
+    end_us: int,
+    sent_again: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> list[Operation]:
     """The history of a run, final reads included; times are virtual microseconds.
 
@@ -28,8 +35,9 @@ def operations_of(
         workload: the clients.
         image: committed at the end.
         end_us: when the final reads happen.
-        elected_us: when leaders were elected. A broker sends a request again to the next controller
-            (as Kafka's does), so one that was under way then may have run once more.
+        sent_again: node -> when it was about to send a request once more, ascending. A broker does
+            so when the controller changed or the connection to it broke (as Kafka's does), so what
+            it was asked then may have run once more, acknowledged or not.
     """
     found = [
         Operation(
@@ -47,17 +55,18 @@ def operations_of(
         )
         for number, operation in enumerate(workload.history)
     ]
-    found += [
-        Operation(
-            process=SENT_AGAIN + number,
-            f=operation.kind,
-            value=(operation.name, None),
-            call=operation.called_us,
-            type="info",
-        )
-        for number, operation in enumerate(workload.history)
-        if operation.outcome == "ok" and _holds_an_election(operation, elected_us)
-    ]
+    for number, operation in enumerate(workload.history):
+        count = _times_sent_again(operation, sent_again.get(operation.target, ()))
+        found += [
+            Operation(
+                process=SENT_AGAIN * (1 + more) + number,
+                f=operation.kind,
+                value=(operation.name, None),
+                call=operation.called_us,
+                type="info",
+            )
+            for more in range(count)
+        ]
     for number in range(NAMES):
         name = topic_name(number)
         topic = image.topic_named(name)
@@ -74,10 +83,15 @@ def operations_of(
     return found
 
 
-def _holds_an_election(operation: Asked, elected_us: Sequence[int]) -> bool:
+def _times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
+    """How often the request may have run beyond the once that its outcome speaks of."""
+    if operation.outcome == "fail":
+        return 0
     assert operation.returned_us is not None, "it has an outcome"
-    first = bisect_left(elected_us, operation.called_us)
-    return first < len(elected_us) and elected_us[first] <= operation.returned_us
+    left_us = 0 if operation.outcome == "ok" else FORWARDED_US_MAX
+    last_us = operation.returned_us + left_us
+    first, last = bisect_left(times_us, operation.called_us), bisect_right(times_us, last_us)
+    return min(SENT_AGAIN_MAX, last - first)
 
 
 def refutation(operations: list[Operation]) -> str | None:

@@ -57,7 +57,7 @@ def come_to_rest(world: World) -> None:
     world.check_resources_at_rest()
     image = world.invariants.ledger.image
     now_us = world.scheduler.now_us
-    why = refutation(operations_of(world.workload, image, now_us, world.invariants.elected_us))
+    why = refutation(operations_of(world.workload, image, now_us, world.sent_again))
     if why is not None:
         raise Violation("linearizability", why)
 

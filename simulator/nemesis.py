@@ -1,8 +1,4 @@
-"""Faults: a plan drawn before the run, so that a part of it can be run again.
-
-A plan is a list of decisions with times and targets; nothing else brings faults in. Shrinking a
-failure is leaving decisions out (simulator/shrink.py).
-"""
+"""Faults: the decisions of a plan, carried out (simulator/plan.py)."""
 
 import errno
 import json
@@ -13,106 +9,24 @@ from typing import Final
 
 import msgspec
 
-from simulator.allocations import fail_allocation
+from kernel.kernel import Kernel
 from simulator.disk_damage import DiskDamages
-from simulator.draw import APART, LATER_FAULTS, Settings
+from simulator.failing_calls import fail_allocation, fail_read
 from simulator.log_mirror import QUORUM_STATE
 from simulator.machine import Machine, Power
 from simulator.network import Network
+from simulator.plan import OPERATIONS_AHEAD_MAX, Decision
 from simulator.probes import Probes
 from simulator.scheduler import Scheduler
 from storage.memory_vfs import MemoryVfs
 
-QUIET_START_US: Final = 1_000_000
-OPERATIONS_AHEAD_MAX: Final = 40
 DEPOSED_WITHIN_US: Final = 6_000_000
 HEALED_EARLIEST_US: Final = 250
 WATCHED_EVERY_US: Final = 500
+READS_AHEAD_MAX: Final = 5
 
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault."""
-
-    at_us: int
-    kind: str
-    targets: tuple[int, ...]
-    length_us: int
-    """Until it ends by itself: restart, resume, heal."""
-    amount: int = 0
-    """Of the kind: disk operations until the crash, milliseconds of a jump."""
-
-
-def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
-    """The decisions of a run, in time order; they end with the fault phase."""
-    plan = []
-    at_us = QUIET_START_US
-    kinds = tuple(kind for kind in settings.faults if kind not in (*APART, *LATER_FAULTS))
-    while kinds:
-        at_us += 1 + int(rng.expovariate(1.0) * settings.fault_interval_us)
-        if at_us >= settings.duration_us:
-            break
-        kind = rng.choice(kinds)
-        targets = list(machine_ids)
-        rng.shuffle(targets)
-        if kind in ("partition", "one_way"):
-            count = rng.choice((1, 1, rng.randrange(1, len(targets) + 1)))
-        elif kind == "all_down":
-            count = len(targets)
-        elif kind in ("clog", "reset"):
-            count = min(2, len(targets))
-        else:
-            count = 1
-        plan.append(
-            Decision(
-                at_us=at_us,
-                kind=kind,
-                targets=tuple(targets[:count]),
-                length_us=1_000 + int(rng.expovariate(1.0) * settings.fault_length_us),
-                amount=1 + rng.randrange(OPERATIONS_AHEAD_MAX),
-            )
-        )
-    return plan
-
-
-def draw_apart(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
-    """Those of `APART`, half as often, from a stream of their own."""
-    kinds = tuple(kind for kind in settings.faults if kind in APART)
-    return _draw_seldom(settings, rng, kinds, machine_ids)
-
-
-def draw_later(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
-    """Those of `LATER_FAULTS`, each with the machines that it may strike."""
-    plan = []
-    for kind in LATER_FAULTS:
-        if kind not in settings.faults:
-            continue
-        observers = tuple(n for n in machine_ids if n > settings.voter_count)
-        targets = observers if kind == "empty_disk" else machine_ids
-        if targets:
-            plan += _draw_seldom(settings, rng, (kind,), targets)
-    return plan
-
-
-def _draw_seldom(
-    settings: Settings, rng: Random, kinds: tuple[str, ...], machine_ids: tuple[int, ...]
-) -> list[Decision]:
-    """Faults of one machine each, half as often as the usual ones."""
-    plan = []
-    at_us = QUIET_START_US
-    while kinds:
-        at_us += 1 + int(rng.expovariate(0.5) * settings.fault_interval_us)
-        if at_us >= settings.duration_us:
-            break
-        plan.append(
-            Decision(
-                at_us=at_us,
-                kind=rng.choice(kinds),
-                targets=(rng.choice(machine_ids),),
-                length_us=1_000 + int(rng.expovariate(1.0) * settings.fault_length_us),
-                amount=1 + rng.randrange(OPERATIONS_AHEAD_MAX),
-            )
-        )
-    return plan
+Failing = Callable[[Kernel, int, Callable[[], bool], Callable[[str], None]], None]
+"""`fail_allocation`, `fail_read`."""
 
 
 def make_older(vfs: MemoryVfs) -> None:
@@ -257,13 +171,21 @@ class Nemesis:
                 self._restart_later(decision, machine)
 
     def _do_out_of_memory(self, decision: Decision, machines: list[Machine]) -> None:
-        """One of the next buffers is not to be had; once the fault is over, all are."""
+        self._fail_a_call(decision, machines, fail_allocation, decision.amount)
+
+    def _do_read_error(self, decision: Decision, machines: list[Machine]) -> None:
+        self._fail_a_call(decision, machines, fail_read, 1 + decision.amount % READS_AHEAD_MAX)
+
+    def _fail_a_call(
+        self, decision: Decision, machines: list[Machine], fail: Failing, countdown: int
+    ) -> None:
+        """One of the next calls fails, which ends the process; once the fault is over, none."""
         end_us = self._scheduler.now_us + decision.length_us
         for machine in machines:
             if machine.kernel is not None:
-                fail_allocation(
+                fail(
                     machine.kernel,
-                    decision.amount,
+                    countdown,
                     lambda: not self.is_over and self._scheduler.now_us < end_us,
                     self._probes.hit,
                 )
@@ -386,6 +308,32 @@ class Nemesis:
         if len(machines) > 1:
             until_us = self._scheduler.now_us + decision.length_us
             self._network.clog(machines[0].id, machines[1].id, until_us)
+
+    def _do_swizzle(self, decision: Decision, machines: list[Machine]) -> None:
+        """Nodes lose their links one after the other, and get them back in another order."""
+        rng = Random(f"{decision.at_us}/{decision.amount}")  # noqa: S311 - simulated chance
+        lost: set[int] = set()
+
+        def lose(number: int) -> None:
+            lost.add(number)
+            for link in self._pairs():
+                if number in link and not self.is_over:
+                    self._network.cut(*link)
+
+        def get_back(number: int) -> None:
+            lost.remove(number)
+            for link in self._pairs():
+                if number in link and not lost & set(link) and not self.is_over:
+                    self._network.heal(*link)
+
+        step_us = decision.length_us // (2 * len(machines))
+        numbers = [machine.id for machine in machines]
+        for place, number in enumerate(numbers):
+            self._scheduler.after(place * step_us, partial(lose, number))
+        rng.shuffle(numbers)
+        for place, number in enumerate(numbers, len(numbers)):
+            self._scheduler.after(place * step_us, partial(get_back, number))
+        self._probes.hit("swizzled")
 
     def _do_reset(self, _decision: Decision, machines: list[Machine]) -> None:
         if len(machines) > 1:

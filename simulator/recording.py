@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from raft.core import RaftCore
-from simulator.nemesis import Decision
+from simulator.plan import Decision
 
 MESSAGES_MAX: Final = 40_000
 """A page with more is slow; later ones are counted and not drawn."""

@@ -9,7 +9,7 @@ from simulator.draw import Options, Settings, Until, add_later, draw_settings
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
-from simulator.nemesis import Decision, draw_apart, draw_later, draw_plan
+from simulator.plan import Decision, draw_apart, draw_later, draw_plan
 from simulator.recording import Recording
 from simulator.scheduler import StuckError
 from simulator.streams import Streams

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from simulator.draw import FAULT_CLASSES, Options
-from simulator.nemesis import Decision
+from simulator.plan import Decision
 from simulator.run import prepare
 from simulator.world import machine_ids
 

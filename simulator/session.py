@@ -18,8 +18,8 @@ from simulator.campaign import (
     run_campaign,
 )
 from simulator.draw import Options
-from simulator.nemesis import Decision
 from simulator.page import page_of
+from simulator.plan import Decision
 from simulator.recording import Recording
 from simulator.report import LiveLine, as_json, command_of, failure_line, summary
 from simulator.run import Outcome, prepare, run_seed

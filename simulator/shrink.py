@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from simulator.draw import Options
-from simulator.nemesis import Decision
+from simulator.plan import Decision
 from simulator.run import Outcome
 
 Run = Callable[[Options, list[Decision]], Outcome]

@@ -22,8 +22,9 @@ from simulator.draw import Settings
 from simulator.invariants import Invariants, Violation
 from simulator.log_mirror import segment_paths
 from simulator.machine import CONTROLLER_PORT, DATA, Machine
-from simulator.nemesis import Decision, Nemesis
+from simulator.nemesis import Nemesis
 from simulator.network import Network, Pipe
+from simulator.plan import Decision
 from simulator.probes import Probes
 from simulator.recording import Recording
 from simulator.resource_checks import ResourceChecks
@@ -73,6 +74,8 @@ class World:
         self._busy_since_us = 0
         self.events_by_kind: dict[str, int] = {}
         self.digest = 0
+        self.sent_again: dict[int, list[int]] = {}
+        """Node -> when it was about to send somebody's request to a controller once more."""
         self._decoded = DecodedBatches()
         self._trace = trace
         self._disk = streams.stream("disk")
@@ -224,6 +227,18 @@ class World:
         core = machine.kernel.replica.core
         self._tap.attach(machine.id, core)
         self._buggify.attach(machine.id, core)
+        self._note_sent_again(machine)
+
+    def _note_sent_again(self, machine: Machine) -> None:
+        assert machine.kernel is not None
+        forwarding, times_us = machine.kernel.forwarding, self.sent_again.setdefault(machine.id, [])
+        again: Callable[..., None] = forwarding._again  # noqa: SLF001
+
+        def noted(*given: object) -> None:
+            times_us.append(self.scheduler.now_us)
+            again(*given)
+
+        setattr(forwarding, "_again", noted)  # noqa: B010 - an instance attribute hides the method
 
     def before_step(self, machine: Machine, event: events.Event | None) -> None:
         """Count it.

@@ -2,7 +2,8 @@
 
 import pytest
 
-from simulator.nemesis import Decision, epoch_of
+from simulator.nemesis import epoch_of
+from simulator.plan import Decision
 from tests.simulator.worlds import leader, quiet_world
 
 SECOND_US = 1_000_000

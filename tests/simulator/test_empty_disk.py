@@ -4,7 +4,7 @@ import pytest
 
 from simulator.draw import Options
 from simulator.invariants import Violation
-from simulator.nemesis import Decision
+from simulator.plan import Decision
 from simulator.run import prepare, run_seed
 from tests.simulator.worlds import follower, leader, observer, quiet_world
 

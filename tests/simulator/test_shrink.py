@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from simulator.draw import Options
-from simulator.nemesis import Decision
+from simulator.plan import Decision
 from simulator.run import run_seed
 from simulator.shrink import Shrinker
 

@@ -1,0 +1,93 @@
+"""What a run's clients were told, as a history: what a broker sent twice may have happened twice."""
+
+import pytest
+
+from kernel.forwarding import _Forward
+from kernel.peers import Failure
+from simulator.histories import FORWARDED_US_MAX, SENT_AGAIN_MAX, operations_of, refutation
+from simulator.workload import Operation
+from tests.simulator.worlds import follower, quiet_world
+
+ID, OTHER_ID = bytes([1]) * 16, bytes([2]) * 16
+
+
+@pytest.fixture
+def world():
+    found = quiet_world(write_count=0)
+    found.workload.history.clear()
+    return found
+
+
+def add(world, kind, called_us, outcome, topic_id=None, target=1):
+    world.workload.history.append(
+        Operation(
+            client=1_000 + len(world.workload.history),
+            kind=kind,
+            name="topic-0",
+            called_us=called_us,
+            target=target,
+            topic_id=topic_id,
+            returned_us=called_us + 10,
+            outcome=outcome,
+        )
+    )
+
+
+def why_not(world, sent_again):
+    image = world.invariants.ledger.image
+    return refutation(operations_of(world.workload, image, 1_000_000, sent_again))
+
+
+def created_once_deleted_twice(world):
+    add(world, "create", 100, "info")
+    add(world, "delete", 200, "ok", ID)
+    add(world, "delete", 300, "ok", OTHER_ID)
+
+
+def test_one_request_makes_one_topic(world):
+    created_once_deleted_twice(world)
+    assert why_not(world, {}) is not None
+
+
+def test_an_unanswered_request_that_was_sent_again_may_make_two(world):
+    created_once_deleted_twice(world)
+    assert why_not(world, {1: [150]}) is None
+
+
+@pytest.mark.parametrize("sent_again", [{2: [150]}, {1: [99]}, {1: [111 + FORWARDED_US_MAX]}])
+def test_only_by_its_own_broker_and_while_that_has_it(world, sent_again):
+    created_once_deleted_twice(world)
+    assert why_not(world, sent_again) is not None
+
+
+@pytest.mark.parametrize(("at_us", "is_right"), [(105, True), (150, False)])
+def test_an_answered_request_is_sent_again_before_its_answer_or_never(world, at_us, is_right):
+    add(world, "create", 100, "ok", ID)
+    add(world, "delete", 200, "ok", ID)
+    add(world, "delete", 300, "ok", OTHER_ID)
+    assert (why_not(world, {1: [at_us]}) is None) is is_right
+
+
+def test_what_was_refused_was_never_sent(world):
+    add(world, "create", 100, "fail")
+    add(world, "delete", 200, "ok", ID)
+    assert why_not(world, {1: [105]}) is not None
+
+
+def test_a_request_counts_so_often_at_most(world):
+    add(world, "create", 100, "info")
+    image = world.invariants.ledger.image
+    count = len(operations_of(world.workload, image, 1_000, {}))
+    often = operations_of(world.workload, image, 1_000, {1: list(range(100, 200))})
+    assert len(often) == count + SENT_AGAIN_MAX
+    assert len({operation.process for operation in often}) == len(often)
+
+
+def test_the_world_notes_who_sends_again(world):
+    machine = follower(world)
+    forwarding = machine.kernel.forwarding
+    assert world.sent_again[machine.id] == []
+    forward = _Forward(request=None, client_address=b"", answered=print, deadline_ms=1 << 60)
+    forwarding._in_flight_count += 1
+    forwarding._on_envelope_answer(forward, Failure.DISCONNECTED)
+    assert world.sent_again[machine.id] == [world.scheduler.now_us]
