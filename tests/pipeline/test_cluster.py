@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from pipeline.jobs.publishing import current_version
 from tests.pipeline.generated_logs import write_checkpoints
 from tests.pipeline.segments import batch
 from tests.pipeline.standalone import (
+    Cluster,
     Job,
     Worker,
     command_line,
@@ -22,6 +24,7 @@ from tests.pipeline.standalone import (
     submitted,
     wait_until,
 )
+from tests.pipeline.test_linearize import write_corpus
 
 pytestmark = [
     pytest.mark.spark,
@@ -39,8 +42,11 @@ RECORDS = 100
 DECODE, FOLD = 1, 2
 
 
-def write_nodes(folder: Path) -> list[str]:
-    """Three replicas of a partition of several MB; damaged here and there."""
+VOLATILE = ("run_id", "seconds", "max_rss")
+
+
+def write_nodes(folder: Path, *, damaged: bool = True) -> list[str]:
+    """Three replicas of a partition of several MB; damaged here and there, if wanted."""
     rng = random.Random(1)
     source = [batch(0, [rng.randbytes(60) for _ in range(RECORDS)]) for _ in range(BATCHES)]
     roots = []
@@ -54,7 +60,7 @@ def write_nodes(folder: Path) -> list[str]:
             content = bytearray()
             for number, one in enumerate(source):
                 content += (base + number * RECORDS).to_bytes(8, "big") + one[8:]
-            if segment % 3 == node:
+            if damaged and segment % 3 == node:
                 content[rng.randrange(100, len(content))] ^= 1
             (home / f"{base:020d}.log").write_bytes(content)
         write_checkpoints(root, SEGMENTS * BATCHES * RECORDS)
@@ -71,10 +77,16 @@ def tables(out: Path) -> dict[str, list[str]]:
         name = path.relative_to(root).parts[0].removesuffix(".parquet")
         rows = found.setdefault(name, [])
         for row in table.to_pylist():
-            row.pop("run_id", None)
+            for column in VOLATILE:
+                row.pop(column, None)
             rows.append(json.dumps(row, sort_keys=True, default=str))
     assert found
     return {name: sorted(rows) for name, rows in found.items()}
+
+
+def files(out: Path) -> list[str]:
+    """The names of a run's files, which readers and the manifest know."""
+    return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
 
 
 def left_overs(out: Path) -> list[Path]:
@@ -133,6 +145,43 @@ def test_a_history_survives_the_loss_of_every_worker(tmp_path: Path, spark: obje
     assert job.errors().count("Lost executor") == 2
     assert tables(out) == expected
     assert left_overs(out) == []
+
+
+@pytest.fixture(scope="module")
+def idle_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two workers that stay alive, for one job after the other."""
+    with running_cluster(tmp_path_factory.mktemp("spark") / "cluster") as cluster:
+        yield cluster
+
+
+def sources_of(job: str, folder: Path) -> list[str]:
+    """Input and flags of a job, enough for tasks on both workers."""
+    if job == "linearize":
+        write_corpus(folder, "cas-register", 60)
+        return ["--model", "cas-register", "--explain", "--input", str(folder)]
+    roots = write_nodes(folder, damaged=False)
+    if job == "export":
+        return ["--by", "date", "--input", *roots]
+    plan = ["--subscribe", "orders", "--now", "1800000000000", "--retention-ms", "1000"]
+    return [*plan, "--input", *roots[:2]]
+
+
+@pytest.mark.parametrize("job", ["export", "compaction", "linearize"])
+def test_a_job_gives_on_a_cluster_what_it_gives_on_one_machine(
+    tmp_path: Path, spark: object, idle_cluster: Cluster, job: str
+) -> None:
+    command = [job, *sources_of(job, tmp_path / "in"), "--spark"]
+    alone, out = tmp_path / "alone", tmp_path / "out"
+    code = main([*command, "--master", "local[*]", "--output", str(alone)])
+    assert code == (1 if job == "linearize" else 0)  # half of the histories were changed
+    before = [worker.tasks().finished for worker in idle_cluster.workers]
+    master = ["--master", idle_cluster.url, *CONF]
+    process = Job(command_line(*command, *master, "--output", str(out)), tmp_path / "job.log")
+    assert process.end() == code, process.errors()
+    assert tables(out) == tables(alone)
+    assert files(out) == files(alone)
+    after = [worker.tasks().finished for worker in idle_cluster.workers]
+    assert all(now > was for now, was in zip(after, before, strict=True))
 
 
 def writer_of(folder: Path) -> int | None:
