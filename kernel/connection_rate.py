@@ -58,8 +58,8 @@ class Gate:
         self._rate = rate
         self._meter = RateMeter()
         self._waiting: deque[int] = deque()
-        self._first_ms: int | None = None
-        """When the first of the queue goes in."""
+        self.first_ms: int | None = None
+        """When the first of the queue goes in, hence when to ask for `admitted`."""
 
     def __len__(self) -> int:
         """How many wait."""
@@ -72,12 +72,12 @@ class Gate:
         if self._waiting:
             return False
         delay_ms = self._meter.delay_ms(self._rate, now_ms)
-        self._first_ms = now_ms + delay_ms if delay_ms else None
+        self.first_ms = now_ms + delay_ms if delay_ms else None
         return delay_ms == 0
 
     def wait(self, connection_id: int) -> None:
         """Whom `is_open` did not let in joins the queue."""
-        assert self._first_ms is not None, "the gate is open"
+        assert self.first_ms is not None, "the gate is open"
         self._waiting.append(connection_id)
 
     def leave(self, connection_id: int) -> None:
@@ -85,21 +85,17 @@ class Gate:
         if connection_id in self._waiting:
             self._waiting.remove(connection_id)
             if not self._waiting:
-                self._first_ms = None
+                self.first_ms = None
 
     def admitted(self, now_ms: int) -> list[int]:
         """Who goes in now."""
         found = []
-        while self._first_ms is not None and self._first_ms <= now_ms:
+        while self.first_ms is not None and self.first_ms <= now_ms:
             found.append(self._waiting.popleft())
-            self._first_ms = None
+            self.first_ms = None
             if self._waiting:
-                self._first_ms = now_ms + self._meter.delay_ms(self._rate, now_ms)
+                self.first_ms = now_ms + self._meter.delay_ms(self._rate, now_ms)
         return found
-
-    def next_deadline_ms(self) -> int | None:
-        """When to ask for `admitted`."""
-        return self._first_ms
 
 
 class AddressRates:

@@ -359,9 +359,8 @@ class Connections:
         if self._leaving:
             due_ms = earliest(due_ms, self._leaving[0][0])
         for gate in self._gates.values():
-            gate_ms = gate.next_deadline_ms()
-            if gate_ms is not None:
-                due_ms = earliest(due_ms, gate_ms)
+            if gate.first_ms is not None:
+                due_ms = earliest(due_ms, gate.first_ms)
         return due_ms
 
 

@@ -80,6 +80,8 @@ class Replica:
         Proposals come before what arrived with them: a follower's fetch of the same step is then
         answered with their records, and not with the news of an older commit alone.
         """
+        if not self._queue and not self._proposals:
+            return
         assert not self._is_draining, "drain is not re-entrant: use enqueue"
         self._is_draining = True
         while self._proposals or self._queue:

@@ -8,8 +8,6 @@ those of docs/invariants.md; `I1` to `I20` stay for ever, a violation prints its
 import json
 from typing import Final
 
-import msgspec
-
 from kernel import events
 from kernel.kernel import Kernel
 from raft.core import RaftCore
@@ -20,6 +18,7 @@ from simulator.log_mirror import QUORUM_STATE, Entry, LogMirror, damaged_batch
 from simulator.machine import Machine
 from simulator.probes import Probes
 from simulator.replication_checks import ReplicationChecks
+from simulator.seen import Seen
 from simulator.snapshot_checks import SnapshotChecks
 
 COMPARED_EVERY: Final = 8
@@ -32,31 +31,6 @@ class Violation(Exception):  # noqa: N818 - the field's word for a broken invari
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")
         self.invariant = invariant
-
-
-class Seen(msgspec.Struct):
-    """What was last seen of a node; `incarnation` tells whether it is still the same process."""
-
-    incarnation: int = -1
-    epoch: int = 0
-    highest_epoch: int = 0
-    leader_id: int | None = None
-    voted_id: int | None = None
-    role: type = Unattached
-    log_end: int = 0
-    log_start: int = 0
-    generation: int = 0
-    high_watermark: int | None = None
-    applied: int = 0
-    commits: int = 0
-    durable_end: int = 0
-    resigned_epoch: int = -1
-    led_epoch: int = -1
-    was_active: bool = False
-    has_pending: bool = False
-    cut_end: int = -1
-    """Where the log ended before its last cut, until something is written there again."""
-    segments: int = 0
 
 
 class Invariants:
@@ -115,9 +89,7 @@ class Invariants:
         ):
             fresh = self._on_log(machine, core, seen, written_end)
             if not has_new_role:
-                why = self._replication.wrongly_appended(machine, core, fresh)
-                if why is not None:
-                    self._fail("I6", machine, why)
+                self._check_appended(machine, core, fresh)
         high_watermark = core.high_watermark
         if high_watermark != seen.high_watermark and high_watermark is not None:
             self._on_high_watermark(machine, core, seen)
@@ -128,9 +100,16 @@ class Invariants:
         if is_active or seen.was_active:
             self._on_controller(machine, kernel, seen, is_active=is_active)
         broken = self._replication.broken(machine, core)
-        broken = broken or self._snapshots.broken(machine.id, machine.vfs, log_start)
+        if machine.vfs.name_changes != seen.name_changes:
+            seen.name_changes = machine.vfs.name_changes
+            broken = broken or self._snapshots.broken(machine.id, machine.vfs, log_start)
         if broken is not None:
             self._fail(broken[0], machine, broken[1])
+
+    def _check_appended(self, machine: Machine, core: RaftCore, fresh: list[Entry]) -> None:
+        why = self._replication.wrongly_appended(machine, core, fresh)
+        if why is not None:
+            self._fail("I6", machine, why)
 
     def highest_epoch(self, number: int) -> int:
         """The newest epoch that a node was ever seen in."""

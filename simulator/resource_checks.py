@@ -18,7 +18,7 @@ from simulator.log_mirror import Entry, LogMirror
 from simulator.machine import Machine
 from storage.segment import RECENT_MAX
 
-LOOKED_AT_EVERY_US: Final = 250_000
+LOOKED_AT_EVERY_US: Final = 1_000_000
 OPEN_SEGMENTS_MAX: Final = 5
 SLACK: Final = 16
 """Of tables that hold what clients asked: each waits for its time-out though nobody listens."""
@@ -28,7 +28,7 @@ Row = tuple[str, int, int]
 
 
 class ResourceChecks:
-    """Looks at every node four times a second."""
+    """Looks at every node once a second."""
 
     def __init__(self, machines: dict[int, Machine], mirrors: dict[int, LogMirror]) -> None:
         self._machines = machines

@@ -24,26 +24,24 @@ class SnapshotChecks:
         self._ledger = ledger
         self._probes = probes
         self._seen: dict[int, frozenset[str]] = {}
-        self._versions: dict[int, tuple[MemoryVfs, int]] = {}
+        self._disks: dict[int, MemoryVfs] = {}
         self._verified: set[tuple[str, int]] = set()
 
     def broken(self, number: int, vfs: MemoryVfs, log_start: int) -> tuple[str, str] | None:
         """`I13` and what is wrong with the snapshots of a node, None if nothing is.
+
+        To be asked when a name appeared or went (`MemoryVfs.name_changes`), and of a new process.
 
         Args:
             number: of the node.
             vfs: its disk now.
             log_start: first offset of its log.
         """
-        known = self._versions.get(number)
-        if known is not None and known[1] == vfs.name_changes and known[0] is vfs:
-            return None
         if not vfs.is_directory(FOLDER):
             return None
-        version = (vfs, vfs.name_changes)
         names = frozenset(n for n in vfs.list(FOLDER) if CHECKPOINT_SUFFIX in n)
-        self._versions[number] = version
-        is_same_disk = known is not None and known[0] is vfs
+        is_same_disk = self._disks.get(number) is vfs
+        self._disks[number] = vfs
         before = self._seen[number] if is_same_disk else frozenset()
         self._seen[number] = names
         for name in sorted(names - before):

@@ -1,8 +1,7 @@
 """A cluster in one process: machines, network, clients, faults, and who watches them."""
 
-import zlib
 from collections.abc import Callable
-from typing import Final
+from typing import Final, get_args
 
 from kernel import effects as out
 from kernel import events
@@ -43,6 +42,9 @@ FIRST_OBSERVER_ID: Final = 101
 BEGIN_QUORUM_EPOCH: Final = 53
 API_KEY_AT: Final = 5
 """Low byte of the api key in a request of one frame; in a response it is part of its id."""
+EVENT_NUMBERS: Final[dict[type, int]] = {
+    kind: number for number, kind in enumerate((type(None), *get_args(events.Event)))
+}
 Traced = Callable[[int, str], None]
 
 
@@ -280,11 +282,18 @@ class World:
         large = self._resources.broken(machine)
         if large is not None:
             raise Violation("I19", f"node {machine.id}: {large}")
+        high_watermark = core.high_watermark
         step = (
-            f"({self.scheduler.now_us}, {machine.id}, '{event.__class__.__name__}', "
-            f"{core.role.epoch}, {core.log_end_offset}, {core.high_watermark}, {len(effects)})"
+            self.digest,
+            self.scheduler.now_us,
+            machine.id,
+            EVENT_NUMBERS[type(event)],
+            core.role.epoch,
+            core.log_end_offset,
+            -1 if high_watermark is None else high_watermark,
+            len(effects),
         )
-        self.digest = zlib.crc32(step.encode(), self.digest)
+        self.digest = hash(step) & 0xFFFFFFFF  # of numbers alone: the same in every process
         if event is None and log_bytes(machine) < self._log_bytes:
             self.probes.hit("torn_tail_repaired")
         if machine.vfs.bytes_max is not None and kernel.replica.writer.retry_ms is not None:
