@@ -25,13 +25,19 @@ from metadata.image import (
 )
 from metadata.json_form import uuid_text
 from metadata.records import RegisteredEndpoint
-from metadata.same_fields import copied
+from quorum_controller.authorization import Operation, PatternType, Permission, ResourceType
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
 CONFIG_TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 """Resource types by the word in the path (apache/kafka: ConfigResource.Type)."""
+SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+RESOURCE_TYPES: Final = {kind.value: kind.name for kind in ResourceType}
+PATTERN_TYPES: Final = {kind.value: kind.name for kind in PatternType}
+OPERATIONS: Final = {operation.value: operation.name for operation in Operation}
+PERMISSIONS: Final = {permission.value: permission.name for permission in Permission}
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 Filter = Literal["under_replicated", "offline", "at_min_isr", "no_leader"]
@@ -55,7 +61,7 @@ class EndpointView(View, frozen=True, kw_only=True):
     listener: str
     host: str
     port: int
-    security_protocol: int
+    security_protocol: str
 
 
 class FeatureRange(View, frozen=True, kw_only=True):
@@ -141,16 +147,16 @@ class FeatureView(View, frozen=True, kw_only=True):
 
 
 class AclView(View, frozen=True, kw_only=True):
-    """One access control entry, with Kafka's numbers."""
+    """One access control entry, in Kafka's words."""
 
     id: str
-    resource_type: int
+    resource_type: str
     resource_name: str
-    pattern_type: int
+    pattern_type: str
     principal: str
     host: str
-    operation: int
-    permission_type: int
+    operation: str
+    permission_type: str
 
 
 class QuotaView(View, frozen=True, kw_only=True):
@@ -172,15 +178,23 @@ class ScramView(View, frozen=True, kw_only=True):
     """That a credential exists; what it is made of never leaves."""
 
     user: str
-    mechanism: int
+    mechanism: str
     iterations: int
+
+
+def word(words: Mapping[int, str], number: int) -> str:
+    """Kafka's word for a number of its; the number itself when newer software wrote it."""
+    return words.get(number, str(number))
 
 
 def endpoint_views(endpoints: tuple[RegisteredEndpoint, ...]) -> list[EndpointView]:
     """The listeners of a registration."""
     return [
         EndpointView(
-            listener=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+            listener=e.name,
+            host=e.host,
+            port=e.port,
+            security_protocol=word(SECURITY_PROTOCOLS, e.security_protocol),
         )
         for e in endpoints
     ]
@@ -341,7 +355,19 @@ def feature_views(image: Image) -> list[FeatureView]:
 
 def acl_views(image: Image) -> list[AclView]:
     """All access control entries by id."""
-    return [copied(AclView, acl, id=uuid_text(acl_id)) for acl_id, acl in sorted_items(image.acls)]
+    return [
+        AclView(
+            id=uuid_text(acl_id),
+            resource_type=word(RESOURCE_TYPES, acl.resource_type),
+            resource_name=acl.resource_name,
+            pattern_type=word(PATTERN_TYPES, acl.pattern_type),
+            principal=acl.principal,
+            host=acl.host,
+            operation=word(OPERATIONS, acl.operation),
+            permission_type=word(PERMISSIONS, acl.permission_type),
+        )
+        for acl_id, acl in sorted_items(image.acls)
+    ]
 
 
 def quota_views(image: Image) -> list[QuotaView]:
@@ -359,7 +385,11 @@ def quota_views(image: Image) -> list[QuotaView]:
 def scram_views(image: Image) -> list[ScramView]:
     """Which users have SCRAM credentials."""
     return [
-        ScramView(user=user, mechanism=mechanism, iterations=credential.iterations)
+        ScramView(
+            user=user,
+            mechanism=word(SCRAM_MECHANISMS, mechanism),
+            iterations=credential.iterations,
+        )
         for (mechanism, user), credential in sorted_items(image.scram)
     ]
 

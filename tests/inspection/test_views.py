@@ -6,12 +6,17 @@ from immutables import Map
 from inspection.diff import diff_changes
 from inspection.record_views import record_views
 from inspection.resources import image_view
-from inspection.views import HIDDEN
+from inspection.views import HIDDEN, acl_views, endpoint_views, scram_views
 from metadata.apply import apply
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
 from metadata.record_codec import encode
-from metadata.records import ConfigRecord, UserScramCredentialRecord
+from metadata.records import (
+    AccessControlEntryRecord,
+    ConfigRecord,
+    RegisteredEndpoint,
+    UserScramCredentialRecord,
+)
 from metadata.schema import Record
 from wire.batch import encode_batch
 from wire.types import Offset
@@ -73,3 +78,27 @@ def test_quotas_of_a_default_entity_have_a_null_name() -> None:
     (quota,) = image_view(image).client_quotas
     assert quota.entity == {"client-id": None, "user": "alice"}
     assert quota.quotas == {"producer_byte_rate": 1.5}
+
+
+def test_acls_and_credentials_are_in_kafkas_words() -> None:
+    entry = AccessControlEntryRecord(
+        id=bytes(16),
+        resource_type=3,
+        resource_name="g",
+        pattern_type=4,
+        principal="User:bob",
+        host="*",
+        operation=10,
+        permission_type=2,
+    )
+    (acl,) = acl_views(image_of(entry))
+    words = (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type)
+    assert words == ("GROUP", "PREFIXED", "DESCRIBE_CONFIGS", "DENY")
+    (newer,) = acl_views(image_of(msgspec.structs.replace(entry, operation=99)))
+    assert newer.operation == "99", "newer software knows its word"
+    (credential,) = scram_views(image_of(RECORDS[3]))
+    assert (credential.user, credential.mechanism) == ("alice", "SCRAM-SHA-256")
+    (endpoint,) = endpoint_views(
+        (RegisteredEndpoint(name="EXTERNAL", host="h", port=1, security_protocol=3),)
+    )
+    assert endpoint.security_protocol == "SASL_SSL"
