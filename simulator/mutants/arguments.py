@@ -1,7 +1,7 @@
 """The command line of `kraftline sim mutate`, without what it runs."""
 
 import argparse
-from typing import Final
+from typing import Final, NamedTuple
 
 from simulator.arguments import JOBS_MAX, SEED_COUNT_MAX, Parser, between
 
@@ -23,10 +23,27 @@ def mutate_parser() -> Parser:
     add("--bases", type=int, choices=(1, 3), default=3, help="attempts; of three the middle counts")
     add("--jobs", type=between(1, JOBS_MAX), default=1, metavar="N",
         help="processes (1)")  # fmt: skip
-    add("--unmutated", type=between(1, SEED_COUNT_MAX), metavar="N",
-        help="instead: N seeds of each kind without any mutant, all must hold")  # fmt: skip
+    add("--unmutated", type=_count, metavar="N|Nx",
+        help="instead: N seeds of each kind without any mutant, or N times the largest budget of "
+        "seeds of its mutants; all must hold")  # fmt: skip
     add("--json", action="store_true", help="one object a line")
     return parser
+
+
+class Count(NamedTuple):
+    """So many seeds, or so many times a budget."""
+
+    number: int
+    is_times: bool
+
+    def of(self, budget: int) -> int:
+        """The seeds."""
+        return self.number * budget if self.is_times else self.number
+
+
+def _count(text: str) -> Count:
+    number = between(1, SEED_COUNT_MAX)(text.removesuffix("x"))
+    return Count(number, text.endswith("x"))
 
 
 def _seconds(text: str) -> float:

@@ -14,6 +14,7 @@ import msgspec
 
 from simulator.arguments import Parser
 from simulator.campaign import results
+from simulator.mutants.arguments import Count
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
 from simulator.mutants.hunt import BASES, Hunt, Verdict, hunt, judge, option_sets
 
@@ -28,7 +29,7 @@ def perform(parser: Parser, given: Namespace) -> int:
     except SystemExit as stop:
         return int(stop.code or 0)
     if given.unmutated is not None:
-        return _control(given.unmutated, given.jobs, is_json=given.json)
+        return _control(given.unmutated, numbers, given.jobs, is_json=given.json)
     if not given.json:
         _say(ROW.format("", "mutant", "seeds", "of", "seconds", "killed by"))
     is_clean = True
@@ -84,11 +85,11 @@ def _verdicts(
             yield judge(number, [future.result() for future in futures])
 
 
-def _control(seed_count: int, job_count: int, *, is_json: bool) -> int:
-    """The tree as it is, under the options of every mutant."""
+def _control(count: Count, numbers: list[int], job_count: int, *, is_json: bool) -> int:
+    """The tree as it is, under the options of these mutants."""
     failed = 0
-    for options in option_sets():
-        seeds = range(BASES[0], BASES[0] + seed_count)
+    for options, budget in option_sets(numbers).items():
+        seeds = range(BASES[0], BASES[0] + count.of(budget))
         found = list(results(seeds, options, is_twice=False, job_count=job_count))
         broken = [result for result in found if result.invariant is not None]
         failed += len(broken)

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -107,10 +108,12 @@ def judge(number: int, hunts: list[Hunt]) -> Verdict:
     )
 
 
-def option_sets() -> list[Options]:
-    """The different options of all mutants, in the order of the list."""
-    found: list[Options] = []
-    for mutant in MUTANTS:
-        if mutant.options not in found:
-            found.append(mutant.options)
+def option_sets(numbers: Iterable[int]) -> dict[Options, int]:
+    """The different options of these mutants, with the largest budget of seeds of those with them.
+
+    In the order of the list.
+    """
+    found: dict[Options, int] = {}
+    for mutant in map(mutant_of, numbers):
+        found[mutant.options] = max(mutant.seeds_max, found.get(mutant.options, 0))
     return found

@@ -1,12 +1,14 @@
 """Every mutant of the published list fits the code; the quick ones die here, all with `long`."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from simulator.main import run
+from simulator.mutants.arguments import Count
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
-from simulator.mutants.hunt import BASES, Hunt, hunt, judge, mutant_of
+from simulator.mutants.hunt import BASES, Hunt, hunt, judge, mutant_of, option_sets
 from simulator.mutants.registry import MutantError, Patches
 from simulator.run import run_seed
 
@@ -105,8 +107,29 @@ def test_a_mutant_that_does_not_apply_is_refused(capsys: pytest.CaptureFixture[s
 
 def test_the_command_prints_one_object_per_mutant(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mutate", "--mutants", "M16,M17", "--bases", "1", "--json"]) == 0
-    import json
-
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["mutant"] for line in lines] == ["M16", "M17"]
     assert all(line["is_killed"] and line["invariants"][0] in line["expected"] for line in lines)
+
+
+def test_seeds_without_a_mutant_hold_and_are_counted_per_kind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["mutate", "--unmutated", "2", "--mutants", "M1,M25", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["seeds"] for line in lines] == [2, 2]
+    assert [line["options"]["node_count"] for line in lines] == [None, 3]
+    assert [line["failed"] for line in lines] == [[], []]
+
+
+def test_budgets_are_those_of_the_mutants_with_the_same_seeds() -> None:
+    sets = option_sets([1, 7, 25])
+    assert list(sets.values()) == [1000, 200]
+    assert [Count(10, is_times=True).of(budget) for budget in sets.values()] == [10_000, 2_000]
+    assert Count(10, is_times=False).of(1_000) == 10
+
+
+@pytest.mark.parametrize("text", ["x", "0x", "-1x", "10y", "2xx"])
+def test_a_count_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["mutate", f"--unmutated={text}"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
