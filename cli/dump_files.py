@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cli.arguments import shortened
 from cli.dump_index import IndexDump, producer_snapshot_lines, transaction_index_lines
 from cli.dump_segment import RecordPrinter, SegmentDump
 from wire.errors import CorruptBatchError
@@ -26,7 +27,10 @@ def dump(options: Namespace) -> int:
                 write(line)
         except BrokenPipeError:  # of our own output, not of the file
             raise
-        except (CorruptBatchError, ValueError, OSError) as error:
+        except OSError as error:
+            sys.stderr.write(f"{shortened(name)}: {error.strerror or error}\n")
+            return 1
+        except (CorruptBatchError, ValueError) as error:
             sys.stderr.write(f"{name}: {error}\n")
             return 1
     sys.stderr.writelines(f"{line}\n" for line in complaints)
