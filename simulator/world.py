@@ -111,12 +111,7 @@ class World:
         self.nemesis.on_fired = self._on_fault
         self.nemesis.on_wiped = lambda machine: self.invariants.forget(machine.id)
         self._buggify = Buggify(settings, self.probes, lambda: self.nemesis.is_over)
-        for machine in self.machines.values():
-            machine.make_random = self._buggify.random
-            if settings.turn_us or settings.apply_stall_us:
-                machine.take = self._turns(machine).post
-        if settings.begin_epoch_late_us:
-            self.network.extra_delay_us = self._begin_epoch_late_us
+        self._set_sites()
         if recording is not None:
             self.network.on_sent = self._on_sent
         brokers = tuple(m.id for m in self.machines.values() if m.config.is_broker)
@@ -148,6 +143,16 @@ class World:
         machine.clock_rate_ppm = clocks.randrange(-rate, rate + 1) if rate else 0
         machine.clock_offset_ms = clocks.randrange(1_000_000)
         return machine
+
+    def _set_sites(self) -> None:
+        """Legal but unlikely behaviour, as far as the seed has it."""
+        settings = self.settings
+        for machine in self.machines.values():
+            machine.make_random = self._buggify.random
+            if settings.turn_us or settings.apply_stall_us:
+                machine.take = self._turns(machine).post
+        if settings.begin_epoch_late_us:
+            self.network.extra_delay_us = self._begin_epoch_late_us
 
     def _turns(self, machine: Machine) -> Turns:
         return Turns(

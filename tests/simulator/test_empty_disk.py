@@ -1,4 +1,4 @@
-"""An observer that comes back with an empty disk: its history begins anew, the cluster's goes on."""
+"""An observer that comes back with an empty disk: its history begins anew, not the cluster's."""
 
 import pytest
 
