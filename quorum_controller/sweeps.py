@@ -1,8 +1,9 @@
 """Work over many partitions in slices: fencing, unfencing, controlled shutdown, unregistration.
 
-A slice makes at most RECORDS_PER_SLICE_MAX records and re-reads the latest image, so that one dead
-broker with 100,000 partitions does not stop the controller. The record that ends the work (fence,
-unregister) is in the last slice: a crash between slices only means that it is done again.
+What the broker leads comes first: nobody can write there until another broker leads. A slice makes
+at most RECORDS_PER_SLICE_MAX records and re-reads the latest image, so that one dead broker with
+100,000 partitions does not stop the controller. The record that ends the work (fence, unregister)
+is in the last slice: a crash between slices only means that it is done again.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java
 (generateLeaderAndIsrUpdates, handleBrokerFenced, handleBrokerUnfenced).
 """
@@ -51,6 +52,7 @@ class Sweep:
         "broker_epoch",
         "broker_id",
         "end_offset",
+        "followed",
         "is_disturbed",
         "kind",
         "remaining",
@@ -65,6 +67,8 @@ class Sweep:
         """Topics to look at, in order; their partitions are looked up when it is their turn."""
         self.remaining: deque[TopicPartition] = deque()
         """Partitions to look at before them."""
+        self.followed: list[TopicPartition] | None = None
+        """Partitions that others lead, to look at when all topics were; None by then."""
         self.end_offset: Offset | None = None
         """Where the last slice ended."""
         self.is_disturbed = False
@@ -87,11 +91,11 @@ def sweep_slice(draft: Draft, sweep: Sweep, electorate: Electorate) -> bool:
         candidate = _next_candidate(draft.image, sweep)
         if candidate is None:
             break
-        record = choices.change(draft.image, candidate)
+        record = _look(draft.image, sweep, choices, candidate)
         if record is not None:
             draft.emit(record)
     sweep.end_offset = draft.end_offset
-    if sweep.remaining or sweep.topics:
+    if sweep.remaining or sweep.topics or sweep.followed:
         return False
     if sweep.is_disturbed:
         # Other requests ran between the slices: a new topic may have put the broker into an ISR.
@@ -116,6 +120,7 @@ def _begin(sweep: Sweep, electorate: Electorate) -> None:
         sweep.remaining = deque(sorted(electorate.index.leaderless))
     else:
         sweep.topics = deque(sorted(electorate.index.topics_of(sweep.broker_id)))
+        sweep.followed = []
 
 
 def _next_candidate(image: Image, sweep: Sweep) -> TopicPartition | None:
@@ -123,12 +128,30 @@ def _next_candidate(image: Image, sweep: Sweep) -> TopicPartition | None:
     assert sweep.topics is not None, "the sweep has begun"
     while not sweep.remaining:
         if not sweep.topics:
-            return None
+            if not sweep.followed:
+                return None
+            sweep.remaining, sweep.followed = deque(sweep.followed), None
+            break
         topic_id = sweep.topics.popleft()
         topic = image.topics.get(topic_id)
         if topic is not None:
             sweep.remaining.extend((topic_id, number) for number in sorted(topic.partitions))
     return sweep.remaining.popleft()
+
+
+def _look(
+    image: Image, sweep: Sweep, choices: "_Choices", candidate: TopicPartition
+) -> PartitionChangeRecord | None:
+    """The record a partition needs now; one that another broker leads is put off."""
+    if sweep.followed is not None and not _leads(image, sweep.broker_id, candidate):
+        sweep.followed.append(candidate)
+        return None
+    return choices.change(image, candidate)
+
+
+def _leads(image: Image, broker_id: NodeId, candidate: TopicPartition) -> bool:
+    partition = image.partition(*candidate)
+    return partition is not None and partition.leader == broker_id
 
 
 def removal_records(

@@ -3,7 +3,11 @@
 import pytest
 from controller_harness import Harness, manual, topic
 
-from metadata.records import BrokerRegistrationChangeRecord
+from metadata.records import (
+    NO_LEADER_CHANGE,
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+)
 from quorum_controller.result import RECORDS_PER_SLICE_MAX
 
 SESSION_MS = 9_000
@@ -58,3 +62,21 @@ def test_a_death_is_worked_off_in_slices_and_others_are_answered_between_them(cl
 
 def partitions(cluster):
     return [p for t in cluster.image.topics.values() for p in t.partitions.values()]
+
+
+def test_what_the_broker_leads_moves_before_it_leaves_the_isr_of_others(cluster):
+    before = die(cluster, 2)
+    while cluster.controller.next_deadline_ms() <= cluster.now_ms:
+        cluster.tick()
+        cluster.commit()
+    changes = [
+        record
+        for batch in cluster.batches[before:]
+        for record in batch.records
+        if isinstance(record, PartitionChangeRecord)
+    ]
+    moved = [record.leader != NO_LEADER_CHANGE for record in changes]
+    # Broker 1 died before: what was led by it is led by its only other replica.
+    assert moved == sorted(moved, reverse=True)
+    assert moved.count(True) > PARTITIONS // len(BROKERS)
+    assert not [p for p in partitions(cluster) if 2 in p.isr and p.leader != -1]
