@@ -49,13 +49,16 @@ def local_changes(
     created: list[LocalPartition] = []
     deleted: list[LocalPartition] = []
     for topic_id, number in delta.partitions_changed:
-        is_new = topic_id in delta.topics_created
-        old = None if is_new else _hosted_partition(before, topic_id, number, broker_id)
-        new = _hosted_partition(after, topic_id, number, broker_id)
-        if old is None and new is not None:
-            created.append(new)
-        if old is not None and new is None:
-            deleted.append(old)
+        known, topic = before.topics.get(topic_id), after.topics[topic_id]
+        old = None if known is None else known.partitions.get(number)
+        new = topic.partitions[number]
+        is_hosted = broker_id in new.replicas
+        if old is None or broker_id not in old.replicas:
+            if is_hosted:
+                created.append(_local(topic, number, new, broker_id))
+        elif not is_hosted:
+            assert known is not None, "it had this partition"
+            deleted.append(_local(known, number, old, broker_id))
     for topic_id in delta.topics_deleted:
         deleted.extend(_hosted(before.topics[topic_id], broker_id))
     if not created and not deleted:
@@ -73,18 +76,6 @@ def _hosted(topic: Topic, broker_id: NodeId) -> Iterator[LocalPartition]:
     for number, partition in topic.partitions.items():
         if broker_id in partition.replicas:
             yield _local(topic, number, partition, broker_id)
-
-
-def _hosted_partition(
-    image: Image, topic_id: TopicId, number: int, broker_id: NodeId
-) -> LocalPartition | None:
-    topic = image.topics.get(topic_id)
-    if topic is None:
-        return None
-    partition = topic.partitions.get(number)
-    if partition is None or broker_id not in partition.replicas:
-        return None
-    return _local(topic, number, partition, broker_id)
 
 
 def _local(topic: Topic, number: int, partition: Partition, broker_id: NodeId) -> LocalPartition:

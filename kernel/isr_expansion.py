@@ -66,16 +66,17 @@ class IsrExpansion:
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Note the partitions that lack replicas, and the brokers that are back."""
         self._image = after
-        led = [key for key in delta.partitions_changed if self._leads(after, key)]
+        node_id, topics = self._node_id, after.topics
+        led = [
+            (topic_id, number)
+            for topic_id, number in delta.partitions_changed
+            if topics[topic_id].partitions[number].leader == node_id
+        ]
         for key in sorted(led):
             self._note(after, key)
         for broker_id in sorted(delta.brokers):
             if _may_join(after, broker_id) and not _may_join(before, broker_id):
                 self._ready |= self._absent.pop(broker_id, {})
-
-    def _leads(self, image: Image, key: PartitionKey) -> bool:
-        partition = image.partition(*key)
-        return partition is not None and partition.leader == self._node_id
 
     def _note(self, image: Image, key: PartitionKey) -> None:
         partition = image.partition(*key)
