@@ -1,4 +1,4 @@
-"""What a run's clients were told, as a history: what a broker sent twice may have happened twice."""
+"""What the clients of a run were told, as a history: what was sent twice may have happened twice."""
 
 import pytest
 

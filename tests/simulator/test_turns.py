@@ -1,4 +1,4 @@
-"""Steps in two halves: what a machine takes together, what leaves between, what is published late."""
+"""Steps in two halves: what is taken together, what leaves between them, what is published late."""
 
 from itertools import pairwise
 
