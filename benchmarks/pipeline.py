@@ -1,12 +1,14 @@
 """The pipeline: records and bytes per CPU second, in this process and through Spark.
 
 python -m benchmarks.pipeline [--megabytes N] [--spark] [--kafka] [--json]
+python -m benchmarks.pipeline --kafka-source [--connector DIR] [--megabytes N] [--json]
 
 Core figures are the best of three runs of this process's CPU time, page cache warm. Spark figures
 count driver, JVM and Python workers on local[2] after three warming runs, sink noop; per CPU second
 over all measured runs together, since one run is short against the clock of the kernel. The peak
 memory of the Python workers is what one task takes. --kafka also times Kafka's DumpLogSegments
-over the same metadata log, its start and its warming up included.
+over the same metadata log, its start and its warming up included. --kafka-source measures only
+Spark's Kafka source against ours (`benchmarks.pipeline_kafka_source`).
 """
 
 import os
@@ -22,7 +24,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from benchmarks import kafka_peer, report
+from benchmarks import kafka_peer, pipeline_kafka_source, report
 from benchmarks.cpu_meter import CpuMeter, process_ticks
 from benchmarks.pipeline_data import write_log, write_metadata_log
 from pipeline.core.check_segment import check_file
@@ -57,10 +59,18 @@ def main() -> None:
     parser.add_argument("--metadata-records", type=int, default=400_000)
     parser.add_argument("--spark", action="store_true", help="also through Spark, local[2]")
     parser.add_argument("--kafka", action="store_true", help="also Kafka's DumpLogSegments")
+    parser.add_argument("--kafka-source", action="store_true",
+                        help="only beside Spark's own Kafka source, with a broker")  # fmt: skip
+    parser.add_argument("--connector", type=Path, metavar="DIR",
+                        help="jars of that source; fetched through Maven without it")  # fmt: skip
     arguments = parser.parse_args()
     pa.set_cpu_count(1)
     folder = Path(tempfile.mkdtemp(prefix="pipeline-"))
     try:
+        if arguments.kafka_source:
+            found = pipeline_kafka_source.measure(folder, arguments.megabytes, arguments.connector)
+            report.show("pipeline_kafka_source", found, as_json=arguments.json)
+            return
         rows: dict[str, dict[str, Any]] = {}
         size = arguments.megabytes * 1_000_000
         for name, (value, batch, codec) in LOGS.items():

@@ -105,9 +105,15 @@ class _Writer:
 
     @property
     def counts(self) -> EventCounts:
+        """What has been taken so far."""
         return EventCounts(self._records, self._unknown, self._aborted)
 
     def take(self, rows: pa.RecordBatch, path: str) -> None:
+        """Records of a file in offset order, with the columns `COLUMNS`; NoOps are dropped.
+
+        Raises:
+            CorruptSegmentError: a record without a value.
+        """
         plain = rows.filter(pc.invert(rows.column("isControl")))
         names = ("offset", "batchBaseOffset", "leaderEpoch", "timestamp", "value")
         # times as integers: a datetime costs as much as decoding the record
@@ -184,6 +190,7 @@ class _Writer:
         self._sink.add(folder, row, len(text or ""))
 
     def uuid(self, content: bytes) -> str:
+        """16 bytes as Kafka shows them; remembered, since few topics have most records."""
         text = self._uuids.get(content)
         if text is None:
             if len(self._uuids) > _ROWS_MAX:
@@ -192,9 +199,11 @@ class _Writer:
         return text
 
     def uuids(self, contents: Iterable[bytes]) -> list[str]:
+        """Several of them."""
         return [self.uuid(one) for one in contents]
 
     def packed(self, ids: tuple[int, ...] | None) -> bytes | None:
+        """Node ids as `history_lists` packs them; None stays None: unchanged."""
         try:
             return self._packed[ids]
         except KeyError:
@@ -204,6 +213,7 @@ class _Writer:
             return found
 
     def partition(self, record: m.PartitionRecord, place: Place) -> None:
+        """Resets the partition: every field is set."""
         packed = self.packed
         directories = record.directories or (DIRECTORY_MIGRATING,) * len(record.replicas)
         row = (
@@ -217,6 +227,7 @@ class _Writer:
         self._sink.add("partition", (*row, *place[:6], place[7]), _PARTITION_SIZE)
 
     def partition_change(self, record: m.PartitionChangeRecord, place: Place) -> None:
+        """Overlays the partition: None where the record leaves a field as it is."""
         packed = self.packed
         state = record.leader_recovery_state
         row = (
@@ -231,16 +242,19 @@ class _Writer:
         self._sink.add("partition", (*row, *place[:6], place[7]), _PARTITION_SIZE)
 
     def clear_elr(self, record: m.ClearElrRecord, place: Place) -> None:
+        """Empties the ELRs of one topic, or of all when the name is empty."""
         self._sink.add("clear_elr", (record.topic_name, *place), 100)
 
     def keyed(
         self, kind: str, key: Any, state: Any, place: Place, owner: str | None = None
     ) -> None:
+        """The whole state of a key, None when it is removed; it goes with its owner, a topic."""
         text = None if state is None else _dumps(state).decode()
         row = (kind, _dumps(key).decode(), owner, text, *place)
         self._sink.add("keyed", row, 200 + len(text or ""))
 
     def broker(self, record: Any, place: Place, **changes: Any) -> None:
+        """Overlays a broker: `changes` are columns of `BROKER_EVENTS`; others are unchanged."""
         broker_id = record.id if hasattr(record, "id") else record.broker_id
         names = EVENTS["broker"].names[1 : -len(place)]
         defaults = {"is_reset": False, "is_removed": False}
@@ -248,6 +262,7 @@ class _Writer:
         self._sink.add("broker", row, 300)
 
     def register(self, record: m.RegisterBrokerRecord, place: Place) -> None:
+        """Resets the broker: a new incarnation."""
         registration = {
             "broker_epoch": record.broker_epoch,
             "incarnation": uuid_text(record.incarnation_id),
@@ -264,6 +279,7 @@ class _Writer:
         )  # fmt: skip
 
     def registration_change(self, record: m.BrokerRegistrationChangeRecord, place: Place) -> None:
+        """Overlays fencing, shutdown and directories; an empty list of directories: unchanged."""
         directories = self.uuids(sorted_directories(record.log_dirs)) if record.log_dirs else None
         self.broker(
             record, place, fenced=_FENCED.get(record.fenced),
@@ -272,11 +288,13 @@ class _Writer:
         )  # fmt: skip
 
     def cordoned(self, directories: Any) -> str | None:
+        """Cordoned directories as JSON; None stays None: unchanged."""
         if directories is None:
             return None
         return _dumps(self.uuids(sorted_directories(directories))).decode()
 
     def config(self, record: m.ConfigRecord, place: Place) -> None:
+        """A config; a null value removes it, a secret one is hidden."""
         hidden = not self._plan.reveal and _is_secret(record)
         state = None
         if record.value is not None:
@@ -292,12 +310,14 @@ class _Writer:
         self.keyed("configs", key, state, place, owner)
 
     def quota(self, record: m.ClientQuotaRecord, place: Place) -> None:
+        """A quota of an entity, whose parts stand in the order of their types."""
         entity = {part.entity_type: part.entity_name for part in record.entity}
         entity = dict(sorted(entity.items()))
         state = {"entity": entity, "key": record.key, "value": record.value}
         self.keyed("quotas", [entity, record.key], None if record.remove else state, place)
 
     def scram(self, record: m.UserScramCredentialRecord, place: Place) -> None:
+        """A SCRAM credential; salt and keys are hidden unless `reveal` is set."""
         state = {"name": record.name, "mechanism": record.mechanism,
                  "iterations": record.iterations}  # fmt: skip
         for name in ("salt", "stored_key", "server_key"):
@@ -306,6 +326,7 @@ class _Writer:
         self.keyed("scram", [record.mechanism, record.name], state, place)
 
     def controller(self, record: m.RegisterControllerRecord, place: Place) -> None:
+        """A controller's registration."""
         state = {
             "controller_id": record.controller_id,
             "incarnation": uuid_text(record.incarnation_id),
@@ -316,6 +337,7 @@ class _Writer:
         self.keyed("controllers", record.controller_id, state, place)
 
     def token(self, record: m.DelegationTokenRecord, place: Place) -> None:
+        """A delegation token."""
         state = {
             "token_id": record.token_id, "owner": record.owner, "requester": record.requester,
             "renewers": record.renewers, "issue_timestamp_ms": record.issue_timestamp,
@@ -325,6 +347,7 @@ class _Writer:
         self.keyed("delegation_tokens", record.token_id, state, place)
 
     def acl(self, record: m.AccessControlEntryRecord, place: Place) -> None:
+        """An ACL by its id."""
         state = {"id": uuid_text(record.id)}
         for name in ("resource_type", "resource_name", "pattern_type", "principal", "host",
                      "operation", "permission_type"):  # fmt: skip

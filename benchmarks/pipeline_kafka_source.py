@@ -1,0 +1,220 @@
+"""Spark's own Kafka source and the format kraft-log over the same records, in turn.
+
+python -m benchmarks.pipeline --kafka-source [--connector DIR] [--megabytes N] [--json]
+
+One real Kafka broker gets records without keys from Kafka's own producer-perf-test (4 partitions,
+values of 100 B, batches of up to 16 KiB, not compressed). Spark on local[2] reads them from the
+broker with `format("kafka")` and from the broker's own folder with `format("kraft-log")`: the same
+session, sink noop, after warming runs, the two in turn. CPU seconds are those of Spark alone
+(driver, JVM, Python workers); the broker's are told beside them. The connector is fetched through
+Maven in the version of the installed Spark; --connector names a folder with its jars instead.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import kafka_peer
+from benchmarks.cpu_meter import CpuMeter, process_ticks
+from pipeline.core.options import parse_options
+from pipeline.core.reader import read_table
+
+TOPIC: Final = "records"
+PARTITIONS: Final = 4
+VALUE_BYTES: Final = 100
+BATCH_BYTES: Final = 16 << 10
+RECORD_BYTES: Final = VALUE_BYTES + 9  # with its lengths, deltas and attributes
+WARMING_RUNS: Final = 3
+RUNS: Final = 4
+PORT: Final = 19592
+_CONNECTOR: Final = "spark-sql-kafka-0-10_2.13"
+# the rest of what it needs is in Spark
+_ARTIFACTS: Final = (
+    _CONNECTOR, "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2",
+)  # fmt: skip
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kraftline</groupId><artifactId>connector</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.spark</groupId>
+      <artifactId>{name}</artifactId><version>{version}</version></dependency>
+  </dependencies>
+</project>
+"""
+# name of the read -> columns of Kafka's source, options of ours
+READS: Final = {
+    "kafka": (None, {"columns": "kafka"}),
+    "value": (("value",), {"columns": "value"}),
+    "offset,timestamp": (("offset", "timestamp"), {"columns": "offset,timestamp"}),
+}
+
+
+def measure(
+    folder: Path, megabytes: int, connector: Path | None = None
+) -> dict[str, dict[str, Any]]:
+    """One row per source; figures per read.
+
+    Args:
+        folder: an empty one, for the broker.
+        megabytes: of records with their framing.
+        connector: a folder with its jars; by Maven without it.
+    """
+    import pyspark  # noqa: PLC0415  # needs the extra
+
+    import pipeline  # noqa: PLC0415
+
+    home = connector_jars(pyspark.__version__) if connector is None else connector
+    jars = sorted(home.glob("*.jar"))
+    (named,) = home.glob(f"{_CONNECTOR}-*.jar")
+    count = megabytes * 1_000_000 // RECORD_BYTES
+    with one_broker(folder) as broker:
+        produce(count)
+        data = str(folder / "data")
+        conf = {"spark.jars": ",".join(map(str, jars))}
+        spark = pipeline.session("benchmark", "local[2]", conf)
+        try:
+            rows = _in_turn(spark, data, count, broker)
+        finally:
+            spark.stop()
+    rows["kraft-log"] |= _what_was_read(data, count)
+    version = named.stem.removeprefix(f"{_CONNECTOR}-")
+    rows[f"connector {version}"] = rows.pop("kafka")
+    return rows
+
+
+def connector_jars(spark_version: str) -> Path:
+    """The folder with the connector of a Spark version, fetched once through Maven."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kraftline"
+    home = cache / f"{_CONNECTOR}-{spark_version}"
+    if not home.exists():
+        part = home.with_name(home.name + ".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        (part / "pom.xml").write_text(_POM.format(name=_CONNECTOR, version=spark_version))
+        subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(part / "pom.xml"), "dependency:copy-dependencies",
+             f"-DincludeArtifactIds={','.join(_ARTIFACTS)}", f"-DoutputDirectory={part}"],
+            check=True,
+        )  # fmt: skip
+        part.rename(home)
+    return home
+
+
+@contextmanager
+def one_broker(folder: Path) -> Iterator[int]:
+    """A Kafka node that is broker and controller, with the topic; its process id."""
+    controller = f"127.0.0.1:{PORT + 1}"
+    lines = {
+        "process.roles": "broker,controller", "node.id": "1",
+        "controller.quorum.voters": f"1@{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{PORT},CONTROLLER://{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(folder / "data"), "offsets.topic.replication.factor": "1",
+        "log.segment.bytes": str(64 << 20),
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    properties = folder / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    kafka_peer.format_node(properties, kafka_peer.CLUSTER_ID)
+    process = kafka_peer.start_node(properties, folder / "node.log")
+    try:
+        create_topic()
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def create_topic() -> None:
+    """Wait for the broker by asking it for the topic."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            kafka_peer.tool(
+                "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"127.0.0.1:{PORT}",
+                "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS),
+            )  # fmt: skip
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+def produce(count: int) -> None:
+    """That many records by Kafka's producer-perf-test."""
+    kafka_peer.tool(
+        "org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC,
+        "--num-records", str(count), "--record-size", str(VALUE_BYTES), "--throughput", "-1",
+        "--producer-props", f"bootstrap.servers=127.0.0.1:{PORT}", f"batch.size={BATCH_BYTES}",
+        "linger.ms=100", "acks=1", "compression.type=none",
+    )  # fmt: skip
+
+
+def _in_turn(spark: Any, data: str, count: int, broker: int) -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {"kraft-log": {}, "kafka": {}}
+    for read, (columns, options) in READS.items():
+        theirs = spark.read.format("kafka").options(
+            subscribe=TOPIC, **{"kafka.bootstrap.servers": f"127.0.0.1:{PORT}"}
+        ).load()  # fmt: skip
+        ours = spark.read.format("kraft-log").options(subscribe=TOPIC, **options).load(data)
+        frames = {
+            "kraft-log": ours,
+            "kafka": theirs if columns is None else theirs.select(*columns),
+        }
+        assert frames["kafka"].columns == frames["kraft-log"].columns
+        used = {name: _Used(broker) for name in frames}
+        for run in range(WARMING_RUNS + RUNS):
+            for name, frame in frames.items():
+                used[name].run(frame.write.format("noop").mode("overwrite").save,
+                               counts=run >= WARMING_RUNS)  # fmt: skip
+        for name, found in used.items():
+            rows[name] |= found.figures(read, count)
+    return rows
+
+
+class _Used:
+    """What the runs of one read have used."""
+
+    def __init__(self, broker: int) -> None:
+        self._broker = broker
+        self._cpu = self._wall = self._broker_cpu = 0.0
+
+    def run(self, work: Callable[[], object], *, counts: bool) -> None:
+        before = process_ticks()[self._broker]
+        with CpuMeter() as meter:
+            work()
+        broker = (process_ticks()[self._broker] - before) / os.sysconf("SC_CLK_TCK")
+        if counts:
+            self._wall += meter.wall
+            self._cpu += meter.cpu - broker
+            self._broker_cpu += broker
+
+    def figures(self, read: str, count: int) -> dict[str, Any]:
+        records = count * RUNS / 1e6
+        both = self._cpu + self._broker_cpu
+        return {
+            f"{read} Mrec/s wall": round(records / self._wall, 2),
+            f"{read} Mrec/s cpu": round(records / self._cpu, 2),
+            f"{read} Mrec/s cpu, with broker": round(records / both, 2),
+        }
+
+
+def _what_was_read(data: str, count: int) -> dict[str, Any]:
+    """The records as they lie there, by batch headers."""
+    options = {"path": data, "subscribe": TOPIC, "decode": "metadata", "columns": "count,size"}
+    table = read_table(parse_options(options))
+    sizes, counts = table.column("size").to_numpy(), table.column("count").to_numpy()
+    assert counts.sum() == count, (int(counts.sum()), count)
+    return {
+        "records": count,
+        "MB": round(sizes.sum() / 1e6),
+        "bytes per batch": round(sizes.mean()),
+        "records per batch": round(counts.mean()),
+    }
