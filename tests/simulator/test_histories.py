@@ -1,4 +1,4 @@
-"""What the clients of a run were told, as a history: what was sent twice may have happened twice."""
+"""What the clients of a run were told, as a history: what was sent twice may happen twice."""
 
 import pytest
 
