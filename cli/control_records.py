@@ -11,9 +11,11 @@ import msgspec
 
 ABORT: Final = 0
 COMMIT: Final = 1
+ABORTED: Final = "ABORT"
+COMMITTED: Final = "COMMIT"
 # type of the key -> what the dump prints before the JSON, and the schema of the value
 SCHEMAS: Final[dict[int, tuple[str, str, str]]] = {
-    2: ("LeaderChange:", "leader_change_message", "LeaderChangeMessage"),
+    2: ("LeaderChange", "leader_change_message", "LeaderChangeMessage"),
     3: ("SnapshotHeader", "snapshot_header_record", "SnapshotHeaderRecord"),
     4: ("SnapshotFooter", "snapshot_footer_record", "SnapshotFooterRecord"),
     5: ("KRaftVersion", "k_raft_version_record", "KRaftVersionRecord"),
@@ -27,17 +29,32 @@ def describe_control_record(key: bytes, value: bytes) -> str:
     Raises:
         ValueError: key or value is not a control record that is known.
     """
+    name, payload = control_record(key, value)
+    if payload is None:
+        return f"controlType: {name}"
+    if name in (ABORTED, COMMITTED):
+        return f"endTxnMarker: {name} coordinatorEpoch: {payload['coordinatorEpoch']}"
+    colon = ":" if name == "LeaderChange" else ""
+    return f"{name}{colon} {msgspec.json.encode(payload).decode()}"
+
+
+def control_record(key: bytes, value: bytes) -> tuple[str, dict[str, Any] | None]:
+    """The name of a control record, and its fields by Kafka's names; None for an unknown one.
+
+    Raises:
+        ValueError: the key is too short, or the version of the value is unknown.
+    """
     if len(key) < 4:
         raise ValueError(f"control record key of {len(key)} bytes")
     (kind,) = struct.unpack_from(">h", key, 2)
     if kind in (ABORT, COMMIT):
         (epoch,) = struct.unpack_from(">i", value, 2)
-        return f"endTxnMarker: {'COMMIT' if kind else 'ABORT'} coordinatorEpoch: {epoch}"
+        return COMMITTED if kind else ABORTED, {"coordinatorEpoch": epoch}
     if kind not in SCHEMAS:
-        return f"controlType: UNKNOWN({kind})"
-    label, module_name, class_name = SCHEMAS[kind]
+        return f"UNKNOWN({kind})", None
+    name, module_name, class_name = SCHEMAS[kind]
     (version,) = struct.unpack_from(">h", value)
-    return f"{label} {_json(_decode(module_name, class_name, version, value), version)}"
+    return name, _fields(_decode(module_name, class_name, version, value), version)
 
 
 def _decode(module_name: str, class_name: str, version: int, value: bytes) -> Any:
@@ -51,11 +68,11 @@ def _decode(module_name: str, class_name: str, version: int, value: bytes) -> An
     return decoded[0] if isinstance(decoded, tuple) else decoded
 
 
-def _json(entity: Any, version: int) -> str:
+def _fields(entity: Any, version: int) -> dict[str, Any]:
     fields = _plain(entity)
     # these messages carry their version as a field of their own; Kafka prints it once, first
     fields.pop("version", None)
-    return msgspec.json.encode({"version": version, **fields}).decode()
+    return {"version": version, **fields}
 
 
 def _plain(value: Any, metadata_type: str | None = None) -> Any:

@@ -3,14 +3,15 @@
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from cli.arguments import shortened
 from cli.dump_index import IndexDump, producer_snapshot_lines, transaction_index_lines
+from cli.dump_objects import SegmentObjects
 from cli.dump_segment import RecordPrinter, SegmentDump
 from wire.errors import CorruptBatchError
 
@@ -18,13 +19,15 @@ from wire.errors import CorruptBatchError
 def dump(options: Namespace) -> int:
     """Prints the files named; returns the exit code."""
     complaints: list[str] = []
-    write = _json_writer() if options.json else _line_writer
     for name in options.files.split(","):
         path = Path(name.strip())
-        write(f"Dumping {name.strip()}")
+        if options.json:
+            sys.stdout.write(msgspec.json.encode({"file": name.strip()}).decode() + "\n")
+        else:
+            sys.stdout.write(f"Dumping {name.strip()}\n")
         try:
             for line in _dump(path, options, complaints):
-                write(line)
+                sys.stdout.write(f"{line}\n")
         except BrokenPipeError:  # of our own output, not of the file
             raise
         except OSError as error:
@@ -48,12 +51,13 @@ def _dump(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str
                 verify_only=options.verify_index_only,
             )
             is_offset_index = path.suffix == ".index"
-            yield from dump.offset_index_lines() if is_offset_index else dump.time_index_lines()
+            lines = dump.offset_index_lines() if is_offset_index else dump.time_index_lines()
+            yield from _written(lines, options)
             complaints.extend(dump.complaints())
         case ".snapshot":
-            yield from producer_snapshot_lines(path)
+            yield from _written(producer_snapshot_lines(path), options)
         case ".txnindex":
-            yield from transaction_index_lines(path)
+            yield from _written(transaction_index_lines(path), options)
         case _:
             complaints.append(f"Ignoring unknown file {path}")
 
@@ -61,7 +65,8 @@ def _dump(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str
 def _dump_segment(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str]:
     describe = _record_printer(options)
     print_data = options.print_data_log or options.skip_record_metadata or describe is not None
-    dump = SegmentDump(
+    kind = SegmentObjects if options.json else SegmentDump
+    dump = kind(
         path,
         deep=options.deep_iteration or print_data,
         print_data=print_data,
@@ -112,38 +117,24 @@ def _metadata_record(key: bytes | None, value: bytes | None) -> tuple[str | None
     return (None if key is None else key.decode("utf-8", errors="replace")), shown
 
 
-def _line_writer(line: str) -> None:
-    sys.stdout.write(line + "\n")
-
-
-def _json_writer() -> Callable[[str], None]:
-    """Prints every line as an object: its fields by Kafka's names, numbers as numbers."""
-
-    def write(line: str) -> None:
-        sys.stdout.write(msgspec.json.encode(line_as_object(line)).decode() + "\n")
-
-    return write
+def _written(lines: Iterator[str], options: Namespace) -> Iterator[str]:
+    """Lines of an index or of producers as they are, or as objects."""
+    if not options.json:
+        return lines
+    return (msgspec.json.encode(line_as_object(line)).decode() for line in lines)
 
 
 def line_as_object(line: str) -> dict[str, Any]:
-    """The fields of one printed line; `text` for a line without fields, `payload` parsed."""
-    head, separator, payload = line.partition(" payload: ")
-    found: dict[str, Any] = {
-        name: int(value) if re.fullmatch(r"-?\d+", value) else value
-        for name, value in re.findall(r"([A-Za-z]+): (\[[^\]]*\]|\S+)", head.partition(" {")[0])
+    """The numbers of one line by Kafka's names, null for an absent one; `text` of other lines."""
+    if _NUMBERS.fullmatch(line) is None:
+        return {"text": line}
+    return {
+        name: None
+        if value == "OptionalLong.empty"
+        else int(value.removeprefix("OptionalLong[").removesuffix("]"))
+        for name, value in _NUMBER.findall(line)
     }
-    control = re.search(r" (LeaderChange:|Snapshot\w+|KRaft\w+) (\{.*\})$", head)
-    if control:
-        found = {name: value for name, value in found.items() if name != "LeaderChange"}
-        found["control"] = control.group(1).rstrip(":")
-        found["payload"] = msgspec.json.decode(control.group(2))
-    if separator:
-        found["payload"] = _parsed(payload)
-    return found or {"text": line}
 
 
-def _parsed(payload: str) -> Any:
-    try:
-        return msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        return payload
+_NUMBER: Final = re.compile(r"([A-Za-z]+): (-?\d+|OptionalLong\[\d+\]|OptionalLong\.empty) ?")
+_NUMBERS: Final = re.compile(f"(?:{_NUMBER.pattern})+")

@@ -9,6 +9,7 @@ from wire.batch import Batch, BatchHeader, RecordView, iterate_batches
 from wire.errors import CorruptBatchError
 
 NO_OFFSET: Final = -1
+BOOTSTRAP: Final = "bootstrap.checkpoint"
 ALL_BYTES: Final = 2**31 - 1
 RecordPrinter = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
 """(key, value) -> what is printed of them; None for nothing. ValueError: it cannot be read."""
@@ -53,16 +54,46 @@ class SegmentDump:
             CorruptBatchError: a length or a record is impossible; what was before it is out.
         """
         content = self.path.read_bytes()[: self.bytes_max]
-        yield first_line(self.path)
+        yield self._first_line()
         valid_bytes = 0
         for batch in iterate_batches(content):
-            yield batch_line(batch)
+            yield self._batch_line(batch)
             if self.deep:
                 yield from self._record_lines(batch)
             self._last_offset = batch.header.last_offset
             valid_bytes = batch.position + batch.header.size_bytes
         if valid_bytes < len(content) and self.bytes_max == ALL_BYTES:
-            yield f"Found {len(content) - valid_bytes} invalid bytes at the end of {self.path.name}"
+            yield self._rest_line(len(content) - valid_bytes)
+
+    def _first_line(self) -> str:
+        """What the name of the file says: base offset of a segment, id of a snapshot."""
+        if self.path.suffix == ".log":
+            return f"Log starting offset: {base_offset(self.path)}"
+        if self.path.name == BOOTSTRAP:
+            return "KRaft bootstrap snapshot"
+        end_offset, epoch = snapshot_id(self.path)
+        return f"Snapshot end offset: {end_offset}, epoch: {epoch}"
+
+    def _batch_line(self, batch: Batch) -> str:
+        """The one line of a batch."""
+        header = batch.header
+        return (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "
+            f"count: {header.records_count} baseSequence: {header.base_sequence} "
+            f"lastSequence: {header.last_sequence} producerId: {header.producer_id} "
+            f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
+            f"isTransactional: {_java(header.is_transactional)} "
+            f"isControl: {_java(header.is_control)} "
+            f"deleteHorizonMs: {java_optional(header.delete_horizon_ms)} "
+            f"position: {batch.position} "
+            f"{timestamp_type(header)}: {header.max_timestamp_ms} size: {header.size_bytes} "
+            f"magic: {header.magic} compresscodec: {header.codec.name.lower()} crc: {header.crc} "
+            f"isvalid: {_java(batch.crc_is_valid)}"
+        )
+
+    def _rest_line(self, invalid_bytes: int) -> str:
+        """Of what is behind the last whole batch."""
+        return f"Found {invalid_bytes} invalid bytes at the end of {self.path.name}"
 
     def _record_lines(self, batch: Batch) -> Iterator[str]:
         if self.describe_record is not None and not batch.crc_is_valid:
@@ -83,7 +114,7 @@ class SegmentDump:
             words.append(describe_control_record(record.key or b"", record.value or b""))
             return " ".join(words)
         try:
-            key, payload = self._texts(record)
+            key, payload = self.texts(record)
         except ValueError as error:
             words.append(f"payload: Error at {record.offset}, skipping. {error}")
             return " ".join(words)
@@ -93,39 +124,23 @@ class SegmentDump:
             words.append(f"{'' if words else ' '}payload: {payload}")
         return " ".join(words)
 
-    def _texts(self, record: RecordView) -> tuple[str | None, str | None]:
-        """What is printed of key and value."""
+    def texts(self, record: RecordView) -> tuple[str | None, str | None]:
+        """What is printed of key and value; ValueError when the decoder cannot read them."""
         if self.describe_record is not None:
             return self.describe_record(record.key, record.value)
         key = None if record.key is None else _text(record.key)
         return key, None if record.value is None else _text(record.value)
 
 
-def first_line(path: Path) -> str:
-    """What the name of the file says: base offset of a segment, id of a snapshot."""
-    if path.suffix == ".log":
-        return f"Log starting offset: {int(path.name.split('.')[0])}"
-    if path.name == "bootstrap.checkpoint":
-        return "KRaft bootstrap snapshot"
+def base_offset(path: Path) -> int:
+    """What the name of a segment says."""
+    return int(path.name.split(".")[0])
+
+
+def snapshot_id(path: Path) -> tuple[int, int]:
+    """End offset and epoch that the name of a snapshot says."""
     end_offset, _, epoch = path.stem.partition("-")
-    return f"Snapshot end offset: {int(end_offset)}, epoch: {int(epoch)}"
-
-
-def batch_line(batch: Batch) -> str:
-    """The one line of a batch."""
-    header = batch.header
-    horizon = header.delete_horizon_ms
-    return (
-        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "
-        f"count: {header.records_count} baseSequence: {header.base_sequence} "
-        f"lastSequence: {header.last_sequence} producerId: {header.producer_id} "
-        f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
-        f"isTransactional: {_java(header.is_transactional)} isControl: {_java(header.is_control)} "
-        f"deleteHorizonMs: {java_optional(horizon)} position: {batch.position} "
-        f"{_timestamp_type(header)}: {header.max_timestamp_ms} size: {header.size_bytes} "
-        f"magic: {header.magic} compresscodec: {header.codec.name.lower()} crc: {header.crc} "
-        f"isvalid: {_java(batch.crc_is_valid)}"
-    )
+    return int(end_offset), int(epoch)
 
 
 def java_optional(value: int | None) -> str:
@@ -133,23 +148,29 @@ def java_optional(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
+def sequence_of(header: BatchHeader, record: RecordView) -> int:
+    """The producer's number of a record, -1 without one."""
+    if header.base_sequence < 0:
+        return -1
+    return (header.base_sequence + record.offset - header.base_offset) & ALL_BYTES
+
+
 def _record_fields(header: BatchHeader, record: RecordView) -> str:
-    sequence = -1
-    if header.base_sequence >= 0:
-        sequence = (header.base_sequence + record.offset - header.base_offset) & ALL_BYTES
     keys = ",".join(key for key, _ in record.headers)
     return (
-        f"| offset: {record.offset} {_timestamp_type(header)}: {record.timestamp_ms} "
-        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {sequence} "
-        f"headerKeys: [{keys}]"
+        f"| offset: {record.offset} {timestamp_type(header)}: {record.timestamp_ms} "
+        f"keySize: {size_of(record.key)} valueSize: {size_of(record.value)} "
+        f"sequence: {sequence_of(header, record)} headerKeys: [{keys}]"
     )
 
 
-def _timestamp_type(header: BatchHeader) -> str:
+def timestamp_type(header: BatchHeader) -> str:
+    """Whose clock the timestamps are of."""
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
-def _size(content: bytes | None) -> int:
+def size_of(content: bytes | None) -> int:
+    """A length in bytes, -1 for null."""
     return -1 if content is None else len(content)
 
 

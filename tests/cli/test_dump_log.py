@@ -4,12 +4,15 @@ import gzip
 import json
 import re
 import shutil
+import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.dump_files import line_as_object
 from cli.dump_log import run
+from wire.batch import encode_batch, encode_control_batch
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"
 DATA = GOLDEN / "data-log"
@@ -116,13 +119,50 @@ def test_decoder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]
     assert "--share-group-state-decoder is not supported" in capsys.readouterr().err
 
 
+def objects_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    assert run(["--json", *words]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
 def test_json_lines_hold_the_same_values(capsys: pytest.CaptureFixture[str]) -> None:
     log = GOLDEN / "metadata-log" / "single-4.3.1" / "n1" / "__cluster_metadata-0"
     path = log / "00000000000000000000.log"
-    assert run(["--json", "--cluster-metadata-decoder", "--files", str(path)]) == 0
-    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert objects[2]["crc"] == 3517525699
-    assert objects[3]["control"] == "LeaderChange"
-    assert objects[3]["payload"]["leaderId"] == 1
-    assert objects[5]["payload"]["type"] == "BEGIN_TRANSACTION_RECORD"
+    found = objects_of(capsys, "--cluster-metadata-decoder", "--files", str(path))
+    assert found[:2] == [{"file": str(path)}, {"logStartOffset": 0}]
+    assert found[2]["crc"] == 3517525699
+    assert (found[2]["isvalid"], found[2]["deleteHorizonMs"]) == (True, None)
+    assert found[3]["control"] == "LeaderChange"
+    assert found[3]["payload"]["leaderId"] == 1
+    assert found[5]["payload"]["type"] == "BEGIN_TRANSACTION_RECORD"
+    assert (found[5]["key"], found[5]["headerKeys"]) == (None, [])
+    with_text = 0
+    assert run(["--cluster-metadata-decoder", "--files", str(path)]) == 0
+    for line, one in zip(capsys.readouterr().out.splitlines(), found, strict=True):
+        with_text += line.startswith("baseOffset") and f"crc: {one['crc']} " in line
+    assert with_text > 10
+
+
+def test_json_of_records_keeps_any_text_and_names_control_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key or payload that looks like the fields of a line is one value."""
+    odd = b"a: 1 payload: {x} offset: 9"
+    path = tmp_path / "00000000000000000007.log"
+    marker = (1, struct.pack(">hi", 0, 5))  # COMMIT of coordinator epoch 5
+    content = encode_batch([odd, b"5"], 7, 1, 0) + encode_control_batch([marker], 9, 1, 0)
+    path.write_bytes(content + b"rest")
+    found = objects_of(capsys, "--print-data-log", "--files", str(path))
+    assert [one["payload"] for one in found if "key" in one] == [odd.decode(), "5"]
+    assert found[1] == {"logStartOffset": 7}
+    assert (found[-2]["control"], found[-2]["payload"]) == ("COMMIT", {"coordinatorEpoch": 5})
+    assert found[-1] == {"invalidBytes": 4}
+    bare = objects_of(capsys, "--print-data-log", "--skip-record-metadata", "--files", str(path))
+    assert {"key": None, "payload": "5"} in bare
+
+
+def test_lines_of_indexes_and_producers_as_objects() -> None:
     assert line_as_object("offset: 55 position: 4130") == {"offset": 55, "position": 4130}
+    line = "producerId: 5 producerEpoch: 0 currentTxnFirstOffset: OptionalLong"
+    assert line_as_object(f"{line}[7] lastTimestamp: -1 ")["currentTxnFirstOffset"] == 7
+    assert line_as_object(f"{line}.empty lastTimestamp: -1 ")["currentTxnFirstOffset"] is None
+    assert line_as_object("a: 5/0.index is empty.") == {"text": "a: 5/0.index is empty."}
