@@ -106,14 +106,17 @@ class TopicSet(Workload):
     @property
     @override
     def keys(self) -> list[str]:
+        """Names of topics."""
         return self._rotation.used
 
     @override
     def topics(self) -> list[str]:
+        """None: they are what is created and deleted."""
         return []
 
     @override
     async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
+        """`create`, `delete` by id or name, `exists`; the value is `[name id]`."""
         name, topic_id = ask.value
         if ask.f == "create":
             body = create_topics((name,))
@@ -140,6 +143,7 @@ class TopicSet(Workload):
 
     @override
     def final_read(self, key: str) -> Ask:
+        """Whether the topic is there."""
         return Ask("exists", [key, None], key)
 
 
@@ -165,14 +169,17 @@ class ConfigRegister(Workload):
     @property
     @override
     def keys(self) -> list[str]:
+        """Names of the topics whose config is written."""
         return self._rotation.used
 
     @override
     def topics(self) -> list[str]:
+        """All that may be drawn."""
         return self._all
 
     @override
     async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
+        """`write` a number, `read` it; None where it was never written."""
         if ask.f == "write":
             body = set_config(ask.key, str(ask.value))
             answer = await session.write(leader_id, INCREMENTAL_ALTER_CONFIGS, body)
@@ -187,6 +194,7 @@ class ConfigRegister(Workload):
 
     @override
     def final_read(self, key: str) -> Ask:
+        """The last value."""
         return Ask("read", None, key)
 
 

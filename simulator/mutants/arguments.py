@@ -42,11 +42,13 @@ class Count(NamedTuple):
 
 
 def _count(text: str) -> Count:
+    """`12` or `10x`."""
     number = between(1, SEED_COUNT_MAX)(text.removesuffix("x"))
     return Count(number, text.endswith("x"))
 
 
 def _seconds(text: str) -> float:
+    """A number above 0."""
     try:
         seconds = float(text)
     except ValueError:

@@ -40,11 +40,13 @@ def perform(parser: Parser, given: Namespace) -> int:
 
 
 def _say(text: str) -> None:
+    """Print one line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def _row(verdict: Verdict) -> str:
+    """A verdict as a line of the table."""
     killers = ", ".join(dict.fromkeys(verdict.invariants))
     end = killers if verdict.is_killed else f"SURVIVED ({killers})"
     seconds = f"{verdict.seconds:.1f}"
@@ -52,6 +54,7 @@ def _row(verdict: Verdict) -> str:
 
 
 def _numbers(parser: Parser, text: str | None) -> list[int]:
+    """The mutants of `--mutants`; none given: all."""
     known = {mutant.key: mutant.number for mutant in MUTANTS}
     not_applicable = {f"M{number}": reason for number, (_, reason) in NOT_APPLICABLE.items()}
     if text is None:

@@ -19,6 +19,8 @@ REPEATED: Final = 10
 
 
 def _does_not_revert(patches: Patches) -> None:
+    """Resigning answers everybody and keeps the batches that were not committed."""
+
     def make(original: Original) -> Original:
         def resign(self: Controller, error: Any = None) -> Output:
             pending = self._batches
@@ -32,6 +34,8 @@ def _does_not_revert(patches: Patches) -> None:
 
 
 def _answers_at_once(patches: Patches) -> None:
+    """Every submit answers all requests whose records wait for their commit."""
+
     def make(original: Original) -> Original:
         def submit(self: Controller, request: Any, now_ms: int) -> Output:
             output: Output = original(self, request, now_ms)
@@ -93,10 +97,13 @@ def _publishes_part(patches: Patches) -> None:
 
 
 def _no_check_quorum(patches: Patches) -> None:
+    """The time after which a leader that hears nobody resigns never comes."""
     patches.method(RaftConfig, "check_quorum_ms", lambda _: lambda _: NEVER_MS)
 
 
 def _no_jitter(patches: Patches) -> None:
+    """The drawn election time-out is the configured one."""
+
     def make(_: Original) -> Original:
         return lambda self, _: self.election_timeout_ms
 

@@ -31,6 +31,8 @@ DAMAGED: Final = replace(SHORT, faults=DAMAGES, node_count=3)
 
 
 def _speculative_snapshot(patches: Patches) -> None:
+    """While a snapshot begins, the controller's newest image stands for the committed one."""
+
     def make(original: Original) -> Original:
         def begin(self: Snapshots) -> None:
             controller, loader = self._state.controller, self._state.loader
@@ -50,6 +52,8 @@ def _speculative_snapshot(patches: Patches) -> None:
 
 
 def _unsynced_snapshot(patches: Patches) -> None:
+    """The part file is renamed without the sync before it."""
+
     def make(_: Original) -> Original:
         def freeze(self: SnapshotWriter) -> None:
             self._file.close()
@@ -62,6 +66,8 @@ def _unsynced_snapshot(patches: Patches) -> None:
 
 
 def _no_checksum_at_recovery(patches: Patches) -> None:
+    """The scan of a segment takes batches with a wrong checksum for sound ones."""
+
     def make(original: Original) -> Original:
         def scan_segment(
             file: Any, size_bytes: int, indexes: Any, rules: BatchRules, on_batch: Any
@@ -112,6 +118,8 @@ def _keeps_torn_tail(patches: Patches) -> None:
 
 
 def _directory_unsynced(patches: Patches) -> None:
+    """A new segment leaves its directory as if that were synced."""
+
     def make(original: Original) -> Original:
         def create_segment(self: Log, base_offset: int) -> Segment:
             segment: Segment = original(self, base_offset)
@@ -124,6 +132,8 @@ def _directory_unsynced(patches: Patches) -> None:
 
 
 def _sync_error_retried(patches: Patches) -> None:
+    """A flush that fails runs a second time and forgets the failure."""
+
     def make(original: Original) -> Original:
         def run(self: FlushPlan) -> None:
             try:
@@ -138,6 +148,8 @@ def _sync_error_retried(patches: Patches) -> None:
 
 
 def _deletes_too_much(patches: Patches) -> None:
+    """The log start goes up to what is flushed, not to the snapshot."""
+
     def make(original: Original) -> Original:
         def clean(self: SnapshotRetention, wall_ms: int, flushed_end_offset: int) -> Any:
             log = self._log

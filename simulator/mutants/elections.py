@@ -47,14 +47,18 @@ def _unsynced_state(patches: Patches, *, of_votes: bool) -> None:
 
 
 def _vote_unsynced(patches: Patches) -> None:
+    """Only a quorum-state with a vote is not synced."""
     _unsynced_state(patches, of_votes=True)
 
 
 def _epoch_unsynced(patches: Patches) -> None:
+    """Only a quorum-state without a vote is not synced."""
     _unsynced_state(patches, of_votes=False)
 
 
 def _vote_in_memory(patches: Patches) -> None:
+    """What is written says that nobody has the vote."""
+
     def make(original: Original) -> Original:
         def write(self: QuorumStateFile, state: ElectionState, version: int = 0) -> None:
             original(self, replace(state, voted_key=None), version)
@@ -81,18 +85,23 @@ def _grant_as_if(
 
 
 def _no_log_comparison(patches: Patches) -> None:
+    """Every candidate's log ends where the voter's does."""
     _grant_as_if(patches, lambda state, _: (state.log.last_epoch, state.log.end_offset))
 
 
 def _offset_comparison(patches: Patches) -> None:
+    """Every candidate's last epoch is the voter's."""
     _grant_as_if(patches, lambda state, request: (state.log.last_epoch, request.last_end_offset))
 
 
 def _strict_comparison(patches: Patches) -> None:
+    """Every candidate's log ends one record earlier."""
     _grant_as_if(patches, lambda _, request: (request.last_epoch, request.last_end_offset - 1))
 
 
 def _half_is_majority(patches: Patches) -> None:
+    """Two of four voters elect and commit."""
+
     def make_majority(_: Original) -> Original:
         return lambda voter_count: (voter_count + 1) // 2
 
@@ -109,6 +118,8 @@ def _half_is_majority(patches: Patches) -> None:
 
 
 def _leads_again(patches: Patches) -> None:
+    """Who is the stored leader starts as one, with nothing of its own to commit first."""
+
     def make(original: Original) -> Original:
         def initial_role(*args: Any) -> Role:
             config, voters, log, stored, _, now_ms = args

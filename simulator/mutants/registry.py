@@ -43,6 +43,7 @@ class Patches:
     """What one applied mutant has replaced; `calls` counts how often it was run."""
 
     def __init__(self, stack: ExitStack) -> None:
+        """Nothing is replaced yet; `stack` puts back what will be."""
         self._stack = stack
         self.calls = 0
 
@@ -85,6 +86,8 @@ class Patches:
                 self._set(other, name, original, replacement)
 
     def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, and every call of it counted."""
+
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
@@ -93,6 +96,7 @@ class Patches:
         return counted
 
     def _set(self, owner: Any, name: str, original: Any, replacement: Any) -> None:
+        """Replace an attribute until the stack is closed."""
         setattr(owner, name, replacement)
         self._stack.callback(setattr, owner, name, original)
 

@@ -55,18 +55,23 @@ def _as_if_flushed(original: Original) -> Original:
 
 
 def _fetches_before_flush(patches: Patches) -> None:
+    """The offset that a voter fetches from is the end of what it wrote."""
     patches.function(fetch_follower, "send_fetch", _as_if_flushed)
 
 
 def _counts_unflushed(patches: Patches) -> None:
+    """The leader's own position in the majority is the end of what it wrote."""
     patches.function(fetch_leader, "update_high_watermark", _as_if_flushed)
 
 
 def _keeps_divergence(patches: Patches) -> None:
+    """A follower that is told to truncate does nothing."""
     patches.function(fetch_follower, "_truncate", lambda _: lambda *_: None)
 
 
 def _truncates_too_little(patches: Patches) -> None:
+    """The point to truncate to is one offset too high."""
+
     def make(original: Original) -> Original:
         def truncation_point(self: LogView, diverging: OffsetAndEpoch) -> Offset:
             return Offset(min(original(self, diverging) + 1, self.end_offset))
@@ -139,6 +144,8 @@ def _takes_stale_fetches(patches: Patches) -> None:
 
 
 def _no_fencing(patches: Patches) -> None:
+    """A fetch says the leader's own epoch, whatever it said."""
+
     def make(original: Original) -> Original:
         def leader_error(state: RaftState, epoch: LeaderEpoch) -> Any:
             return original(state, max(epoch, state.epoch))
@@ -149,6 +156,8 @@ def _no_fencing(patches: Patches) -> None:
 
 
 def _high_watermark_restarts(patches: Patches) -> None:
+    """Who becomes leader sets its high watermark to its log start."""
+
     def make(original: Original) -> Original:
         def become(self: RaftState, new: Any) -> None:
             original(self, new)
@@ -161,6 +170,8 @@ def _high_watermark_restarts(patches: Patches) -> None:
 
 
 def _applies_all(patches: Patches) -> None:
+    """The high watermark of a fetch response is taken to be the follower's log end."""
+
     def make(original: Original) -> Original:
         def take_high_watermark(state: RaftState, high_watermark: int) -> None:
             if high_watermark >= 0:

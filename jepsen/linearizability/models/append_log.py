@@ -47,9 +47,11 @@ class AppendLog(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
+        """One part each; a refused append has none."""
         return [self._parts(call) for call in calls_of(operations)]
 
     def _parts(self, call: Call) -> tuple[Part, ...]:
+        """Input is the name with record or offset; output an offset, a log by number, or records."""
         operation = call.operation
         known = operation.type == OK
         if operation.f == "append":
@@ -77,12 +79,14 @@ class AppendLog(Model):
         return None if answer is None else int(answer)
 
     def _check_offset(self, operation: Operation, value: Any) -> None:
+        """Raises OperationError unless it is a whole number from 0."""
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise OperationError(
                 operation, f"offset of {operation.f} is {value!r}, not a whole number from 0"
             )
 
     def _records(self, call: Call) -> tuple[Hashable, ...]:
+        """The records that a read was told; OperationError if they are no list."""
         if not isinstance(call.output, list | tuple):
             raise OperationError(
                 call.operation, f"{call.operation.f} gave {call.output!r}, not a list of records"
@@ -90,12 +94,14 @@ class AppendLog(Model):
         return tuple(frozen(record) for record in call.output)
 
     def _read(self, call: Call) -> int:
+        """Number of the log that a read from 0 was told."""
         log = EMPTY
         for record in self._records(call):
             log = self._appended(log, record)
         return log
 
     def _appended(self, log: int, record: Hashable) -> int:
+        """Number of the log with one more record, given when it is first met."""
         number = self._number.get((log, record))
         if number is None:
             number = self._number[log, record] = len(self._parent)
@@ -106,10 +112,12 @@ class AppendLog(Model):
 
     @override
     def init(self) -> State:
+        """The empty log."""
         return EMPTY
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
+        """An append is legal where its offset is the length; a read where it tells this log."""
         f, value = given
         assert isinstance(state, int)
         if f == "append":
@@ -123,6 +131,7 @@ class AppendLog(Model):
         return state if self._ends_with(state, value, output) else ILLEGAL
 
     def _ends_with(self, log: int, offset: int, records: tuple[Hashable, ...]) -> bool:
+        """Whether exactly these records stand from the offset to the end."""
         if len(records) != max(0, self._length[log] - offset):
             return False
         for record in reversed(records):
@@ -133,6 +142,7 @@ class AppendLog(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
+        """Reads."""
         return bool(given[0] != "append")
 
     def records(self, state: State) -> list[Hashable]:
@@ -146,6 +156,7 @@ class AppendLog(Model):
 
     @override
     def describe(self, part: Part) -> str:
+        """`append x -> 3`, `read -> [...]`, `read-from 2 -> [...]`."""
         f, value = part.input
         where = "" if part.key is None else f"{part.key}: "
         unknown = part.output is UNKNOWN
@@ -160,4 +171,5 @@ class AppendLog(Model):
 
     @override
     def describe_state(self, state: State) -> str:
+        """The list of its records."""
         return str(self.records(state))

@@ -44,9 +44,11 @@ class ConfigMap(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
+        """A part for each key that an operation names; a refused write has none."""
         return [self._parts(operation) for operation in operations]
 
     def _parts(self, operation: Operation) -> tuple[Part, ...]:
+        """Input is the name with the value, output what a read was told."""
         f = operation.f
         if f not in WRITES + READS:
             raise refuse(operation, self.name, ", ".join(WRITES + READS))
@@ -67,6 +69,7 @@ class ConfigMap(Model):
     def _pairs(
         self, operation: Operation, value: Any, *, many: bool
     ) -> list[tuple[Hashable, str | None]]:
+        """Keys with values, none of them twice; OperationError if the form is another."""
         pairs = value if many else [value]
         if not isinstance(pairs, list | tuple) or not all(is_pair(pair) for pair in pairs):
             form = "[[key value] ...]" if many else "[key value]"
@@ -82,6 +85,7 @@ class ConfigMap(Model):
         return found
 
     def _write(self, operation: Operation, value: str | None) -> tuple[str, str | None]:
+        """What a write does to one key."""
         f = "set" if operation.f == "set-many" else operation.f
         if f == "delete" or (operation.f == "set-many" and value is None):
             return ("delete", None)
@@ -91,10 +95,12 @@ class ConfigMap(Model):
 
     @override
     def init(self) -> State:
+        """Not set."""
         return None
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
+        """A read is legal where it tells this value; every write is legal everywhere."""
         f, value = given
         if f == "get":
             return state if output is UNKNOWN or output == state else ILLEGAL
@@ -111,10 +117,12 @@ class ConfigMap(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
+        """Reads."""
         return bool(given[0] == "get")
 
     @override
     def describe(self, part: Part) -> str:
+        """`set key 'value'`, `get key -> 'value'`."""
         f, value = part.input
         unknown = part.output is UNKNOWN
         if f == "get":
@@ -124,6 +132,7 @@ class ConfigMap(Model):
 
     @override
     def describe_state(self, state: State) -> str:
+        """The value, or that there is none."""
         return "not set" if state is None else repr(state)
 
 

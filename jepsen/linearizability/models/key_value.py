@@ -35,9 +35,11 @@ class KeyValue(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
+        """One part each; a refused write has none."""
         return [self._parts(call) for call in calls_of(operations)]
 
     def _parts(self, call: Call) -> tuple[Part, ...]:
+        """Input is the name with the text, output what a get was told."""
         operation = call.operation
         if operation.f == "get":
             if operation.type != OK:
@@ -54,15 +56,18 @@ class KeyValue(Model):
         return (Part(call.key, (operation.f, call.value), output),)
 
     def _check_text(self, operation: Operation, value: Any) -> None:
+        """Raises OperationError unless it is a string."""
         if not isinstance(value, str):
             raise OperationError(operation, f"value of {operation.f} is {value!r}, not a string")
 
     @override
     def init(self) -> State:
+        """An absent key reads as the empty string."""
         return ""
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
+        """A get is legal where it tells this text; every write is legal everywhere."""
         f, value = given
         assert isinstance(state, str)
         if f == "get":
@@ -71,10 +76,12 @@ class KeyValue(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
+        """Gets."""
         return bool(given[0] == "get")
 
     @override
     def describe(self, part: Part) -> str:
+        """`key: put 'a'`, `key: get -> 'a'`."""
         f, value = part.input
         unknown = part.output is UNKNOWN
         if f == "get":
@@ -83,4 +90,5 @@ class KeyValue(Model):
 
     @override
     def describe_state(self, state: State) -> str:
+        """The text, quoted."""
         return repr(state)

@@ -42,9 +42,11 @@ class Register(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
+        """One part each; what certainly did not happen has none."""
         return [self._parts(call) for call in calls_of(operations, frozenset({"cas"}))]
 
     def _parts(self, call: Call) -> tuple[Part, ...]:
+        """Input is the name with the value, output what a read was told."""
         operation = call.operation
         if operation.f == "read":
             known = operation.type not in (FAIL, INFO)
@@ -58,10 +60,12 @@ class Register(Model):
 
     @override
     def init(self) -> State:
+        """Absent."""
         return None
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
+        """A read is legal where it tells this value; every write is legal everywhere."""
         f, value = given
         if f == "read":
             return state if output is UNKNOWN or output == state else ILLEGAL
@@ -69,6 +73,7 @@ class Register(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
+        """Reads."""
         return bool(given[0] == "read")
 
     @override
@@ -91,6 +96,7 @@ class Register(Model):
 
     @override
     def describe(self, part: Part) -> str:
+        """`read -> 1`, `write 1`, `cas 1 to 2 -> ok`."""
         f, value = part.input
         where = "" if part.key is None else f"{part.key}: "
         if f == "read":
@@ -104,6 +110,7 @@ class Register(Model):
 
     @override
     def describe_state(self, state: State) -> str:
+        """The value, or that there is none."""
         return "absent" if state is None else str(state)
 
 
@@ -114,6 +121,7 @@ class CasRegister(Register):
 
     @override
     def _parts(self, call: Call) -> tuple[Part, ...]:
+        """As of a register; a refused cas tells that another value was there."""
         operation = call.operation
         if operation.f in ("read", "write"):
             return super()._parts(call)
@@ -131,6 +139,7 @@ class CasRegister(Register):
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
+        """A cas that took place is legal at its first value, a refused one at any other."""
         f, value = given
         if f != "cas":
             return super().step(state, given, output)
@@ -143,4 +152,5 @@ class CasRegister(Register):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
+        """Reads, and a cas that was refused."""
         return bool(given[0] == "read" or output == CAS_REFUSED)

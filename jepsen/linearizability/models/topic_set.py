@@ -111,6 +111,7 @@ class TopicSet(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
+        """A part for the one name; a list has one for every name of the history."""
         told = [self._told(operation) for operation in operations]
         names = {topic_id: name for pairs in told for name, topic_id in pairs if topic_id}
         universe = tuple({name: None for pairs in told for name, _ in pairs})
@@ -125,6 +126,7 @@ class TopicSet(Model):
 
     @override
     def violation(self, operations: Sequence[Operation]) -> Violation | None:
+        """An id that two creates gave, or that is told for two names."""
         creators: dict[str, int] = {}
         told: dict[str, tuple[str, int]] = {}
         for index, operation in enumerate(operations):
@@ -162,11 +164,13 @@ class TopicSet(Model):
         return [(name, given)]
 
     def _pair(self, operation: Operation, value: Any) -> tuple[str | None, str | None]:
+        """Name and id, either may be missing; OperationError if the form is another."""
         if is_pair(value) and all(item is None or isinstance(item, str) for item in value):
             return value[0], value[1]
         raise OperationError(operation, f"value of {operation.f} is {value!r}, not [name id]")
 
     def _listed(self, operation: Operation) -> dict[str, str]:
+        """Ids by name as a list was told them; OperationError if the form is another."""
         try:
             found = dict(operation.output)
         except (TypeError, ValueError):
@@ -178,6 +182,7 @@ class TopicSet(Model):
         return found
 
     def _parts(self, operation: Operation, known: "_Ids") -> tuple[Part, ...]:  # noqa: PLR0911
+        """Input is the name with the id to delete; output the id told, `refused` or UNKNOWN."""
         if operation.f == "list":
             if operation.type != OK:
                 return ()
@@ -213,10 +218,12 @@ class TopicSet(Model):
 
     @override
     def init(self) -> State:
+        """Absent."""
         return Topic(Presence.ABSENT)
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:  # noqa: PLR0911
+        """See the head of the module: ids are outputs, an unanswered create has one to be bound."""
         assert isinstance(state, Topic)
         f, topic_id = given
         absent = state.current is Presence.ABSENT
@@ -237,6 +244,7 @@ class TopicSet(Model):
         return self._delete(state, topic_id, output)
 
     def _delete(self, state: Topic, topic_id: Id | None, output: Any) -> State:
+        """Legal where its topic is; refused where none is, or one with another id."""
         absent = state.current is Presence.ABSENT
         found = state if topic_id is None else state.with_id(topic_id.text, free=topic_id.free)
         if output == "refused":
@@ -253,6 +261,7 @@ class TopicSet(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
+        """What neither makes nor deletes a topic nor binds an id."""
         f, topic_id = given
         if f == "exists":
             return output is UNKNOWN or output is None or not output.free
@@ -260,6 +269,7 @@ class TopicSet(Model):
 
     @override
     def describe(self, part: Part) -> str:
+        """`create name -> id`, `delete name -> ok`, `exists name -> absent`."""
         f, topic_id = part.input
         what = f"{f} {part.key}{f' id {topic_id.text}' if topic_id else ''}"
         if part.output is UNKNOWN:
@@ -273,6 +283,7 @@ class TopicSet(Model):
 
     @override
     def describe_state(self, state: State) -> str:
+        """The id, absent, or created with an id that nobody was told."""
         assert isinstance(state, Topic)
         if isinstance(state.current, str):
             return state.current
