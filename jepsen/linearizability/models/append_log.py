@@ -51,7 +51,7 @@ class AppendLog(Model):
         return [self._parts(call) for call in calls_of(operations)]
 
     def _parts(self, call: Call) -> tuple[Part, ...]:
-        """Input is the name with record or offset; output an offset, a log by number, or records."""
+        """Input is the name with record or offset; output an offset, a log number, or records."""
         operation = call.operation
         known = operation.type == OK
         if operation.f == "append":
