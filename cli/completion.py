@@ -1,24 +1,35 @@
-"""`kraftline completion bash|zsh|fish`: a script that completes commands and flags.
+"""`kraftline completion bash|zsh|fish`: a script that completes commands, flags and their values.
 
     source <(kraftline completion bash)
     kraftline completion fish > ~/.config/fish/completions/kraftline.fish
 
-The words come from the commands' own help, so that they are never behind.
+The words come from the commands' own parsers, so that they are never behind. A context is a command
+with the subcommands that were given: what can follow depends on it alone.
 """
 
-import contextlib
-import io
-import re
+import argparse
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
 
 from cli.arguments import Parser
 
 SHELLS: Final = ("bash", "zsh", "fish")
-_FLAG: Final = re.compile(r"(?<![\w-])--[a-z][a-z.-]+")
-_CHOICES: Final = re.compile(r"\{([a-z-]+(?:,[a-z-]+)*)\}")
-_SUBCOMMANDS: Final = re.compile(r"^  \{([a-z,-]+)\}$", re.MULTILINE)
+PARTS: Final = {"jepsen": ("verify", "run"), "sim": ("mutate",)}
+"""Words behind which a command has a parser of its own."""
+Main = Callable[[Sequence[str]], int]
+
+
+@dataclass
+class Context:
+    """What can follow the words of a context; each with its explanation."""
+
+    words: dict[str, str] = field(default_factory=dict)
+    """Subcommands, and the values that an argument can have."""
+    flags: dict[str, str] = field(default_factory=dict)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    """Flags that take a value -> the values; empty = a text or a file."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -26,87 +37,187 @@ def run(arguments: Sequence[str]) -> int:
     parser = Parser("kraftline completion", "A script that completes commands and flags.")
     parser.add_argument("shell", choices=SHELLS, help="for which shell")
     options = parser.parse_args(arguments)
-    from cli.main import COMMANDS, main  # noqa: PLC0415  # main imports this module by name
-
-    table = {name: words_of(name, main) for name in COMMANDS if name != "completion"} | {
-        "completion": list(SHELLS)
-    }
-    texts = {name: text for name, (_, text) in COMMANDS.items()}
     make = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]
-    sys.stdout.write(make(table, texts))
+    sys.stdout.write(make(contexts()))
     return 0
 
 
-def words_of(command: str, main: Callable[[Sequence[str]], int]) -> list[str]:
-    """Subcommands and flags of a command, by its help and that of its subcommands."""
-    text = _help([command], main)
-    names = [name for found in _SUBCOMMANDS.findall(text) for name in found.split(",")]
-    choices = [name for found in _CHOICES.findall(text) for name in found.split(",")]
-    flags = list(_FLAG.findall(text))
-    for name in dict.fromkeys(names):
-        flags += _FLAG.findall(_help([command, name], main))
-    return list(dict.fromkeys([*names, *choices, *flags]))
+def contexts() -> dict[str, Context]:
+    """Every context by its words with blanks between them; `` is the one without a command."""
+    from cli.main import COMMANDS, main  # noqa: PLC0415  # main imports this module by name
+
+    found = {"": Context({name: text for name, (_, text) in COMMANDS.items()})}
+    for name in COMMANDS:
+        parts = PARTS.get(name, ())
+        if name != "jepsen":  # its parts have all the flags
+            found.update(_walk(_parser_of([name], main), name))
+        for part in parts:
+            found.setdefault(name, Context()).words[part] = ""
+            found.update(_walk(_parser_of([name, part], main), f"{name} {part}"))
+    known = _known_values()
+    for context in found.values():
+        context.values.update({flag: known[flag] for flag in context.values.keys() & known.keys()})
+    return found
 
 
-def _help(words: Sequence[str], main: Callable[[Sequence[str]], int]) -> str:
-    shown = io.StringIO()
-    with (
-        contextlib.redirect_stdout(shown),
-        contextlib.redirect_stderr(shown),
-        contextlib.suppress(SystemExit),
-    ):
-        main([*words, "--help"])
-    return shown.getvalue()
+def _known_values() -> dict[str, list[str]]:
+    """Values of flags whose refusal of others is not argparse's."""
+    from cli.acls import OPERATIONS, PATTERNS  # noqa: PLC0415  # help must not wait for them
+    from cli.config_entities import TYPES  # noqa: PLC0415
+    from cli.leader_election import ELECTION_TYPES  # noqa: PLC0415
+
+    return {
+        "--entity-type": list(TYPES),
+        "--election-type": list(ELECTION_TYPES),
+        "--operation": list(OPERATIONS),
+        "--resource-pattern-type": list(PATTERNS),
+    }
 
 
-def _cases(table: dict[str, list[str]]) -> str:
-    return "".join(f"    {name}) words='{' '.join(words)}';;\n" for name, words in table.items())
+class _Found(Exception):  # noqa: N818 - a way out, no failure
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        super().__init__()
+        self.parser = parser
 
 
-def _bash(table: dict[str, list[str]], _texts: dict[str, str]) -> str:
+def _parser_of(words: Sequence[str], main: Main) -> argparse.ArgumentParser:
+    """The parser that a command makes; it goes no further than to use it."""
+
+    def found(self: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
+        raise _Found(self)
+
+    kind = argparse.ArgumentParser
+    saved = kind.parse_args
+    kind.parse_args = found  # type: ignore[method-assign]
+    try:
+        main(words)
+    except _Found as caught:
+        return caught.parser
+    finally:
+        kind.parse_args = saved  # type: ignore[method-assign]
+    raise AssertionError(f"{words=} parse nothing")
+
+
+def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Context]]:
+    context = Context()
+    yield path, context
+    formatter = parser._get_formatter()  # noqa: SLF001 - argparse tells its actions to nobody
+    for action in parser._actions:  # noqa: SLF001
+        text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for name, inner in action.choices.items():
+                context.words[name] = inner.description or ""
+                yield from _walk(inner, f"{path} {name}")
+        elif not action.option_strings:
+            context.words.update({str(choice): "" for choice in action.choices or ()})
+        else:
+            for flag in action.option_strings:
+                if not flag.startswith("--"):
+                    continue
+                context.flags[flag] = text
+                if action.nargs != 0:
+                    context.values[flag] = [str(choice) for choice in action.choices or ()]
+
+
+def _steps(found: dict[str, Context]) -> list[str]:
+    """`context word` for each word that leads into another context."""
+    return [f"{path.rpartition(' ')[0]} {path.rpartition(' ')[2]}" for path in found if path != ""]
+
+
+def _cases(found: dict[str, Context], words: str, free: str, few: str = "") -> str:
+    """The branches of a shell's `case "$context $previous"` and, inside, `case "$context"`.
+
+    Args:
+        found: all contexts.
+        words: the variable that gets the candidates.
+        free: what to do where any value is right.
+        few: what else to do where the candidates are all that is right.
+    """
+    lines, texts = [], []
+    for path, context in found.items():
+        for flag, values in context.values.items():
+            if values:
+                lines.append(f"    '{path} {flag}') {words}='{' '.join(values)}'{few};;\n")
+            else:
+                texts.append(f"'{path} {flag}'")
+    lines.append(f'    {"|".join(texts)}) {free};;\n    *)\n      case "$context" in\n')
+    for path, context in found.items():
+        lines.append(
+            f"        '{path}') {words}='{' '.join((*context.words, *context.flags))}';;\n"
+        )
+    return "".join((*lines, "      esac;;\n"))
+
+
+def _bash(found: dict[str, Context]) -> str:
+    steps = "|".join(f"'{step}'" for step in _steps(found))
     return (
         "_kraftline() {\n"
-        '  local words="" current="${COMP_WORDS[COMP_CWORD]}"\n'
-        '  if [ "$COMP_CWORD" -eq 1 ]; then\n'
-        f"    words='{' '.join(table)}'\n"
-        "  else\n"
-        '    case "${COMP_WORDS[1]}" in\n'
-        f"{_cases(table)}"
+        '  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"\n'
+        '  local context="" word words=""\n'
+        "  COMPREPLY=()\n"
+        '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do\n'
+        '    case "$context $word" in\n'
+        f'      {steps}) context="${{context:+$context }}$word";;\n'
         "    esac\n"
-        "  fi\n"
+        "  done\n"
+        '  case "$context $previous" in\n'
+        f"{_cases(found, 'words', 'return')}"
+        "  esac\n"
         '  COMPREPLY=($(compgen -W "$words" -- "$current"))\n'
         "}\n"
         "complete -o default -F _kraftline kraftline\n"
     )
 
 
-def _zsh(table: dict[str, list[str]], _texts: dict[str, str]) -> str:
-    cases = _cases(table).replace("words='", "candidates='")
+def _zsh(found: dict[str, Context]) -> str:
+    steps = "|".join(f"'{step}'" for step in _steps(found))
     return (
         "#compdef kraftline\n"
         "_kraftline() {\n"
-        "  local candidates=''\n"
-        "  if (( CURRENT == 2 )); then\n"
-        f"    compadd -- {' '.join(table)}\n"
-        "    return\n"
-        "  fi\n"
-        '  case "${words[2]}" in\n'
-        f"{cases}"
+        "  local context='' word candidates='' few='' previous=\"${words[CURRENT-1]}\"\n"
+        '  for word in "${(@)words[2,CURRENT-1]}"; do\n'
+        '    case "$context $word" in\n'
+        f'      {steps}) context="${{context:+$context }}$word";;\n'
+        "    esac\n"
+        "  done\n"
+        '  case "$context $previous" in\n'
+        f"{_cases(found, 'candidates', '_files; return', '; few=1')}"
         "  esac\n"
         "  compadd -- ${=candidates}\n"
-        "  _files\n"
+        '  [[ -z "$context" || -n "$few" || "${words[CURRENT]}" == -* ]] || _files\n'
         "}\n"
         "compdef _kraftline kraftline\n"
     )
 
 
-def _fish(table: dict[str, list[str]], texts: dict[str, str]) -> str:
-    lines = []
-    for name, words in table.items():
-        text = texts[name].replace("'", "\\'")
-        lines.append(f"complete -c kraftline -n __fish_use_subcommand -f -a {name} -d '{text}'\n")
-        seen = f"-n '__fish_seen_subcommand_from {name}'"
-        for word in words:
-            option = f"-l {word[2:]}" if word.startswith("--") else f"-f -a {word}"
-            lines.append(f"complete -c kraftline {seen} {option}\n")
+def _fish(found: dict[str, Context]) -> str:
+    steps = " ".join(f"'{step}'" for step in _steps(found))
+    head = (
+        "function __kraftline_in\n"
+        "  set -l context ''\n"
+        "  for word in (commandline -opc)[2..]\n"
+        '    switch "$context $word"\n'
+        f"      case {steps}\n"
+        '        set context (string trim -- "$context $word")\n'
+        "    end\n"
+        "  end\n"
+        '  test "$context" = "$argv"\n'
+        "end\n"
+    )
+    lines = [head]
+    for path, context in found.items():
+        here = f"complete -c kraftline -n '__kraftline_in {path}'"
+        for word, text in context.words.items():
+            lines.append(f"{here} -f -a {word}{_explained(text)}\n")
+        for flag, text in context.flags.items():
+            value = ""
+            if flag in context.values:
+                choices = context.values[flag]
+                value = f" -r -f -a '{' '.join(choices)}'" if choices else " -r -F"
+            lines.append(f"{here} -l {flag[2:]}{value}{_explained(text)}\n")
     return "".join(lines)
+
+
+def _explained(text: str) -> str:
+    shown = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ")
+    return f" -d '{shown}'" if shown else ""

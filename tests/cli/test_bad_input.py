@@ -8,10 +8,9 @@ import pytest
 
 from cli import configs
 from cli.arguments import UsageError
-from cli.completion import words_of
 from cli.config_entities import Change
 from cli.configs import parse_pairs
-from cli.main import COMMANDS, main
+from cli.main import main
 from cli.quotas import java_double
 from cli.reassignment_plan import proposed
 from cli.scram import Credential
@@ -240,14 +239,3 @@ def test_proposals_spread_over_brokers_and_racks() -> None:
 
 def test_a_change_without_configs_is_none() -> None:
     assert Change({}, ()).added == {}
-
-
-def test_completion_knows_every_command_and_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    assert {"--describe", "--under-replicated-partitions"} <= set(words_of("topics", main))
-    assert {"format", "--cluster-id"} <= set(words_of("storage", main))
-    assert "verify" in words_of("log", main)
-    for shell in ("bash", "zsh", "fish"):
-        assert main(["completion", shell]) == 0
-        script = capsys.readouterr().out
-        assert all(command in script for command in COMMANDS)
-        assert "under-replicated-partitions" in script
