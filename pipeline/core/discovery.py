@@ -8,6 +8,7 @@ and every file size is taken once: what is appended later belongs to the next li
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.errors import BadInputError
-from pipeline.core.opening import input_errors
+from pipeline.core.opening import NO_FILE, input_errors
 from storage.checkpoint_files import (
     HIGH_WATERMARK_NAME,
     LOG_START_NAME,
@@ -43,6 +44,7 @@ LOG_SUFFIX: Final = ".log"
 CLEANER_NAME: Final = "cleaner-offset-checkpoint"
 BOOTSTRAP_NAME: Final = "bootstrap.checkpoint"
 UNKNOWN_TOPIC: Final = "unknown"  # a file outside any partition directory
+DEAD_LINK: Final = "a link that leads nowhere"
 HIDDEN_SUFFIXES: Final = (DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)
 _DEPTH_MAX: Final = 3
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
@@ -74,6 +76,13 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
     def directory(self) -> str:
         """The partition directory."""
         return self.path.rpartition("/")[0]
+
+    @property
+    def log_directory(self) -> str:
+        """The directory of the node's partitions; the file's own where it is in no partition."""
+        if self.topic == UNKNOWN_TOPIC or self.name == BOOTSTRAP_NAME:
+            return self.directory
+        return self.directory.rpartition("/")[0] or "."
 
     def beside(self, suffix: str) -> str:
         """The path of an index or state file of the same segment."""
@@ -156,6 +165,8 @@ def discover(
 
 def _expand(pattern: str) -> Iterator[str]:
     path = pattern.removeprefix("file://")
+    if not path:
+        raise BadInputError("an input is empty, name a file or directory")
     if Path(path).exists():
         yield path.rstrip("/") or "/"
         return
@@ -175,11 +186,16 @@ class _Walk:
         self.problems: list[str] = []
         self.clusters: dict[str, str] = {}
         self._log_directories: dict[str, _LogDirectory] = {}
+        self._visited: set[str] = set()
 
     def visit(self, path: str, depth: int = 0) -> None:
         if Path(path).is_file():
             self._add_file(path)
             return
+        real = os.path.realpath(path)
+        if real in self._visited:  # by a link, or named twice
+            return
+        self._visited.add(real)
         names = self._list(path)
         if self._is_partition(path, names):
             self._add_partition(path, names)
@@ -251,9 +267,15 @@ class _Walk:
         """One file with its size; none when it was deleted since the directory was listed."""
         path = f"{owner.directory}/{name}"
         try:
-            size = Path(path).stat().st_size
+            found = Path(path).stat()
+            size = found.st_size
+            if not stat.S_ISREG(found.st_mode):
+                self.problems.append(f"{path}: {NO_FILE}")
         except FileNotFoundError:
-            return []
+            if not Path(path).is_symlink():
+                return []
+            self.problems.append(f"{path}: {DEAD_LINK}")
+            size = 0
         return [
             SegmentFile(
                 path=path,

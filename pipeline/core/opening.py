@@ -1,6 +1,8 @@
 """Opening segments to read, also while a node is deleting them."""
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -8,6 +10,8 @@ from typing import Final
 from pipeline.core.errors import BadInputError
 
 DELETED_SUFFIX: Final = ".deleted"
+NO_FILE: Final = "not a regular file"
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK  # a pipe would wait for a writer; files do not care
 
 
 @contextmanager
@@ -16,13 +20,14 @@ def open_segment(path: str) -> Iterator[int]:
 
     Raises:
         FileNotFoundError: it is gone.
-        OSError: it can not be read.
+        OSError: it can not be read, or is no regular file.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, _FLAGS)
     except FileNotFoundError:
-        descriptor = os.open(path + DELETED_SUFFIX, os.O_RDONLY)
+        descriptor = os.open(path + DELETED_SUFFIX, _FLAGS)
     try:
+        _check_regular(descriptor, path)
         yield descriptor
     except OSError as error:
         if error.filename is None:
@@ -30,6 +35,11 @@ def open_segment(path: str) -> Iterator[int]:
         raise
     finally:
         os.close(descriptor)
+
+
+def _check_regular(descriptor: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, NO_FILE, path)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ Exit code 1 when there is a finding of severity error.
 
 import sys
 from argparse import ArgumentParser
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from pipeline.core.audit import (
     judge_partition,
     plan_audit,
 )
-from pipeline.core.discovery import discover
+from pipeline.core.discovery import DEAD_LINK, discover
 from pipeline.core.errors import BadInputError
 from pipeline.core.findings import ERROR, INFO, SEVERITIES, WARN, Finding
 from pipeline.core.node_watermark import ask_nodes
@@ -156,19 +156,23 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
 
 def _seen_from_here(finding: Finding) -> Finding:
     """A file that was gone for a task but is there for the driver can not be called deleted."""
-    if finding.check != "vanished" or not Path(finding.path).exists():
+    path = Path(finding.path)
+    if finding.check != "vanished" or not (path.exists() or path.is_symlink()):
         return finding
+    detail = "not there for the task that was to read it: every executor needs the same paths"
     return msgspec.structs.replace(
-        finding, severity=ERROR, check="unreadable",
-        detail="not there for the task that was to read it: every executor needs the same paths",
-    )  # fmt: skip
+        finding, severity=ERROR, check="unreadable", detail=detail if path.exists() else DEAD_LINK
+    )
 
 
 def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
     """The verdict on each partition: in this process, or in Spark's tasks."""
     if not config.spark and plan.bytes < SPARK_BYTES_MIN:
+        tasks_of: dict[tuple[str, int], list[AuditTask]] = defaultdict(list)
+        for task in plan.tasks:
+            tasks_of[task.key].append(task)
         for key, copies in plan.copies.items():
-            reports = [check_file_fully(task) for task in plan.tasks if task.key == key]
+            reports = [check_file_fully(task) for task in tasks_of[key]]
             yield _without_digests(judge_partition(copies, reports))
         return
     spark = config.session(NAME)

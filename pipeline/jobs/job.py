@@ -7,6 +7,7 @@ failed run leaves nothing half-published:
     OUTPUT/...               after it, with run.json and, last of all, the empty file _SUCCESS
 """
 
+import fcntl
 import json
 import platform
 import resource
@@ -29,6 +30,7 @@ from pipeline.core.split import Split
 SUCCESS_NAME: Final = "_SUCCESS"
 RUN_NAME: Final = "run.json"
 TEMPORARY_NAME: Final = "_tmp"
+_LOCK_SUFFIX: Final = ".lock"
 PROGRESS_SECONDS: Final = 5.0
 # Below so many bytes a job runs in this process unless Spark is asked for.
 SPARK_BYTES_MIN: Final = 1 << 30
@@ -71,28 +73,81 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
 def publishing(config: JobConfig, inputs: Sequence[Split] = ()) -> Iterator["Publication"]:
     """A folder to write into; its entries appear in the output when the block ends well.
 
+    What runs that were killed left behind is removed.
+
     Args:
         config: of the run; `output` must be given.
         inputs: what is read, for run.json.
 
     Raises:
-        BadInputError: the output is missing, or holds a finished run and `overwrite` is not set.
+        BadInputError: the output is missing, can not be one, lies in a log directory, or holds a
+            finished run and `overwrite` is not set.
+    """
+    output = usable_output(config, inputs)
+    if (output / SUCCESS_NAME).exists() and not config.overwrite:
+        raise BadInputError(f"{output} holds a finished run; name another folder or --overwrite")
+    temporary = output / TEMPORARY_NAME
+    temporary.mkdir(parents=True, exist_ok=True)
+    _remove_dead(temporary)
+    folder = temporary / config.run_id
+    lock = temporary / f"{config.run_id}{_LOCK_SUFFIX}"
+    with _alive(lock):
+        folder.mkdir(exist_ok=False)
+        publication = Publication(folder, config, inputs)
+        try:
+            yield publication
+            publication.publish(output)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink()
+            if not any(temporary.iterdir()):
+                temporary.rmdir()
+
+
+def usable_output(config: JobConfig, inputs: Sequence[Split]) -> Path:
+    """The output of a run, which may not be there yet.
+
+    Raises:
+        BadInputError: it is missing, no directory, or lies in a log directory that is read: Kafka
+            does not start with a foreign directory there.
     """
     if config.output is None:
         raise BadInputError("--output is missing")
     output = Path(config.output)
-    if (output / SUCCESS_NAME).exists() and not config.overwrite:
-        raise BadInputError(f"{output} holds a finished run; name another folder or --overwrite")
-    folder = output / TEMPORARY_NAME / config.run_id
-    folder.mkdir(parents=True, exist_ok=False)
-    publication = Publication(folder, config, inputs)
-    try:
-        yield publication
-        publication.publish(output)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if (output / TEMPORARY_NAME).exists() and not any((output / TEMPORARY_NAME).iterdir()):
-            (output / TEMPORARY_NAME).rmdir()
+    place = output.resolve()
+    for home in {split.file.log_directory for split in inputs}:
+        directory = Path(home).resolve()
+        if directory == place or directory in place.parents:
+            raise BadInputError(
+                f"--output {output} lies in the log directory {home}; nothing is written into what"
+                " is read"
+            )
+    there = next(one for one in (place, *place.parents) if one.exists())
+    if not there.is_dir():
+        raise BadInputError(f"{output}: Not a directory")
+    return output
+
+
+@contextmanager
+def _alive(lock: Path) -> Iterator[None]:
+    """Whoever finds the file locked knows that the run is at work; a process that dies lets go."""
+    hidden = lock.with_name(f".{lock.name}")
+    with hidden.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        hidden.rename(lock)
+        yield
+
+
+def _remove_dead(temporary: Path) -> None:
+    """Remove the folders of runs that do not live."""
+    for lock in temporary.glob(f"*{_LOCK_SUFFIX}"):
+        try:
+            with lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(temporary / lock.name.removesuffix(_LOCK_SUFFIX), ignore_errors=True)
+                lock.unlink()
+        except (BlockingIOError, FileNotFoundError):
+            continue  # at work, or just ended
 
 
 class Publication:
@@ -113,8 +168,14 @@ class Publication:
         (self.folder / RUN_NAME).write_text(json.dumps(self._run(), indent=1) + "\n")
 
     def publish(self, output: Path) -> None:
-        """Rename everything into place, `_SUCCESS` last."""
+        """Rename everything into place, `_SUCCESS` last.
+
+        Raises:
+            BadInputError: another run has been faster, and `overwrite` is not set.
+        """
         self.seal()
+        if (output / SUCCESS_NAME).exists() and not self._config.overwrite:
+            raise BadInputError(f"{output}: another run has finished meanwhile")
         (output / SUCCESS_NAME).unlink(missing_ok=True)
         for entry in sorted(self.folder.iterdir()):
             target = output / entry.name

@@ -22,7 +22,13 @@ from typing import Final
 
 from pipeline.core.errors import BadInputError
 from pipeline.core.split import Split
-from pipeline.jobs.job import SUCCESS_NAME, TEMPORARY_NAME, JobConfig, Publication
+from pipeline.jobs.job import (
+    SUCCESS_NAME,
+    TEMPORARY_NAME,
+    JobConfig,
+    Publication,
+    usable_output,
+)
 
 CURRENT_NAME: Final = "_current"
 VERSIONS_NAME: Final = "_versions"
@@ -49,12 +55,11 @@ def publishing_version(config: JobConfig, inputs: Sequence[Split] = ()) -> Itera
         inputs: what is read, for run.json.
 
     Raises:
-        BadInputError: the output is missing, in use by another run, holds a finished run and
-            `overwrite` is not set, or something that is not an archive.
+        BadInputError: the output is missing, can not be one, lies in a log directory, is in use by
+            another run, holds a finished run and `overwrite` is not set, or something that is not
+            an archive.
     """
-    if config.output is None:
-        raise BadInputError("--output is missing")
-    output = Path(config.output)
+    output = usable_output(config, inputs)
     output.mkdir(parents=True, exist_ok=True)
     _check(output, overwrite=config.overwrite)  # before the lock leaves its file there
     with _locked(output):

@@ -313,7 +313,7 @@ def test_a_file_that_vanishes_is_told_and_one_that_can_not_be_read_is_an_error(
     Path(first.file.path).mkdir()
     (finding,) = check_file_fully(first).findings
     assert (finding.severity, finding.check, finding.detail) == (
-        "error", "unreadable", "Is a directory",
+        "error", "unreadable", "not a regular file",
     )  # fmt: skip
 
 

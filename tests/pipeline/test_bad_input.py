@@ -89,6 +89,87 @@ def test_a_file_that_is_no_segment(here: Path, capsys, job: str) -> None:
     assert refused(job, "notes.txt", capsys).startswith("notes.txt: not a segment (20 digits.log)")
 
 
+@every_job
+def test_an_empty_path(here: Path, capsys, job: str) -> None:
+    """An unset variable in a script must not mean the whole machine."""
+    write_partition(here, [batch(0)])
+    assert refused(job, "", capsys) == "an input is empty, name a file or directory"
+
+
+def write_both(root: Path) -> list[Path]:
+    """A partition and a metadata log of two segments; the paths of the second ones."""
+    paths = []
+    for name in ("orders-0", "__cluster_metadata-0"):
+        values = [record_codec.encode(m.NoOpRecord(), 0)]
+        write_partition(root, [batch(0, values)], name=name)
+        paths.append(write_partition(root, [batch(1, values)], name=name, base_offset=1))
+    return paths
+
+
+@every_job
+def test_a_segment_that_is_no_file(here: Path, capsys, job: str) -> None:
+    for path in write_both(Path("in")):
+        path.unlink()
+        os.mkfifo(path)  # opening it to read would wait for a writer
+    if job == "audit":
+        assert main([job, "--input", "in"]) == 1
+        assert f"{path}:0 unreadable: not a regular file" in capsys.readouterr().err
+    else:
+        assert refused(job, "in", capsys).endswith("not a regular file")
+
+
+@every_job
+def test_a_segment_that_is_a_link_to_nowhere(here: Path, capsys, job: str) -> None:
+    for path in write_both(Path("in")):
+        path.unlink()
+        path.symlink_to("gone")
+    if job == "audit":
+        assert main([job, "--input", "in"]) == 1
+        assert f"{path}:0 unreadable: a link that leads nowhere" in capsys.readouterr().err
+    else:
+        assert refused(job, "in", capsys).endswith("a link that leads nowhere")
+
+
+def test_a_directory_that_is_reached_by_several_names_counts_once(here: Path, capsys) -> None:
+    write_partition(here / "in", [batch(0)])
+    (here / "in" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (here / "in" / "again").symlink_to(".")
+    (here / "other").symlink_to("in")
+    command = ["export", "--input", "in", "./in", "other", "in/orders-0", "--output", "out"]
+    assert main(command) == 0
+    assert "data 1," in capsys.readouterr().out
+
+
+@every_job
+@pytest.mark.parametrize("where", ["in", "in/out", "in/orders-0/out", "link/out"])
+def test_an_output_in_what_is_read(here: Path, capsys, job: str, where: str) -> None:
+    """Kafka does not start with a foreign directory among its partitions."""
+    write_both(here / "in")
+    (here / "link").symlink_to("in")
+    names = sorted(here.rglob("*"))
+    flags = [*FLAGS[job], "--output", where]
+    assert main([job, "--input", "in", *flags]) == 2
+    assert capsys.readouterr().err == (
+        f"pipeline {job}: --output {where} lies in the log directory in; nothing is written into"
+        " what is read\n"
+    )
+    assert sorted(here.rglob("*")) == names
+
+
+@every_job
+def test_an_output_that_is_a_file(here: Path, capsys, job: str) -> None:
+    write_both(here / "in")
+    (here / "file").touch()
+    for where in ("file", "file/out"):
+        assert refused(job, "in", capsys, "--output", where) == f"{where}: Not a directory"
+
+
+def test_topics_that_are_not_there(here: Path, capsys) -> None:
+    write_partition(here / "in", [batch(0)])
+    line = refused("export", "in", capsys, "--subscribe", "nosuch,orders2")
+    assert line == "in: no partition of nosuch, orders2"
+
+
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory for who has no special rights: root is such from `as_nobody` on."""

@@ -1,6 +1,9 @@
 """The frame of the jobs: publishing, exit codes; export in this process."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +18,8 @@ from pipeline.jobs.export_files import SplitFiles, Target
 from pipeline.jobs.job import JobConfig, JobResult, progress_line, publishing
 from pipeline.spark_session import check_java
 from tests.pipeline.segments import GOLDEN, batch, write_partition
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_export_writes_every_row_and_a_manifest(
@@ -153,6 +158,29 @@ def test_success_appears_last_and_old_tables_are_replaced(tmp_path: Path) -> Non
         assert (tmp_path / "_SUCCESS").exists()
         publication.result = JobResult()
     assert [path.name for path in (tmp_path / "t").iterdir()] == ["new"]
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next_and_not_what_works(tmp_path: Path) -> None:
+    source, out = write_partition(tmp_path / "in", [batch(0)]).parent, tmp_path / "out"
+    command = ["export", "--input", str(source), "--output", str(out)]
+    kill = (
+        "import os, signal, sys, pipeline.jobs.export as export\n"
+        "export.write_pieces = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from pipeline.cli import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", kill, *command], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in out.iterdir()] == ["_tmp"]
+    working = JobConfig(inputs=(), output=str(out), run_id="working")
+    refused = pytest.raises(BadInputError, match="another run has finished meanwhile")
+    with refused, publishing(working) as publication:
+        assert main(command) == 0
+        names = {path.name.partition(".")[0] for path in (out / "_tmp").iterdir()}
+        assert names == {"working"}
+        assert publication.folder.is_dir()
+        publication.result = JobResult()
+    assert not (out / "_tmp").exists()
 
 
 def test_progress_tells_bytes_and_time_left() -> None:
