@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.arguments import Parser, text
-from jepsen.cluster import NODES_MAX
-from jepsen.nemesis import KINDS
-from jepsen.run import EXIT_CODES, HarnessError, Options, run
-from jepsen.workloads import WORKLOADS
+from jepsen.names import KINDS, NODES_MAX, WORKLOADS
 
 EXIT_USAGE: Final = 254
 EXIT_FAILED: Final = 255
@@ -40,6 +37,8 @@ class _Parser(Parser):
 def run_command(arguments: Sequence[str]) -> int:
     """Runs the command; returns the exit code."""
     asked = _parse(arguments)
+    from jepsen.run import EXIT_CODES, HarnessError, run  # noqa: PLC0415  # help is without it
+
     started_s = time.monotonic()
 
     def say(line: str) -> None:
@@ -126,7 +125,10 @@ def _kinds(text: str) -> tuple[str, ...]:
 _kinds.__name__ = f"fault (of {', '.join(KINDS)})"
 
 
-def _options(asked: Namespace) -> Options:
+def _options(asked: Namespace) -> Any:
+    """What `jepsen.run.run` takes."""
+    from jepsen.run import Options  # noqa: PLC0415  # help is without it
+
     return Options(
         workload=asked.workload,
         nemesis=asked.nemesis,

@@ -17,11 +17,11 @@ from typing import Any, Final
 import msgspec
 
 from jepsen.connections import Address
+from jepsen.names import NODES_MAX
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SCRIPT: Final = ROOT / "scripts" / "quorum"
 HOST: Final = "127.0.0.1"
-NODES_MAX: Final = 9
 PORT_DISTANCE: Final = 1000
 """Between the Kafka, controller and inspection listeners of a node (scripts/launcher/layout.py)."""
 BASE_PORTS: Final = range(11_000, 12_000, 10)

@@ -24,8 +24,8 @@ import msgspec
 from jepsen.clients import LeaderWatch
 from jepsen.cluster import Cluster, ClusterError
 from jepsen.history import Recorder
+from jepsen.names import KINDS
 
-KINDS: Final = ("kill", "pause")
 UNDONE_BY: Final = {"kill": "start", "pause": "resume"}
 FETCH_TIMEOUT_S: Final = 2.0
 """controller.quorum.fetch.timeout.ms of the nodes, its default."""

@@ -34,6 +34,7 @@ from jepsen.generator import (
 )
 from jepsen.linearizability.classification import OBSERVATIONS, classify
 from jepsen.linearizability.history import FAIL, INFO
+from jepsen.names import WORKLOADS
 from wire.codec import newest
 
 READS: Final = ("exists", "read")
@@ -196,9 +197,6 @@ class ConfigRegister(Workload):
     def final_read(self, key: str) -> Ask:
         """The last value."""
         return Ask("read", None, key)
-
-
-WORKLOADS: Final = ("topic-set", "config-register")
 
 
 def workload_named(name: str, *, is_local: bool, operations: int) -> Workload:

@@ -33,10 +33,11 @@ for words in {words!r}:
 
 def test_help_and_refusals_load_nothing_heavy() -> None:
     commands = [[name] for name in COMMANDS]
-    commands += [["sim", "mutate"], ["jepsen", "verify"]]
+    commands += [["sim", "mutate"], ["jepsen", "verify"], ["jepsen", "run"]]
     words = [[*command, "--help"] for command in commands]
     words += [[*command, "--no-such-flag"] for command in commands]
     words += [["topics", "--list"], ["storage", "random-uuid"], ["sim", "--seeds", "2..1"]]
+    words += [["completion", shell] for shell in ("bash", "zsh", "fish")]
     code = SCRIPT.format(words=words, heavy=HEAVY)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

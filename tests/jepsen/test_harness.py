@@ -18,6 +18,7 @@ from jepsen.generator import (
 )
 from jepsen.history import JSONL_FILE, MSGPACK_FILE, NEMESIS_FILE, Recorder
 from jepsen.linearizability import read_history
+from jepsen.names import WORKLOADS
 from jepsen.nemesis import ALONE_S_MAX, FETCH_TIMEOUT_S, QUIET_S, schedule
 from jepsen.report import (
     INVALID,
@@ -32,7 +33,7 @@ from jepsen.report import (
     nemesis_bit,
 )
 from jepsen.run import EXIT_CODES, HarnessError, Options, run
-from jepsen.workloads import WORKLOADS, refused, unanswered, workload_named
+from jepsen.workloads import refused, unanswered, workload_named
 
 BOTH = ("kill", "pause")
 
