@@ -406,7 +406,7 @@ class Machine:
             except SimulatedCrashError as crash:
                 self.power_off(str(crash))
                 return
-            except (OSError, FsyncError, OutOfSpaceError) as raised:
+            except STOPPING as raised:
                 error = str(raised)
             self.post(events.LocalChangesDone(effect.token, error), incarnation)
 

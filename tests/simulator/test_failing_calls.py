@@ -7,7 +7,8 @@ from simulator.failing_calls import READ_ERROR, WITHOUT_MEMORY, fail_allocation,
 from simulator.invariants import Violation
 from simulator.plan import Decision
 from simulator.run import run_seed
-from tests.simulator.worlds import follower, leader, quiet_world
+from storage.errors import CorruptFileError
+from tests.simulator.worlds import follower, leader, observer, quiet_world
 
 SECOND_US = 1_000_000
 
@@ -100,6 +101,21 @@ def test_i20_a_node_that_runs_out_of_memory_by_itself(world):
     machine.kernel.connections.received = hungry
     with pytest.raises(Violation, match=r"I20: .* stopped: 5 TiB asked for"):
         world.run(world.scheduler.now_us + 10 * SECOND_US)
+
+
+@pytest.mark.parametrize(
+    "error", [CorruptFileError("/data/a-0", "of another topic"), MemoryError()]
+)
+def test_an_error_of_folder_work_is_told_and_does_not_end_the_node(world, error):
+    machine = observer(world)
+
+    def work():
+        raise error
+
+    machine.kernel.folders._run(work)
+    world.run(world.scheduler.now_us + SECOND_US)
+    assert machine.is_up
+    assert [log.event for _, log in machine.logs].count("local_changes_failed") == 1
 
 
 @pytest.mark.parametrize("seed", [4, 7])
