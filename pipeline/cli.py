@@ -1,9 +1,10 @@
 """`scripts/pipeline JOB`: one job, one line of result.
 
-Exit codes: 0 clean, 1 findings, 2 bad input, 3 internal error.
+Exit codes: 0 clean, 1 findings, 2 bad input, 3 internal error, 130 ended by Ctrl-C.
 """
 
 import argparse
+import errno
 import importlib
 import json
 import os
@@ -23,6 +24,8 @@ CLEAN: Final = 0
 FINDINGS: Final = 1
 BAD_INPUT: Final = 2
 INTERNAL: Final = 3
+INTERRUPTED: Final = 130  # as a shell has it
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # job -> its module and what it does
 JOBS: Final = {
     "compaction": ("pipeline.jobs.compaction", "what cleaning and retention would free"),
@@ -74,16 +77,31 @@ def _main(arguments: Sequence[str]) -> int:
     except (BadInputError, DataLossError, CorruptSegmentError) as error:
         sys.stderr.write(f"pipeline {parsed.job}: {error}\n")
         return BAD_INPUT
+    except KeyboardInterrupt:
+        sys.stderr.write(f"pipeline {parsed.job}: interrupted\n")
+        return INTERRUPTED
     except ModuleNotFoundError:
         raise
     except Exception as error:  # noqa: BLE001  # the last resort: say it and exit with its own code
-        if isinstance(error, OSError) and error.filename is not None:
-            sys.stderr.write(f"pipeline {parsed.job}: {error.filename}: {error.strerror}\n")
+        told = _system_error(error, parsed.output)
+        if told is not None:
+            sys.stderr.write(f"pipeline {parsed.job}: {told}\n")
             return BAD_INPUT
         sys.stderr.write(f"pipeline {parsed.job}: internal error\n{traceback.format_exc()}")
         return INTERNAL
     _show(parsed.job, result, as_json=parsed.json)
     return FINDINGS if result.findings else CLEAN
+
+
+def _system_error(error: Exception, output: str | None) -> str | None:
+    """What the system refused of a file, in one line; None when it is something else."""
+    if not isinstance(error, OSError):
+        return None
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if error.errno in _NO_ROOM:
+        return f"{output}: {os.strerror(error.errno)}"  # Arrow does not name the file
+    return None
 
 
 def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, Any]:

@@ -7,8 +7,10 @@ failed run leaves nothing half-published:
     OUTPUT/...               after it, with run.json and, last of all, the empty file _SUCCESS
 """
 
+import errno
 import fcntl
 import json
+import os
 import platform
 import resource
 import shutil
@@ -235,12 +237,13 @@ def progress(spark: Any, planned_bytes: int, *, as_json: bool = False) -> Iterat
 
 
 def data_error(text: str) -> str | None:
-    """The line of the data's error in what Spark says of a failed task; None where it has none."""
+    """The data's error, or a full disk, in what Spark says of a failed task; None without one."""
     for kind in (CorruptSegmentError, BadInputError, DataLossError):
         _, found, rest = text.partition(f"{kind.__module__}.{kind.__name__}: ")
         if found:
             return rest.partition("\n")[0]
-    return None
+    full = os.strerror(errno.ENOSPC)
+    return full if full in text else None
 
 
 def progress_line(

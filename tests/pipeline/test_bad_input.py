@@ -260,6 +260,36 @@ def test_an_extra_that_is_not_installed(here: Path, package: str, extra: str, jo
     assert line.endswith(install)
 
 
+FULL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+from pipeline.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+INTERRUPTED = """
+import signal, sys
+import pipeline.jobs.export as export
+export.write_pieces = lambda *_: signal.raise_signal(signal.SIGINT)
+from pipeline.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [(FULL, 2, "out: File too large"), (INTERRUPTED, 130, "interrupted")],
+)
+def test_a_disk_that_is_full_and_an_impatient_person(
+    here: Path, script: str, code: int, said: str
+) -> None:
+    write_partition(here / "in", [batch(at) for at in range(50)])
+    command = [sys.executable, "-c", script, "export", "--input", "in", "--output", "out"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, f"pipeline export: {said}\n")
+    assert list((here / "out").iterdir()) == []
+
+
 def test_a_master_that_is_none(here: Path, capsys) -> None:
     write_partition(here / "in", [batch(0)])
     line = refused("export", "in", capsys, "--spark", "--master", "somewhere:7077")
@@ -320,4 +350,6 @@ def test_what_a_task_says_of_the_data_is_told_and_nothing_else() -> None:
         "pipeline.core.errors.CorruptSegmentError: in/a.log:70 (base offset 1): bad_crc\n\n\tat org"
     )
     assert data_error(trace) == "in/a.log:70 (base offset 1): bad_crc"
+    full = "OSError: [Errno 28] Error writing bytes to file. Detail: No space left on device\n\tat"
+    assert data_error(full) == "No space left on device"
     assert data_error("java.lang.OutOfMemoryError: Java heap space") is None
