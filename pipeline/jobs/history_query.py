@@ -125,8 +125,6 @@ def resolve(root: str, *, offset: int | None = None, ts: datetime | None = None)
         raise BadInputError("as of what: an offset or a time, not both")
     if ts is not None:
         offset = _offset_of(root, ts, end)
-        if offset < start:
-            raise BadInputError(f"{ts.isoformat()} lies before the history, see {root}/records")
     if offset is None:
         return end
     if not start <= offset <= log_end:
@@ -303,13 +301,29 @@ def _records(root: str) -> Any:
 
 
 def _offset_of(root: str, ts: datetime, end: int) -> int:
-    """The first offset whose record is later than the time; the end when there is none."""
+    """The first offset whose record is later than the time; the end when there is none.
+
+    Raises:
+        BadInputError: that is the first record, so nothing of the history had happened yet.
+    """
     if not any(Path(root, "records").rglob("*.parquet")):
         return end
-    late = pc.field("ts") > pa.scalar(ts, TIMESTAMP)
-    offsets = _records(root).to_table(columns=["offset"], filter=late).column("offset")
-    found = pc.min(offsets).as_py()
-    return end if found is None else min(int(found), end)
+    known = pc.field("ts").is_valid()
+    first = late = None
+    for batch in _records(root).to_batches(columns=["offset", "ts"], filter=known):
+        if not batch.num_rows:
+            continue
+        offsets = batch.column("offset")
+        least = batch.slice(pc.index(offsets, pc.min(offsets)).as_py(), 1).to_pylist()[0]
+        first = least if first is None or least["offset"] < first["offset"] else first
+        mask = pc.greater(batch.column("ts"), pa.scalar(ts, TIMESTAMP))
+        found = pc.min(offsets.filter(mask)).as_py()
+        late = min((one for one in (late, found) if one is not None), default=None)
+    if first is not None and late is not None and late <= first["offset"]:
+        raise BadInputError(
+            f"{_when(ts)} lies before the history, whose first record is of {_when(first['ts'])}"
+        )
+    return end if late is None else min(int(late), end)
 
 
 def _batch_start(root: str, offset: int) -> int:
