@@ -6,6 +6,7 @@ Seeds are independent of each other, so that several processes share nothing but
 import gc
 import multiprocessing
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from jepsen.linearizability import UNKNOWN
 from simulator.draw import Options
 from simulator.probes import MARKS
 from simulator.run import Outcome, run_seed
@@ -36,6 +38,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     virtual_us: int
     elections: int
     acknowledged: int
+    verdict: str | None
+    """Of the clients' history; see `Outcome`."""
     messages: int
     digest: int
     events_by_kind: dict[str, int]
@@ -82,6 +86,7 @@ def result_of(outcome: Outcome, cpu_seconds: float) -> Result:
         virtual_us=outcome.virtual_us,
         elections=outcome.elections,
         acknowledged=outcome.acknowledged,
+        verdict=outcome.verdict,
         messages=outcome.messages,
         digest=outcome.digest,
         events_by_kind=outcome.events_by_kind,
@@ -141,6 +146,9 @@ class Totals:
         self.elections = 0
         self.acknowledged = 0
         self.messages = 0
+        self.unknown: list[int] = []
+        """Seeds whose history was too hard to judge."""
+        self._digests: dict[int, int] = {}
         self.events_by_kind: dict[str, int] = {}
         self.faults: dict[str, int] = {}
         self.marks: dict[str, int] = dict.fromkeys(MARKS, 0)
@@ -156,6 +164,9 @@ class Totals:
         self.elections += result.elections
         self.acknowledged += result.acknowledged
         self.messages += result.messages
+        if result.verdict == UNKNOWN:
+            self.unknown.append(result.seed)
+        self._digests[result.seed] = result.digest
         for sums, counts in (
             (self.events_by_kind, result.events_by_kind),
             (self.faults, result.faults),
@@ -163,6 +174,14 @@ class Totals:
         ):
             for name, count in counts.items():
                 sums[name] = sums.get(name, 0) + count
+
+    @property
+    def digest(self) -> str:
+        """Of one seed its own; of many the CRC-32 of theirs, in the order of the seeds."""
+        digests = [self._digests[seed] for seed in sorted(self._digests)]
+        if len(digests) == 1:
+            return f"{digests[0]:08x}"
+        return f"{zlib.crc32(b''.join(each.to_bytes(4, 'big') for each in digests)):08x}"
 
     @property
     def events_per_second(self) -> float:

@@ -94,13 +94,16 @@ def _times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
     return min(SENT_AGAIN_MAX, last - first)
 
 
-def refutation(operations: list[Operation]) -> str | None:
-    """Why the history is not linearizable, None if it is (or too hard to tell)."""
-    result = check(operations, "topic-set", budget=Budget(steps=STEPS_MAX), clock=None)
+def judge(operations: list[Operation], steps_max: int = STEPS_MAX) -> tuple[str, str | None]:
+    """The verdict (`ok`, `illegal`, `unknown`), and why the history is not linearizable.
+
+    `unknown`: too hard to tell within so many steps of the search. That is no failure, but no
+    proof either, so campaigns count it.
+    """
+    result = check(operations, "topic-set", budget=Budget(steps=steps_max), clock=None)
     if result.verdict != ILLEGAL:
-        return None
+        return result.verdict, None
     bad = [part for part in result.partitions if part.verdict == ILLEGAL]
     named = ", ".join(str(key) for part in bad for key in part.keys)
-    return (
-        f"the history of {named or 'the topics'} is not linearizable {result.reason or ''}".strip()
-    )
+    text = f"the history of {named or 'the topics'} is not linearizable {result.reason or ''}"
+    return ILLEGAL, text.strip()

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from simulator.histories import operations_of, refutation
+from simulator.histories import judge, operations_of
 from simulator.invariants import Violation
 from simulator.workload import Operation
 from simulator.world import World
@@ -57,7 +57,8 @@ def come_to_rest(world: World) -> None:
     world.check_resources_at_rest()
     image = world.invariants.ledger.image
     now_us = world.scheduler.now_us
-    why = refutation(operations_of(world.workload, image, now_us, world.sent_again))
+    history = operations_of(world.workload, image, now_us, world.sent_again)
+    world.verdict, why = judge(history)
     if why is not None:
         raise Violation("linearizability", why)
 

@@ -77,12 +77,16 @@ def summary(totals: Totals, seconds: float) -> list[str]:
     )
     second = (
         f"{totals.elections:,} elections, {totals.acknowledged:,} writes acknowledged, "
-        f"{totals.messages:,} messages"
+        f"{totals.messages:,} messages; digest {totals.digest}"
     )
     lines = [first, second, "events: " + _shares(totals.events_by_kind, totals.events)]
     if totals.faults:
         counts = ", ".join(f"{name} {count:,}" for name, count in _most(totals.faults, 100))
         lines.append(f"faults: {counts}")
+    if totals.unknown:
+        lines.append(
+            f"histories too hard to judge: {len(totals.unknown)}, {_named(totals.unknown)}"
+        )
     if totals.missing_marks:
         lines.append("marks never met: " + ", ".join(totals.missing_marks))
     return lines
@@ -104,6 +108,9 @@ def as_json(totals: Totals, seconds: float, commit: str) -> dict[str, Any]:
         "elections": totals.elections,
         "acknowledged": totals.acknowledged,
         "messages": totals.messages,
+        "digest": totals.digest,
+        "unknown": len(totals.unknown),
+        "unknown_seeds": sorted(totals.unknown),
         "commit": commit,
         "failures": [
             {"seed": f.seed, "invariant": f.invariant, "text": f.text, "at_us": f.at_us}
@@ -114,6 +121,11 @@ def as_json(totals: Totals, seconds: float, commit: str) -> dict[str, Any]:
 
 def _most(counts: dict[str, int], limit: int = TOP) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+
+def _named(seeds: list[int]) -> str:
+    shown = ", ".join(f"{seed:#x}" for seed in sorted(seeds)[:TOP])
+    return f"seeds {shown}{', ...' if len(seeds) > TOP else ''}"
 
 
 def _shares(counts: dict[str, int], whole: int) -> str:

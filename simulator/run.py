@@ -33,6 +33,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, int]
     elections: int
     acknowledged: int
+    verdict: str | None
+    """Of the clients' history: `ok`, `illegal`, `unknown`; None if the run did not get there."""
     messages: int
     plan: list[Decision]
     settings: Settings
@@ -101,6 +103,7 @@ def run_seed(
         faults=world.nemesis.fired,
         elections=world.invariants.elections,
         acknowledged=sum(operation.outcome == "ok" for operation in world.workload.history),
+        verdict=world.verdict,
         messages=world.network.sent,
         plan=used,
         settings=settings,

@@ -76,6 +76,8 @@ class World:
         self._busy_since_us = 0
         self.events_by_kind: dict[str, int] = {}
         self.digest = 0
+        self.verdict: str | None = None
+        """Of the clients' history, once it was judged."""
         self.sent_again: dict[int, list[int]] = {}
         """Node -> when it was about to send somebody's request to a controller once more."""
         self._decoded = DecodedBatches()

@@ -1,14 +1,17 @@
 """`kraftline sim`: what it prints, its exit codes, its files."""
 
 import json
+import zlib
 
 import pytest
 
 from cli.main import main
-from simulator.arguments import parse
+from simulator import histories
+from simulator.arguments import SHORT, parse
 from simulator.campaign import NONDETERMINISTIC, SeedLedger, exit_code_of
 from simulator.draw import Options, Until
 from simulator.mutants.catalogue import MUTANTS
+from simulator.run import run_seed
 from simulator.schedule import read_schedule
 
 FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")
@@ -37,6 +40,28 @@ def test_seeds_that_hold(capsys):
     assert last["events"] == sum(last["events_by_kind"].values())
     assert last["virtual_seconds"] > 20
     assert last["marks"]["leader_elected"] >= 2
+
+
+def test_histories_too_hard_to_judge_are_counted(capsys, monkeypatch):
+    monkeypatch.setattr(histories.judge, "__defaults__", (1,))
+    code, lines, _ = sim(capsys, "--seeds", "1..2", "--short")
+    assert code == 0
+    assert "histories too hard to judge: 2, seeds 0x1, 0x2" in lines
+    last = json.loads(sim(capsys, "--seed", "1", "--short", "--json")[1][-1])
+    assert (last["unknown"], last["unknown_seeds"]) == (1, [1])
+
+
+def test_digests_are_shown(capsys):
+    objects = [
+        json.loads(sim(capsys, "--seeds", seeds, "--short", "--json")[1][-1])
+        for seeds in ("1..1", "1..2", "2..2")
+    ]
+    one, both, two = (each["digest"] for each in objects)
+    assert (one, two) == tuple(f"{run_seed(seed, SHORT).digest:08x}" for seed in (1, 2))
+    assert both == f"{zlib.crc32(bytes.fromhex(one + two)):08x}"
+    assert objects[1]["unknown"] == 0
+    _, lines, _ = sim(capsys, "--seed", "1", "--short")
+    assert any(line.endswith(f"digest {one}") for line in lines)
 
 
 def test_a_summary_for_people(capsys):

@@ -4,7 +4,7 @@ import pytest
 
 from kernel.forwarding import _Forward
 from kernel.peers import Failure
-from simulator.histories import FORWARDED_US_MAX, SENT_AGAIN_MAX, operations_of, refutation
+from simulator.histories import FORWARDED_US_MAX, SENT_AGAIN_MAX, judge, operations_of
 from simulator.workload import Operation
 from tests.simulator.worlds import follower, quiet_world
 
@@ -35,7 +35,15 @@ def add(world, kind, called_us, outcome, topic_id=None, target=1):
 
 def why_not(world, sent_again):
     image = world.invariants.ledger.image
-    return refutation(operations_of(world.workload, image, 1_000_000, sent_again))
+    verdict, why = judge(operations_of(world.workload, image, 1_000_000, sent_again))
+    assert verdict == ("ok" if why is None else "illegal")
+    return why
+
+
+def test_a_history_too_hard_to_judge_is_neither_right_nor_wrong(world):
+    created_once_deleted_twice(world)
+    image = world.invariants.ledger.image
+    assert judge(operations_of(world.workload, image, 1_000, {}), 1) == ("unknown", None)
 
 
 def created_once_deleted_twice(world):
