@@ -22,7 +22,8 @@ from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from metadata.schema import Record
 from node.config import read_config
-from node.errors import ConfigError
+from node.errors import ConfigError, StartError
+from node.identity import check_cluster_id
 from node.properties import PropertiesError, parse_properties
 from quorum_controller.scram import scram_keys
 from storage.errors import CorruptFileError
@@ -43,6 +44,7 @@ def run(options: Namespace) -> int:
     except (
         UsageError,
         ConfigError,
+        StartError,
         PropertiesError,
         FormatError,
         CorruptFileError,
@@ -64,6 +66,7 @@ def _new_uuid() -> bytes:
 
 def _format(options: Namespace) -> int:
     config = _static_config(options)
+    check_cluster_id(options.cluster_id)
     level = level_of(options.release_version, with_scram=bool(options.add_scram))
     features = {**features_at(level), **_feature_levels(options.feature)}
     refused = unsupported(features)

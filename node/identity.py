@@ -1,6 +1,7 @@
 """Who this node is: its folders locked and checked before anything is opened."""
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -12,11 +13,13 @@ from kernel.formatting import (
 )
 from metadata.features import METADATA_VERSION_DEFAULT
 from metadata.image import METADATA_VERSION
-from node.errors import StartError
+from node.errors import StartError, shortened
 from storage.directory_lock import lock_directory
 from storage.meta_properties import META_PROPERTIES_NAME, read_meta_properties
 from storage.vfs import Lock, Vfs, join
 from wire.types import DirectoryId
+
+CLUSTER_ID_CHARACTERS_MAX: Final = 1000
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +29,23 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     directory_ids: dict[str, DirectoryId]
     """By path, every folder of the node."""
     locks: tuple[Lock, ...]
+
+
+def check_cluster_id(text: str) -> None:
+    """Whether folders can be formatted with it: `meta.properties` must give it back to anyone.
+
+    Kafka takes any text, also none at all, which no client tells from a cluster without an id.
+
+    Raises:
+        StartError: they cannot; says what is allowed.
+    """
+    is_plain = text.isascii() and text.isprintable() and "\\" not in text and text == text.strip()
+    if not is_plain or not 1 <= len(text) <= CLUSTER_ID_CHARACTERS_MAX:
+        raise StartError(
+            f"cluster id {shortened(text)!r}; allowed: 1 to {CLUSTER_ID_CHARACTERS_MAX} printable "
+            "ASCII characters, no backslash, no blanks around them, as `kraftline storage "
+            "random-uuid` makes them"
+        )
 
 
 def prepare(
@@ -41,7 +61,9 @@ def prepare(
         StartError, LockedDirectoryError, FormatError, CorruptFileError: one line for the person.
     """
     folders = metadata_folder_first(config)
-    if format_cluster_id is None:
+    if format_cluster_id is not None:
+        check_cluster_id(format_cluster_id)
+    else:
         for path in folders:
             if not vfs.exists(path):
                 raise _not_formatted(path)

@@ -9,7 +9,7 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from node.config import (
 )
 from node.driver import LISTEN_BACKLOG, Driver, now
 from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
-from node.errors import ConfigError, StartError
+from node.errors import ConfigError, StartError, one_line
 from node.http import HttpListener
 from node.identity import Identity, prepare
 from node.leader_client import LeaderClient
@@ -82,7 +82,7 @@ def run_node(
     try:
         config = _config(properties, overrides, environment=environment)
         if properties is None and format_cluster_id is None:
-            format_cluster_id = os.environ.get(CLUSTER_ID, DEFAULT_CLUSTER_ID)
+            format_cluster_id = asked_cluster_id(os.environ)
         identity, kernel = _open(config, format_cluster_id)
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
@@ -97,6 +97,11 @@ def run_node(
     assert identity.locks, "the folders stay locked while the node runs"
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, kernel))
+
+
+def asked_cluster_id(environment: Mapping[str, str]) -> str:
+    """Of CLUSTER_ID; empty, as compose makes of a variable it has not, is as good as not set."""
+    return environment.get(CLUSTER_ID) or DEFAULT_CLUSTER_ID
 
 
 def key_warnings(keys: Collection[str]) -> list[Log]:
@@ -118,18 +123,28 @@ def _config(properties: Path | None, overrides: Sequence[str], *, environment: b
 
 
 def _open(config: NodeConfig, format_cluster_id: str | None) -> tuple[Identity, Kernel]:
+    """Folders and kernel.
+
+    Raises:
+        StartError: a folder cannot be made, read or written; names the path. Or what `prepare` and
+            the kernel refuse, see REFUSALS.
+    """
     vfs = OsVfs()
     rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secrets here
     at = now()
-    identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
-    kernel = Kernel(
-        config,
-        vfs,
-        rng,
-        cluster_id=identity.cluster_id,
-        directory_ids=identity.directory_ids,
-        now=at,
-    )
+    try:
+        identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
+        kernel = Kernel(
+            config,
+            vfs,
+            rng,
+            cluster_id=identity.cluster_id,
+            directory_ids=identity.directory_ids,
+            now=at,
+        )
+    except OSError as error:
+        where = ", ".join(config.log_dirs) if error.filename is None else error.filename
+        raise StartError(one_line(f"{where}: {error.strerror or error}")) from error
     return identity, kernel
 
 

@@ -239,3 +239,22 @@ def test_releases_from_4_1_start_with_eligible_leader_replicas(
     assert code == 0
     assert "name='eligible.leader.replicas.version', featureLevel=1" in out
     assert out.endswith("with metadata.version 4.2-IV1.\n")
+
+
+@pytest.mark.parametrize("cluster_id", ["", " ", "a\nnode.id=2"])
+def test_a_cluster_id_that_meta_properties_cannot_hold(
+    cluster_id: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exit_code, out, err = do_format(capsys, cluster_id=cluster_id)
+    assert (exit_code, out) == (1, "")
+    assert err.startswith(f"cluster id {cluster_id!r}; allowed: 1 to 1000 printable ASCII")
+    assert not (folder / "n1" / "log").exists()
+
+
+@pytest.mark.parametrize("cluster_id", ["bad id!!", "a/b", "a=b", ":b", "#x"])
+def test_cluster_ids_that_kafka_takes_too(
+    cluster_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert do_format(capsys, cluster_id=cluster_id)[0] == 0
+    _, out, _ = storage(capsys, "info", "-c", "n1/server.properties")
+    assert f"cluster.id={cluster_id}, " in out

@@ -1,0 +1,62 @@
+"""What stops a node before it runs: one line that names what is wrong, exit code 1, no stack."""
+
+from pathlib import Path
+
+import pytest
+
+from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID
+from node.process import asked_cluster_id, run_node
+
+PROPERTIES = """process.roles=controller
+node.id=1
+controller.listener.names=CONTROLLER
+listeners=CONTROLLER://127.0.0.1:0
+controller.quorum.voters=1@127.0.0.1:29101
+"""
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], log_dirs: Path, wish: str) -> str:
+    file = folder / "server.properties"
+    file.write_text(f"{PROPERTIES}log.dirs={log_dirs}\n")
+    assert run_node(file, (), wish) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_a_log_directory_that_cannot_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(tmp_path, capsys, Path("/proc/nope"), "x")
+    assert said == "/proc/nope: No such file or directory\n"
+
+
+def test_a_log_directory_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    said = refused(tmp_path, capsys, tmp_path / "file", "x")
+    assert said == f"{tmp_path}/file: File exists\n"
+    inside = tmp_path / "file" / "log"
+    assert refused(tmp_path, capsys, inside, "x") == f"{inside}: Not a directory\n"
+
+
+def test_a_lock_that_is_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log" / ".lock").mkdir(parents=True)
+    said = refused(tmp_path, capsys, tmp_path / "log", "x")
+    assert said == f"{tmp_path}/log/.lock: Is a directory\n"
+
+
+@pytest.mark.parametrize("wish", ["", " ", "x ", "a\nnode.id=7", "a\\u0041", "\u00e9", "x" * 1001])
+def test_a_cluster_id_that_meta_properties_cannot_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wish: str
+) -> None:
+    said = refused(tmp_path, capsys, tmp_path / "log", wish)
+    assert said.startswith(f"cluster id {wish[:80]!r}".removesuffix("'"))
+    assert "; allowed: 1 to 1000 printable ASCII characters" in said
+    assert not (tmp_path / "log").exists()
+
+
+def test_an_empty_variable_is_one_that_is_not_set() -> None:
+    assert asked_cluster_id({CLUSTER_ID: ""}) == DEFAULT_CLUSTER_ID
+    assert asked_cluster_id({}) == DEFAULT_CLUSTER_ID
+    assert asked_cluster_id({CLUSTER_ID: "x"}) == "x"
