@@ -142,6 +142,8 @@ def _make_absolute(parsed: argparse.Namespace) -> None:
     parsed.input = [os.path.abspath(path) for path in parsed.input]  # noqa: PTH100  # may be a glob
     if parsed.output is not None:
         parsed.output = os.path.abspath(parsed.output)  # noqa: PTH100
+    if getattr(parsed, "errors_path", None) is not None:  # of export, written by tasks
+        parsed.errors_path = os.path.abspath(parsed.errors_path)  # noqa: PTH100
 
 
 def _show(job: str, result: "JobResult", *, as_json: bool) -> None:

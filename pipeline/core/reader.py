@@ -7,7 +7,7 @@ row with `_corrupt_batch`, DROPMALFORMED leaves it out; the latter two can write
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -91,20 +91,22 @@ def plan_read(options: Options) -> ReadPlan:
 
 
 def read_splits(
-    pieces: Sequence[Piece], options: Options, schema: pa.Schema | None = None
-) -> Iterator[pa.RecordBatch]:
+    pieces: Sequence[Piece], options: Options, schema: pa.Schema | None = None,
+    on_fault: Callable[[SegmentFile, Fault], None] | None = None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The rows of the pieces in order.
 
     Args:
         pieces: of a plan made with these options.
         options: of the read.
         schema: the columns wanted, when not those of the options.
+        on_fault: is told of everything damaged that does not end the read.
 
     Raises:
         CorruptSegmentError: a damaged batch, in mode FAILFAST.
         BadInputError: a file can not be opened, in mode FAILFAST.
     """
-    reader = _Reader(options, read_schema(options) if schema is None else schema)
+    reader = _Reader(options, read_schema(options) if schema is None else schema, on_fault)
     try:
         for piece in pieces:
             yield from reader.rows(piece)
@@ -143,9 +145,13 @@ def _pack(pieces: list[Piece], options: Options, max_split: int) -> tuple[tuple[
 class _Reader:
     """Reads pieces one after the other in the mode of the options."""
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
+    def __init__(
+        self, options: Options, schema: pa.Schema,
+        on_fault: Callable[[SegmentFile, Fault], None] | None,
+    ) -> None:  # fmt: skip
         self.options = options
         self.schema = schema
+        self._on_fault = on_fault
         self.errors = _ErrorsFile(options.errors_path)
         self._limits = Limits(batch_bytes_max=options.max_batch_bytes)
         self._describe: Describe | None = describe_records if options.decode == "json" else None
@@ -200,6 +206,8 @@ class _Reader:
                 raise BadInputError(f"{file.path}:{fault.position}: {reason}")
             raise CorruptSegmentError(file.path, fault.position, fault.base_offset, reason)
         self.errors.add(file, fault)
+        if self._on_fault is not None:
+            self._on_fault(file, fault)
         if self.options.mode == "PERMISSIVE":
             is_batch = self.options.decode in ("metadata", "raw")
             if is_batch and damaged is not None:

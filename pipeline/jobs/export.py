@@ -8,6 +8,7 @@ same splits gives the same names. Rows stand in the order of the log.
     data/topic=T/partition=P/date=2026-11-21/node=N/SEGMENT-POSITION.parquet    with --by date
 """
 
+import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -17,8 +18,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.batches import scan
+from pipeline.core.batches import Fault, scan
+from pipeline.core.discovery import SegmentFile
 from pipeline.core.errors import BadInputError
+from pipeline.core.findings import ERROR, Finding
 from pipeline.core.opening import open_segment
 from pipeline.core.options import Options, parse_options
 from pipeline.core.reader import Piece, ReadPlan, plan_read, read_schema, read_splits
@@ -28,6 +31,7 @@ from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, p
 NAME: Final = "export"
 DATE_COLUMNS: Final = {"records": "timestamp", "json": "timestamp",
                        "metadata": "maxTimestamp", "raw": "maxTimestamp"}  # fmt: skip
+_SHOWN: Final = 20  # damaged places named on stderr; all are in --errors-path
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -50,11 +54,31 @@ class Exported(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class Damage(msgspec.Struct):
+    """What was damaged in a split: how often, and the first places."""
+
+    count: int = 0
+    first: list[Finding] = []
+
+    def add(self, file: SegmentFile, fault: Fault) -> None:
+        """Count one more."""
+        self.count += 1
+        if len(self.first) < _SHOWN:
+            self.first.append(
+                Finding(
+                    severity=ERROR, check=fault.reason, path=file.path, position=fault.position,
+                    length=fault.length, offset=fault.base_offset, detail=fault.detail,
+                )
+            )  # fmt: skip
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """The job's own flags."""
     parser.add_argument("--decode", default="records", help="metadata, records, raw or json")
     parser.add_argument("--columns", default="full", help="full, kafka or names with commas")
     parser.add_argument("--mode", default="FAILFAST", help="FAILFAST, PERMISSIVE, DROPMALFORMED")
+    parser.add_argument("--errors-path", metavar="DIR", help="not with FAILFAST: JSON lines of all"
+                        " that is damaged")  # fmt: skip
     parser.add_argument("--subscribe", help="topics, separated by commas; all without it")
     parser.add_argument(
         "--by",
@@ -66,6 +90,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(config: JobConfig) -> JobResult:
     """Write the input's records below the output.
+
+    What is damaged or missing is counted as findings, the first of it named on stderr; in mode
+    FAILFAST it ends the run.
 
     Raises:
         BadInputError: nothing to read, or a flag that is not allowed.
@@ -80,20 +107,37 @@ def run(config: JobConfig) -> JobResult:
         )
     if not plan.packs:
         raise BadInputError(f"{', '.join(config.inputs)}: no segments")
+    for warning in plan.warnings:
+        sys.stderr.write(f"{warning}\n")
     pieces = [(piece,) for pack in plan.packs for piece in pack]
     if config.dry_run:
-        return JobResult(counters={"splits": len(pieces), "bytes": plan.bytes})
+        counters = {"splits": len(pieces), "bytes": plan.bytes}
+        return JobResult(counters=counters, findings=len(plan.warnings))
     with publishing(config, [piece.split for (piece,) in pieces]) as publication:
         data = publication.folder / "data"
         target = Target(str(data), date_column)
-        written = _write_all(config, plan, pieces, options, target)
+        found = _write_all(config, plan, pieces, options, target)
+        written = [one for one in found if isinstance(one, Exported)]
+        damages = [one for one in found if isinstance(one, Damage)]
+        damaged = sum(one.count for one in damages)
         manifest = pa.Table.from_pylist([msgspec.structs.asdict(one) for one in written])
         pq.write_table(manifest, publication.folder / "manifest.parquet", compression="zstd")
         rows = sum(one.rows for one in written)
         publication.result = JobResult(
-            tables={"data": rows, "manifest": len(written)}, counters={"bytes": plan.bytes}
+            tables={"data": rows, "manifest": len(written)},
+            counters={"bytes": plan.bytes, "damaged": damaged},
+            findings=damaged + len(plan.warnings),
         )
+    _show(damages, damaged)
     return publication.result
+
+
+def _show(damages: list[Damage], count: int) -> None:
+    shown = [finding for damage in damages for finding in damage.first][:_SHOWN]
+    for finding in shown:
+        sys.stderr.write(finding.line() + "\n")
+    if count > len(shown):
+        sys.stderr.write(f"and {count - len(shown)} more\n")
 
 
 def _options(config: JobConfig) -> Options:
@@ -106,6 +150,11 @@ def _options(config: JobConfig) -> Options:
     }
     if arguments.subscribe:
         given["subscribe"] = arguments.subscribe
+    if arguments.errors_path:
+        if arguments.mode.upper() == "FAILFAST":
+            raise BadInputError("--errors-path needs --mode PERMISSIVE or DROPMALFORMED: the first"
+                                " error ends a run with FAILFAST")  # fmt: skip
+        given["errorsPath"] = arguments.errors_path
     return parse_options(given)
 
 
@@ -121,12 +170,12 @@ def _date_column(config: JobConfig, options: Options) -> str | None:
 
 def _write_all(
     config: JobConfig, plan: ReadPlan, pieces: list[tuple[Piece]], options: Options, target: Target
-) -> list[Exported]:
+) -> list[Exported | Damage]:
     if not config.spark and plan.bytes < SPARK_BYTES_MIN:
         return [found for pack in pieces for found in write_pieces(pack, options, target)]
     spark = config.session(NAME)
 
-    def work(packs: Iterator[tuple[Piece]]) -> Iterator[Exported]:
+    def work(packs: Iterator[tuple[Piece]]) -> Iterator[Exported | Damage]:
         for pack in packs:
             yield from write_pieces(pack, options, target)
 
@@ -135,14 +184,17 @@ def _write_all(
         return list(found.collect())
 
 
-def write_pieces(pieces: Sequence[Piece], options: Options, target: Target) -> Iterator[Exported]:
+def write_pieces(
+    pieces: Sequence[Piece], options: Options, target: Target
+) -> Iterator[Exported | Damage]:
     """Write each piece to its files; a task that is tried again writes the same files anew."""
     schema = read_schema(options)
     for piece in pieces:
         split, file = piece.split, piece.split.file
         checksum = crc_of_crcs(piece)
         files = SplitFiles(target, piece, schema)
-        for batch in read_splits((piece,), options, schema):
+        damage = Damage()
+        for batch in read_splits((piece,), options, schema, damage.add):
             files.write(batch)
         for path, rows in files.close():
             relative = str(path.relative_to(target.folder))
@@ -150,6 +202,8 @@ def write_pieces(pieces: Sequence[Piece], options: Options, target: Target) -> I
                 relative, file.topic, file.partition, file.name, split.frozen_size, split.start,
                 split.end, checksum, rows, path.stat().st_size,
             )  # fmt: skip
+        if damage.count:
+            yield damage
 
 
 def crc_of_crcs(piece: Piece) -> int:

@@ -193,8 +193,7 @@ def test_who_led_and_why(tmp_path, capsys):
         (["--who-led", "orders-3", "--at", "yesterday"], "--at is 'yesterday'"),
         (
             ["--who-led", "orders-3", "--at", "2026-11-13T12:00"],
-            "Fri 2026-11-13 12:00:00.000 UTC lies before the history, whose first record is of"
-            " Tue 2026-11-17 12:40:00.000 UTC",
+            "Fri 2026-11-13 12:00:00.000 UTC lies before the history, whose first record is of Tue",
         ),
         (["--who-led", "orders-3", "--at", "11"], "offset 11 is outside the history: 0 to 10"),
     ],

@@ -120,6 +120,46 @@ def test_a_failed_run_publishes_nothing(tmp_path: Path, capsys: pytest.CaptureFi
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.parametrize(("mode", "rows"), [("PERMISSIVE", 3), ("DROPMALFORMED", 2)])
+def test_an_export_over_damage_names_it_and_has_findings(
+    mode: str, rows: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = bytearray(batch(1))
+    bad[70] ^= 1
+    folder = write_partition(tmp_path / "in", [batch(0), bytes(bad), batch(2)]).parent
+    other = folder.parent / "other-0" / f"{0:020d}.log"
+    other.parent.mkdir()
+    other.symlink_to(tmp_path / "gone")
+    out, errors = tmp_path / "out", tmp_path / "errors"
+    command = ["export", "--input", str(folder.parent), "--output", str(out)]
+    assert main([*command, "--errors-path", str(errors)]) == 2
+    assert "--errors-path needs --mode PERMISSIVE" in capsys.readouterr().err
+    assert main([*command, "--mode", mode, "--errors-path", str(errors), "--json"]) == 1
+    told = capsys.readouterr()
+    printed = json.loads(told.out)
+    assert printed["tables"]["data"] == rows
+    assert (printed["findings"], printed["counters"]["damaged"]) == (2, 1)
+    assert f"{other}: a link that leads nowhere" in told.err
+    assert f"error {folder}/{0:020d}.log:{len(batch(0))} bad_crc offset 1" in told.err
+    (lines,) = errors.iterdir()
+    assert json.loads(lines.read_text())["reason"] == "bad_crc"
+
+
+def test_many_damaged_places_are_counted_and_the_first_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = bytearray(batch(0))
+    bad[70] ^= 1
+    batches = [part for n in range(30) for part in (bytes(bad), batch(n))]
+    source, out = write_partition(tmp_path / "in", batches).parent, tmp_path / "out"
+    command = ["export", "--input", str(source), "--output", str(out), "--mode", "DROPMALFORMED"]
+    assert main(command) == 1
+    told = capsys.readouterr()
+    assert "damaged 30" in told.out
+    assert told.err.count("bad_crc") == 20
+    assert told.err.endswith("and 10 more\n")
+
+
 def test_a_finished_run_is_not_overwritten_unasked(tmp_path: Path) -> None:
     source, out = write_partition(tmp_path / "in", [batch(0)]).parent, tmp_path / "out"
     command = ["export", "--input", str(source), "--output", str(out)]
