@@ -75,7 +75,7 @@ def _resource(
     async def serve(request: web.Request) -> web.StreamResponse:
         media_type = negotiated(request.headers.get("Accept"), (JSON, MSGPACK))
         values = read_parameters(route.parameters, request.match_info, list(request.query.items()))
-        etag = f'"{service.node.image.provenance.end_offset}"' if route.has_etag else None
+        etag = f'W/"{service.node.image.provenance.end_offset}"' if route.has_etag else None
         headers = {"Cache-Control": "no-cache", "Vary": "Accept, Accept-Encoding"}
         answer = None
         if etag is not None:

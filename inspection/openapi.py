@@ -42,8 +42,9 @@ def document() -> dict[str, Any]:
             "title": "kraftline metadata inspection",
             "version": VERSION,
             "description": "Read-only views of one node's metadata. Offsets are half-open: `at N` "
-            "means all records below N. The ETag is the metadata offset. Only GET and HEAD are "
-            "served, another method is 405.",
+            'means all records below N. The ETag is the metadata offset N as W/"N", the same for '
+            "every form of the answer; If-None-Match takes it with W/ and without. Only GET and "
+            "HEAD are served, another method is 405.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -81,7 +82,7 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
     }
     if route.has_etag:
         responses["200"]["headers"] = {
-            "ETag": {"description": "the metadata offset", "schema": {"type": "string"}}
+            "ETag": {"description": 'the metadata offset N as W/"N"', "schema": {"type": "string"}}
         }
         responses["304"] = {"description": "the metadata offset is still the one in If-None-Match"}
     for status in route.statuses:

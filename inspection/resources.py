@@ -54,9 +54,12 @@ PARTITIONS_INLINE: Final = 2_000
 
 
 class BrokersView(AtOffset, frozen=True, kw_only=True):
-    """All brokers."""
+    """A page of brokers by id."""
 
     brokers: list[BrokerView]
+    broker_count: int
+    """Of the cluster."""
+    next_after: int | None
 
 
 class BrokerDetail(AtOffset, frozen=True, kw_only=True):
@@ -97,9 +100,14 @@ class AclsView(AtOffset, frozen=True, kw_only=True):
 
 
 class QuotasView(AtOffset, frozen=True, kw_only=True):
-    """All client quotas."""
+    """A page of client quotas by entity."""
 
     quotas: list[QuotaView]
+    quota_count: int
+    """Entities with quotas, of the cluster."""
+    next_after: int | None
+    """How many quotas this page and those before it hold: another `metadata_offset` on the next
+    page means that quotas may have come between or gone."""
 
 
 class ProducerIdsView(AtOffset, frozen=True, kw_only=True):
@@ -117,9 +125,25 @@ class ConfigResourceView(View, frozen=True, kw_only=True):
     configs: dict[str, str]
 
 
-class ImageView(AtOffset, frozen=True, kw_only=True):
-    """Everything."""
+class ImageCounts(View, frozen=True, kw_only=True):
+    """How many of each kind an image holds."""
 
+    brokers: int
+    controllers: int
+    topics: int
+    partitions: int
+    configs: int
+    """Resources with dynamic configs, topics among them."""
+    client_quotas: int
+    acls: int
+    scram: int
+    delegation_tokens: int
+
+
+class ImageView(AtOffset, frozen=True, kw_only=True):
+    """Everything; `/v1/topics`, `/v1/quotas` and others give the same in pages."""
+
+    counts: ImageCounts
     epoch: int
     timestamp_ms: int
     features: list[FeatureView]
@@ -161,11 +185,18 @@ async def quorum(service: Service, values: Values) -> QuorumView:
 
 
 async def brokers(service: Service, values: Values) -> BrokersView:
-    """All brokers."""
-    del values
+    """Brokers."""
     image = service.node.image
+    after, limit = values["after"], values["limit"]
     views = await _worked(image, lambda: broker_views(image))
-    return BrokersView(metadata_offset=image.provenance.end_offset, brokers=views)
+    rest = views if after is None else [view for view in views if view.id > after]
+    shown = rest[:limit]
+    return BrokersView(
+        metadata_offset=image.provenance.end_offset,
+        brokers=shown,
+        broker_count=len(views),
+        next_after=shown[-1].id if len(rest) > limit else None,
+    )
 
 
 async def broker(service: Service, values: Values) -> BrokerDetail:
@@ -301,9 +332,15 @@ async def acls(service: Service, values: Values) -> AclsView:
 
 async def quotas(service: Service, values: Values) -> QuotasView:
     """Client quotas."""
-    del values
     image = service.node.image
-    return QuotasView(metadata_offset=image.provenance.end_offset, quotas=quota_views(image))
+    after, limit = values["after"], values["limit"]
+    views = quota_views(image)
+    return QuotasView(
+        metadata_offset=image.provenance.end_offset,
+        quotas=views[after : after + limit],
+        quota_count=len(views),
+        next_after=after + limit if after + limit < len(views) else None,
+    )
 
 
 async def producer_ids(service: Service, values: Values) -> ProducerIdsView:
@@ -322,11 +359,27 @@ async def image(service: Service, values: Values) -> ImageView:
     return await _worked(now, lambda: image_view(now))
 
 
+def image_counts(image: Image) -> ImageCounts:
+    """What an image holds, counted."""
+    return ImageCounts(
+        brokers=len(image.brokers),
+        controllers=len(image.controllers),
+        topics=len(image.topics),
+        partitions=sum(len(topic.partitions) for topic in image.topics.values()),
+        configs=len(image.configs),
+        client_quotas=len(image.client_quotas),
+        acls=len(image.acls),
+        scram=len(image.scram),
+        delegation_tokens=len(image.delegation_tokens),
+    )
+
+
 def image_view(image: Image) -> ImageView:
     """A whole image; costs a pass over all of it."""
     names = sorted(image.topic_id_by_name)
     return ImageView(
         metadata_offset=image.provenance.end_offset,
+        counts=image_counts(image),
         epoch=image.provenance.epoch,
         timestamp_ms=image.provenance.timestamp_ms,
         features=feature_views(image),

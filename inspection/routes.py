@@ -27,6 +27,7 @@ from inspection.views import CONFIG_TYPES, FILTERS, ConfigsView, TopicDetail
 
 PAGE_DEFAULT: Final = 1_000
 PAGE_MAX: Final = 10_000
+NODE_ID_MAX: Final = 2**31 - 1
 
 Handler = Callable[[Service, dict[str, Any]], Awaitable[Any]]
 
@@ -44,7 +45,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     statuses: tuple[int, ...] = ()
     """Refusals beside 400: they carry a problem."""
     has_etag: bool = False
-    """The answer depends on the metadata offset alone."""
+    """The answer depends on the metadata offset alone: weak, all forms share the tag."""
 
 
 def _path(name: str, description: str) -> Parameter:
@@ -75,9 +76,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         path="/v1/brokers",
-        summary="Registered brokers",
+        summary="Registered brokers by id",
         handler=resources.brokers,
         answer=BrokersView,
+        parameters=(
+            LIMIT,
+            _number("after", "go on behind this id: `next_after` of the page", maximum=NODE_ID_MAX),
+        ),
         has_etag=True,
     ),
     Route(
@@ -86,7 +91,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler=resources.broker,
         answer=BrokerDetail,
         parameters=(
-            _number("id", "node id", place=Place.PATH, maximum=2**31 - 1, is_required=True),
+            _number("id", "node id", place=Place.PATH, maximum=NODE_ID_MAX, is_required=True),
         ),
         statuses=(404,),
         has_etag=True,
@@ -168,9 +173,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         path="/v1/quotas",
-        summary="Client quotas",
+        summary="Client quotas by entity",
         handler=resources.quotas,
         answer=QuotasView,
+        parameters=(
+            LIMIT,
+            _number("after", "go on behind so many quotas: `next_after` of the page", default=0),
+        ),
         has_etag=True,
     ),
     Route(

@@ -12,6 +12,7 @@ from inspection.routes import ROUTES
 from metadata.snapshot import encode_snapshot, snapshot_records
 from tests.inspection.conftest import Site, open_site, ready_world
 from tests.kernel.harness import World
+from wire import api_keys, codec
 
 
 async def test_the_quorum_as_its_leader_sees_it(site: Site) -> None:
@@ -90,6 +91,48 @@ async def test_brokers_say_what_they_lead(site: Site) -> None:
     assert [b["id"] for b in brokers] == [1, 2, 3]
     assert sum(b["leader_count"] for b in brokers) == 6
     assert (await site.get("/v1/brokers/2"))["broker"] == brokers[1]
+
+
+async def test_brokers_come_in_pages_by_id(site: Site) -> None:
+    first = await site.get("/v1/brokers?limit=2")
+    assert [broker["id"] for broker in first["brokers"]] == [1, 2]
+    assert (first["broker_count"], first["next_after"]) == (3, 2)
+    rest = await site.get("/v1/brokers?limit=2&after=2")
+    assert [broker["id"] for broker in rest["brokers"]] == [3]
+    assert rest["next_after"] is None
+    assert (await site.get("/v1/brokers?after=3"))["brokers"] == []
+
+
+def set_quotas(world: World, *client_ids: str | None) -> None:
+    """A producer quota for each client id; None is the default one."""
+    new = codec.newest(api_keys.ALTER_CLIENT_QUOTAS, "request")
+    entries = tuple(
+        new.EntryData(
+            entity=(new.EntityData(entity_type="client-id", entity_name=client_id),),
+            ops=(new.OpData(key="producer_byte_rate", value=1000.0, remove=False),),
+        )
+        for client_id in client_ids
+    )
+    body = new.AlterClientQuotasRequest(entries=entries, validate_only=False)
+    answer = world.client(1).call(api_keys.ALTER_CLIENT_QUOTAS, body)
+    assert [int(entry.error_code) for entry in answer.entries] == [0] * len(client_ids)
+    world.run_for(50)
+
+
+async def test_quotas_come_in_pages_and_the_image_counts_them(site: Site) -> None:
+    set_quotas(site.world, "b", "a", None)
+    whole = await site.get("/v1/quotas")
+    assert [row["entity"]["client-id"] for row in whole["quotas"]] == [None, "a", "b"]
+    assert (whole["quota_count"], whole["next_after"]) == (3, None)
+    first = await site.get("/v1/quotas?limit=2")
+    assert first["next_after"] == 2
+    rest = await site.get("/v1/quotas?limit=2&after=2")
+    assert first["quotas"] + rest["quotas"] == whole["quotas"]
+    assert rest["next_after"] is None
+    assert (await site.get("/v1/quotas?after=3"))["quotas"] == []
+    counts = (await site.get("/v1/metadata/image"))["counts"]
+    expected = {"brokers": 3, "topics": 3, "partitions": 6, "client_quotas": 3, "acls": 0}
+    assert counts.items() >= expected.items()
 
 
 async def test_the_log_is_decoded(site: Site) -> None:
@@ -212,7 +255,9 @@ async def test_readiness_lists_its_checks() -> None:
 async def test_an_etag_is_the_metadata_offset(site: Site) -> None:
     response = await site.client.get("/v1/topics")
     etag = response.headers["ETag"]
-    assert etag == f'"{site.end_offset}"'
+    assert etag == f'W/"{site.end_offset}"'
+    packed = {"Accept": "application/msgpack", "Accept-Encoding": "gzip"}
+    assert (await site.client.get("/v1/topics", headers=packed)).headers["ETag"] == etag
     again = await site.client.get("/v1/topics", headers={"If-None-Match": etag})
     assert (again.status, await again.read()) == (304, b"")
     site.world.client(1).create_topic("more")
@@ -251,6 +296,10 @@ async def test_large_answers_are_compressed_for_who_accepts_it(site: Site) -> No
         ("/v1/topics?limt=1", "limt"),
         ("/v1/topics?after=" + "x" * 1001, "after"),
         ("/v1/brokers/x", "id"),
+        ("/v1/brokers?after=x", "after"),
+        ("/v1/brokers?limit=0", "limit"),
+        ("/v1/quotas?after=-1", "after"),
+        ("/v1/quotas?limit=10001", "limit"),
         ("/v1/brokers/-1", "id"),
         ("/v1/brokers/2147483648", "id"),
         ("/v1/partitions?filter=broken", "filter"),
