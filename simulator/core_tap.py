@@ -1,4 +1,7 @@
-"""Coverage marks of one raft core, set by looking over its shoulder: events in, effects out.
+"""One raft core, looked at over its shoulder: events in, effects out. Sets coverage marks.
+
+It also checks the part of I3 that only the steps of a core show: pre-votes neither persist
+anything nor begin an epoch, for the one who asks and for the one who answers.
 
 The tap replaces the bound `step` of one core object; the core does not know it and production code
 is as it is.
@@ -7,7 +10,7 @@ is as it is.
 from typing import Final
 
 from raft.core import RaftCore
-from raft.effects import Effects, SendResponse, TruncateLog, WriteSnapshotChunk
+from raft.effects import Effects, PersistElection, SendResponse, TruncateLog, WriteSnapshotChunk
 from raft.events import (
     Event,
     RequestReceived,
@@ -16,10 +19,11 @@ from raft.events import (
     ShutdownRequested,
 )
 from raft.messages import FetchResponse, VoteRequest, VoteResponse
-from raft.roles import Candidate, Leader, Resigned
+from raft.roles import Candidate, Leader, Prospective, Resigned, Role
 from simulator.ledger import Ledger
 from simulator.probes import Probes
 
+BRINGS_EPOCHS: Final = (RequestReceived, ResponseReceived)
 ASKED_TO_RESIGN: Final = (ResignRequested, ShutdownRequested)
 
 
@@ -29,6 +33,8 @@ class CoreTap:
     def __init__(self, ledger: Ledger, probes: Probes) -> None:
         self._ledger = ledger
         self._probes = probes
+        self.broken: str | None = None
+        """How a pre-vote broke I3, once one did."""
         self._candidates: dict[int, set[int]] = {}
         self._download_began: dict[int, int] = {}
 
@@ -44,26 +50,29 @@ class CoreTap:
                 position = (int(core.last_epoch), int(core.log_end_offset))
                 effects = step(event, now_ms)
                 self._on_vote(event, position, effects)
+                if event.request.pre_vote:
+                    self._check_answered(event.request, before, core.role, effects)
             else:
                 effects = step(event, now_ms)
             if kind is ResponseReceived:
                 self._on_response(event, epoch, effects)  # type: ignore[arg-type]
             after = core.role
             if after is not before:
-                if type(after) is Candidate:
-                    self._on_candidate(number, after.epoch)
-                elif (
-                    type(after) is Resigned
-                    and type(before) is Leader
-                    and kind not in ASKED_TO_RESIGN
-                ):
-                    self._probes.hit("leader_resigned_by_check_quorum")
+                self._on_role(number, before, after, kind)
+                if type(after) is Prospective and kind not in BRINGS_EPOCHS:
+                    self._check_asking(before, after, effects)
             for effect in effects.persist:
                 if type(effect) is WriteSnapshotChunk:
                     self._on_chunk(number, effect)
             return effects
 
         setattr(core, "step", tapped)  # noqa: B010 - an instance attribute hides the method
+
+    def _on_role(self, number: int, before: Role, after: Role, kind: type) -> None:
+        if type(after) is Candidate:
+            self._on_candidate(number, after.epoch)
+        elif type(after) is Resigned and type(before) is Leader and kind not in ASKED_TO_RESIGN:
+            self._probes.hit("leader_resigned_by_check_quorum")
 
     def _on_vote(self, event: RequestReceived, position: tuple[int, int], effects: Effects) -> None:
         request = event.request
@@ -81,6 +90,30 @@ class CoreTap:
                 self._probes.hit("vote_refused")
                 if (request.last_epoch, request.last_end_offset) < position:
                     self._probes.hit("vote_refused_for_shorter_log")
+
+    def _check_answered(
+        self, request: VoteRequest, before: Role, after: Role, effects: Effects
+    ) -> None:
+        """A pre-vote that was answered; one of a later epoch brings that epoch, as all requests."""
+        if request.replica_epoch <= before.epoch:
+            self._check_unchanged(before, after, effects, "it answered a pre-vote")
+        elif after.voted_key is not None or after.epoch not in (
+            before.epoch,
+            request.replica_epoch,
+        ):
+            self.broken = f"it answered {request} and is {after}"
+
+    def _check_asking(self, before: Role, after: Role, effects: Effects) -> None:
+        """Who led the epoch leaves it with the time-out of its resignation, and asks then."""
+        if type(before) is not Resigned:
+            self._check_unchanged(before, after, effects, "it asks for pre-votes")
+
+    def _check_unchanged(self, before: Role, after: Role, effects: Effects, what: str) -> None:
+        is_same = (before.epoch, before.voted_key) == (after.epoch, after.voted_key)
+        if not is_same:
+            self.broken = f"{what}: it was {before} and is {after}"
+        elif any(type(effect) is PersistElection for effect in effects.persist):
+            self.broken = f"{what} and persists {effects.persist}"
 
     def _on_response(self, event: ResponseReceived, epoch: int, effects: Effects) -> None:
         response = event.response

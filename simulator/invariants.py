@@ -5,7 +5,6 @@ from the node they read what it says of itself: role, epoch, vote, high watermar
 those of docs/invariants.md; `I1` to `I20` stay for ever, a violation prints its name.
 """
 
-import json
 from typing import Final
 
 from kernel import events
@@ -14,12 +13,13 @@ from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from simulator.image_compare import image_difference
 from simulator.ledger import Ledger
-from simulator.log_mirror import QUORUM_STATE, Entry, LogMirror, damaged_batch
+from simulator.log_mirror import Entry, LogMirror, damaged_batch
 from simulator.machine import Machine
 from simulator.probes import Probes
 from simulator.replication_checks import ReplicationChecks
 from simulator.seen import Seen
 from simulator.snapshot_checks import SnapshotChecks
+from simulator.vote_checks import VoteChecks
 
 COMPARED_EVERY: Final = 8
 """Images are compared at every so many commits of a node, and at the end."""
@@ -48,9 +48,9 @@ class Invariants:
         self._probes = probes
         self._seen = {number: Seen() for number in machines}
         self._leaders: dict[int, int] = {}
-        self._votes: dict[tuple[int, int], int] = {}
         self._active: dict[int, int] = {}
         self._snapshots = SnapshotChecks(self.ledger, probes)
+        self._vote_checks = VoteChecks(machines, self.mirrors, voters)
         self._replication = ReplicationChecks(machines, self.mirrors, voters)
         self.elections = 0
 
@@ -163,6 +163,7 @@ class Invariants:
             epoch=-1,
         )
         self._seen[machine.id] = seen
+        self._vote_checks.started(machine, core)
         if core.leader.leader_id == machine.id and type(core.role) is not Resigned:
             is_alone = len(self._voters) == 1
             if not (is_alone and core.is_leader):
@@ -181,14 +182,10 @@ class Invariants:
             if known != leader_id:
                 self._fail("I1", machine, f"epoch {epoch} is led by {known} and by {leader_id}")
         self._check_role(machine, core, seen)
-        if voted_id is not None:
-            first = self._votes.setdefault((machine.id, epoch), voted_id)
-            if first != voted_id:
-                self._fail("I3", machine, f"votes in epoch {epoch}: {first}, then {voted_id}")
-            is_new = seen.epoch >= 0 and (epoch, voted_id) != (seen.epoch, seen.voted_id)
-            if voted_id != machine.id and is_new:
-                self._check_vote(machine, voted_id, epoch)
-        self._check_durable_state(machine, epoch, voted_id)
+        is_new = seen.epoch >= 0 and (epoch, voted_id) != (seen.epoch, seen.voted_id)
+        why = self._vote_checks.broken(machine, core, is_new=is_new)
+        if why is not None:
+            self._fail(why[0], machine, why[1])
         if type(role) is Leader and (seen.role is not Leader or seen.epoch != epoch):
             self._on_elected(machine, core)
         self._probe_role(role, seen, epoch)
@@ -210,31 +207,6 @@ class Invariants:
             self._fail("I16", machine, "it follows itself")
         if type(role) in (Leader, Candidate) and seen.resigned_epoch == core.epoch:
             self._fail("I16", machine, f"resigned in epoch {core.epoch}, now {type(role).__name__}")
-
-    def _check_vote(self, machine: Machine, candidate_id: int, epoch: int) -> None:
-        """I4: the candidate's log is at least as good, by the bytes on both disks."""
-        candidate = self._machines[candidate_id]
-        if candidate.kernel is None or candidate.kernel.replica.core.epoch != epoch:
-            return
-        theirs = _last(self.mirrors[candidate_id], candidate)
-        ours = _last(self.mirrors[machine.id], machine)
-        if theirs < ours:
-            self._fail(
-                "I4", machine, f"it has {ours} and votes for {candidate_id}, which has {theirs}"
-            )
-
-    def _check_durable_state(self, machine: Machine, epoch: int, voted_id: int | None) -> None:
-        """I2, I3: what a power failure would leave of epoch and vote."""
-        if machine.id not in self._voters:
-            return
-        content = machine.vfs.durable_content(QUORUM_STATE)
-        stored = {} if content is None else json.loads(bytes(content))
-        stored_epoch = stored.get("leaderEpoch", 0)
-        if stored_epoch != epoch:
-            self._fail("I2", machine, f"epoch {epoch} in memory, {stored_epoch} on the disk")
-        stored_vote = stored.get("votedId", -1)
-        if voted_id is not None and stored_vote != voted_id:
-            self._fail("I3", machine, f"it voted for {voted_id}, the disk says {stored_vote}")
 
     def _on_elected(self, machine: Machine, core: RaftCore) -> None:
         """I7: all that its epoch or an earlier one committed is in its log or its snapshot."""
@@ -464,12 +436,3 @@ class Invariants:
 
     def _fail(self, invariant: str, machine: Machine, text: str) -> None:
         raise Violation(invariant, f"node {machine.id}: {text}")
-
-
-def _last(mirror: LogMirror, machine: Machine) -> tuple[int, int]:
-    """(epoch of the last record, end offset); of the snapshot where the log is empty."""
-    if mirror.entries:
-        return mirror.entries[-1].epoch, mirror.end_offset
-    assert machine.kernel is not None
-    core = machine.kernel.replica.core
-    return int(core.last_epoch), int(core.log_end_offset)

@@ -279,6 +279,8 @@ class World:
         """Check the invariants on the node that was stepped, and add the step to the digest."""
         if event is None and (wrong := self._damages.wrong_with_start(machine)) is not None:
             raise Violation("I18", f"node {machine.id}: {wrong}")
+        if self._tap.broken is not None:
+            raise Violation("I3", f"node {machine.id}: {self._tap.broken}")
         self.invariants.after_step(machine, event)
         kernel = machine.kernel
         assert kernel is not None

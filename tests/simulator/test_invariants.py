@@ -10,11 +10,21 @@ from metadata.snapshot import encode_snapshot, snapshot_records
 from raft.progress import Progress
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower, Leader, Resigned, Unattached
-from simulator.invariants import QUORUM_STATE, Violation
+from simulator.invariants import Violation
 from simulator.log_mirror import FOLDER, Entry, segment_paths
-from storage.quorum_state_file import ElectionState, QuorumStateFile
 from storage.snapshot_files import snapshot_name
-from tests.simulator.worlds import follower, leader, look, observer, quiet_world
+from tests.simulator.worlds import (
+    append,
+    broken,
+    follower,
+    leader,
+    log_of,
+    look,
+    observer,
+    quiet_world,
+    state_of,
+    store,
+)
 from wire.batch import encode_batch
 from wire.types import NodeId, OffsetAndEpoch, ReplicaKey
 
@@ -27,34 +37,6 @@ def world():
     assert found.invariants.ledger.end_offset > 10
     assert found.invariants.elections == 1
     return found
-
-
-def state_of(machine):
-    return machine.kernel.replica.core._state
-
-
-def log_of(machine):
-    return machine.kernel.replica.writer.log
-
-
-def broken(world, machine, invariant):
-    with pytest.raises(Violation) as caught:
-        look(world, machine)
-    assert caught.value.invariant == invariant, str(caught.value)
-    assert f"node {machine.id}: " in str(caught.value)
-    return str(caught.value)
-
-
-def store(machine, epoch, leader_id=None, voted_id=None):
-    voted = None if voted_id is None else ReplicaKey(NodeId(voted_id), None)
-    QuorumStateFile(machine.vfs, FOLDER).write(ElectionState(epoch, leader_id, voted))
-    assert machine.vfs.durable_content(QUORUM_STATE) is not None
-
-
-def append(machine, epoch, value=b"made up"):
-    """One batch behind everybody's back."""
-    log = log_of(machine)
-    log.append(encode_batch([value], log.end_offset, epoch, NOW_MS), log.end_offset)
 
 
 def as_leader(machine, epoch):

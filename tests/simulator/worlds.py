@@ -1,11 +1,19 @@
 """A small quiet cluster to tamper with: three combined nodes, no faults, two virtual seconds."""
 
+import pytest
 from msgspec.structs import replace
 
 from kernel import events
 from simulator.draw import Options, draw_settings
+from simulator.invariants import Violation
+from simulator.log_mirror import FOLDER, QUORUM_STATE
 from simulator.streams import Streams
 from simulator.world import World
+from storage.quorum_state_file import ElectionState, QuorumStateFile
+from wire.batch import encode_batch
+from wire.types import NodeId, ReplicaKey
+
+NOW_MS = 1_700_000_000_000
 
 QUIET = Options(node_count=3, observer_count=1, faults=(), duration_us=2_000_000, write_count=12)
 
@@ -59,3 +67,31 @@ def observer(world):
 def look(world, machine):
     """Check this node as after a step."""
     world.invariants.after_step(machine, events.TimeAdvanced())
+
+
+def state_of(machine):
+    return machine.kernel.replica.core._state
+
+
+def log_of(machine):
+    return machine.kernel.replica.writer.log
+
+
+def broken(world, machine, invariant):
+    with pytest.raises(Violation) as caught:
+        look(world, machine)
+    assert caught.value.invariant == invariant, str(caught.value)
+    assert f"node {machine.id}: " in str(caught.value)
+    return str(caught.value)
+
+
+def store(machine, epoch, leader_id=None, voted_id=None):
+    voted = None if voted_id is None else ReplicaKey(NodeId(voted_id), None)
+    QuorumStateFile(machine.vfs, FOLDER).write(ElectionState(epoch, leader_id, voted))
+    assert machine.vfs.durable_content(QUORUM_STATE) is not None
+
+
+def append(machine, epoch, value=b"made up"):
+    """One batch behind everybody's back."""
+    log = log_of(machine)
+    log.append(encode_batch([value], log.end_offset, epoch, NOW_MS), log.end_offset)

@@ -1,0 +1,162 @@
+"""What is checked of votes beyond two logs that are compared: dead candidates, leaders, pre-votes."""
+
+import pytest
+
+from kernel import events
+from raft.events import RequestReceived, TimeAdvanced
+from raft.messages import VoteRequest
+from raft.quorum import VoteTally
+from raft.roles import Candidate, Follower, Prospective, Unattached
+from simulator.invariants import Violation
+from tests.simulator.worlds import (
+    append,
+    broken,
+    follower,
+    leader,
+    look,
+    quiet_world,
+    state_of,
+    store,
+)
+from wire.types import NodeId, ReplicaKey
+
+
+@pytest.fixture
+def world():
+    return quiet_world()
+
+
+def stand(world, machine, epoch):
+    """Candidate behind everybody's back; what the others know of it stays."""
+    voted = ReplicaKey(machine.id, None)
+    store(machine, epoch, voted_id=machine.id)
+    state_of(machine).role = Candidate(
+        epoch=epoch,
+        voted_key=voted,
+        votes=VoteTally(world.voters, frozenset({machine.id}), frozenset()),
+        election_deadline_ms=10**9,
+    )
+    return voted
+
+
+def third(world, second):
+    """The voter that is neither this one nor the leader."""
+    ids = (second.id, leader(world).id)
+    return next(world.machines[number] for number in world.voters if number not in ids)
+
+
+def vote(machine, epoch, candidate_id):
+    store(machine, epoch, voted_id=candidate_id)
+    voted = ReplicaKey(candidate_id, None)
+    state_of(machine).role = Unattached(epoch=epoch, voted_key=voted, election_deadline_ms=10**9)
+
+
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_i4_a_vote_for_a_candidate_that_is_down_by_now(world, is_longer):
+    candidate = follower(world)
+    voter = leader(world) if is_longer else third(world, candidate)
+    if is_longer:
+        append(voter, voter.kernel.replica.core.epoch)
+        look(world, voter)
+    stand(world, candidate, 9)
+    look(world, candidate)
+    candidate.kill()
+    vote(voter, 9, candidate.id)
+    if is_longer:
+        assert f"votes for {candidate.id}" in broken(world, voter, "I4")
+    else:
+        look(world, voter)
+
+
+def lead_by(machine, epoch, leader_id):
+    store(machine, epoch, leader_id=leader_id)
+    state_of(machine).role = Follower(epoch=epoch, leader_id=leader_id, fetch_deadline_ms=10**9)
+
+
+def test_i4_a_vote_where_the_leader_is_recorded(world):
+    machine, led = follower(world), leader(world).id
+    lead_by(machine, 9, led)
+    look(world, machine)
+    vote(machine, 9, third(world, machine).id)
+    assert f"recorded {led} as leader of epoch 9, then votes for" in broken(world, machine, "I4")
+
+
+def test_i4_who_voted_and_heard_of_the_leader_still_has_its_vote(world):
+    machine, led = follower(world), leader(world).id
+    vote(machine, 9, led)
+    look(world, machine)
+    store(machine, 9, led, led)
+    state_of(machine).role = Follower(
+        epoch=9, leader_id=led, voted_key=ReplicaKey(led, None), fetch_deadline_ms=10**9
+    )
+    look(world, machine)
+
+
+def test_i4_a_leader_that_is_not_on_the_disk(world):
+    machine, led = follower(world), leader(world).id
+    lead_by(machine, 9, led)
+    store(machine, 9)
+    assert f"knows the leader {led}, the disk says -1" in broken(world, machine, "I4")
+
+
+def test_i4_what_an_older_file_forgot_is_not_held_against_the_node(world):
+    machine, led = follower(world), leader(world).id
+    lead_by(machine, 9, led)
+    look(world, machine)
+    machine.kill()
+    store(machine, 9)
+    world.restart(machine)
+    vote(machine, 9, led)
+    look(world, machine)
+
+
+def pre_vote(epoch):
+    return VoteRequest(
+        cluster_id=None,
+        voter_id=None,
+        voter_directory_id=None,
+        replica_id=NodeId(1),
+        replica_directory_id=None,
+        replica_epoch=epoch,
+        last_epoch=epoch - 1,
+        last_end_offset=10**6,
+        pre_vote=True,
+    )
+
+
+def steps_to_i3(world, machine, event, now_ms):
+    machine.kernel.replica.core.step(event, now_ms)
+    with pytest.raises(Violation, match=f"^I3: node {machine.id}: ") as caught:
+        world.after_step(machine, events.TimeAdvanced(), [])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_i3_an_answer_to_a_pre_vote_that_records_a_vote(world, monkeypatch, later):
+    machine = follower(world)
+    epoch = machine.kernel.replica.core.epoch + later
+
+    def record(state, *, is_up_to_date):
+        voted = ReplicaKey(NodeId(1), None)
+        state.become(Unattached(epoch=epoch, voted_key=voted, election_deadline_ms=10**9))
+        return is_up_to_date
+
+    state_of(machine).role = Unattached(epoch=epoch - later, election_deadline_ms=10**9)
+    monkeypatch.setattr("raft.vote._grant_pre_vote", record)
+    request = RequestReceived(reply_token=1, request=pre_vote(epoch))
+    told = steps_to_i3(world, machine, request, machine.now().monotonic_ms)
+    assert "it answered" in told
+
+
+def test_i3_who_asks_for_pre_votes_stays_in_its_epoch(world, monkeypatch):
+    machine = follower(world)
+
+    def bump(state):
+        epoch = state.role.epoch + 1
+        votes = VoteTally(world.voters, frozenset({machine.id}), frozenset())
+        state.become(Unattached(epoch=epoch, election_deadline_ms=10**9))
+        state.become(Prospective(epoch=epoch, votes=votes, election_deadline_ms=10**9))
+
+    monkeypatch.setattr("raft.poll.become_prospective", bump)
+    told = steps_to_i3(world, machine, TimeAdvanced(), 10**8)
+    assert "it asks for pre-votes" in told
