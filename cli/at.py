@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from cli.arguments import Parser, UsageError
-from cli.past import all_pages, folder_image, is_node, parse_offset
+from cli.past import all_pages, folder_image, get_object, is_node, parse_offset
 
 if TYPE_CHECKING:
     from metadata.image import Image
@@ -62,9 +62,10 @@ def _shown(options: Namespace) -> str:
 def _of_node(options: Namespace, offset: int | None) -> str:
     if options.what != "topics":
         raise UsageError("a node tells only topics of its past; name a folder for the rest")
+    node = options.source.rstrip("/")
     if offset is None:
-        raise UsageError("of a node name the offset as a number")
-    url = f"{options.source.rstrip('/')}/v1/metadata/at/{offset}/topics"
+        offset = get_object(f"{node}/v1/topics?limit=1", "metadata_offset")["metadata_offset"]
+    url = f"{node}/v1/metadata/at/{offset}/topics"
     answer = all_pages(url, "topics")
     if options.json:
         return msgspec.json.encode(answer).decode() + "\n"

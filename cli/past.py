@@ -75,6 +75,18 @@ def _problem(error: urllib.error.HTTPError) -> str:
         return f"HTTP status {error.code}"
 
 
+def get_object(url: str, field: str) -> dict[str, Any]:
+    """What a node answers: an object that has the field.
+
+    Raises:
+        UsageError: as `get_json`, or it is somebody else's answer.
+    """
+    answer = get_json(url)
+    if not isinstance(answer, dict) or field not in answer:
+        raise UsageError(f"{url}: the answer has no {field}, so it is not a node's")
+    return answer
+
+
 def all_pages(url: str, rows: str) -> dict[str, Any]:
     """An answer with the rows of all its pages.
 
@@ -82,10 +94,10 @@ def all_pages(url: str, rows: str) -> dict[str, Any]:
         UsageError: as `get_json`.
     """
     separator = "&" if "?" in url else "?"
-    whole: dict[str, Any] = get_json(f"{url}{separator}limit={PAGE}")
+    whole = get_object(f"{url}{separator}limit={PAGE}", rows)
     page = whole
     while page.get("next_after") is not None:
         after = urllib.parse.quote(str(page["next_after"]), safe="")
-        page = get_json(f"{url}{separator}limit={PAGE}&after={after}")
+        page = get_object(f"{url}{separator}limit={PAGE}&after={after}", rows)
         whole[rows] += page[rows]
     return whole

@@ -1,13 +1,17 @@
-"""`at` and `diff` of a folder; a node answers in tests/interop/test_cli.py."""
+"""`at` and `diff` of a folder, `at` of a node's API; a real node: tests/interop/test_cli.py."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from cli import at, diff
 from cli.diff import change_line
+from tests.inspection.conftest import open_site, ready_world
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli" / "metadata-log"
 STATIC = str(GOLDEN / "static-4.3.1" / "n1")
@@ -51,6 +55,35 @@ def test_the_image_does_not_depend_on_the_snapshots(
         assert capsys.readouterr().out == ""
 
 
+async def test_the_end_of_a_node_is_its_newest_image(capsys: pytest.CaptureFixture[str]) -> None:
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    site = await open_site(world, leader)
+    words = ["topics", str(site.client.make_url("/")), "--json"]
+    assert await asyncio.to_thread(at.run, ["end", *words]) == 0
+    newest = capsys.readouterr().out
+    assert await asyncio.to_thread(at.run, [str(site.end_offset), *words]) == 0
+    await site.client.close()
+    assert newest == capsys.readouterr().out
+    answer = json.loads(newest)
+    assert answer["metadata_offset"] == site.end_offset
+    assert [topic["name"] for topic in answer["topics"]] == ["orders", "payments", "users"]
+
+
+async def test_who_is_no_node_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+    async def serve(_: web.Request) -> web.Response:
+        return web.json_response([1])
+
+    other = web.Application()
+    other.router.add_get("/{path:.*}", serve)
+    async with TestServer(other) as server:
+        for offset in ("end", "3"):
+            words = [offset, "topics", str(server.make_url("/"))]
+            assert await asyncio.to_thread(at.run, words) == 1
+            assert "so it is not a node's\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "text"), [
     ([str(END + 1), "topics", STATIC], f"offset {END + 1}: "),
     (["-1", "topics", STATIC], "-1"),
@@ -60,6 +93,7 @@ def test_the_image_does_not_depend_on_the_snapshots(
     (["", "topics", STATIC], "'' is not an offset"),
     (["1", "topics", "nowhere"], "nowhere: "),
     (["1", "topics", "http://127.0.0.1:1"], "http://127.0.0.1:1/v1/metadata/at/1/topics"),
+    (["end", "topics", "http://127.0.0.1:1"], "http://127.0.0.1:1/v1/topics?limit=1"),
     (["1", "acls", "http://127.0.0.1:1"], "a node tells only topics"),
     (["1", "nothing", STATIC], "invalid choice: 'nothing'"),
     (["1"], "required"),
