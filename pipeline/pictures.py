@@ -1,11 +1,11 @@
 """Pictures of a history and of logs: a PNG each, with the CSV of what it shows beside it.
 
 Every function takes plain rows, writes NAME.png and NAME.csv into a folder and returns a `Picture`.
-A CSV has at most 20,000 lines: more are aggregated before they come here.
+A CSV has at most 20,000 lines: what may have more is summed up, the smallest topics as `(others)`.
 """
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ _ALL_IN_SYNC: Final = "#2ca02c"
 _COLOURS: Final = ("#1f77b4", "#ff7f0e", "#9467bd", "#17becf", "#bcbd22", "#393b79", "#7f7f7f",
                    "#e377c2", "#637939", "#8c564b")  # fmt: skip
 Row = dict[str, Any]
+Measures = dict[str, Callable[[list[Any]], Any]]
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -45,21 +46,18 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
     """Who led each partition, and how many replicas were in sync.
 
     Args:
-        rows: intervals of `partitions`; those of the partitions that changed most are drawn.
+        rows: of `history_figures.busiest_states`.
         folder: gets the files.
         end: the time at which open intervals are drawn to end.
     """
-    lanes = _busiest(rows)
-    shown = [row for row in rows if (row["topic"], row["partition"]) in lanes]
-    shown = sorted(
-        shown, key=lambda row: (row["topic"], row["partition"], row["valid_from_offset"])
-    )
+    keys = sorted({(row["topic"], row["partition"]) for row in rows})
+    lanes = {key: lane for lane, key in enumerate(keys)}
     columns = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas",
-               "valid_from_ts", "valid_to_ts", "valid_from_offset")  # fmt: skip
+               "valid_from_ts", "valid_to_ts", "valid_from_offset", "states")  # fmt: skip
     figure, axes = plt.subplots(figsize=(_WIDTH, 1.6 + 0.42 * max(1, len(lanes))))
-    leaders = sorted({row["leader"] for row in shown if row["leader"] >= 0})
+    leaders = sorted({row["leader"] for row in rows if row["leader"] >= 0})
     colours = {leader: _COLOURS[i % len(_COLOURS)] for i, leader in enumerate(leaders)}
-    for row in shown:
+    for row in rows:
         lane = lanes[row["topic"], row["partition"]]
         start = row["valid_from_ts"]
         stop = row["valid_to_ts"] or end
@@ -90,47 +88,38 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
         ("Each wide bar is a partition, its colour the broker that led. The thin line below it is"
         " green while all replicas were in sync and red while some were missing, the darker the"
         " more. Where there is no bar the partition did not exist. Shown are the"
-        f" {LANES_MAX} partitions that changed most.")),
-        columns, shown,
+        f" {LANES_MAX} partitions that changed most. Where a partition changed very often, the bar"
+        " has the colour of the longest of several states.")),
+        columns, rows,
     )  # fmt: skip
 
 
+LEVELS: Final = {
+    "under_replicated": "replicas missing",
+    "below_min_isr": "below min.insync.replicas",
+    "offline": "no leader",
+}
+_LEVEL_COLOURS: Final = ("#fdd0a2", "#fd8d3c", "#b3131b")
+
+
 def under_replication(
-    rows: Sequence[Row], folder: Path, begin: datetime | None, end: datetime | None
+    points: Sequence[Row], folder: Path, begin: datetime | None, end: datetime | None
 ) -> Picture:
     """How many partitions missed replicas, were below min.insync.replicas, or had no leader.
 
     Args:
-        rows: of the report `under_replicated`.
+        points: of `history_figures.levels`.
         folder: gets the files.
-        begin: where the time axis begins, None for the first row.
-        end: where it ends, and what is still so is drawn to end; None for the last row.
+        begin: where the time axis begins, None for the first point.
+        end: where it ends, None for the last point.
     """
-    steps: dict[datetime, list[int]] = {}
-    for row in rows:
-        start, stop = row["from_ts"], row["to_ts"] or end
-        if start is None or stop is None:
-            continue
-        flags = [1, int(bool(row["below_min_isr"])), int(row["leader"] is not None
-                 and row["leader"] < 0)]  # fmt: skip
-        for moment, sign in ((start, 1), (stop, -1)):
-            known = steps.setdefault(moment, [0, 0, 0])
-            for index, flag in enumerate(flags):
-                known[index] += sign * flag
-    points: list[Row] = []
-    level = [0, 0, 0]
-    for moment in sorted(steps):
-        level = [now + change for now, change in zip(level, steps[moment], strict=True)]
-        points.append(dict(zip(("ts", *_LEVELS), (moment, *level), strict=True)))
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.2))
     times = [point["ts"] for point in points]
-    for (name, label), colour in zip(
-        _LEVELS.items(), ("#fdd0a2", "#fd8d3c", "#b3131b"), strict=True
-    ):
+    for (name, label), colour in zip(LEVELS.items(), _LEVEL_COLOURS, strict=True):
         values = [point[name] for point in points]
         axes.fill_between(times, values, step="post", color=colour, linewidth=0, label=label)
     axes.set_ylabel("partitions")
-    axes.set_ylim(0, 1.1 * max((point[name] for point in points for name in _LEVELS), default=1))
+    axes.set_ylim(0, 1.1 * max((point[name] for point in points for name in LEVELS), default=1))
     if begin is not None and end is not None and begin < end:
         axes.set_xlim(left=_day(begin), right=_day(end))
     _time_axis(axes)
@@ -139,16 +128,8 @@ def under_replication(
         figure, folder, ("under_replication", "Under-replicated partitions",
         ("How many partitions had fewer replicas in sync than they should (pale), too few to accept"
         " writes with acks=all (orange), or nobody to lead them (red).")),
-        ("ts", *_LEVELS), points,
+        ("ts", *LEVELS), points,
     )  # fmt: skip
-
-
-_LEVELS: Final = {
-    "under_replicated": "replicas missing",
-    "below_min_isr": "below min.insync.replicas",
-    "offline": "no leader",
-}
-_LEVEL_COLOURS: Final = ("#fdd0a2", "#fd8d3c", "#b3131b")
 
 
 def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
@@ -182,7 +163,8 @@ def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
         figure, folder, ("batch_sizes", "Sizes of batches",
         ("How large the batches in the logs are, by topic and compression. Many small batches cost"
         " more than few large ones: each has a header of 61 bytes and is handled on its own.")),
-        ("topic", "codec", "bucket", "batches", "bytes"), rows,
+        ("topic", "codec", "bucket", "batches", "bytes"),
+        _fewer(rows, ("codec", "bucket"), {"batches": sum, "bytes": sum}),
     )  # fmt: skip
 
 
@@ -202,7 +184,8 @@ def append_lag(rows: Sequence[Row], folder: Path) -> Picture:
         ("How far the newest record of a batch lies behind the newest one already in the log."
         " Zero is in order. Much lag means late producers or clocks that disagree; in the metadata"
         " log, a new controller whose clock runs behind.")),
-        ("topic", "bucket_ms", "batches", "max_ms"), rows,
+        ("topic", "bucket_ms", "batches", "max_ms"),
+        _fewer(rows, ("bucket_ms",), {"batches": sum, "max_ms": max}),
     )  # fmt: skip
 
 
@@ -228,11 +211,14 @@ def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
     axes.xaxis.set_major_formatter(lambda value, _: _bytes(value))
     columns = ("topic", "partition", "node_id", "segment", "bytes_before", "bytes_after",
                "records_before", "records_after", "action")  # fmt: skip
+    measures: Measures = dict.fromkeys(columns[4:8], sum)
+    if len(rows) > POINTS_MAX:
+        rows = _summed(rows, ("topic", "partition", "node_id", "action"), measures)
     return _saved(
         figure, folder, ("compaction", "What compaction would free",
         ("Grey is what a compacted partition holds on disk, blue what is left after cleaning; the"
         " percentage is what would be freed.")),
-        columns, rows,
+        columns, _fewer(rows, ("node_id", "action"), measures),
     )  # fmt: skip
 
 
@@ -247,14 +233,36 @@ def _unbroken(buckets: set[int], factor: int) -> list[int]:
     return found
 
 
-def _busiest(rows: Iterable[Row]) -> dict[tuple[str, int], int]:
-    """The partitions with most intervals, each with its lane, in order of their names."""
-    counts: dict[tuple[str, int], int] = {}
+def _fewer(rows: Sequence[Row], keys: Sequence[str], measures: Measures) -> Sequence[Row]:
+    """Rows that fit a CSV: of the topics with least of the first measure only sums, `(others)`."""
+    if len(rows) <= POINTS_MAX:
+        return rows
+    first = next(iter(measures))
+    weights: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for row in rows:
-        key = row["topic"], row["partition"]
-        counts[key] = counts.get(key, 0) + 1
-    chosen = sorted(sorted(counts, key=lambda key: -counts[key])[:LANES_MAX])
-    return {key: lane for lane, key in enumerate(chosen)}
+        weights[row["topic"]] = weights.get(row["topic"], 0) + row[first]
+        counts[row["topic"]] = counts.get(row["topic"], 0) + 1
+    room, kept = POINTS_MAX // 2, set()
+    for topic in sorted(weights, key=lambda topic: (-weights[topic], topic)):
+        if counts[topic] <= room:
+            room -= counts[topic]
+            kept.add(topic)
+    found = [row for row in rows if row["topic"] in kept]
+    others = _summed([row for row in rows if row["topic"] not in kept], keys, measures)
+    return [*found, *({"topic": "(others)"} | row for row in others)]
+
+
+def _summed(rows: Sequence[Row], keys: Sequence[str], measures: Measures) -> list[Row]:
+    """A row per distinct keys."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return [
+        dict(zip(keys, group, strict=True))
+        | {name: put([row[name] for row in members]) for name, put in measures.items()}
+        for group, members in groups.items()
+    ]
 
 
 def _largest_groups(rows: Sequence[Row], measure: str) -> list[str]:
@@ -299,6 +307,7 @@ def _saved(
 ) -> Picture:  # fmt: skip
     """Write PNG and CSV; the words are name, title and text."""
     name, title, text = words
+    assert len(rows) <= POINTS_MAX, (name, len(rows))
     if not rows:
         figure.clf()
         figure.set_size_inches(_WIDTH, 1.2)
@@ -310,7 +319,7 @@ def _saved(
     with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows({key: _cell(row.get(key)) for key in columns} for row in rows[:POINTS_MAX])
+        writer.writerows({key: _cell(row.get(key)) for key in columns} for row in rows)
     return Picture(name, title, text, not rows)
 
 

@@ -81,6 +81,8 @@ def add_arguments(parser: ArgumentParser) -> None:
                         help="keep every state, not only the last of each batch")  # fmt: skip
     parser.add_argument("--reveal", action="store_true", help="do not hide secrets")
     parser.add_argument("--report", metavar="DIR", help="a page with pictures for people")
+    parser.add_argument("--logs", nargs="+", metavar="DIR", help="of --report: logs to picture"
+                        " batches of, in place of those the history was fed from")  # fmt: skip
     parser.add_argument("--who-led", metavar="TOPIC-N", help="say who led a partition, and why")
     parser.add_argument("--at", metavar="TIME", help="of --who-led: 2026-11-17T14:07 (UTC) or an"
                         " offset; now without it")  # fmt: skip
@@ -114,7 +116,8 @@ def run(config: JobConfig) -> JobResult:
     if arguments.report:
         from pipeline.jobs.history_page import write_page  # noqa: PLC0415  # needs matplotlib
 
-        write_page(config.session(NAME), root, arguments.report, config.inputs)
+        logs = config.inputs if finished is None else None
+        write_page(lambda: config.session(NAME), root, arguments.report, arguments.logs or logs)
     return result
 
 

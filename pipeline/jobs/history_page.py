@@ -3,27 +3,30 @@
 The page holds its pictures itself and needs no network; PNG and CSV files lie beside it.
 """
 
+import glob
+import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pyarrow.dataset as ds
+import numpy as np
 
 from pipeline import pictures
-from pipeline.core.batches import scan
+from pipeline.core.batches import BatchTable, scan
 from pipeline.core.discovery import PartitionFiles, discover
 from pipeline.core.opening import open_segment
+from pipeline.jobs import history_figures
 from pipeline.jobs.compaction import known_partitions, plan_one
-from pipeline.jobs.history_query import counters
-from pipeline.jobs.job import SPARK_BYTES_MIN
+from pipeline.jobs.history_figures import Facts
+from pipeline.jobs.history_lists import Numbers
+from pipeline.jobs.job import RUN_NAME, SPARK_BYTES_MIN
 from wire.compression import Codec
 
 PAGE_NAME: Final = "index.html"
-_CHANGES_SHOWN: Final = 200
 _CODEC_BITS: Final = 7
 _WORDS: Final = {
     "failover": "the old leader was fenced or gone",
@@ -51,76 +54,91 @@ overflow:auto;border:1px solid #eee} .unclean td{background:#fde8e8}
 Row = dict[str, Any]
 
 
-def write_page(spark: Any, root: str, folder: str, inputs: Sequence[str]) -> None:
+def write_page(
+    session: Callable[[], Any] | None, root: str, folder: str, inputs: Sequence[str] | None = None
+) -> None:
     """Write the page and what is beside it.
 
     Args:
-        spark: for partitions that are too large to plan in this process.
+        session: gives Spark for partitions that are too large to plan in this process.
         root: output of `history`.
         folder: gets index.html, PNG and CSV files.
-        inputs: of the run: logs below them are looked at for batch sizes and compaction.
+        inputs: logs below them are looked at for batch sizes and compaction; None for those that
+            the history was fed from, if they are still there: else the page says so.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    end = _last_time(root)
-    intervals = _rows(root, "partitions", columns=_TIMELINE)
-    missing = _rows(root, "under_replicated")
-    sizes, lags = _batches(inputs)
+    facts = history_figures.facts(root)
+    begin = history_figures.first_state(root)
+    there, gone = _split_inputs(fed_from(root) if inputs is None else inputs)
+    sizes, lags = _batches(there)
     drawn = [
-        pictures.leader_timeline(intervals, target, end),
-        pictures.under_replication(missing, target, _first_time(intervals), end),
+        pictures.leader_timeline(
+            history_figures.busiest_states(root, begin, facts.end), target, facts.end
+        ),
+        pictures.under_replication(
+            history_figures.levels(root, facts.end), target, begin, facts.end
+        ),
         pictures.batch_sizes(sizes, target),
         pictures.append_lag(lags, target),
-        pictures.compaction_picture(_compaction(inputs, spark), target),
+        pictures.compaction_picture(_compaction(there, session), target),
     ]
-    changes = sorted(_rows(root, "leader_changes"), key=lambda row: row["offset"])
-    facts = _facts(root, intervals, changes, missing)
-    (target / PAGE_NAME).write_text(_page(root, facts, drawn, changes, target), encoding="utf-8")
+    notes = dict.fromkeys((one.name for one in drawn[2:]), _missing_note(gone))
+    changes = history_figures.latest_changes(root)
+    text = _page(facts, drawn, changes, target, notes)
+    (target / PAGE_NAME).write_text(text, encoding="utf-8")
 
 
-_TIMELINE: Final = ["topic", "partition", "leader", "leader_epoch", "isr", "replicas",
-                    "valid_from_ts", "valid_to_ts", "valid_from_offset"]  # fmt: skip
+def fed_from(root: str) -> list[str]:
+    """The paths that the last run of a history was given."""
+    run = json.loads(Path(root, RUN_NAME).read_text())
+    if "paths" in run:
+        return list(run["paths"])
+    files = (Path(one["path"]) for one in run.get("inputs", ()))
+    return sorted({str(path.parent.parent) for path in files})
 
 
-def _rows(root: str, name: str, columns: list[str] | None = None) -> list[Row]:
-    files = sorted(map(str, Path(root, name).rglob("*.parquet")))
-    if not files:
-        return []
-    found: list[Row] = ds.dataset(files).to_table(columns=columns).to_pylist()
-    return found
+def _split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those that are there, and those that are not."""
+    there: list[str] = []
+    gone: list[str] = []
+    for path in inputs:
+        (there if glob.glob(path) else gone).append(path)  # noqa: PTH207  # may be absolute
+    return there, gone
 
 
-def _first_time(intervals: list[Row]) -> datetime | None:
-    times = [row["valid_from_ts"] for row in intervals if row["valid_from_ts"] is not None]
-    return min(times, default=None)
-
-
-def _last_time(root: str) -> datetime | None:
-    times = [row["ts"] for row in _rows(root, "records", ["ts"]) if row["ts"] is not None]
-    return max(times, default=None)
+def _missing_note(gone: list[str]) -> str:
+    if not gone:
+        return ""
+    return f"The logs at {', '.join(gone)} are not there any more; name copies with --logs."
 
 
 def _batches(inputs: Sequence[str]) -> tuple[list[Row], list[Row]]:
     """Batches by size and by lag, from the headers of all logs below the inputs."""
-    listing = discover(inputs, strict=False)
-    sizes: dict[tuple[str, str, int], list[int]] = {}
-    lags: dict[tuple[str, int], list[int]] = {}
-    for partition in listing.partitions:
+    sizes: dict[tuple[str, str, int], Numbers] = {}
+    lags: dict[tuple[str, int], tuple[int, int]] = {}
+    for partition in discover(inputs, strict=False).partitions:
         newest = -1
-        for size, codec, newest_ms in _headers(partition):
-            known = sizes.setdefault((partition.topic, codec, 1 << (size.bit_length() - 1)), [0, 0])
-            known[0] += 1
-            known[1] += size
-            lag = max(0, newest - newest_ms) if newest_ms >= 0 else 0
-            newest = max(newest, newest_ms)
-            bucket = 10 ** (len(str(lag)) - 1) if lag else 0
-            late = lags.setdefault((partition.topic, bucket), [0, 0])
-            late[0] += 1
-            late[1] = max(late[1], lag)
+        for table in _headers(partition):
+            for codec, bucket, row in _size_rows(table):
+                key = partition.topic, codec, bucket
+                sizes[key] = sizes.get(key, 0) + row
+            times = table.column("max_timestamp_ms")
+            before = np.maximum.accumulate(np.concatenate([[newest], times]))
+            newest = int(before[-1])
+            lag = np.where(times >= 0, np.maximum(0, before[:-1] - times), 0)
+            buckets, inverse = np.unique(_decade(lag), return_inverse=True)
+            most = np.zeros(len(buckets), np.int64)
+            np.maximum.at(most, inverse, lag)
+            found = zip(buckets.tolist(), np.bincount(inverse).tolist(), most.tolist(), strict=True)
+            for decade, count, largest in found:
+                known = lags.get((partition.topic, decade), (0, 0))
+                lags[partition.topic, decade] = known[0] + count, max(known[1], largest)
     by_size = [
-        {"topic": topic, "codec": codec, "bucket": bucket, "batches": count, "bytes": total}
+        {"topic": topic, "codec": codec, "bucket": bucket, "batches": int(count),
+         "bytes": int(total)}
         for (topic, codec, bucket), (count, total) in sorted(sizes.items())
-    ]
+    ]  # fmt: skip
     by_lag = [
         {"topic": topic, "bucket_ms": bucket, "batches": count, "max_ms": most}
         for (topic, bucket), (count, most) in sorted(lags.items())
@@ -128,62 +146,73 @@ def _batches(inputs: Sequence[str]) -> tuple[list[Row], list[Row]]:
     return by_size, by_lag
 
 
-def _headers(partition: PartitionFiles) -> Any:
+def _size_rows(table: BatchTable) -> Iterator[tuple[str, int, Numbers]]:
+    """Codec, bucket (a power of two) and the pair of batches and bytes, one per group."""
+    codecs = table.column("attributes") & _CODEC_BITS
+    bits = np.frexp(table.sizes.astype(np.float64))[1] - 1
+    groups, inverse = np.unique(codecs << 32 | bits, return_inverse=True)
+    counts = np.bincount(inverse)
+    totals = np.zeros(len(groups), np.int64)
+    np.add.at(totals, inverse, table.sizes)
+    for group, count, total in zip(groups.tolist(), counts, totals, strict=True):
+        codec = group >> 32
+        name = Codec(codec).name.lower() if codec <= Codec.ZSTD else "?"
+        yield name, 1 << (group & 0xFFFFFFFF), np.array([count, total])
+
+
+def _decade(lag: Numbers) -> Numbers:
+    """The power of ten at or below each number; 0 for 0."""
+    powers = 10 ** np.arange(19, dtype=np.int64)
+    return np.where(lag > 0, powers[np.searchsorted(powers, lag, "right") - 1], 0)
+
+
+def _headers(partition: PartitionFiles) -> Iterator[BatchTable]:
     for file in partition.segments:
         with open_segment(file.path) as descriptor:
             for table in scan(descriptor, 0, file.size, frozen_size=file.size, validate="header",
                               is_last=file.is_last):  # fmt: skip
-                codecs = (table.column("attributes") & _CODEC_BITS).tolist()
-                times = table.column("max_timestamp_ms").tolist()
-                for size, codec, newest in zip(table.sizes.tolist(), codecs, times, strict=True):
-                    yield size, Codec(codec).name.lower() if codec <= Codec.ZSTD else "?", newest
+                if len(table):
+                    yield table
 
 
-def _compaction(inputs: Sequence[str], spark: Any) -> list[Row]:
+def _compaction(inputs: Sequence[str], session: Callable[[], Any] | None) -> list[Row]:
     partitions = known_partitions(tuple(inputs))
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     rows = []
     for one in partitions:
         large = sum(file.size for file in one.segments) >= SPARK_BYTES_MIN
-        rows += plan_one(one, now_ms, [], spark if large else None).rows
+        spark = session() if large and session is not None else None
+        rows += plan_one(one, now_ms, [], spark).rows
     return [msgspec.structs.asdict(row) for row in rows]
 
 
-def _facts(
-    root: str, intervals: list[Row], changes: list[Row], missing: list[Row]
-) -> list[tuple[str, str, bool]]:
-    covered = counters(root)
-    now = [row for row in intervals if row["valid_to_ts"] is None]
-    unclean = sum(row["kind"] == "unclean" for row in changes)
-    offline = sum(row["leader"] < 0 for row in now)
-    short = sum(row["to_ts"] is None for row in missing)
-    return [
-        ("partitions now", str(len(now)), False),
-        ("changes of leaders", str(len(changes)), False),
-        ("unclean elections", str(unclean), unclean > 0),
-        ("without leader now", str(offline), offline > 0),
-        ("under-replicated now", str(short), short > 0),
-        ("offsets covered", f"{covered['start_offset']} to {covered['end_offset']}", False),
-    ]
+def _tiles(facts: Facts) -> str:
+    shown = (
+        ("partitions now", str(facts.partitions), False),
+        ("changes of leaders", str(facts.changes), False),
+        ("unclean elections", str(facts.unclean), facts.unclean > 0),
+        ("without leader now", str(facts.offline), facts.offline > 0),
+        ("under-replicated now", str(facts.under_replicated), facts.under_replicated > 0),
+        ("offsets covered", f"{facts.start_offset} to {facts.end_offset}", False),
+    )
+    return "".join(
+        f'<li class="{"bad" if bad else ""}"><b>{escape(value)}</b>{escape(label)}</li>'
+        for label, value, bad in shown
+    )
 
 
 def _page(
-    root: str, facts: list[tuple[str, str, bool]], drawn: list[pictures.Picture],
-    changes: list[Row], folder: Path,
+    facts: Facts, drawn: list[pictures.Picture], changes: list[Row], folder: Path,
+    notes: dict[str, str],
 ) -> str:  # fmt: skip
-    tiles = "".join(
-        f'<li class="{"bad" if bad else ""}"><b>{escape(value)}</b>{escape(label)}</li>'
-        for label, value, bad in facts
-    )
-    sections = "".join(_section(one, folder) for one in drawn)
-    records = _rows(root, "records", ["ts"])
-    times = sorted(row["ts"] for row in records if row["ts"] is not None)
-    span = f"{_when(times[0])} to {_when(times[-1])}" if times else "an empty log"
+    sections = "".join(_section(one, folder, notes.get(one.name, "")) for one in drawn)
+    has_times = facts.begin is not None
+    span = f"{_when(facts.begin)} to {_when(facts.end)}" if has_times else "an empty log"
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         f"<title>Metadata history</title><style>{_STYLE}</style></head><body>"
         f"<h1>History of the cluster's metadata</h1><p class=note>{escape(span)}</p>"
-        f"<ul class=facts>{tiles}</ul>{_table(changes)}{sections}"
+        f"<ul class=facts>{_tiles(facts)}</ul>{_table(changes, facts.changes)}{sections}"
         "<h2>Who led a partition, and why?</h2><p>Ask the tables this page was made of:</p>"
         "<pre>scripts/pipeline history --input HISTORY --who-led orders-3"
         " --at 2026-11-17T14:07</pre>"
@@ -191,9 +220,10 @@ def _page(
     )
 
 
-def _section(picture: pictures.Picture, folder: Path) -> str:
+def _section(picture: pictures.Picture, folder: Path, missing: str) -> str:
     image = b64encode((folder / f"{picture.name}.png").read_bytes()).decode()
-    note = " There is nothing of it in this input." if picture.is_empty else ""
+    note = " There is nothing of it in this input." if picture.is_empty and not missing else ""
+    note += f" {missing}" if missing else ""
     return (
         f'<section id="{picture.name}"><h2>{escape(picture.title)}</h2>'
         f"<p>{escape(picture.text + note)}</p>"
@@ -203,18 +233,17 @@ def _section(picture: pictures.Picture, folder: Path) -> str:
     )
 
 
-def _table(changes: list[Row]) -> str:
-    latest = changes[-_CHANGES_SHOWN:][::-1]
+def _table(changes: list[Row], count: int) -> str:
     rows = "".join(
         f'<tr class="{row["kind"]}"><td>{_when(row["ts"])}</td><td>{row["offset"]}</td>'
         f"<td>{escape(str(row['topic']))}-{row['partition']}</td><td>{_broker(row['from'])}</td>"
         f"<td>{_broker(row['to'])}</td><td>{row['epoch']}</td>"
         f"<td>{escape(_WORDS[row['kind']])}</td>"
         f"<td>{_duration(row['ms_without_leader'])}</td></tr>"
-        for row in latest
+        for row in reversed(changes)
     )
     return (
-        f"<h2>Changes of leaders</h2><p>The newest first, {len(latest)} of {len(changes)}.</p>"
+        f"<h2>Changes of leaders</h2><p>The newest first, {len(changes)} of {count}.</p>"
         "<div class=scroll><table id=changes><thead><tr><th>time (UTC)<th>offset<th>partition"
         "<th>from<th>to<th>leader epoch<th>why<th>without leader for</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"

@@ -144,7 +144,7 @@ def _remove_dead(temporary: Path) -> None:
     """Remove the folders of runs that do not live."""
     for lock in temporary.glob(f"*{_LOCK_SUFFIX}"):
         try:
-            with lock.open() as file:
+            with lock.open("r+") as file:  # network file systems lock what is open to write
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(temporary / lock.name.removesuffix(_LOCK_SUFFIX), ignore_errors=True)
                 lock.unlink()
@@ -191,6 +191,7 @@ class Publication:
         sizes = {split.file.path: split.frozen_size for split in self._inputs}
         return {
             "run_id": self._config.run_id,
+            "paths": [os.path.abspath(path) for path in self._config.inputs],  # noqa: PTH100
             "inputs": [{"path": path, "frozen_size": size} for path, size in sizes.items()],
             "versions": {name: _version(name) for name in ("kraftline", "pyspark", "pyarrow")}
             | {"python": platform.python_version()},

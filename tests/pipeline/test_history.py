@@ -1,9 +1,13 @@
 """The history without Spark: choice of the log, transactions, answers, pictures."""
 
+import csv
+import itertools
+import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +17,7 @@ from pipeline import pictures
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError, DataLossError
 from pipeline.core.reader import plan_read
-from pipeline.jobs import history_query
+from pipeline.jobs import history_figures, history_query
 from pipeline.jobs.history_events import HIDDEN, EventPlan, write_events
 from pipeline.jobs.history_input import (
     Marker,
@@ -27,6 +31,7 @@ from pipeline.jobs.history_page import write_page
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"
+LOGS = Path(__file__).parent.parent / "golden" / "pipeline" / "broker-101-compacted-1"
 NOON = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 BEGIN, END, ABORT = 23, 24, 25
 
@@ -205,9 +210,8 @@ def test_a_question_that_has_no_answer(tmp_path, capsys, arguments, message):
 
 
 def test_the_page_and_its_pictures(tmp_path):
-    logs = Path(__file__).parent.parent / "golden" / "pipeline" / "broker-101-compacted-1"
     page = tmp_path / "page"
-    write_page(None, finished(tmp_path / "h"), str(page), [str(logs)])
+    write_page(None, finished(tmp_path / "h"), str(page), [str(LOGS)])
     names = ["append_lag", "batch_sizes", "compaction", "leaders", "under_replication"]
     assert sorted(path.name for path in page.iterdir()) == sorted(
         ["index.html", *(f"{n}.csv" for n in names), *(f"{n}.png" for n in names)]
@@ -220,6 +224,112 @@ def test_the_page_and_its_pictures(tmp_path):
     assert "Tue 2026-11-17 13:00:00" in text
     leaders = (page / "leaders.csv").read_text().splitlines()
     assert leaders[1].startswith("orders,3,1,0,1 2,1 2,2026-11-17T12:00:00+00:00")
+
+
+def test_the_page_of_a_finished_history_finds_the_logs_it_was_fed_from(tmp_path):
+    logs = tmp_path / "logs"
+    shutil.copytree(LOGS, logs / LOGS.name)
+    root, page = finished(tmp_path / "h"), tmp_path / "page"
+    run = json.loads((tmp_path / "h" / "run.json").read_text())
+    fed = {"inputs": [{"path": str(next(logs.rglob("*.log"))), "frozen_size": 1}]}
+    for more in ({"paths": [str(logs)]}, fed):
+        (tmp_path / "h" / "run.json").write_text(json.dumps(run | more))
+        assert main(["history", "--input", root, "--report", str(page)]) == 0
+        for name in ("append_lag", "batch_sizes", "compaction"):
+            assert len((page / f"{name}.csv").read_text().splitlines()) > 1, name
+    logs.rename(tmp_path / "moved")
+    assert main(["history", "--input", root, "--report", str(page)]) == 0
+    text = (page / "index.html").read_text()
+    assert text.count("are not there any more; name copies with --logs") == 3
+    assert "There is nothing of it in this input" not in text
+    moved = ["--logs", str(tmp_path / "moved")]
+    assert main(["history", "--input", root, "--report", str(page), *moved]) == 0
+    assert len((page / "batch_sizes.csv").read_text().splitlines()) > 1
+
+
+def write_table(root, name, rows):
+    (root / name).mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), root / name / "part.parquet")
+
+
+def test_a_partition_is_without_leader_only_while_it_was(tmp_path):
+    """Replicas are missing for an hour, in which one second has no leader."""
+    at = [NOON + timedelta(seconds=second) for second in (0, 60, 61, 3600)]
+    states = [
+        {"topic": "a", "partition": 0, "leader": leader, "valid_from_ts": start, "valid_to_ts": end}
+        for leader, start, end in zip((1, -1, 2, -1), at, [*at[1:], None], strict=True)
+    ]
+    write_table(tmp_path, "partitions", states)
+    span = {"from_ts": at[0], "to_ts": at[3], "below_min_isr": True, "leader": -1}
+    write_table(tmp_path, "under_replicated", [span])
+    found = history_figures.levels(str(tmp_path), NOON + timedelta(hours=2))
+    assert [tuple(point.values()) for point in found] == [
+        (at[0], 1, 1, 0), (at[1], 1, 1, 1), (at[2], 1, 1, 0), (at[3], 0, 0, 1),
+        (NOON + timedelta(hours=2), 0, 0, 0),
+    ]  # fmt: skip
+
+
+def test_levels_of_many_moments_keep_every_peak(tmp_path):
+    """40,000 spans of 1 ms, some side by side; then quiet; then one more."""
+    rng = np.random.default_rng(7)
+    starts = [*np.sort(rng.integers(0, 3_000_000, 40_000)).tolist(), 9_000_000]
+    spans = [{"from_ts": NOON + timedelta(milliseconds=ms), "below_min_isr": False,
+              "to_ts": NOON + timedelta(milliseconds=ms + 1)} for ms in starts]  # fmt: skip
+    write_table(tmp_path, "under_replicated", spans)
+    found = history_figures.levels(str(tmp_path), None)
+    assert len(found) <= pictures.POINTS_MAX
+    times = [point["ts"] for point in found]
+    assert times == sorted(times)
+    values = np.array([point["under_replicated"] for point in found])
+    shown = np.array([(ts - NOON) // timedelta(milliseconds=1) for ts in times])
+    exact = np.bincount(starts)
+    for moment in np.flatnonzero(exact).tolist():
+        assert values[np.searchsorted(shown, moment, "right") - 1] >= exact[moment]
+    assert values.max() == exact.max()
+    quiet = np.searchsorted(shown, 5_000_000) - 1
+    assert (values[quiet], values[-1]) == (0, 0)
+
+
+def test_a_partition_that_changed_very_often_has_its_states_put_together(tmp_path):
+    def state(number, start, end, leader, isr):
+        return {"topic": "a", "partition": number, "leader": leader, "leader_epoch": start,
+                "isr": isr, "replicas": [1, 2], "valid_from_offset": start,
+                "valid_from_ts": NOON + timedelta(seconds=start),
+                "valid_to_ts": None if end is None else NOON + timedelta(seconds=end)}  # fmt: skip
+
+    busy = [state(0, 3 * n, 3 * n + 1, 1, [1]) for n in range(5000)]
+    busy += [state(0, 3 * n + 1, 3 * n + 3, 2, [1, 2]) for n in range(5000)]
+    write_table(tmp_path, "partitions", [*busy, state(1, 7, None, 2, [2])])
+    end = NOON + timedelta(seconds=15_000)
+    *merged, calm = history_figures.busiest_states(str(tmp_path), NOON, end)
+    assert (calm["topic"], calm["partition"], calm["states"]) == ("a", 1, 1)
+    assert (calm["valid_to_ts"], calm["isr"], calm["leader"]) == (None, [2], 2)
+    assert len(merged) == 1000
+    assert sum(row["states"] for row in merged) == 10_000
+    assert (merged[0]["valid_from_ts"], merged[-1]["valid_to_ts"]) == (NOON, end)
+    for before, after in itertools.pairwise(merged):
+        assert before["valid_to_ts"] == after["valid_from_ts"]
+        assert (before["leader"], before["isr"], before["replicas"]) == (2, [1], [1, 2])
+
+
+def test_a_csv_has_the_smallest_topics_together_and_loses_nothing(tmp_path):
+    rows = [{"topic": f"t{n}", "codec": "none", "bucket": 64, "batches": n % 7, "bytes": n}
+            for n in range(pictures.POINTS_MAX + 5)]  # fmt: skip
+    pictures.batch_sizes(rows, tmp_path)
+    with (tmp_path / "batch_sizes.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert len(found) <= pictures.POINTS_MAX
+    assert found[-1]["topic"] == "(others)"
+    for name in ("batches", "bytes"):
+        assert sum(int(row[name]) for row in found) == sum(row[name] for row in rows)
+    plan = [{"topic": "one", "partition": n % 3, "node_id": 1, "segment": str(n), "action": "clean",
+             "bytes_before": 10, "bytes_after": 4, "records_before": 2, "records_after": 1}
+            for n in range(pictures.POINTS_MAX + 5)]  # fmt: skip
+    pictures.compaction_picture(plan, tmp_path)
+    with (tmp_path / "compaction.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert sorted(row["partition"] for row in found) == ["0", "1", "2"]
+    assert sum(int(row["bytes_after"]) for row in found) == 4 * len(plan)
 
 
 def test_a_picture_of_nothing_says_so(tmp_path):
