@@ -8,7 +8,7 @@ Copies that do not hold that end alike are not to be read: what they hold below 
 an old leader that its node will cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pipeline.core.batches import scan
 from pipeline.core.decode import decode_batch_py
@@ -35,10 +35,11 @@ def committed_copies(
     if copies[0].topic != METADATA_TOPIC_NAME:
         return None, list(copies)
     voters = max((_voters(copy) for copy in copies), key=lambda found: found[0])[1]
-    batches = {copy.directory: _batches(copy) for copy in copies}
-    logs = [batches[copy.directory] for copy in copies if copy.node_id in voters]
-    if not _is_majority(logs, len(voters)):
+    voting = [copy for copy in copies if copy.node_id in voters]
+    if not _is_majority(len({copy.node_id for copy in voting}), len(voters)):
         return None, list(copies)
+    batches = {copy.directory: _batches(copy) for copy in copies}
+    logs = one_log_a_voter((copy.node_id, batches[copy.directory]) for copy in voting)
     last = _last_of_majority(logs, len(voters))
     if last is None:
         return min(copy.first_offset for copy in copies), list(copies)
@@ -65,22 +66,36 @@ def watermark_of_nodes(
                   and committed[copy.node_id] == best]  # fmt: skip
 
 
+def one_log_a_voter(logs: Iterable[tuple[int | None, set[_Batch]]]) -> list[set[_Batch]]:
+    """Of several copies of one node (a backup beside the folder) the most recent: one vote a node.
+
+    Args:
+        logs: node id and (end offset, epoch, checksum) of the batches of each copy.
+    """
+    best: dict[int | None, tuple[tuple[int, int], set[_Batch]]] = {}
+    for node_id, log in logs:
+        age = max(((epoch, end) for end, epoch, _ in log), default=(-1, -1))
+        if node_id not in best or age > best[node_id][0]:
+            best[node_id] = age, log
+    return [log for _, log in best.values()]
+
+
 def inferred_from_batches(logs: Sequence[set[_Batch]], voters: int, first: int = 0) -> int | None:
     """The end that a majority holds alike; None when too few logs are there to tell.
 
     Args:
-        logs: of each voter at hand: (end offset, epoch, checksum) of its batches.
+        logs: one of each voter at hand (`one_log_a_voter`): (end offset, epoch, checksum) of its batches.
         voters: how many voters there are in all.
         first: the answer when a majority is there and holds nothing in common.
     """
-    if not _is_majority(logs, voters):
+    if not _is_majority(len(logs), voters):
         return None
     last = _last_of_majority(logs, voters)
     return first if last is None else last[0]
 
 
-def _is_majority(logs: Sequence[set[_Batch]], voters: int) -> bool:
-    return voters > 0 and len(logs) > voters // 2
+def _is_majority(count: int, voters: int) -> bool:
+    return voters > 0 and count > voters // 2
 
 
 def _last_of_majority(logs: Sequence[set[_Batch]], voters: int) -> _Batch | None:
