@@ -57,18 +57,18 @@ class ResponseContext(msgspec.Struct, frozen=True, gc=False):
 
 
 def controller_id_for(
-    image: Image, listener: str, rng: Rng, leader_id: NodeId | None = None
+    image: Image, listener: str, rng: Rng, preferred: NodeId | None = None
 ) -> NodeId:
     """The broker that clients shall take for the controller; -1 when no broker is alive.
 
-    The leader of the quorum where it is a broker on this listener, which saves the forwarding; a
-    random alive broker otherwise. Kafka always answers a random one, so clients expect either.
+    The preferred one where it is an alive broker of this listener, a random one otherwise. Kafka
+    always answers a random one, so clients expect either.
     """
     alive = reachable_brokers(image, listener)
     if not alive:
         return NodeId(-1)
-    if leader_id is not None and any(broker.id == leader_id for broker in alive):
-        return leader_id
+    if preferred is not None and any(broker.id == preferred for broker in alive):
+        return preferred
     return alive[rng.randrange(len(alive))].id
 
 

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from broker_publisher.metadata_cache import MetadataCache
-from broker_publisher.partition_view import reachable_brokers
 from broker_publisher.responses import (
     ENDPOINT_CONTROLLER,
     ResponseContext,
@@ -205,23 +204,16 @@ class Dispatch:
         return QUERIES[key].answer(image, request.body, context)
 
     def _context(self, listener: str) -> ResponseContext:
-        leader_id = self._replica.leader.leader_id
-        image = self._cache.image
+        # This node is named as the controller: it lives, and sends requests on. A leader may have
+        # died a moment ago, another broker may be dead and not fenced yet, and librdkafka waits
+        # for the controller it was told of until its own time-out.
         return ResponseContext(
             cluster_id=self._cluster_id,
             listener=listener,
-            controller_id=self._controller_id(image, listener, leader_id),
+            controller_id=controller_id_for(
+                self._cache.image, listener, self._rng, self._config.node_id
+            ),
         )
-
-    def _controller_id(self, image: Image, listener: str, leader_id: NodeId | None) -> NodeId:
-        """The leader where it is a broker, else this node, which lives: it sends requests on.
-
-        A random broker of the image may be dead and not fenced yet, and librdkafka waits for the
-        controller it was told of until its own time-out.
-        """
-        brokers = {broker.id for broker in reachable_brokers(image, listener)}
-        preferred = leader_id if leader_id in brokers else self._config.node_id
-        return controller_id_for(image, listener, self._rng, preferred)
 
     def _serve_controller(self, client: Client, request: Request, answered: Answered) -> None:
         key = request.api_key

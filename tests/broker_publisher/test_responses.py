@@ -194,10 +194,10 @@ def test_topics_to_create_are_missing_legal_and_allowed():
     assert topics_to_create(CLUSTER, ALL_TOPICS) == ()
 
 
-def test_controller_id_is_the_leader_where_it_is_an_alive_broker():
+def test_controller_id_is_the_preferred_one_where_it_is_an_alive_broker():
     rng = random.Random(7)
-    assert controller_id_for(CLUSTER, LISTENER, rng, leader_id=3) == 3
-    assert controller_id_for(CLUSTER, LISTENER, rng, leader_id=100) in (1, 2, 3)
+    assert controller_id_for(CLUSTER, LISTENER, rng, preferred=3) == 3
+    assert controller_id_for(CLUSTER, LISTENER, rng, preferred=100) in (1, 2, 3)
     assert controller_id_for(CLUSTER, "OTHER", rng) == -1
     assert {controller_id_for(CLUSTER, LISTENER, rng) for _ in range(50)} == {1, 2, 3}
 

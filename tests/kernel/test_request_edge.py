@@ -14,6 +14,7 @@ from wire.errors import ErrorCode
 from wire.framing import frame
 
 METADATA = 3
+DESCRIBE_CLUSTER = 60
 API_VERSIONS = 18
 CREATE_TOPICS = 19
 ALTER_CLIENT_QUOTAS = 49
@@ -81,6 +82,18 @@ def test_the_controller_named_is_one_that_lives_when_no_broker_leads() -> None:
     client = world.client(3)
     named = {client.call(METADATA, default_request(METADATA)).controller_id for _ in range(20)}
     assert named == {3}
+
+
+def test_the_controller_named_lives_while_nobody_knows_that_the_leader_died() -> None:
+    """Its machine lost its power: no connection is reset, and the election is still to come."""
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    broker = next(i for i in world.alive if i != leader)
+    client = world.client(broker)
+    world.kill(leader)
+    assert client.call(METADATA, default_request(METADATA)).controller_id == broker
+    assert client.call(DESCRIBE_CLUSTER, default_request(DESCRIBE_CLUSTER)).controller_id == broker
 
 
 def test_controllers_answer_before_there_is_a_leader() -> None:
