@@ -31,6 +31,7 @@ from storage.partition_directories import (
     remove_partition_directory,
     scan_partition_directories,
 )
+from storage.partition_metadata import read_partition_metadata
 from storage.vfs import Vfs, join
 from wire.types import DirectoryId, TopicId
 
@@ -38,6 +39,8 @@ LINGER_MS: Final = 50
 """So long after the last change the work begins..."""
 LINGER_MS_MAX: Final = 1_000
 """... and at the latest so long after the first."""
+RETRY_MS: Final = 1_000
+"""After work that failed."""
 
 PartitionKey = tuple[TopicId, int]
 
@@ -80,6 +83,10 @@ class Folders:
         self._due_ms = self._due_ms_max = 0
         """When what waits is to be done; both count while something waits."""
         self._is_running = False
+        self._work: Callable[[], None] = _nothing
+        """What runs, or ran last."""
+        self._retry_ms: int | None = None
+        """When it is done again because it failed; what waits comes after it."""
         self._going: list[PartitionKey] = []
         """Whose folders the work that runs removes."""
         self._next_token = 1
@@ -115,7 +122,7 @@ class Folders:
             self._run(lambda: self._compare(after, found))
 
     def done(self, error: str | None) -> None:
-        """The work handed out has run.
+        """The work handed out has run, up to an error: then it is done again, in the same order.
 
         Raises:
             CorruptFileError: at start a folder was found that Kafka would not start with.
@@ -123,6 +130,10 @@ class Folders:
         assert self._is_running, "no work was handed out"
         assert self._found is not None, "the comparison comes first"
         self._is_running = False
+        if error is not None:
+            self._retry_ms = self._clock.now_ms + RETRY_MS
+            self._effects.append(Log(LogLevel.ERROR, "local_changes_failed", {"error": error}))
+            return
         if not self._is_compared:
             self._is_compared = True
             if self._found.error is not None:
@@ -131,20 +142,23 @@ class Folders:
                 fields = {"folder": path}
                 self._effects.append(Log(LogLevel.INFO, "deleted_partition_removed", fields))
         going, self._going = self._going, []
-        if error is None:
-            for key in going:
-                self._found.record_bytes.pop(key, None)
-        else:
-            self._effects.append(Log(LogLevel.ERROR, "local_changes_failed", {"error": error}))
+        for key in going:
+            self._found.record_bytes.pop(key, None)
 
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
+        if self._retry_ms is not None:
+            return self._retry_ms
         return self._due_ms if self._waiting and not self._is_running else None
 
     def tick(self) -> None:
         """Hand out what has waited long enough."""
         due_ms = self.next_deadline_ms()
         if due_ms is None or due_ms > self._clock.now_ms:
+            return
+        if self._retry_ms is not None:
+            self._retry_ms = None
+            self._run(self._work)
             return
         changes, self._waiting = self._waiting, []
         self._going = [(one.topic_id, one.partition) for it in changes for one in it.deleted]
@@ -159,18 +173,23 @@ class Folders:
     def _run(self, work: Callable[[], None]) -> None:
         assert not self._is_running, "one piece of work at a time"
         self._is_running = True
+        self._work = work
         token = self._next_token
         self._next_token += 1
         self._effects.append(RunLocalChanges(token, work))
 
     def _carry_out(self, changes: LocalChanges, unique_ids: list[bytes]) -> None:
-        """On the other thread: touches only folders, and nothing of the kernel's state."""
+        """On the other thread: touches only folders, and nothing of the kernel's state.
+
+        Done again after an error it finds what it did before: a folder of that name may be the one
+        of the next topic by then.
+        """
         vfs = self._vfs
         for partition, unique_id in zip(changes.deleted, unique_ids, strict=True):
             name = partition_directory_name(partition.topic_name, partition.partition)
             for log_dir in self._config.log_dirs:
                 path = join(log_dir, name)
-                if vfs.exists(path):
+                if vfs.exists(path) and self._is_of(path, partition.topic_id):
                     remove_partition_directory(vfs, mark_deleted(vfs, path, unique_id))
         for created in changes.created:
             log_dir = self._path_by_id.get(created.directory_id, self._config.log_dirs[0])
@@ -178,11 +197,16 @@ class Folders:
                 vfs, log_dir, created.topic_name, created.partition, created.topic_id
             )
 
+    def _is_of(self, path: str, topic_id: TopicId) -> bool:
+        """Whether a folder is of this topic, or of nobody: not even its topic was written."""
+        return read_partition_metadata(self._vfs, path) in (None, topic_id)
+
     def _compare(self, image: Image, found: _Found) -> None:
         """On the other thread, once at start: the folders become what the image says.
 
         Removed is what was deleted while this broker was away, and what was being removed.
         """
+        found.removed.clear()
         try:
             for log_dir in self._config.log_dirs:
                 for folder in scan_partition_directories(self._vfs, log_dir):
@@ -212,3 +236,7 @@ class Folders:
             return True
         partition = topic.partitions.get(number)
         return partition is None or self._config.node_id not in partition.replicas
+
+
+def _nothing() -> None:
+    """No work yet."""

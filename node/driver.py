@@ -43,6 +43,7 @@ from node.connections import InboundEnd, InboundSocket, OutboundSocket, connect
 from node.flusher import Flusher
 from node.logs import write_log
 from node.worker import Worker
+from storage.errors import FsyncError
 
 LISTEN_BACKLOG: Final = 1024
 SNAPSHOT_WAIT_S: Final = 0.2
@@ -254,7 +255,10 @@ class Driver:
         self._folders.submit(effect.work, done)
 
     def _local_changes_done(self, token: int, error: BaseException | None) -> None:
-        self.post(LocalChangesDone(token, None if error is None else str(error)))
+        if isinstance(error, FsyncError):
+            self._fail(error)
+        else:
+            self.post(LocalChangesDone(token, None if error is None else str(error)))
 
     def _run_snapshot(self, effect: RunSnapshot) -> None:
         done = partial(self._snapshot_done, effect.token)

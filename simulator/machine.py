@@ -394,7 +394,7 @@ class Machine:
         self._run_later(self._flush_us(), effect.plan.run, lambda: done)
 
     def _run_local_changes(self, effect: out.RunLocalChanges) -> None:
-        """An error of folder work is told to the kernel; it does not end the node."""
+        """An error of folder work is told to the kernel; a failed fsync ends the node."""
         incarnation = self.incarnation
 
         def run() -> None:
@@ -405,6 +405,9 @@ class Machine:
                 effect.work()
             except SimulatedCrashError as crash:
                 self.power_off(str(crash))
+                return
+            except FsyncError as failed:
+                self._stop(failed)
                 return
             except STOPPING as raised:
                 error = str(raised)

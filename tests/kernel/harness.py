@@ -232,8 +232,7 @@ class World:
             case out.RunFlush():
                 self.after(FLUSH_MS, lambda: self._flush(node_id, life, effect))
             case out.RunLocalChanges():
-                done = events.LocalChangesDone(effect.token, _error_of(effect.work))
-                self.after(FLUSH_MS, lambda: self.post(node_id, life, done))
+                self.after(FLUSH_MS, lambda: self._change_folders(node_id, life, effect))
             case out.RunSnapshot():
                 self.after(FLUSH_MS, lambda: self._write_snapshot(node_id, life, effect))
             case out.Log():
@@ -250,6 +249,20 @@ class World:
                 self._failed(node_id, life, error)
             else:
                 self.post(node_id, life, events.FlushDone(effect.token))
+
+    def _change_folders(self, node_id: int, life: int, effect: out.RunLocalChanges) -> None:
+        """As the driver: an error is told to the kernel, a failed fsync ends the node."""
+        if self.nodes[node_id].life != life or self.nodes[node_id].kernel is None:
+            return
+        told: str | None = None
+        try:
+            effect.work()
+        except FsyncError as error:
+            self._failed(node_id, life, error)
+            return
+        except (OSError, OutOfSpaceError) as error:
+            told = str(error)
+        self.post(node_id, life, events.LocalChangesDone(effect.token, told))
 
     def _write_snapshot(self, node_id: int, life: int, effect: out.RunSnapshot) -> None:
         if self.nodes[node_id].life == life and self.nodes[node_id].kernel is not None:
@@ -330,15 +343,6 @@ class World:
         self.after(LATENCY_MS, lambda: self._to_server(pipe, content))
 
 
-def _error_of(work: Callable[[], None]) -> str | None:
-    """As the driver: folder work that fails is told to the kernel."""
-    try:
-        work()
-    except (OSError, OutOfSpaceError) as error:
-        return str(error)
-    return None
-
-
 class Client:
     """A Kafka client of one node."""
 
@@ -369,6 +373,16 @@ class Client:
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 1) -> Any:
         return self.call(19, create_topic_body(name, partitions, replicas)).topics[0]
+
+    def delete_topic(self, name: str) -> Any:
+        return self.call(20, delete_topic_body(name)).responses[0]
+
+
+def delete_topic_body(name: str) -> Any:
+    """A DeleteTopics body for one topic."""
+    new = codec.newest(20, "request")
+    topic = new.DeleteTopicState(name=name, topic_id=None)
+    return new.DeleteTopicsRequest(topics=(topic,), timeout=timedelta(seconds=10))
 
 
 def create_topic_body(name: str, partitions: int = 1, replicas: int = 1) -> Any:

@@ -7,7 +7,9 @@ import pytest
 from kernel import effects as out
 from kernel.config import MetadataLogConfig
 from storage.memory_vfs import MemoryVfs
+from storage.partition_metadata import read_partition_metadata
 from storage.space_reserve import RESERVE_NAME
+from storage.vfs import write_file_atomically
 from tests.kernel.harness import World
 from tests.kernel.test_kernel import log_bytes, ready_world, topic_names
 from wire.errors import ErrorCode
@@ -186,3 +188,61 @@ def test_a_snapshot_that_finds_no_space_is_given_up_with_a_line() -> None:
     world.run_for(1_000)
     assert world.client(1).create_topic("a").error_code is ErrorCode.none
     world.run_until(lambda: bool(said(world, 1, "snapshot_written")))
+
+
+def test_folder_work_that_failed_is_done_again_before_what_comes_after_it() -> None:
+    """A deletion that was dropped would stand in the way of the next topic of that name."""
+    world = ready_world()
+    client = world.client(1)
+    client.create_topic("a", replicas=3)
+    client.create_topic("b", replicas=3)
+    world.run_for(2_000)
+    vfs = world.nodes[1].vfs
+    vfs.failing = lambda kind, path: errno.EIO if kind == "rename" and "/a-0" in path else None
+    client.delete_topic("a")
+    client.delete_topic("b")
+    world.run_for(3_000)
+    assert said(world, 1, "local_changes_failed")
+    client.create_topic("a", replicas=3)
+    world.run_for(3_000)
+    assert vfs.exists("/data/b-0"), "in order: nothing passes what failed"
+    vfs.failing = None
+    world.run_for(3_000)
+    assert not vfs.exists("/data/b-0")
+    topic_id = world.kernel(1).cache.image.topic_id_by_name["a"]
+    assert read_partition_metadata(vfs, "/data/a-0") == topic_id
+    done = len(said(world, 1, "local_changes_failed"))
+    world.run_for(5_000)
+    assert len(said(world, 1, "local_changes_failed")) == done
+
+
+def test_folder_work_done_again_leaves_the_folder_of_the_next_topic() -> None:
+    """What failed came after a topic was deleted and created anew, in one piece of work."""
+    world = ready_world()
+    client = world.client(1)
+    client.create_topic("a", replicas=3)
+    world.run_for(2_000)
+    vfs = world.nodes[1].vfs
+    vfs.failing = lambda kind, path: errno.EIO if path.startswith("/data/c-0") else None
+    client.delete_topic("a")
+    client.create_topic("a", replicas=3)
+    client.create_topic("c", replicas=3)
+    world.run_for(500)
+    assert said(world, 1, "local_changes_failed")
+    write_file_atomically(vfs, "/data/a-0/00000000000000000000.log", b"records")
+    vfs.failing = None
+    world.run_for(3_000)
+    assert vfs.read("/data/a-0/00000000000000000000.log") == b"records"
+    assert vfs.exists("/data/c-0/partition.metadata")
+
+
+def test_a_failed_fsync_of_a_folder_ends_the_node() -> None:
+    world = ready_world()
+    vfs = world.nodes[1].vfs
+    vfs.failing = lambda kind, path: errno.EIO if kind == "sync" and "/a-0" in path else None
+    world.client(2).create_topic("a", replicas=3)
+    world.run_for(3_000)
+    exit_effect = world.nodes[1].exit
+    assert exit_effect is not None
+    assert exit_effect.code == 1
+    assert "/data/a-0" in exit_effect.reason
