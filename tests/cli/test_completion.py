@@ -8,6 +8,7 @@ import pytest
 
 from cli.completion import SHELLS, contexts
 from cli.main import COMMANDS, main
+from tests.peers import is_missing
 
 ASKING = {
     "bash": """
@@ -48,7 +49,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(shell: str, scripts: Path, *words: str) -> set[str]:
     """The candidates for the last word."""
     if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} on this machine")  # a convenience, no peer of a node
+        is_missing(shell)
     name = [] if shell == "fish" else ["completion"]
     done = subprocess.run(
         [*START[shell], ASKING[shell], *name, str(scripts / shell), "kraftline", *words],
