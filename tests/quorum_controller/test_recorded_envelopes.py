@@ -1,0 +1,183 @@
+"""Requests that brokers forwarded to real Kafka's controller: what is in the envelopes, answered.
+
+The inner request is put to our handler at every point of the recorded log. Somewhere the inner
+response must be Kafka's and the records the next ones of Kafka's log; around it the envelope is
+Kafka's byte for byte.
+"""
+
+from functools import cache
+
+import pytest
+from history import MARKERS, SUPER, decoded, handled, history, label, queried, response_frame
+from recorded_pairs import answered, key
+from test_recorded_nodes import FEATURES_OF_4_3
+from test_recorded_partitions import as_sets, settled
+
+from kernel.dispatch import envelope_body
+from quorum_controller.config import ControllerConfig, TokenSettings
+from quorum_controller.liveness import Liveness
+from quorum_controller.partition_index import Electorate, PartitionIndex
+from quorum_controller.partitions import PartitionDefaults
+from quorum_controller.queries import QUERIES
+from tests.metadata.golden_logs import log_batches
+from wire import codec
+from wire.api_keys import CREATE_TOPICS, DESCRIBE_QUORUM
+from wire.errors import ErrorCode, RemoteProtocolError
+
+CONFIG_BROKER = 4
+REMOVE_RAFT_VOTER = 81
+PAIRS = answered("ENVELOPE")
+FEATURES_OF_3_9 = {
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    "metadata.version": (1, 21),
+    "transaction.version": (0, 2),
+}
+FEATURES = {"4.3.1": FEATURES_OF_4_3, "3.9.1": FEATURES_OF_3_9}
+"""What the recorded controllers knew."""
+
+
+def split(pair):
+    """(the inner request as a pair of its own, its body), without a response: None."""
+    request, response = decoded(pair)
+    header, position = codec.split_request(request.request_data)
+    body = memoryview(request.request_data)[position:]
+    inner = {
+        "scenario": pair["scenario"],
+        "ms": pair["ms"],
+        "to": pair["to"],
+        "api_key": header.api_key,
+        "api_version": header.api_version,
+        "response_hex": None
+        if response.response_data is None
+        else bytes(response.response_data).hex(),
+    }
+    return inner, codec.decode_request(header.api_key, header.api_version, body)
+
+
+INNER = {key(pair): split(pair) for pair in PAIRS}
+ELSEWHERE = {
+    DESCRIBE_QUORUM: "tests/kernel/test_raft_frames.py: answered by the replica, not the controller",
+    REMOVE_RAFT_VOTER: "kraft.version 1, which is not supported",
+}
+"""Inner requests by API that are not put to a handler, with the reason."""
+_TOKEN = "the token, its id and times are drawn or of the clock: test_delegation_tokens.py"
+_CORDONED = "4.3.1 and we also name cordoned directories in the text"
+_EMPTY = "3.9.1 says an empty text, 4.3.1 and we say null"
+EXCEPTIONS = {
+    ("static-3.9.1", 7430): _CORDONED,
+    ("static-3.9.1", 11128): _CORDONED,
+    ("static-3.9.1", 10332): _EMPTY,
+    ("static-3.9.1", 10409): _EMPTY,
+    ("static-3.9.1", 10573): "3.9.1 tells the reason per feature at version 1, 4.3.1 at the top",
+    ("static-3.9.1", 32615): _TOKEN,
+    ("static-4.3.1", 24930): _TOKEN,
+    ("static-4.3.1", 25065): _TOKEN,
+    ("static-4.3.1", 25527): _TOKEN,
+    ("static-4.3.1", 25827): _TOKEN,
+}
+"""Inner requests that are not answered alike, by scenario and time, with the reason."""
+COMPARED = [
+    pair
+    for pair in PAIRS
+    if INNER[key(pair)][0]["response_hex"] is not None
+    and INNER[key(pair)][0]["api_key"] not in ELSEWHERE
+    and key(pair) not in EXCEPTIONS
+]
+
+
+def comparable(api_key, response):
+    """A response without what chance decides and the order of rows (Java's hash maps)."""
+    if api_key == CREATE_TOPICS:
+        return sorted(
+            (t.name, int(t.error_code), t.error_message, t.num_partitions, t.replication_factor)
+            for t in response.topics
+        )
+    return as_sets(response)
+
+
+@cache
+def all_records(scenario):
+    """(offset, record) of the data records of a log, also within the creation of a topic."""
+    return [
+        (batch.base_offset + index, record)
+        for batch in log_batches(scenario)
+        for index, record in enumerate(batch.records)
+        if not isinstance(record, MARKERS)
+    ]
+
+
+def records_from(scenario, offset):
+    """The records of a log from an offset on."""
+    return [record for at, record in all_records(scenario) if at >= offset]
+
+
+def answers(inner, request):
+    """(response, records, next records of the log) at every offset; every broker was heard."""
+    api_key, version = inner["api_key"], inner["api_version"]
+    config = ControllerConfig(
+        cluster_id="x",
+        node_id=int(inner["to"].removeprefix("controller-")),
+        bootstrap_records=(),
+        access=SUPER,
+        supported_features=FEATURES[inner["scenario"][-5:]],
+        tokens=TokenSettings(secret_key="golden-secret"),
+    )
+    for offset, image, _ in history(inner["scenario"]):
+        if api_key in QUERIES:
+            response, records = queried(api_key, image, request, api_version=version), []
+        else:
+            minimum = image.config(CONFIG_BROKER, "").get("min.insync.replicas", "1")
+            defaults = PartitionDefaults(min_insync_replicas=int(minimum))
+            liveness = Liveness(9000, 0)
+            for broker in image.brokers.values():
+                liveness.touch(broker, offset, 0)
+            response, records = handled(
+                api_key,
+                image,
+                request,
+                offset,
+                config=config,
+                liveness=liveness,
+                electorate=Electorate(PartitionIndex(image), defaults),
+            )
+        following = records_from(inner["scenario"], offset)[: len(records)]
+        try:
+            lowered = codec.decode_response(api_key, version, response_frame(inner, response))[1]
+        except RemoteProtocolError:  # a time that depends on the clock
+            continue
+        yield lowered, records, following
+
+
+def is_next(api_key, records, following):
+    if api_key == CREATE_TOPICS:  # ids and placement are drawn
+        return [type(r) for r in records] == [type(r) for r in following]
+    ours, theirs = ([repr(settled(r)) for r in some] for some in (records, following))
+    return sorted(ours) == sorted(theirs)
+
+
+@pytest.mark.parametrize("pair", COMPARED, ids=label)
+def test_the_inner_answer_and_its_records_are_kafka_s(pair):
+    inner, request = INNER[key(pair)]
+    api_key = inner["api_key"]
+    frame = bytes.fromhex(inner["response_hex"])
+    expected = comparable(api_key, codec.decode_response(api_key, inner["api_version"], frame)[1])
+    assert any(
+        comparable(api_key, response) == expected and is_next(api_key, records, following)
+        for response, records, following in answers(inner, request)
+    ), f"nowhere in the log is {api_key=} answered as Kafka did"
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=label)
+def test_the_envelope_is_kafka_s_byte_for_byte(pair):
+    inner, _ = INNER[key(pair)]
+    frame = inner["response_hex"]
+    error = ErrorCode.not_controller if frame is None else ErrorCode.none
+    body = envelope_body(error, None if frame is None else bytes.fromhex(frame))
+    assert response_frame(pair, body) == bytes.fromhex(pair["response_hex"])
+
+
+def test_every_listed_exception_is_recorded():
+    assert INNER.keys() >= EXCEPTIONS.keys()
+    assert {inner["api_key"] for inner, _ in INNER.values()} >= ELSEWHERE.keys()
+    assert (len(PAIRS), len(INNER), len(COMPARED)) == (106, 106, 85)
