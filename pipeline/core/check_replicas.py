@@ -9,19 +9,15 @@ differ: there the records that both still have are compared instead.
 
 import itertools
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from pipeline.core.batches import scan
-from pipeline.core.decode import decode_batch_py
+from pipeline.core.cleaned_records import LogBatches, compare_records
 from pipeline.core.discovery import PartitionFiles
 from pipeline.core.findings import ERROR, INFO, WARN, FileReport, Finding, in_file, in_partition
-from pipeline.core.opening import open_segment
 from storage.partition_metadata import PARTITION_METADATA_NAME
-from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
 
 MISSING: Final = "missing"
@@ -274,53 +270,25 @@ def _compare_records(pair: _Pair, found: Comparison) -> None:
     one, two, start, end = pair.one, pair.two, pair.start, pair.end
     if pair.committed is not None:
         end = min(end, pair.committed)
-    left, right = (_record_hashes(log, start, end) for log in (one, two))
-    shared = left.keys() & right.keys()
-    wrong = sorted(offset for offset in shared if left[offset][0] != right[offset][0])
-    found.batches += len({left[offset][1:] for offset in shared})
-    if wrong:
-        file, position = right[wrong[0]][1:]
+    compared = compare_records(_batches(one), _batches(two), start, end)
+    found.batches += compared.batches
+    if compared.first is not None:
+        offset, index = compared.first
+        file = two.replica.reports[int(two.files[index])].file
         found.findings.append(
-            in_file(two.replica.reports[file].file, ERROR, "record_differs", position,
-                    offset=wrong[0], detail=f"{len(wrong)} records that both replicas still have"
-                    f" differ from {one.replica.copy.directory}")
+            in_file(file, ERROR, "record_differs", int(two.digest["position"][index]),
+                    offset=offset, detail=f"{compared.different} records that both replicas still"
+                    f" have differ from {one.replica.copy.directory}")
         )  # fmt: skip
-    if len(shared) < max(len(left), len(right)):
+    if compared.shared < max(compared.left, compared.right):
         path = two.replica.reports[0].file
         found.findings.append(
             in_file(path, INFO, "cleaned_differs", 0, offset=start,
-                    detail=f"{len(right)} records, {len(left)} in {one.replica.copy.directory}:"
-                    " compacted to different degrees")
+                    detail=f"{compared.right} records, {compared.left} in"
+                    f" {one.replica.copy.directory}: compacted to different degrees")
         )  # fmt: skip
 
 
-def _record_hashes(log: _Log, start: int, end: int) -> dict[int, tuple[bytes, int, int]]:
-    """Offset -> (hash of key and value, index of the file, position of the batch)."""
-    found: dict[int, tuple[bytes, int, int]] = {}
-    for number, report in enumerate(log.replica.reports):
-        file = report.file
-        try:
-            with open_segment(file.path) as descriptor:
-                for table in scan(descriptor, 0, file.size, frozen_size=file.size):
-                    for index, position in enumerate((table.positions + table.origin).tolist()):
-                        try:
-                            records = decode_batch_py(table, index)
-                        except CorruptBatchError:
-                            continue  # the audit of the file reports it
-                        for record in records:
-                            offset = int(record.offset)
-                            if start <= offset < end:
-                                found[offset] = _hash(record), number, position
-        except OSError:
-            continue
-    return found
-
-
-def _hash(record: Any) -> bytes:
-    """Of key and value, told apart from null and from each other's bytes."""
-    key, value = record.key, record.value
-    lengths = b"%d,%d;" % (-1 if key is None else len(key), -1 if value is None else len(value))
-    found = blake2b(lengths, digest_size=16)
-    found.update(key or b"")
-    found.update(value or b"")
-    return found.digest()
+def _batches(log: _Log) -> LogBatches:
+    segments = tuple(report.file for report in log.replica.reports)
+    return LogBatches(log.digest, log.files, segments)
