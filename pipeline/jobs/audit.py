@@ -171,9 +171,13 @@ def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
         tasks_of: dict[tuple[str, int], list[AuditTask]] = defaultdict(list)
         for task in plan.tasks:
             tasks_of[task.key].append(task)
-        for key, copies in plan.copies.items():
-            reports = [check_file_fully(task) for task in tasks_of[key]]
-            yield _without_digests(judge_partition(copies, reports))
+        with progress(None, plan.bytes, tasks=len(plan.tasks), as_json=config.as_json) as told:
+            for key, copies in plan.copies.items():
+                reports = []
+                for task in tasks_of[key]:
+                    reports.append(check_file_fully(task))
+                    told.step(task.file.size)
+                yield _without_digests(judge_partition(copies, reports))
         return
     spark = config.session(NAME)
     copies_of = plan.copies
@@ -184,12 +188,13 @@ def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
     def judge(pair: tuple[Any, Any]) -> Judgement:
         return _without_digests(judge_partition(copies_of[pair[0]], list(pair[1])))
 
-    with progress(spark, plan.bytes, as_json=config.as_json):
-        # large files first: the last task to end is then a small one
-        tasks = sorted(plan.tasks, key=lambda task: -task.file.size)
-        slices = min(len(tasks), _TASKS_MAX)
+    # large files first: the last task to end is then a small one
+    tasks = sorted(plan.tasks, key=lambda task: -task.file.size)
+    slices = min(len(tasks), _TASKS_MAX)
+    groups = min(len(copies_of), spark.sparkContext.defaultParallelism * 4)
+    with progress(spark, plan.bytes, tasks=slices + groups, as_json=config.as_json):
         checked = spark.sparkContext.parallelize(tasks, slices).map(check)
-        grouped = checked.groupByKey(min(len(copies_of), spark.sparkContext.defaultParallelism * 4))
+        grouped = checked.groupByKey(groups)
         yield from grouped.map(judge).collect()
     missing = [copies for copies in copies_of.values() if not any(one.segments for one in copies)]
     for copies in missing:

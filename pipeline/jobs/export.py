@@ -172,16 +172,21 @@ def _write_all(
     config: JobConfig, plan: ReadPlan, pieces: list[tuple[Piece]], options: Options, target: Target
 ) -> list[Exported | Damage]:
     if not config.spark and plan.bytes < SPARK_BYTES_MIN:
-        return [found for pack in pieces for found in write_pieces(pack, options, target)]
+        found: list[Exported | Damage] = []
+        with progress(None, plan.bytes, tasks=len(pieces), as_json=config.as_json) as told:
+            for pack in pieces:
+                found += write_pieces(pack, options, target)
+                told.step(pack[0].split.size)
+        return found
     spark = config.session(NAME)
 
     def work(packs: Iterator[tuple[Piece]]) -> Iterator[Exported | Damage]:
         for pack in packs:
             yield from write_pieces(pack, options, target)
 
-    with progress(spark, plan.bytes, as_json=config.as_json):
-        found: Any = spark.sparkContext.parallelize(pieces, len(pieces)).mapPartitions(work)
-        return list(found.collect())
+    with progress(spark, plan.bytes, tasks=len(pieces), as_json=config.as_json):
+        rows: Any = spark.sparkContext.parallelize(pieces, len(pieces)).mapPartitions(work)
+        return list(rows.collect())
 
 
 def write_pieces(

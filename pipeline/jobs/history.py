@@ -177,7 +177,9 @@ def build(config: JobConfig) -> JobResult:
         events = publication.folder.parent / f"{config.run_id}.events"
         spark = config.session(NAME)
         try:
-            with progress(spark, planned, as_json=config.as_json):
+            # each pack is scanned and decoded; then there is a bucket at least
+            steps = 2 * len(packs) + 1
+            with progress(spark, planned, tasks=steps, as_json=config.as_json):
                 run = _Run(config, spark, choice, packs, folder=publication.folder, events=events,
                            archive=archive)  # fmt: skip
                 publication.result = run.result()

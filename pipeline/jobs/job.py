@@ -202,36 +202,99 @@ class Publication:
         }
 
 
-@contextmanager
-def progress(spark: Any, planned_bytes: int, *, as_json: bool = False) -> Iterator[None]:
-    """Spark works inside the block, with a line on stderr every five seconds.
+class Progress:
+    """How far a run is: tasks, planned bytes, seconds left. No figure but the last ever falls."""
 
-    The line tells tasks done, planned bytes and time left.
+    def __init__(self, planned_bytes: int, tasks: int = 0, spark: Any = None) -> None:
+        self._planned_bytes = planned_bytes
+        self._tasks = tasks
+        self._stages = None if spark is None else _Stages(spark)
+        self._done = 0
+        self._bytes = 0
+
+    def step(self, size: int) -> None:
+        """A task of so many planned bytes is done in this process."""
+        self._done += 1
+        self._bytes += size
+
+    def figures(self) -> tuple[int, int, int]:
+        """Tasks that are done, tasks as far as they are known, planned bytes that are done."""
+        if self._stages is not None:
+            self._done, total = self._stages.tasks()
+            self._tasks = max(self._tasks, total)
+            share = self._done / self._tasks if self._tasks else 0.0
+            self._bytes = max(self._bytes, int(self._planned_bytes * share))
+        return self._done, self._tasks, self._bytes
+
+    def line(self, seconds: float, *, as_json: bool) -> str:
+        """One line for a person or a machine, after so many seconds."""
+        done, total, read = self.figures()
+        share = read / self._planned_bytes if self._planned_bytes else done / max(1, total)
+        left = seconds * (1 - share) / share if share else None
+        return progress_line(done, total, (read, self._planned_bytes), left, as_json=as_json)
+
+
+class _Stages:
+    """The tasks of all of Spark's stages since it was made, also of those that have ended."""
+
+    def __init__(self, spark: Any) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+        self._before = set(self._tracker.getJobIdsForGroup(self._group))
+        self._known: dict[int, tuple[int, int]] = {}
+
+    def tasks(self) -> tuple[int, int]:
+        """Tasks that are done, and all of the stages that have begun."""
+        for job in set(self._tracker.getJobIdsForGroup(self._group)) - self._before:
+            info = self._tracker.getJobInfo(job)
+            for stage_id in () if info is None else info.stageIds:
+                stage = self._tracker.getStageInfo(stage_id)
+                if stage is not None:  # None: it has not begun
+                    done, total = self._known.get(stage_id, (0, 0))
+                    self._known[stage_id] = (
+                        max(done, stage.numCompletedTasks), max(total, stage.numTasks)
+                    )  # fmt: skip
+        return sum(done for done, _ in self._known.values()), sum(
+            total for _, total in self._known.values()
+        )
+
+
+@contextmanager
+def progress(
+    spark: Any, planned_bytes: int, *, tasks: int = 0, as_json: bool = False
+) -> Iterator[Progress]:
+    """Work is done inside the block, with a line on stderr every five seconds.
+
+    Args:
+        spark: works; None when this process does, and tells of it by `Progress.step`.
+        planned_bytes: of all tasks.
+        tasks: how many there will be, as far as that is known; Spark's stages may add to it.
+        as_json: a line for machines.
 
     Raises:
         BadInputError: a task met damaged or missing data; what it said, not Spark's account of it.
     """
     over = threading.Event()
     started = time.monotonic()
+    told = Progress(planned_bytes, tasks, spark)
 
     def watch() -> None:
         while not over.wait(PROGRESS_SECONDS):
-            done, total = _tasks(spark)
-            share = done / total if total else 0.0
-            seconds = time.monotonic() - started
-            left = seconds * (1 - share) / share if share else None
-            line = progress_line(done, total, planned_bytes, left, as_json=as_json)
+            try:
+                line = told.line(time.monotonic() - started, as_json=as_json)
+            except Exception:  # noqa: BLE001  # Spark is gone: who works with it says so
+                return
             sys.stderr.write(line + "\n")
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield
+        yield told
     except Exception as error:
-        told = data_error(str(error))
-        if told is None:
+        reason = None if spark is None else data_error(str(error))
+        if reason is None:
             raise
-        raise BadInputError(told) from error
+        raise BadInputError(reason) from error
     finally:
         over.set()
         thread.join()
@@ -248,28 +311,16 @@ def data_error(text: str) -> str | None:
 
 
 def progress_line(
-    done: int, total: int, planned_bytes: int, left_seconds: float | None, *, as_json: bool
+    done: int, total: int, sizes: tuple[int, int], left_seconds: float | None, *, as_json: bool
 ) -> str:
-    """One line of progress, for a person or a machine."""
-    read = planned_bytes * done // total if total else 0
+    """One line of progress; `sizes` are the bytes that are done and those planned."""
+    read, planned = sizes
     if as_json:
         seconds = None if left_seconds is None else round(left_seconds)
         return json.dumps({"tasks_done": done, "tasks": total, "bytes": read,
-                           "bytes_planned": planned_bytes, "seconds_left": seconds})  # fmt: skip
+                           "bytes_planned": planned, "seconds_left": seconds})  # fmt: skip
     left = "" if left_seconds is None else f", {left_seconds:.0f} s left"
-    megabytes = f"{read / 1e6:.0f} of {planned_bytes / 1e6:.0f} MB"
-    return f"tasks {done} of {total}, {megabytes}{left}"
-
-
-def _tasks(spark: Any) -> tuple[int, int]:
-    tracker = spark.sparkContext.statusTracker()
-    done = total = 0
-    for stage_id in tracker.getActiveStageIds():
-        info = tracker.getStageInfo(stage_id)
-        if info is not None:
-            done += info.numCompletedTasks
-            total += info.numTasks
-    return done, total
+    return f"tasks {done} of {total}, {read / 1e6:.0f} of {planned / 1e6:.0f} MB{left}"
 
 
 def peak_bytes() -> int:

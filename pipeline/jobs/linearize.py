@@ -142,13 +142,15 @@ def _judged(config: JobConfig, tasks: list[HistoryTask], size: int, path: str | 
 
 def _rows(config: JobConfig, tasks: list[HistoryTask], size: int) -> Iterator[KeyVerdict]:
     if not config.spark and size < SPARK_HISTORY_BYTES_MIN:
-        for task in tasks:
-            yield from judge(task)
+        with progress(None, size, tasks=len(tasks), as_json=config.as_json) as told:
+            for task in tasks:
+                yield from judge(task)
+                told.step(0 if task.share else task.size)
         return
     spark = config.session(NAME)
     # one task each, in the order of the list: what is heavy does not start last
     slices = min(len(tasks), _TASKS_MAX)
     ordered = [task for first in range(slices) for task in tasks[first::slices]]
-    with progress(spark, size, as_json=config.as_json):
+    with progress(spark, size, tasks=slices, as_json=config.as_json):
         found: Any = spark.sparkContext.parallelize(ordered, slices).flatMap(judge)
         yield from found.collect()

@@ -1,10 +1,13 @@
 """The frame of the jobs: publishing, exit codes; export in this process."""
 
+import io
 import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +17,12 @@ from pipeline.cli import main
 from pipeline.core.errors import BadInputError
 from pipeline.core.options import parse_options
 from pipeline.core.reader import plan_read, read_table
+from pipeline.jobs import job
 from pipeline.jobs.export_files import SplitFiles, Target
-from pipeline.jobs.job import JobConfig, JobResult, progress_line, publishing
+from pipeline.jobs.job import JobConfig, JobResult, Progress, progress, publishing
 from pipeline.spark_session import check_java
 from tests.pipeline.segments import GOLDEN, batch, write_partition
+from tests.pipeline.test_linearize import write_corpus
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -224,10 +229,65 @@ def test_what_a_killed_run_left_is_removed_by_the_next_and_not_what_works(tmp_pa
 
 
 def test_progress_tells_bytes_and_time_left() -> None:
-    assert progress_line(1, 4, 8_000_000, 30.0, as_json=False) == (
-        "tasks 1 of 4, 2 of 8 MB, 30 s left"
-    )
-    assert json.loads(progress_line(0, 0, 8, None, as_json=True))["seconds_left"] is None
+    told = Progress(8_000_000, tasks=4)
+    assert json.loads(told.line(9.0, as_json=True))["seconds_left"] is None
+    told.step(2_000_000)
+    assert told.line(10.0, as_json=False) == "tasks 1 of 4, 2 of 8 MB, 30 s left"
+    assert json.loads(told.line(10.0, as_json=True)) == {
+        "tasks_done": 1, "tasks": 4, "bytes": 2_000_000, "bytes_planned": 8_000_000,
+        "seconds_left": 30,
+    }  # fmt: skip
+
+
+class _Lines(io.StringIO):
+    """Says when something was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Event()
+
+    def write(self, text: str) -> int:
+        length = super().write(text)
+        self.written.set()
+        return length
+
+
+def test_work_without_spark_has_lines_of_progress_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = _Lines()
+    monkeypatch.setattr(sys, "stderr", lines)
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 0.001)
+    with progress(None, 1_000_000, tasks=2) as told:
+        assert lines.written.wait(20)
+        told.step(500_000)
+    assert lines.getvalue().startswith("tasks 0 of 2, 0 of 1 MB\n")
+
+
+@pytest.mark.parametrize("name", ["audit", "export", "linearize"])
+def test_jobs_in_this_process_tell_each_task(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last figures of a run: all tasks and all bytes."""
+    made: list[Progress] = []
+
+    class Kept(Progress):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(job, "Progress", Kept)
+    for number in range(3):
+        write_partition(tmp_path / "in", [batch(number)], base_offset=number)
+    histories = tmp_path / "histories"
+    histories.mkdir()
+    source = histories if name == "linearize" else tmp_path / "in"
+    if name == "linearize":
+        write_corpus(histories, "cas-register", 3)
+    model = ["--model", "cas-register"] if name == "linearize" else []
+    main([name, "--input", str(source), "--output", str(tmp_path / "out"), *model])
+    ((done, total, read),) = [told.figures() for told in made]
+    assert done == total >= 3
+    wanted = "history*" if name == "linearize" else "*.log"
+    assert read == sum(path.stat().st_size for path in source.rglob(wanted))
 
 
 def test_java_that_is_missing_or_old_is_named(

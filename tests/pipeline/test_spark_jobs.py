@@ -1,12 +1,15 @@
 """The jobs through Spark give what they give in this process."""
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
+from pipeline.jobs.job import Progress
 from tests.pipeline.segments import batch, write_partition
 from tests.pipeline.test_audit import flip_a_bit, sound_log
 from tests.pipeline.test_linearize import write_corpus
@@ -51,6 +54,27 @@ def test_audit(tmp_path: Path) -> None:
         assert one.num_rows == two.num_rows > 0
         key = "segment" if table == "segments" else "base_offset"
         assert sorted(one[key].to_pylist()) == sorted(two[key].to_pylist())
+
+
+def test_progress_never_falls_from_stage_to_stage(spark: Any) -> None:
+    context = spark.sparkContext
+    context.parallelize(range(5), 5).count()  # not of this run
+    told = Progress(1000, tasks=8, spark=spark)
+    assert told.figures() == (0, 8, 0)
+    context.parallelize(range(4), 4).count()
+    assert until(told, 4) == (4, 8, 500)
+    context.parallelize(range(6), 3).groupBy(lambda n: n % 2, 3).count()
+    assert until(told, 10) == (10, 10, 1000)
+    context.parallelize(range(2), 2).count()
+    assert until(told, 12) == (12, 12, 1000)
+
+
+def until(told: Progress, done: int) -> tuple[int, int, int]:
+    """The figures when so many tasks are known as done: Spark's listeners lag behind."""
+    end = time.monotonic() + 20
+    while told.figures()[0] < done and time.monotonic() < end:
+        pass
+    return told.figures()
 
 
 def test_linearize(tmp_path: Path) -> None:
