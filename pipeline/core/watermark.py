@@ -84,7 +84,8 @@ def inferred_from_batches(logs: Sequence[set[_Batch]], voters: int, first: int =
     """The end that a majority holds alike; None when too few logs are there to tell.
 
     Args:
-        logs: one of each voter at hand (`one_log_a_voter`): (end offset, epoch, checksum) of its batches.
+        logs: one of each voter at hand (`one_log_a_voter`): (end offset, epoch, checksum) of its
+            batches.
         voters: how many voters there are in all.
         first: the answer when a majority is there and holds nothing in common.
     """
