@@ -115,7 +115,7 @@ def _parser() -> Parser:
         help=f"all, none, or of: {','.join(FAULT_CLASSES)}",
     )
     add("--draws", type=between(1, NEWEST_DRAWS), default=NEWEST_DRAWS, metavar="N",
-        help="1: seeds as they were drawn before faults were added (2)")  # fmt: skip
+        help="1: seeds as drawn before faults were added; 2: before lookups were (3)")  # fmt: skip
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
     add(
         "--until",

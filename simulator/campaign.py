@@ -38,6 +38,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     virtual_us: int
     elections: int
     acknowledged: int
+    operations: int
+    definite: int
     verdict: str | None
     """Of the clients' history; see `Outcome`."""
     messages: int
@@ -86,6 +88,8 @@ def result_of(outcome: Outcome, cpu_seconds: float) -> Result:
         virtual_us=outcome.virtual_us,
         elections=outcome.elections,
         acknowledged=outcome.acknowledged,
+        operations=outcome.operations,
+        definite=outcome.definite,
         verdict=outcome.verdict,
         messages=outcome.messages,
         digest=outcome.digest,
@@ -146,6 +150,8 @@ class Totals:
         self.elections = 0
         self.acknowledged = 0
         self.messages = 0
+        self.operations = 0
+        self.definite = 0
         self.unknown: list[int] = []
         """Seeds whose history was too hard to judge."""
         self._digests: dict[int, int] = {}
@@ -164,6 +170,8 @@ class Totals:
         self.elections += result.elections
         self.acknowledged += result.acknowledged
         self.messages += result.messages
+        self.operations += result.operations
+        self.definite += result.definite
         if result.verdict == UNKNOWN:
             self.unknown.append(result.seed)
         self._digests[result.seed] = result.digest

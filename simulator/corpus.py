@@ -2,8 +2,9 @@
 
 A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
 `short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
-since faults were added. A seed finds its bug again only while the simulator draws as it did then;
-the mutants (docs/simulator/mutants.md) show that the simulator still can.
+since faults were added, `standard-3` or `short-3` since clients look up. A seed finds its bug again
+only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md) show that the
+simulator still can.
 """
 
 from importlib import resources
@@ -20,6 +21,8 @@ OPTIONS: Final = {
     "short": replace(SHORT, draws=1),
     "standard-2": Options(draws=2),
     "short-2": replace(SHORT, draws=2),
+    "standard-3": Options(draws=3),
+    "short-3": replace(SHORT, draws=3),
 }
 FIELDS: Final = 5
 

@@ -50,8 +50,9 @@ LATER_FAULTS: Final[tuple[str, ...]] = (
 FAULT_CLASSES: Final[tuple[str, ...]] = (*EARLIER_FAULTS, *LATER_FAULTS)
 """What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
 
-NEWEST_DRAWS: Final = 2
-"""1: without what was added later, so that a seed of simulator/seeds.txt means what it meant."""
+NEWEST_DRAWS: Final = 3
+"""1: without what was added later, so that a seed of simulator/seeds.txt means what it meant.
+2: with the later faults. 3: clients look up, write a config, choose by what they were told."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +130,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Mean time for which events wait to be taken together (simulator/turns.py); 0 = each alone."""
     apply_stall_us: int = 0
     """Mean time that the second half of a step takes now and then; 0 = none."""
+    has_lookups: bool = False
+    """Clients look up and choose by what they know (simulator/choices.py)."""
 
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
@@ -207,6 +210,10 @@ def add_later(settings: Settings, rng: Random, sites: Random, options: Options) 
         faults=settings.faults + more,
         turn_us=draw_rare(sites, 0, 50, 2_000),
         apply_stall_us=draw_rare(sites, 0, 10_000, 100_000),
+        has_lookups=options.draws >= 3,
+        think_us=settings.think_us * THINK_PERCENT // 100
+        if options.draws >= 3 and options.think_us is None
+        else settings.think_us,
     )
 
 
@@ -223,6 +230,10 @@ def draw_rare(rng: Random, usual: int, *seldom: int) -> int:
     """The usual value in three of four cases."""
     chance, value = rng.random(), rng.choice(seldom)
     return value if chance < 0.25 else usual
+
+
+THINK_PERCENT: Final = 75
+"""Of `think_us`, where time-outs and lookups take the rest of the time."""
 
 
 def think_us(options: Options) -> int:

@@ -9,11 +9,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from jepsen.linearizability import ILLEGAL, Budget, Operation, check
+from msgspec.structs import replace
+
+from jepsen.linearizability import ILLEGAL, OK, Budget, Operation, check
 from metadata.image import Image
 from metadata.json_form import uuid_text
-from simulator.workload import NAMES, Workload, topic_name
-from simulator.workload import Operation as Asked
+from simulator.choices import NAMES, REGISTER, topic_name
+from simulator.requests import CONFIG, READS, TOPIC_RESOURCE
+from simulator.requests import Operation as Asked
+from simulator.workload import REFUSALS, Workload
 
 READER: Final = 1_000_000
 SENT_AGAIN: Final = 10_000
@@ -21,6 +25,10 @@ SENT_AGAIN_MAX: Final = 3
 FORWARDED_US_MAX: Final = 40_000_000
 """A broker gives up a request within 30 s by its own clock, which may be slow."""
 STEPS_MAX: Final = 2_000_000
+TOPIC_KINDS: Final = ("create", "delete", "exists")
+REGISTER_KINDS: Final = ("write", "read")
+NO_ANSWER: Final = ("TIMED_OUT", "CLOSED", "REFUSED", "STALE")
+"""What tells nothing, or was never sent."""
 
 
 def operations_of(
@@ -39,23 +47,13 @@ def operations_of(
             so when the controller changed or the connection to it broke (as Kafka's does), so what
             it was asked then may have run once more, acknowledged or not.
     """
+    asked = [(n, o) for n, o in enumerate(workload.history) if o.kind in TOPIC_KINDS]
     found = [
-        Operation(
-            process=number,
-            f=operation.kind,
-            value=(operation.name, None),
-            call=operation.called_us,
-            end=None if operation.outcome == "info" else operation.returned_us,
-            type=operation.outcome,
-            output=(
-                operation.name,
-                None if operation.topic_id is None else uuid_text(operation.topic_id),
-            ),
-            error=operation.error if operation.outcome == "fail" else None,
-        )
-        for number, operation in enumerate(workload.history)
+        _told(number, operation, is_sent_once=_is_sent_once(operation, sent_again))
+        for number, operation in asked
+        if operation.kind != "exists" or operation.outcome == "ok"
     ]
-    for number, operation in enumerate(workload.history):
+    for number, operation in asked:
         count = _times_sent_again(operation, sent_again.get(operation.target, ()))
         found += [
             Operation(
@@ -83,27 +81,122 @@ def operations_of(
     return found
 
 
+def register_of(
+    workload: Workload,
+    image: Image,
+    end_us: int,
+    sent_again: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> list[Operation]:
+    """The history of the config that clients write; arguments as of `operations_of`."""
+    found = []
+    for number, operation in enumerate(workload.history):
+        is_read = operation.kind == "read"
+        if operation.kind not in REGISTER_KINDS or (is_read and operation.outcome != "ok"):
+            continue
+        is_sent_once = _is_sent_once(operation, sent_again)
+        outcome = outcome_of(operation, is_sent_once=is_sent_once)
+        done = Operation(
+            process=number,
+            f=operation.kind,
+            value=None if is_read else operation.value,
+            call=operation.called_us,
+            end=None if outcome == "info" else operation.returned_us,
+            type=outcome,
+            output=operation.value,
+        )
+        lost = replace(done, end=None, type="info", output=None)
+        count = _times_sent_again(operation, sent_again.get(operation.target, ()))
+        again = (SENT_AGAIN * (1 + more) + number for more in range(count))
+        found += [done, *(replace(lost, process=process) for process in again)]
+    value = image.config(TOPIC_RESOURCE, REGISTER).get(CONFIG)
+    last = Operation(process=READER, f="read", call=end_us, end=end_us + 1, output=value)
+    return [*found, last]
+
+
+def _told(number: int, operation: Asked, *, is_sent_once: bool) -> Operation:
+    """An operation on topics by what its client was told."""
+    outcome = outcome_of(operation, is_sent_once=is_sent_once)
+    error = None if outcome == "info" else operation.error
+    if error in REFUSALS:
+        error = error.upper() if outcome == "ok" else "NOT_DONE"
+    return Operation(
+        process=number,
+        f=operation.kind,
+        value=(operation.name, None),
+        call=operation.called_us,
+        end=None if outcome == "info" else operation.returned_us,
+        type=outcome,
+        output=(
+            operation.name,
+            None if operation.topic_id is None else uuid_text(operation.topic_id),
+        ),
+        error=error,
+    )
+
+
+def outcome_of(operation: Asked, *, is_sent_once: bool) -> str:
+    """`ok`, `fail` or `info`, as far as the answer proves it.
+
+    A request that the broker sent once and that was refused by the state did not happen. It tells
+    the state too where simulator/proofs.py says so, for topics.
+    """
+    if operation.outcome != "info" or operation.error not in REFUSALS or not is_sent_once:
+        return operation.outcome
+    return "ok" if operation.is_observation and operation.kind in TOPIC_KINDS else "fail"
+
+
+def count_definite(workload: Workload, sent_again: Mapping[int, Sequence[int]]) -> int:
+    """Operations with an answer that proves what happened, or what was there."""
+    return sum(
+        operation.error not in NO_ANSWER
+        and outcome_of(operation, is_sent_once=_is_sent_once(operation, sent_again)) != "info"
+        for operation in workload.history
+    )
+
+
+def _is_sent_once(operation: Asked, sent_again: Mapping[int, Sequence[int]]) -> bool:
+    if operation.returned_us is None:
+        return False
+    times_us = sent_again.get(operation.target, ())
+    first = bisect_left(times_us, operation.called_us)
+    return first == bisect_right(times_us, operation.returned_us)
+
+
 def _times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
     """How often the request may have run beyond the once that its outcome speaks of."""
-    if operation.outcome == "fail":
+    if operation.outcome == "fail" or operation.kind in READS:
         return 0
     assert operation.returned_us is not None, "it has an outcome"
-    left_us = 0 if operation.outcome == "ok" else FORWARDED_US_MAX
+    is_answered = operation.outcome == "ok" or operation.error in REFUSALS
+    left_us = 0 if is_answered else FORWARDED_US_MAX
     last_us = operation.returned_us + left_us
     first, last = bisect_left(times_us, operation.called_us), bisect_right(times_us, last_us)
     return min(SENT_AGAIN_MAX, last - first)
 
 
-def judge(operations: list[Operation], steps_max: int = STEPS_MAX) -> tuple[str, str | None]:
+def judge_run(
+    workload: Workload, image: Image, end_us: int, sent_again: Mapping[int, Sequence[int]]
+) -> tuple[str, str | None]:
+    """`judge` of topics and of the config; the worse verdict of the two."""
+    verdict, why = judge(operations_of(workload, image, end_us, sent_again))
+    if verdict == ILLEGAL or workload.choices is None:
+        return verdict, why
+    second, why = judge(register_of(workload, image, end_us, sent_again), model="register")
+    return (second, why) if second != OK else (verdict, None)
+
+
+def judge(
+    operations: list[Operation], steps_max: int = STEPS_MAX, *, model: str = "topic-set"
+) -> tuple[str, str | None]:
     """The verdict (`ok`, `illegal`, `unknown`), and why the history is not linearizable.
 
     `unknown`: too hard to tell within so many steps of the search. That is no failure, but no
     proof either, so campaigns count it.
     """
-    result = check(operations, "topic-set", budget=Budget(steps=steps_max), clock=None)
+    result = check(operations, model, budget=Budget(steps=steps_max), clock=None)
     if result.verdict != ILLEGAL:
         return result.verdict, None
     bad = [part for part in result.partitions if part.verdict == ILLEGAL]
     named = ", ".join(str(key) for part in bad for key in part.keys)
-    text = f"the history of {named or 'the topics'} is not linearizable {result.reason or ''}"
+    text = f"the history of {named or model} is not linearizable {result.reason or ''}"
     return ILLEGAL, text.strip()

@@ -115,6 +115,11 @@ class Invariants:
         """The newest epoch that a node was ever seen in."""
         return self._seen[number].highest_epoch
 
+    @property
+    def reign_count(self) -> int:
+        """How many epochs ever had an active controller."""
+        return len(self._active)
+
     def process_ended(self, machine: Machine) -> None:
         """A process is gone: note what its disk has for certain."""
         seen = self._seen[machine.id]

@@ -10,9 +10,9 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from simulator.histories import judge, operations_of
+from simulator.histories import judge_run
 from simulator.invariants import Violation
-from simulator.workload import Operation
+from simulator.requests import Operation
 from simulator.world import World
 
 REST_US: Final = 60_000_000
@@ -57,8 +57,7 @@ def come_to_rest(world: World) -> None:
     world.check_resources_at_rest()
     image = world.invariants.ledger.image
     now_us = world.scheduler.now_us
-    history = operations_of(world.workload, image, now_us, world.sent_again)
-    world.verdict, why = judge(history)
+    world.verdict, why = judge_run(world.workload, image, now_us, world.sent_again)
     if why is not None:
         raise Violation("linearizability", why)
 

@@ -76,7 +76,8 @@ def summary(totals: Totals, seconds: float) -> list[str]:
         f"{totals.virtual_us / 3.6e9:.2f} virtual hours in {seconds:.1f} s"
     )
     second = (
-        f"{totals.elections:,} elections, {totals.acknowledged:,} writes acknowledged, "
+        f"{totals.elections:,} elections; {totals.operations:,} operations of clients, "
+        f"{totals.definite:,} answered definitely, {totals.acknowledged:,} writes acknowledged; "
         f"{totals.messages:,} messages; digest {totals.digest}"
     )
     lines = [first, second, "events: " + _shares(totals.events_by_kind, totals.events)]
@@ -107,6 +108,8 @@ def as_json(totals: Totals, seconds: float, commit: str) -> dict[str, Any]:
         "faults": dict(sorted(totals.faults.items())),
         "elections": totals.elections,
         "acknowledged": totals.acknowledged,
+        "operations": totals.operations,
+        "definite": totals.definite,
         "messages": totals.messages,
         "digest": totals.digest,
         "unknown": len(totals.unknown),

@@ -6,11 +6,13 @@ import msgspec
 
 from metadata.snapshot import encode_snapshot, snapshot_records
 from simulator.draw import Options, Settings, Until, add_later, draw_settings
+from simulator.histories import count_definite
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
 from simulator.plan import Decision, draw_apart, draw_later, draw_plan
 from simulator.recording import Recording
+from simulator.requests import READS
 from simulator.scheduler import StuckError
 from simulator.streams import Streams
 from simulator.world import Traced, World, machine_ids
@@ -33,6 +35,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, int]
     elections: int
     acknowledged: int
+    operations: int
+    """Of clients; `definite` are those with an answer that proves something."""
+    definite: int
     verdict: str | None
     """Of the clients' history: `ok`, `illegal`, `unknown`; None if the run did not get there."""
     messages: int
@@ -102,7 +107,12 @@ def run_seed(
         marks=world.probes.counts,
         faults=world.nemesis.fired,
         elections=world.invariants.elections,
-        acknowledged=sum(operation.outcome == "ok" for operation in world.workload.history),
+        acknowledged=sum(
+            operation.outcome == "ok" and operation.kind not in READS
+            for operation in world.workload.history
+        ),
+        operations=len(world.workload.history),
+        definite=count_definite(world.workload, world.sent_again),
         verdict=world.verdict,
         messages=world.network.sent,
         plan=used,

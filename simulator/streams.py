@@ -18,6 +18,7 @@ NAMES: Final = (
     "later_plan",
     "later_sites",
     "turns",
+    "clients",
 )
 """Beside those of the nodes."""
 

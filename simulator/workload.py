@@ -1,58 +1,33 @@
 """Clients of the simulated cluster: raw Kafka protocol, one request at a time, no retries.
 
-Each client creates, deletes or asks through one node after the other. What it was told becomes an
-operation of a history; what it was not told in time is indeterminate, and so is nearly every
-refusal (see REFUSED_FOR_SURE).
+Each client creates, deletes, configures or asks through one node after the other. What it was told
+becomes an operation of a history; what it was not told in time is indeterminate. What a refusal
+proves is decided there (simulator/histories.py).
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
+from simulator.choices import NAMES, Choices, topic_name
 from simulator.draw import CLIENTS
 from simulator.network import Network, Pipe
+from simulator.proofs import Proofs
+from simulator.requests import READS, Operation, answer_of, request_of
 from simulator.scheduler import Scheduler
-from wire import codec
 from wire.client_connection import ClientConnection
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
 REQUEST_US: Final = 5_000_000
 """How long a client waits before it takes an operation for indeterminate."""
-NAMES: Final = 12
-"""Topic names are few, so that operations meet."""
 FIRST_CLIENT_HOST: Final = 1_000
 
 
-def topic_name(number: int) -> str:
-    """One of the names that clients use."""
-    return f"topic-{number}"
-
-
+REFUSALS: Final = ("topic_already_exists", "unknown_topic_or_partition")
+"""Names of the errors that tell the state of a topic."""
 REFUSED_FOR_SURE: Final = frozenset({ErrorCode.invalid_replication_factor})
-"""Everything else is indeterminate: a broker forwards a request again after it lost the controller
+"""Whoever sent it, and how often. A broker forwards a request again after it lost the controller
 (as Kafka's does), so TOPIC_ALREADY_EXISTS may speak of the topic that this very request made."""
-
-
-class Operation(msgspec.Struct, kw_only=True):
-    """One operation of a client."""
-
-    client: int
-    kind: str
-    """`create` or `delete`."""
-    name: str
-    called_us: int
-    target: int = 0
-    """The node asked."""
-    topic_id: bytes | None = None
-    returned_us: int | None = None
-    outcome: str = "info"
-    """`ok`, `fail` (it did certainly not happen) or `info` (nobody knows)."""
-    error: str | None = None
 
 
 class Client:
@@ -86,16 +61,16 @@ class Client:
         """The answer to the operation under way."""
         operation = self._operation
         assert operation is not None
-        answers = body.topics if operation.kind == "create" else body.responses
-        answer = answers[0]
-        if answer.error_code is ErrorCode.none:
-            topic_id = getattr(answer, "topic_id", None)
-            operation.topic_id = None if topic_id is None else topic_id.bytes
+        answer = answer_of(operation, body)
+        if answer.error is ErrorCode.none:
+            operation.topic_id = answer.topic_id
+            if operation.kind == "read":
+                operation.value = answer.value
             self._end("ok", None)
-        elif answer.error_code in REFUSED_FOR_SURE:
+        elif answer.error in REFUSED_FOR_SURE:
             self._end("fail", "REFUSED")
         else:
-            self._end("info", answer.error_code.name)
+            self._end("info", answer.error.name)
 
     def lost(self, connection: "Connection", *, refused: bool) -> None:
         """The node is gone: what was sent may or may not happen; refused: nothing was sent."""
@@ -205,6 +180,10 @@ class Workload:
         """Of every topic that is created."""
         self._clients = [Client(number, self, network, scheduler) for number in range(CLIENTS)]
         self._asker = Client(CLIENTS, self, network, scheduler)
+        self.proofs: Proofs | None = None
+        """Decides what answers tell; None: nothing, as in runs that ask for no lookups."""
+        self.choices: Choices | None = None
+        """Chooses what is asked; None: creates and deletes of any name through any node."""
 
     def start(self) -> None:
         """Every client begins somewhere in its first pause."""
@@ -218,8 +197,30 @@ class Workload:
     def _next(self, client: Client) -> None:
         if self.is_stopped or self._left <= 0:
             return
+        if self.choices is not None:
+            self._choose(client, self.choices)
+            return
         self._left -= 1
         self.submit(client, "create" if self._rng.random() < 0.65 else "delete")
+
+    def _choose(self, client: Client, choices: Choices) -> None:
+        """Lookups do not count: there are as many writes as without them."""
+        kind, name, target, value = choices.draw(self._scheduler.now_us)
+        operation = Operation(
+            client=client.host,
+            kind=kind,
+            name=name,
+            called_us=self._scheduler.now_us,
+            target=target,
+            value=value,
+        )
+        if kind not in READS:
+            self._left -= 1
+        if self.proofs is not None:
+            is_read = kind in READS
+            operation.proof = self.proofs.of_lookup(target) if is_read else self.proofs.of_refusal()
+        self.history.append(operation)
+        client.run(operation, target)
 
     def submit(self, client: Client, kind: str) -> Operation:
         """One more operation now."""
@@ -249,8 +250,16 @@ class Workload:
 
     def ended(self, client: Client, operation: Operation) -> None:
         """An operation has its outcome."""
-        if operation.outcome == "ok":
+        if self.choices is not None:
+            self.choices.ended(operation, self._scheduler.now_us)
+        if operation.kind in READS:
+            if operation.outcome == "ok" and not operation.proof:
+                operation.outcome, operation.error = "fail", "STALE"
+        elif operation.outcome == "ok":
             self._on_acknowledged(operation)
+        elif operation.error in REFUSALS and self.proofs is not None:
+            reign = operation.proof
+            operation.is_observation = reign is not None and reign == self.proofs.reign()
         if client is not self._asker:
             self._think(client)
 
@@ -258,22 +267,3 @@ class Workload:
     def pending_count(self) -> int:
         """Operations without an outcome so far."""
         return sum(operation.returned_us is None for operation in self.history)
-
-
-def request_of(operation: Operation, partition_count: int) -> tuple[int, Any]:
-    """API key and body."""
-    if operation.kind == "create":
-        module = codec.newest(CREATE_TOPICS, "request")
-        topic = module.CreatableTopic(
-            name=operation.name,
-            num_partitions=partition_count,
-            replication_factor=-1,
-            assignments=(),
-            configs=(),
-        )
-        return CREATE_TOPICS, module.CreateTopicsRequest(
-            topics=(topic,), timeout=timedelta(seconds=4), validate_only=False
-        )
-    module = codec.newest(DELETE_TOPICS, "request")
-    state = module.DeleteTopicState(name=operation.name, topic_id=None)
-    return DELETE_TOPICS, module.DeleteTopicsRequest(topics=(state,), timeout=timedelta(seconds=4))

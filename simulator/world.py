@@ -14,6 +14,7 @@ from kernel.config import (
     Voter,
 )
 from simulator.buggify import Buggify
+from simulator.choices import Choices
 from simulator.core_tap import CoreTap
 from simulator.decoded_batches import DecodedBatches
 from simulator.disk_damage import DiskDamages
@@ -25,13 +26,15 @@ from simulator.nemesis import Nemesis
 from simulator.network import Network, Pipe
 from simulator.plan import Decision
 from simulator.probes import Probes
+from simulator.proofs import Proofs
 from simulator.recording import Recording
+from simulator.requests import Operation
 from simulator.resource_checks import ResourceChecks
 from simulator.scheduler import Scheduler
 from simulator.streams import Streams
 from simulator.turns import Turns
 from simulator.voter_checks import VoterChecks
-from simulator.workload import Connection, Operation, Workload
+from simulator.workload import Connection, Workload
 from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
 from wire.types import Endpoint, NodeId
 
@@ -128,6 +131,9 @@ class World:
             on_acknowledged=self._on_acknowledged,
         )
         self.workload.partition_count = settings.partition_count
+        if settings.has_lookups:
+            self.workload.choices = Choices(streams.stream("clients"), brokers)
+            self.workload.proofs = Proofs(self.machines, self.invariants)
 
     def _machine(self, number: int, streams: Streams) -> Machine:
         clocks = streams.stream("clocks")

@@ -5,7 +5,7 @@ import pytest
 from kernel.forwarding import _Forward
 from kernel.peers import Failure
 from simulator.histories import FORWARDED_US_MAX, SENT_AGAIN_MAX, judge, operations_of
-from simulator.workload import Operation
+from simulator.requests import Operation
 from tests.simulator.worlds import follower, quiet_world
 
 ID, OTHER_ID = bytes([1]) * 16, bytes([2]) * 16
