@@ -3,32 +3,30 @@
     source <(kraftline completion bash)
     kraftline completion fish > ~/.config/fish/completions/kraftline.fish
 
-The words come from the commands' own parsers, so that they are never behind. A context is a command
-with the subcommands that were given: what can follow depends on it alone.
+The words are those of the commands' own parsers, written down beforehand (cli/completion_words.py),
+since to load every command takes ten times as long. A context is a command with the subcommands
+that were given: what can follow depends on it alone.
 """
 
-import argparse
+import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from cli.arguments import Parser
 
 SHELLS: Final = ("bash", "zsh", "fish")
-PARTS: Final = {"jepsen": ("verify", "run"), "sim": ("mutate",)}
-"""Words behind which a command has a parser of its own."""
-Main = Callable[[Sequence[str]], int]
+WORDS: Final = Path(__file__).with_name("completion_words.json")
 
 
-@dataclass
-class Context:
+class Context(NamedTuple):
     """What can follow the words of a context; each with its explanation."""
 
-    words: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str]
     """Subcommands, and the values that an argument can have."""
-    flags: dict[str, str] = field(default_factory=dict)
-    values: dict[str, list[str]] = field(default_factory=dict)
+    flags: dict[str, str]
+    values: dict[str, list[str]]
     """Flags that take a value -> the values; empty = a text or a file."""
 
 
@@ -38,85 +36,14 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("shell", choices=SHELLS, help="for which shell")
     options = parser.parse_args(arguments)
     make = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]
-    sys.stdout.write(make(contexts()))
+    sys.stdout.write(make(written_contexts()))
     return 0
 
 
-def contexts() -> dict[str, Context]:
+def written_contexts() -> dict[str, Context]:
     """Every context by its words with blanks between them; `` is the one without a command."""
-    from cli.main import COMMANDS, main  # noqa: PLC0415  # main imports this module by name
-
-    found = {"": Context({name: text for name, (_, text) in COMMANDS.items()})}
-    for name in COMMANDS:
-        parts = PARTS.get(name, ())
-        if name != "jepsen":  # its parts have all the flags
-            found.update(_walk(_parser_of([name], main), name))
-        for part in parts:
-            found.setdefault(name, Context()).words[part] = ""
-            found.update(_walk(_parser_of([name, part], main), f"{name} {part}"))
-    known = _known_values()
-    for context in found.values():
-        context.values.update({flag: known[flag] for flag in context.values.keys() & known.keys()})
-    return found
-
-
-def _known_values() -> dict[str, list[str]]:
-    """Values of flags whose refusal of others is not argparse's."""
-    from cli.acls import OPERATIONS, PATTERNS  # noqa: PLC0415  # help must not wait for them
-    from cli.config_entities import TYPES  # noqa: PLC0415
-    from cli.leader_election import ELECTION_TYPES  # noqa: PLC0415
-
-    return {
-        "--entity-type": list(TYPES),
-        "--election-type": list(ELECTION_TYPES),
-        "--operation": list(OPERATIONS),
-        "--resource-pattern-type": list(PATTERNS),
-    }
-
-
-class _Found(Exception):  # noqa: N818 - a way out, no failure
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        super().__init__()
-        self.parser = parser
-
-
-def _parser_of(words: Sequence[str], main: Main) -> argparse.ArgumentParser:
-    """The parser that a command makes; it goes no further than to use it."""
-
-    def found(self: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
-        raise _Found(self)
-
-    kind = argparse.ArgumentParser
-    saved = kind.parse_args
-    kind.parse_args = found  # type: ignore[method-assign]
-    try:
-        main(words)
-    except _Found as caught:
-        return caught.parser
-    finally:
-        kind.parse_args = saved  # type: ignore[method-assign]
-    raise AssertionError(f"{words=} parse nothing")
-
-
-def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Context]]:
-    context = Context()
-    yield path, context
-    formatter = parser._get_formatter()  # noqa: SLF001 - argparse tells its actions to nobody
-    for action in parser._actions:  # noqa: SLF001
-        text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            for name, inner in action.choices.items():
-                context.words[name] = inner.description or ""
-                yield from _walk(inner, f"{path} {name}")
-        elif not action.option_strings:
-            context.words.update({str(choice): "" for choice in action.choices or ()})
-        else:
-            for flag in action.option_strings:
-                if not flag.startswith("--"):
-                    continue
-                context.flags[flag] = text
-                if action.nargs != 0:
-                    context.values[flag] = [str(choice) for choice in action.choices or ()]
+    written = json.loads(WORDS.read_text(encoding="utf-8"))
+    return {path: Context(**fields) for path, fields in written.items()}
 
 
 def _steps(found: dict[str, Context]) -> list[str]:

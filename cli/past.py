@@ -1,9 +1,5 @@
 """Where `at` and `diff` get the past from: a folder of a node, or a node's inspection API."""
 
-import http.client
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +8,8 @@ import msgspec
 from cli.arguments import INT64_MAX, UsageError
 
 if TYPE_CHECKING:
+    from urllib.error import HTTPError
+
     from metadata.image import Image
 
 TIMEOUT_S: Final = 30
@@ -55,6 +53,10 @@ def get_json(url: str) -> Any:
     Raises:
         UsageError: it cannot be reached, or refuses; the text is its own.
     """
+    import http.client  # noqa: PLC0415  # help and folders must not wait for HTTP and TLS
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
     try:
         request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
@@ -67,7 +69,7 @@ def get_json(url: str) -> Any:
         raise UsageError(f"{url}: {error}") from error
 
 
-def _problem(error: urllib.error.HTTPError) -> str:
+def _problem(error: "HTTPError") -> str:
     try:
         problem = msgspec.json.decode(error.read())
         return str(problem.get("detail") or problem.get("title") or error.code)
@@ -93,11 +95,13 @@ def all_pages(url: str, rows: str) -> dict[str, Any]:
     Raises:
         UsageError: as `get_json`.
     """
+    from urllib.parse import quote  # noqa: PLC0415  # help must not wait for it
+
     separator = "&" if "?" in url else "?"
     whole = get_object(f"{url}{separator}limit={PAGE}", rows)
     page = whole
     while page.get("next_after") is not None:
-        after = urllib.parse.quote(str(page["next_after"]), safe="")
+        after = quote(str(page["next_after"]), safe="")
         page = get_object(f"{url}{separator}limit={PAGE}&after={after}", rows)
         whole[rows] += page[rows]
     return whole

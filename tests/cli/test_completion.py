@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.completion import SHELLS, contexts
+from cli.completion import SHELLS, WORDS
+from cli.completion_words import contexts, text
 from cli.main import COMMANDS, main
 from tests.peers import is_missing
 
@@ -93,3 +94,8 @@ def test_every_command_and_every_part_has_a_context() -> None:
     for path, context in found.items():
         assert "--help" in context.flags or path in ("", "jepsen"), path
         assert context.values.keys() <= context.flags.keys()
+
+
+def test_what_is_written_down_is_what_the_commands_say() -> None:
+    is_newest = WORDS.read_text(encoding="utf-8") == text()
+    assert is_newest, "run `python -m cli.completion_words`: a command has changed its flags"
