@@ -66,10 +66,14 @@ def slices(data: bytes, starts: Int64Array, lengths: Int64Array) -> pa.Array:
 
 
 def headers(data: bytes, fields: "Fields", found: "HeaderFields") -> pa.Array:
-    """The column headers; names that are not UTF-8 raise ArrowInvalid."""
+    """The column headers; bytes of names that are not UTF-8 become replacement characters."""
     ends = np.cumsum(fields.headers_count)
     offsets = np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)])
-    names = slices(data, found.key_start, found.key_length).cast(pa.string())
+    names = slices(data, found.key_start, found.key_length)
+    try:
+        names = names.cast(pa.string())
+    except pa.ArrowInvalid:
+        names = pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
     contents = slices(data, found.value_start, found.value_length)
     pairs = pa.StructArray.from_arrays([names, contents], ["key", "value"])
     return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(HEADERS)

@@ -104,7 +104,6 @@ class Group:
 
         Raises:
             SuspectError: they do not fill their records exactly.
-            ArrowInvalid: a name is not UTF-8.
         """
         if self._headers is None:
             found = read_headers(self.content, self.fields)
@@ -259,7 +258,11 @@ def _decode_one_by_one(table: BatchTable, target: _Target) -> Iterator[pa.Record
         try:
             records = decode_batch_py(one, 0, target.limits.batch_bytes_max)
         except CorruptBatchError as error:
-            yield _fault(one, _reason(one), str(error))
+            rows, _ = _fast_rows(one, target)  # it takes header names that are not UTF-8
+            if rows is None:
+                yield _fault(one, _reason(one), str(error))
+            elif rows.num_rows:
+                yield rows
             continue
         fault = _full_fault(one, records) if target.validate == "full" else None
         if fault is None:

@@ -92,7 +92,8 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
 class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
     """One replica: its segments in offset order and what the checkpoints beside it say.
 
-    `log_start` and `high_watermark` are None where no checkpoint names the partition.
+    `log_start` and `high_watermark` are None where no checkpoint names the partition; the former
+    also where the files themselves were named: these are read whole.
     """
 
     directory: str
@@ -110,6 +111,11 @@ class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
     def first_offset(self) -> int:
         """Where the files begin."""
         return self.segments[0].base_offset if self.segments else 0
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is not deleted: DeleteRecords leaves what is below it in a file."""
+        return max(self.first_offset, self.log_start or 0)
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -256,7 +262,7 @@ class _Walk:
             empty,
             segments=tuple(segments),
             snapshots=tuple(snapshots),
-            log_start=home.log_starts.get(key),
+            log_start=None if only is not None else home.log_starts.get(key),
             high_watermark=home.high_watermarks.get(key),
             is_cleaned=key in home.cleaned,
         )

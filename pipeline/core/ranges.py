@@ -13,6 +13,7 @@ from pipeline.core.index import offset_entries, time_entries
 from pipeline.core.opening import open_segment
 from pipeline.core.options import EARLIEST, LATEST, Options, Positions
 from pipeline.core.transactions import transaction_state
+from pipeline.core.wanted import check_named
 from wire.errors import CorruptBatchError
 
 
@@ -30,8 +31,10 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
     Raises:
         DataLossError: a start below the log's start or a gap between segments, unless
             failOnDataLoss is false.
-        BadInputError: no record at or after a starting time, with strategy error.
+        BadInputError: no record at or after a starting time, with strategy error; an option names
+            a partition that does not exist.
     """
+    check_named([(one.topic, one.partition) for one in listing.partitions], options)
     found: list[PartitionRange] = []
     warnings: list[str] = []
     for partition in listing.partitions:
@@ -49,7 +52,7 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
             if stable is not None:
                 end = stable if end is None else min(end, stable)
         selection = RowSelection(
-            start=0 if start is None else start,
+            start=partition.log_start_offset if start is None else start,
             end=end,
             include_control=options.include_control,
             aborted=aborted,
@@ -60,20 +63,37 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
 
 def log_end_offset(file: SegmentFile) -> int:
     """The exclusive end offset of a segment, by its last batches; its base when it is empty."""
+    return _tail(file)[0]
+
+
+def gap_between(before: SegmentFile, after: SegmentFile) -> str | None:
+    """What is missing between two neighbouring segments, None for nothing.
+
+    Where the first one ends in damage that is the reader's to tell.
+    """
+    end, is_damaged = _tail(before)
+    if end >= after.base_offset or is_damaged:
+        return None
+    return f"{before.path}: ends at {end}, the next segment begins at {after.base_offset}"
+
+
+def _tail(file: SegmentFile) -> tuple[int, bool]:
+    """The exclusive end offset, and whether damage follows the batch before it."""
     entries = offset_entries(file)
     starts = [position for _, position in entries[-1:]] if entries else []
     for start in [*starts, 0]:
-        end = None
+        end, is_damaged = None, False
         with open_segment(file.path) as descriptor:
             for table in scan(
                 descriptor, start, file.size, frozen_size=file.size, validate="header",
-                is_last=True,
+                is_last=file.is_last,
             ):  # fmt: skip
                 if len(table):
                     end = int(table.last_offsets[-1]) + 1
-        if end is not None:
-            return end
-    return file.base_offset
+                is_damaged = table.fault is not None
+        if end is not None or start == 0:
+            return file.base_offset if end is None else end, is_damaged
+    raise AssertionError("the begin of the file is always tried")
 
 
 def offset_of_time(partition: PartitionFiles, timestamp_ms: int) -> int | None:
@@ -109,7 +129,7 @@ def _first_at(file: SegmentFile, timestamp_ms: int) -> int | None:
 
 
 def wanted_start(partition: PartitionFiles, options: Options) -> int | None:
-    """First offset wanted; None for whatever the files begin with."""
+    """First offset wanted; None for the log's start."""
     time = _time(partition, options.starting_timestamp, options.starting_offsets_by_timestamp)
     if time is not None:
         offset = offset_of_time(partition, time)
@@ -135,7 +155,7 @@ def _end(partition: PartitionFiles, options: Options) -> int | None:
     at = _offset(partition, options.ending_offsets, LATEST)
     if at == LATEST:
         return None
-    return partition.first_offset if at == EARLIEST else at
+    return partition.log_start_offset if at == EARLIEST else at
 
 
 def _time(partition: PartitionFiles, common: int | None, each: Positions | None) -> int | None:
@@ -157,19 +177,17 @@ def _log_end(partition: PartitionFiles) -> int:
 def _losses(partition: PartitionFiles, start: int | None) -> list[str]:
     """Records that are missing though they were asked for or stood between others."""
     problems: list[str] = []
-    segments = partition.segments
-    log_start = max(partition.first_offset, partition.log_start or 0)
+    log_start = partition.log_start_offset
     if start is not None and start < log_start:
         problems.append(
             f"{partition.directory}: start {start} is below the log's start {log_start}"
         )
     if partition.is_cleaned:
         return problems
-    for before, after in itertools.pairwise(segments):
-        end = log_end_offset(before)
-        if end < after.base_offset:
-            problems.append(f"{before.path}: ends at {end}, the next segment begins at"
-                            f" {after.base_offset}")  # fmt: skip
+    for before, after in itertools.pairwise(partition.segments):
+        gap = gap_between(before, after) if after.base_offset > log_start else None
+        if gap is not None:
+            problems.append(gap)
     return problems
 
 

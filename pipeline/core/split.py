@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from pipeline.core.batches import is_batch_at, scan
 from pipeline.core.discovery import SegmentFile
@@ -17,6 +18,8 @@ from pipeline.core.opening import open_segment
 
 MAX_SPLIT_BYTES: Final = 128 << 20
 OPEN_COST_BYTES: Final = 4 << 20
+_STEP_BYTES: Final = 1 << 20
+_STEPS_A_CUT: Final = 16  # how finely a cut is placed where no index helps
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -87,7 +90,7 @@ def _cuts(file: SegmentFile, max_split: int, max_records: int | None) -> list[tu
         return []
     entries = None if file.is_snapshot else offset_entries(file)
     if not entries:
-        entries = _walked_entries(file)
+        entries = _walked_entries(file, max_split, max_records)
     cuts: list[tuple[int, int]] = []
     start, start_offset, hint = 0, file.base_offset, file.base_offset
     with open_segment(file.path) as descriptor:
@@ -104,18 +107,30 @@ def _cuts(file: SegmentFile, max_split: int, max_records: int | None) -> list[tu
     return cuts
 
 
-def _walked_entries(file: SegmentFile) -> list[tuple[int, int]]:
-    """One entry per window of the segment, by its headers."""
+def _walked_entries(
+    file: SegmentFile, max_split: int, max_records: int | None
+) -> list[tuple[int, int]]:
+    """What an index would say, by the headers: as many entries as the cuts need, not one a batch.
+
+    Returns:
+        (last offset, position) of a batch every so many bytes and, where asked, offsets.
+    """
+    step_bytes = min(_STEP_BYTES, max(1, max_split // _STEPS_A_CUT))
+    step_records = None if max_records is None else max(1, max_records // _STEPS_A_CUT)
+    entries: list[tuple[int, int]] = []
     with open_segment(file.path) as descriptor:
-        tables = scan(
+        for table in scan(
             descriptor, 0, file.size, frozen_size=file.size, validate="header",
-            window_bytes=1 << 20,
-        )  # fmt: skip
-        return [
-            (int(table.last_offsets[0]), int(table.positions[0]) + table.origin)
-            for table in tables
-            if len(table)
-        ]
+            window_bytes=_STEP_BYTES,
+        ):  # fmt: skip
+            if not len(table):
+                continue
+            positions, offsets = table.positions + table.origin, table.last_offsets
+            begins = np.diff(positions // step_bytes, prepend=-1) != 0
+            if step_records is not None:
+                begins |= np.diff(offsets // step_records, prepend=-1) != 0
+            entries += zip(offsets[begins].tolist(), positions[begins].tolist(), strict=True)
+    return entries
 
 
 def total_bytes(splits: Sequence[Split]) -> int:

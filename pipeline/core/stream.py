@@ -9,20 +9,29 @@ Spark itself does not notice an offset that goes backwards or a log that is no l
 read, so every call compares the offset with what lies on the disk (`check_start`).
 """
 
+import itertools
 from typing import Any, Final
 
 import msgspec
 
 from pipeline.core.decode import RowSelection
 from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
-from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
 from pipeline.core.node_watermark import ask_nodes
 from pipeline.core.options import Options
-from pipeline.core.ranges import wanted_start
+from pipeline.core.ranges import gap_between, wanted_start
 from pipeline.core.reader import Piece
 from pipeline.core.split import Split
-from pipeline.core.tail import Boundary, end_boundary, epoch_before, locate, walk_from
+from pipeline.core.tail import (
+    Boundary,
+    end_boundary,
+    epoch_before,
+    locate,
+    tail_fault,
+    walk_from,
+)
 from pipeline.core.transactions import transaction_state
+from pipeline.core.wanted import check_named
 from pipeline.core.watermark import committed_copies, watermark_of_nodes
 from wire.types import METADATA_TOPIC_NAME
 
@@ -104,6 +113,8 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
     Raises:
         BadInputError: the input can not be used, or a high watermark is not known, or a
             node in `inspect` gives no answer.
+        CorruptSegmentError: in mode FAILFAST, damage stands between the last sound batch and the
+            high watermark.
     """
     listing: Listing = discover(options.paths, include_hidden=options.include_hidden)
     grouped: dict[tuple[str, int], list[PartitionFiles]] = {}
@@ -125,15 +136,34 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
                     f"{copies[0].directory}: no high watermark is known from these files;"
                     " upTo=logEnd reads to the end, also what may be truncated later"
                 )
-        chosen[key] = max(
-            (Replica(files, _readable_end(files, limit, options)) for files in copies),
-            key=lambda replica: replica.end.offset,
-        )
+        ends = [(files, *_readable_end(files, limit, options)) for files in copies]
+        files, end, committed_end = max(ends, key=lambda one: one[1].offset)
+        if options.mode == "FAILFAST" and (committed_end is None or end.offset < committed_end):
+            _check_tail(files, end, options)
+        chosen[key] = Replica(files, end)
     return chosen
 
 
+def _check_tail(files: PartitionFiles, end: Boundary, options: Options) -> None:
+    """Damage with nothing sound behind it would never be in a range; other modes wait for that."""
+    fault = tail_fault(files, end, options.validate)
+    if fault is not None:
+        file = max((one for one in files.segments if one.base_offset <= end.offset),
+                   key=lambda one: one.base_offset)  # fmt: skip
+        reason = f"{fault.reason}: {fault.detail}"
+        raise CorruptSegmentError(file.path, fault.position, fault.base_offset, reason)
+
+
 def initial_offset(options: Options) -> StreamOffset:
-    """Where a new query starts; the same as long as the files are."""
+    """Where a new query starts; the same as long as the files are.
+
+    A start below the log's start is kept: the guards of the first micro-batch tell it.
+
+    Raises:
+        BadInputError: as `replicas`, and an option names a partition that does not exist.
+    """
+    listed = discover(options.paths, include_hidden=options.include_hidden).partitions
+    check_named([(found.topic, found.partition) for found in listed], options)
     points = {}
     for key, replica in replicas(options).items():
         points[key] = _first_point(replica, options)
@@ -177,7 +207,7 @@ def latest_offset(
         behind = ends[key] - point.offset
         if behind > 0:
             share = _share(limit, behind, lag)
-            points[key] = _advance(current[key], point, ends[key], share)
+            points[key] = _advance(current[key], point, ends[key], share, options)
     return encode_offset(points), problems
 
 
@@ -195,7 +225,7 @@ def check_start(
     points: dict[tuple[str, int], Point] = {}
     problems = []
     for key, point in start.items():
-        problem = _problem(point, current.get(key))
+        problem = _problem(point, current.get(key), options.validate)
         if problem is None:
             points[key] = point
             continue
@@ -216,7 +246,8 @@ def plan_batch(
     """The tasks of a micro-batch: whole batches of [start, end), the same at every replay.
 
     Raises:
-        DataLossError: a guard failed, or the log no longer reaches to the end.
+        DataLossError: a guard failed, records are missing between two segments, or the log no
+            longer reaches to the end.
     """
     current = replicas(options)
     first, problems = check_start(decode_offset(start), current, options)
@@ -233,13 +264,14 @@ def plan_batch(
                 f"{replica.files.directory}: ends at {replica.end.offset}, below {until.offset}"
                 " which was planned: the log was truncated"
             )
+        for gap in _gaps(replica, begin.offset, until.offset):
+            if options.fail_on_data_loss:
+                raise DataLossError(f"{gap.detail}; failOnDataLoss=false skips what is missing")
+            problems.append(gap)
         aborted: tuple[tuple[int, int, int], ...] = ()
         if options.isolation == "read_committed":
             aborted = transaction_state(replica.files.segments).aborted
-        selection = RowSelection(
-            start=begin.offset, end=until.offset, include_control=options.include_control,
-            aborted=aborted,
-        )  # fmt: skip
+        selection = RowSelection(include_control=options.include_control, aborted=aborted)
         packs += _packs(replica.files, begin.offset, until.offset, selection, options)
     return packs, problems
 
@@ -247,51 +279,81 @@ def plan_batch(
 def _packs(
     files: PartitionFiles, start: int, end: int, selection: RowSelection, options: Options
 ) -> list[tuple[Piece, ...]]:
-    """One task per segment part; it ends where the batch at `end` starts, whatever follows."""
+    """One task per segment part; it ends where the batch at `end` starts, whatever follows.
+
+    A segment with a successor at or below the end is read to its last byte. Only a start inside a
+    batch is a matter of offsets, all else of bytes: a batch whose offset is wrong is not lost.
+    """
     packs: list[tuple[Piece, ...]] = []
     segments = files.segments
     for index, file in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else None
         if (following is not None and following <= start) or file.base_offset >= end:
             continue
-        first = locate(file, start)
-        last = locate(file, end)
-        for low, high in _cut(first, last, options.max_split_bytes, file):
-            packs.append((Piece(Split(file, low, high, start), selection),))
+        first = locate(file, start, options.validate)
+        is_whole = following is not None and following <= end
+        last = file.size if is_whole else locate(file, end, options.validate)
+        if first >= last:
+            continue
+        begin = next(walk_from(file, first, last, options.validate), None)
+        is_inside = begin is not None and begin.base < start
+        wanted = msgspec.structs.replace(selection, start=start if is_inside else 0)
+        for low, high in _cut(first, last, file, options):
+            packs.append((Piece(Split(file, low, high, start), wanted),))
     return packs
 
 
-def _cut(first: int, last: int, split_bytes: int, file: SegmentFile) -> list[tuple[int, int]]:
-    if first >= last:
-        return []
+def _gaps(replica: Replica, start: int, end: int) -> list[Problem]:
+    """Records of [start, end) that stood in a segment which is not there."""
+    found = []
+    topic, partition = replica.key
+    for before, after in itertools.pairwise(replica.files.segments):
+        if replica.files.is_cleaned or not start < after.base_offset <= end:
+            continue
+        detail = gap_between(before, after)
+        if detail is not None:
+            resume = _point(replica, after.base_offset, NO_EPOCH)
+            found.append(Problem(topic, partition, "gap", detail, resume))
+    return found
+
+
+def _cut(first: int, last: int, file: SegmentFile, options: Options) -> list[tuple[int, int]]:
     cuts = [first]
-    for boundary in walk_from(file, first, last) if last - first > split_bytes else ():
-        if boundary.position - cuts[-1] >= split_bytes and boundary.position < last:
-            cuts.append(boundary.position)
+    if last - first > options.max_split_bytes:
+        for boundary in walk_from(file, first, last, options.validate):
+            if boundary.position - cuts[-1] >= options.max_split_bytes:
+                cuts.append(boundary.position)
     return list(zip(cuts, [*cuts[1:], last], strict=True))
 
 
-def _readable_end(files: PartitionFiles, limit: int | None, options: Options) -> Boundary:
-    """The last batch boundary at or below the limit and, for committed data, the stable offset."""
+def _readable_end(
+    files: PartitionFiles, limit: int | None, options: Options
+) -> tuple[Boundary, int | None]:
+    """The last batch boundary at or below the limit and, for committed data, the stable offset.
+
+    With the lower of these two; None where there is neither.
+    """
     if options.isolation == "read_committed":
         stable = transaction_state(files.segments).last_stable_offset
         if stable is not None:
             limit = stable if limit is None else min(limit, stable)
-    return end_boundary(files, limit)
+    return end_boundary(files, limit, options.validate), limit
 
 
 def _first_point(replica: Replica, options: Options) -> Point:
     files = replica.files
     start = wanted_start(files, options)
-    if start is None or start <= files.first_offset:
+    if start is None or start == files.log_start_offset:
         return _log_start_point(replica)
+    if start < files.log_start_offset:
+        return _point(replica, start, NO_EPOCH)
     if start >= replica.end.offset:
         return _point(replica, replica.end.offset, replica.end.epoch)
-    return _point(replica, start, epoch_before(files, start))
+    return _point(replica, start, epoch_before(files, start, options.validate))
 
 
 def _log_start_point(replica: Replica) -> Point:
-    return _point(replica, replica.files.first_offset, NO_EPOCH)
+    return _point(replica, replica.files.log_start_offset, NO_EPOCH)
 
 
 def _point(replica: Replica, offset: int, epoch: int) -> Point:
@@ -299,13 +361,13 @@ def _point(replica: Replica, offset: int, epoch: int) -> Point:
     return Point(topic, partition, replica.files.topic_id or "", offset, epoch)
 
 
-def _problem(point: Point, replica: Replica | None) -> Problem | None:
+def _problem(point: Point, replica: Replica | None, validate: str) -> Problem | None:
     """Why the partition can not go on from its point; None when it can."""
     if replica is None:
         return Problem(point.topic, point.partition, "deleted", "the partition is gone", None)
     files, start = replica.files, _log_start_point(replica)
-    log_start = max(files.first_offset, files.log_start or 0)
-    end = end_boundary(files, None)
+    log_start = files.log_start_offset
+    end = end_boundary(files, None, validate)
     found: tuple[str, str, Point] | None = None
     if files.topic_id is not None and point.topic_id and files.topic_id != point.topic_id:
         detail = f"topic id {point.topic_id} became {files.topic_id}: another topic of this name"
@@ -316,9 +378,11 @@ def _problem(point: Point, replica: Replica | None) -> Problem | None:
     elif point.offset > end.offset:
         detail = f"offset {point.offset} is above the log's end {end.offset}: truncation"
         found = "truncation", detail, _point(replica, end.offset, end.epoch)
-    elif point.epoch != NO_EPOCH and point.offset > files.first_offset:
-        epoch = epoch_before(files, point.offset)
-        if epoch not in (point.epoch, NO_EPOCH):
+    elif point.epoch != NO_EPOCH and point.offset > log_start:
+        epoch = epoch_before(files, point.offset, validate)
+        # the cleaner may have taken the batches of the last epochs before the point
+        is_other = epoch > point.epoch if files.is_cleaned else epoch != point.epoch
+        if is_other and epoch != NO_EPOCH:
             detail = (
                 f"the record before offset {point.offset} has leader epoch {epoch}, not"
                 f" {point.epoch}: the log was replaced by another history"
@@ -334,18 +398,21 @@ def _share(limit: Limit, behind: int, lag: int) -> Limit:
     return Limit(rows, size)
 
 
-def _advance(replica: Replica, point: Point, end: int, share: Limit) -> Point:
+def _advance(replica: Replica, point: Point, end: int, share: Limit, options: Options) -> Point:
     """The furthest batch boundary within the share, at least one batch on."""
-    if share.rows is None and share.size_bytes is None and end == replica.end.offset:
-        return _point(replica, end, replica.end.epoch)
+    whole = _point(replica, end, replica.end.epoch) if end == replica.end.offset else None
+    if share.rows is None and share.size_bytes is None and whole is not None:
+        return whole
     reached: Point | None = None
     size = 0
-    for file in replica.files.segments:
+    segments = replica.files.segments
+    for index, file in enumerate(segments):
         if file.base_offset >= end:
             break
-        for boundary in walk_from(file, locate(file, point.offset), file.size):
-            if boundary.offset <= point.offset:
-                continue
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= point.offset:
+            continue
+        start = locate(file, point.offset, options.validate)
+        for boundary in walk_from(file, start, file.size, options.validate):
             size += boundary.size
             over = boundary.offset > end
             over |= share.rows is not None and boundary.offset - point.offset > share.rows
@@ -357,4 +424,4 @@ def _advance(replica: Replica, point: Point, end: int, share: Limit) -> Point:
             reached = _point(replica, boundary.offset, boundary.epoch)
             if over:
                 return reached
-    return reached or point
+    return whole or reached or point

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pipeline.core.batches import scan
+from pipeline.core.batches import Fault, is_batch_at, scan
 from pipeline.core.discovery import PartitionFiles, SegmentFile
 from pipeline.core.index import offset_entries
 from pipeline.core.opening import open_segment
@@ -16,80 +16,128 @@ _WINDOW_BYTES = 1 << 20
 class Boundary(msgspec.Struct, frozen=True, gc=False):
     """Between two batches: the next offset and the epoch and bytes of the batch before it.
 
-    `position` is where that batch starts in its segment.
+    `position` is where that batch starts in its segment, `base` its first offset.
     """
 
     offset: int
     epoch: int
     position: int = 0
     size: int = 0
+    base: int = 0
 
 
-def walk_from(file: SegmentFile, start: int, end: int) -> Iterator[Boundary]:
-    """The end of each batch that starts in [start, end); stops where a batch is cut or damaged."""
+def walk_from(
+    file: SegmentFile, start: int, end: int, validate: str = "header"
+) -> Iterator[Boundary]:
+    """The end of each sound batch that starts in [start, end), ascending; damage is passed over.
+
+    What counts as damage is that of a reader with this `validate`. No checksum covers the base
+    offset: a batch that stands above the next one or below the one before ends nothing.
+    """
+    low, held = file.base_offset, None
+    for boundary in _all_ends(file, start, end, validate):
+        if boundary.base < low:
+            continue
+        if held is not None and held.offset <= boundary.base:
+            yield held
+            low = held.offset
+        held = boundary
+    if held is not None:
+        yield held
+
+
+def _all_ends(file: SegmentFile, start: int, end: int, validate: str) -> Iterator[Boundary]:
     with open_segment(file.path) as descriptor:
         for table in scan(
-            descriptor, start, end, frozen_size=file.size, is_last=True, validate="header",
+            descriptor, start, end, frozen_size=file.size, is_last=True, validate=validate,
             window_bytes=_WINDOW_BYTES,
         ):  # fmt: skip
             ends = (table.last_offsets + 1).tolist()
             epochs = table.column("leader_epoch").tolist()
             positions = (table.positions + table.origin).tolist()
-            yield from map(Boundary, ends, epochs, positions, table.sizes.tolist())
-            if table.fault is not None:
-                return
+            bases = table.column("base_offset").tolist()
+            yield from map(Boundary, ends, epochs, positions, table.sizes.tolist(), bases)
 
 
-def locate(file: SegmentFile, offset: int) -> int:
-    """Where the first batch with a last offset at or above the offset starts; else the end."""
-    start = _position_before(file, offset)
-    end = start
-    for boundary in walk_from(file, start, file.size):
+def locate(file: SegmentFile, offset: int, validate: str = "header") -> int:
+    """Where the last sound batch with all offsets below the given one ends; else the begin.
+
+    Damage behind that batch is so read by who begins at the offset, not by who ends there: each
+    byte of a segment belongs to exactly one of two neighbouring ranges.
+    """
+    reached = start = _position_before(file, offset)
+    for boundary in walk_from(file, start, file.size, validate):
         if boundary.offset > offset:
-            return boundary.position
-        end = boundary.position + boundary.size
-    return end
+            break
+        reached = boundary.position + boundary.size
+    return reached
 
 
-def end_boundary(files: PartitionFiles, limit: int | None) -> Boundary:
-    """The last batch boundary, at or below the limit when one is given."""
+def end_boundary(files: PartitionFiles, limit: int | None, validate: str = "header") -> Boundary:
+    """The last batch boundary, at or below the limit when one is given.
+
+    The begin of an empty last segment is one too, also when the offsets before it are gone.
+    """
+    rolled_to = files.first_offset
     for file in reversed(files.segments):
-        if limit is not None and file.base_offset >= limit:
+        if limit is not None and file.base_offset > limit:
             continue
+        rolled_to = max(rolled_to, file.base_offset)
         found = None
         # one offset below the limit may lie in the batch that crosses it: begin well before
-        start = _position_before(file, (1 << 62) if limit is None else limit - 1)
+        start = _position_before(file, (1 << 62) if limit is None else limit)
         for begin in dict.fromkeys((start, 0)):
-            for boundary in walk_from(file, begin, file.size):
+            for boundary in walk_from(file, begin, file.size, validate):
                 if limit is not None and boundary.offset > limit:
                     break
                 found = boundary
             if found is not None:
-                return found
-    return Boundary(files.first_offset, NO_EPOCH)
+                if found.offset >= rolled_to:
+                    return found
+                return Boundary(rolled_to, found.epoch)
+    return Boundary(rolled_to, NO_EPOCH)
 
 
-def epoch_before(files: PartitionFiles, offset: int) -> int:
+def tail_fault(files: PartitionFiles, end: Boundary, validate: str) -> Fault | None:
+    """The damage that begins right at a boundary; a batch that is cut is none."""
+    for file in reversed(files.segments):
+        if file.base_offset > end.offset:
+            continue
+        start = 0 if file.base_offset == end.offset else end.position + end.size
+        with open_segment(file.path) as descriptor:
+            for table in scan(
+                descriptor, start, file.size, frozen_size=file.size, is_last=True,
+                validate=validate, window_bytes=_WINDOW_BYTES,
+            ):  # fmt: skip
+                is_damage = table.fault is not None and table.fault.reason != "vanished"
+                return table.fault if is_damage and not len(table) else None
+        return None
+    return None
+
+
+def epoch_before(files: PartitionFiles, offset: int, validate: str = "header") -> int:
     """The leader epoch of the last batch that begins below the offset; -1 when there is none."""
     for file in reversed(files.segments):
         if file.base_offset >= offset:
             continue
         found = NO_EPOCH
-        start = locate(file, offset - 1)
-        for boundary in walk_from(file, start if start < file.size else 0, file.size):
-            found = boundary.epoch
-            if boundary.offset >= offset:
+        for boundary in walk_from(file, _position_before(file, offset), file.size, validate):
+            if boundary.base >= offset:
                 break
+            found = boundary.epoch
         if found != NO_EPOCH:
             return found
     return NO_EPOCH
 
 
 def _position_before(file: SegmentFile, offset: int) -> int:
-    """A batch position at or before that of the offset, by the index."""
+    """Where, by the index, a sound batch with all offsets below the given one starts; else 0."""
     position = 0
     for last_offset, at in offset_entries(file) or ():
-        if last_offset > offset:
+        if last_offset >= offset:
             break
         position = at
-    return position
+    if position == 0:
+        return 0
+    with open_segment(file.path) as descriptor:
+        return position if is_batch_at(descriptor, position, file.size) else 0

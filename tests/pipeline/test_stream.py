@@ -221,6 +221,7 @@ def test_a_log_that_grows_rolls_and_is_retained_is_read_exactly_once(
             content += batch(end, [b"v"] * count, epoch=1 + end // 50)
             end += count
         elif action < 0.6 and end > base:
+            write_partition(tmp_path, [content], base_offset=base)  # no segment rolls half-written
             base, content = end, b""
         elif action < 0.7:
             for path in sorted((tmp_path / "orders-0").glob("*.log"))[:-1]:

@@ -1,5 +1,6 @@
 """Which copies of a log hold what is committed: only these are read."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from pipeline.core.discovery import discover
 from pipeline.core.options import parse_options
 from pipeline.core.stream import replicas
-from pipeline.core.watermark import committed_copies
+from pipeline.core.watermark import committed_copies, one_log_a_voter
 from pipeline.jobs.history_input import choose_log
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
 from wire.batch import encode_control_batch
@@ -75,3 +76,20 @@ def test_copies_that_have_nothing_in_common(tmp_path: Path) -> None:
         node(tmp_path, number, elected(0, number, number, (1, 2, 3)))
     end, copies = committed_copies(discover([str(tmp_path)]).partitions)
     assert (end, len(copies)) == (0, 2)
+
+
+def test_a_backup_of_a_node_is_no_second_voter(three: Path) -> None:
+    shutil.copytree(three / "n3", three / "n3-backup")
+    (log,) = (three / "n3-backup" / METADATA).glob("*.log")
+    log.write_bytes(log.read_bytes() + batch(5, [b"old"], epoch=1))
+    alone = [str(three / "n3"), str(three / "n3-backup")]
+    assert committed_copies(discover(alone).partitions)[0] is None
+    assert not choose_log(alone).is_end_committed
+    end, copies = committed_copies(discover([str(three)]).partitions)
+    assert (end, [one.node_id for one in copies]) == (5, [2, 3, 3])
+
+
+def test_the_most_recent_copy_of_a_node_votes() -> None:
+    old, new = {(9, 1, 7)}, {(4, 2, 8)}
+    for logs in ([(1, old), (1, new)], [(1, new), (1, old)]):
+        assert one_log_a_voter([*logs, (2, set())]) == [new, set()]
