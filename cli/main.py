@@ -59,6 +59,10 @@ def _run(words: list[str]) -> int:
     if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(usage())
         return 0
+    if words[-1:] == ["--version"] and (len(words) == 1 or words[0] in COMMANDS):
+        packages = importlib.import_module("importlib.metadata")  # 40 ms, for this alone
+        sys.stdout.write(f"kraftline {packages.version('kraftline')}\n")
+        return 0
     if not words or words[0] not in COMMANDS:
         unknown = f"unknown command '{words[0][:80]}'\n" if words else ""
         sys.stderr.write(unknown + usage())

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from cli.main import COMMANDS
+from cli.main import COMMANDS, main
 
 HEAVY = (
     "kio",
@@ -89,3 +90,11 @@ def test_the_first_output_costs_little(words: list[str]) -> None:
         if took_s[-1] <= FIRST_OUTPUT_CPU_S:
             break
     assert min(took_s) <= FIRST_OUTPUT_CPU_S
+
+
+@pytest.mark.parametrize("words", [["--version"], ["topics", "--version"]])
+def test_the_version_is_told_as_by_every_tool_of_kafka(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"kraftline {version('kraftline')}\n"
