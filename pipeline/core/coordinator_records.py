@@ -1,8 +1,9 @@
-"""Records of `__consumer_offsets` and `__transaction_state`, key and value together.
+"""Records of `__consumer_offsets`, `__transaction_state` and `__share_group_state`, key and value.
 
 A record's key starts with an int16 that says what it is; the value starts with its version. The
-layouts are those of Kafka's schemas (group-coordinator and transaction-coordinator,
-src/main/resources/common/message). What is not listed here is left to the caller in hex.
+layouts are those of Kafka's schemas (group-coordinator, transaction-coordinator and
+share-coordinator, src/main/resources/common/message). What is not listed here is left to the
+caller in hex.
 """
 
 import struct
@@ -24,6 +25,7 @@ from metadata.schema import MetadataRecordError
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
 
 
 class CoordinatorRecordError(Exception):
@@ -104,6 +106,30 @@ _TRANSACTION_VALUE: Final = (
     _all("transactionStartTimestampMs", "q"),
     _all("clientTransactionVersion", (2, "h"), 1),
 )
+_SHARE_KEY: Final = (_all("groupId", "s"), _all("topicId", "uuid"), _all("partition", "i"))
+_SHARE_BATCH: Final = (
+    _all("firstOffset", "q"),
+    _all("lastOffset", "q"),
+    _all("deliveryState", "b"),
+    _all("deliveryCount", "h"),
+)
+_SHARE_SNAPSHOT_VALUE: Final = (
+    _all("snapshotEpoch", "i"),
+    _all("stateEpoch", "i"),
+    _all("leaderEpoch", "i"),
+    _all("startOffset", "q"),
+    _all("deliveryCompleteCount", (0, "i")),
+    _all("createTimestamp", "q"),
+    _all("writeTimestamp", "q"),
+    _all("stateBatches", ("[", _SHARE_BATCH)),
+)
+_SHARE_UPDATE_VALUE: Final = (
+    _all("snapshotEpoch", "i"),
+    _all("leaderEpoch", "i"),
+    _all("startOffset", "q"),
+    _all("deliveryCompleteCount", (0, "i")),
+    _all("stateBatches", ("[", _SHARE_BATCH)),
+)
 _OFFSET: Final = _Kind("OffsetCommit", _OFFSET_KEY, _OFFSET_VALUE, (0, 4), 4)
 _KINDS: Final[dict[str, dict[int, _Kind]]] = {
     CONSUMER_OFFSETS: {
@@ -113,6 +139,10 @@ _KINDS: Final[dict[str, dict[int, _Kind]]] = {
     },
     TRANSACTION_STATE: {
         0: _Kind("TransactionLog", (_all("transactionalId", "s"),), _TRANSACTION_VALUE, (0, 1), 1),
+    },
+    SHARE_GROUP_STATE: {
+        0: _Kind("ShareSnapshot", _SHARE_KEY, _SHARE_SNAPSHOT_VALUE, (0, 0), 0),
+        1: _Kind("ShareUpdate", _SHARE_KEY, _SHARE_UPDATE_VALUE, (0, 0), 0),
     },
 }
 
