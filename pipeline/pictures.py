@@ -17,6 +17,8 @@ mpl.use("Agg")
 
 import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MultipleLocator
 
@@ -57,22 +59,19 @@ def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> 
     figure, axes = plt.subplots(figsize=(_WIDTH, 1.6 + 0.42 * max(1, len(lanes))))
     leaders = sorted({row["leader"] for row in rows if row["leader"] >= 0})
     colours = {leader: _COLOURS[i % len(_COLOURS)] for i, leader in enumerate(leaders)}
+    bars = _Bars()
     for row in rows:
         lane = lanes[row["topic"], row["partition"]]
         start = row["valid_from_ts"]
         stop = row["valid_to_ts"] or end
         if start is None or stop is None or stop <= start:
             continue
-        left, width = _day(start), _day(stop) - _day(start)
-        colour = colours.get(row["leader"], _NOBODY)
-        axes.barh(
-            lane, width, left=left, height=0.5, color=colour, edgecolor="white", linewidth=0.4
-        )
+        place = _day(start), _day(stop)
+        bars.add(lane - 0.25, lane + 0.25, place, colours.get(row["leader"], _NOBODY))
         missing = len(row["replicas"]) - len(row["isr"])
-        share = missing / max(1, len(row["replicas"]))
-        axes.barh(lane + 0.36, width, left=left, height=0.16,
-                  color=_NOBODY if missing else _ALL_IN_SYNC,
-                  alpha=max(0.35, share) if missing else 1)  # fmt: skip
+        share = max(0.35, missing / max(1, len(row["replicas"]))) if missing else 1.0
+        bars.add(lane + 0.28, lane + 0.44, place, _NOBODY if missing else _ALL_IN_SYNC, share)
+    bars.draw(axes)
     axes.set_yticks(list(lanes.values()), [f"{topic}-{number}" for topic, number in lanes])
     axes.invert_yaxis()
     _time_axis(axes)
@@ -231,6 +230,31 @@ def _unbroken(buckets: set[int], factor: int) -> list[int]:
         found.append(one)
         one *= factor
     return found
+
+
+class _Bars:
+    """Rectangles, drawn as one thing: a patch for each takes a millisecond."""
+
+    def __init__(self) -> None:
+        self._corners: list[list[tuple[float, float]]] = []
+        self._colours: list[Any] = []
+
+    def add(
+        self, low: float, high: float, place: tuple[float, float], colour: str, alpha: float = 1.0
+    ) -> None:
+        """One from `low` to `high`, and from left to right as `place` says."""
+        left, right = place
+        self._corners.append([(left, low), (right, low), (right, high), (left, high)])
+        self._colours.append(to_rgba(colour, alpha))
+
+    def draw(self, axes: Any) -> None:
+        """Draw all and let the axes fit them."""
+        if self._corners:
+            axes.add_collection(
+                PolyCollection(self._corners, facecolors=self._colours, edgecolors="white",
+                               linewidths=0.3)
+            )  # fmt: skip
+            axes.autoscale_view()
 
 
 def _fewer(rows: Sequence[Row], keys: Sequence[str], measures: Measures) -> Sequence[Row]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from pipeline.core.schema import TIMESTAMP
 from pipeline.jobs.history_query import counters
@@ -222,7 +223,7 @@ def levels(root: str, end: datetime | None) -> list[Row]:
         flags = np.ones(len(below)), below, np.zeros(len(below))
         add(batch.column("from_ts"), batch.column("to_ts"), flags)
     times = ["valid_from_ts", "valid_to_ts"]
-    for batch in _batches(root, "partitions", times, pc.field("leader") < 0):
+    for batch in _batches(root, "partitions", [*times, "leader"], pc.field("leader") < 0):
         nothing = np.zeros(len(batch))
         flags = nothing, nothing, np.ones(len(batch))
         add(batch.column("valid_from_ts"), batch.column("valid_to_ts"), flags)
@@ -271,17 +272,13 @@ def _largest(moments: Any, found: Any) -> tuple[Any, Any]:
 def _batches(
     root: str, name: str, columns: list[str], wanted: Any = None
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of a table, piece by piece."""
-    files = sorted(map(str, Path(root, name).rglob("*.parquet")))
-    if not files:
-        return
-    scanner = ds.dataset(files).scanner(
-        columns=columns, filter=wanted, batch_size=_WAITING_MAX, batch_readahead=2,
-        fragment_readahead=1,
-    )  # fmt: skip
-    for batch in scanner.to_batches():
-        if batch.num_rows:
-            yield batch
+    """The columns of a table, piece by piece; only rows for which `wanted` of them holds."""
+    for path in sorted(Path(root, name).rglob("*.parquet")):
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            for batch in file.iter_batches(_WAITING_MAX, columns=columns, use_threads=False):
+                found = batch if wanted is None else batch.filter(wanted)
+                if found.num_rows:
+                    yield found
 
 
 def _count(root: str, name: str, wanted: Any = None) -> int:
