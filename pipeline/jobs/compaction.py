@@ -5,53 +5,25 @@ internal topics; others are named with --subscribe. Sizes after cleaning are exa
 stay whole or go, and in proportion to the kept records for those between.
 """
 
-import pickle
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.discovery import CLEANER_NAME, PartitionFiles, discover
+from pipeline.core.discovery import PartitionFiles, discover
 from pipeline.core.errors import BadInputError
-from pipeline.core.opening import input_errors
-from pipeline.core.options import Options, parse_options
-from pipeline.core.reader import plan_read, read_table
 from pipeline.core.split import plan_splits
-from pipeline.core.transactions import transaction_state
-from pipeline.jobs.compaction_plan import (
-    BATCH_COUNTS,
-    HEADER_COLUMNS,
-    KEY_ROWS,
-    RECORD_COLUMNS,
-    PartitionFacts,
-    PlanRow,
-    Policy,
-    count_batches,
-    key_rows,
-    offset_map,
-    plan_partition,
-    retention_row,
-)
+from pipeline.jobs.compaction_partition import PartitionPlan, counted, finished, key_work
+from pipeline.jobs.compaction_plan import Policy, offset_map
 from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing
-from storage.checkpoint_files import decode_offsets
 from wire.types import METADATA_TOPIC_NAME
 
 NAME: Final = "compaction"
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-
-
-class PartitionPlan(msgspec.Struct, frozen=True):
-    """All that is planned for one copy of a partition."""
-
-    rows: list[PlanRow]
-    retention: list[dict[str, Any]]
-    keys: int
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -84,10 +56,10 @@ def run(config: JobConfig) -> JobResult:
     spark = config.session(NAME) if config.spark or size >= SPARK_BYTES_MIN else None
     with publishing(config, splits) as publication:
         if spark is None:
-            plans = [plan_one(found, now_ms, policies) for found in partitions]
+            plans = plan_all(partitions, now_ms, policies)
         else:
             with progress(spark, size, as_json=config.as_json):
-                plans = [plan_one(found, now_ms, policies, spark) for found in partitions]
+                plans = plan_all(partitions, now_ms, policies, spark)
         publication.result = _publish(publication.folder, plans, arguments, size)
         if arguments.report:
             from pipeline.pictures import compaction_picture  # noqa: PLC0415  # needs matplotlib
@@ -133,93 +105,36 @@ def _data_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
     return [p for p in listing.partitions if p.segments and p.topic != METADATA_TOPIC_NAME]
 
 
-@input_errors()
+def plan_all(
+    partitions: list[PartitionFiles], now_ms: int, policies: list[Policy], spark: Any = None
+) -> list[PartitionPlan]:
+    """The plans of the copies, in this process or by Spark's tasks.
+
+    Args:
+        partitions: each with at least one segment.
+        now_ms: time of the plan.
+        policies: of retention.
+        spark: the session, None for this process.
+
+    Raises:
+        CorruptSegmentError: a damaged batch; of Spark as what Spark makes of it.
+        BadInputError: likewise a file that is gone or can not be read.
+    """
+    if spark is None:
+        return [plan_one(found, now_ms, policies) for found in partitions]
+    from pipeline.jobs.compaction_spark import plan_by_spark  # noqa: PLC0415
+
+    return plan_by_spark(partitions, now_ms, policies, spark)
+
+
 def plan_one(
     partition: PartitionFiles, now_ms: int, policies: list[Policy], spark: Any = None
 ) -> PartitionPlan:
-    """The plan of one copy of a partition, in this process or by Spark's tasks."""
-    active = partition.segments[-1]
-    stable = transaction_state(partition.segments).last_stable_offset
-    end = active.base_offset if stable is None else min(stable, active.base_offset)
-    headers = read_table(_options(partition, decode="metadata", columns=HEADER_COLUMNS))
-    if end > partition.first_offset:
-        ends = msgspec.json.encode({partition.topic: {str(partition.partition): end}}).decode()
-        options = _options(
-            partition, columns=RECORD_COLUMNS, endingOffsets=ends, isolation="read_committed"
-        )
-        counts, keys = _counts(options) if spark is None else _spark_counts(options, spark)
-    else:
-        counts, keys = BATCH_COUNTS.empty_table(), 0
-    facts = PartitionFacts(
-        topic=partition.topic, partition=partition.partition, node_id=partition.node_id,
-        cleanable_end=end, first_dirty=_first_dirty(partition), now_ms=now_ms,
-    )  # fmt: skip
-    rows = plan_partition(headers, counts, facts)
-    retention = [
-        {"topic": partition.topic, "partition": partition.partition,
-         "node_id": partition.node_id, "policy": msgspec.structs.asdict(policy)}
-        | retention_row(headers, policy, now_ms)
-        for policy in policies
-    ]  # fmt: skip
-    return PartitionPlan(rows, retention, keys)
-
-
-def _options(partition: PartitionFiles, **more: str) -> Options:
-    if partition.topic == "unknown":
-        raise BadInputError(f"{partition.directory}: its name is not TOPIC-N")
-    return parse_options({"path": partition.directory, "failOnDataLoss": "false"} | more)
-
-
-def _counts(options: Options) -> tuple[pa.Table, int]:
-    packs = plan_read(options).packs
-    batches = [rows for pack in packs for rows in key_rows(pack, options)]
-    rows = pa.Table.from_batches(batches, KEY_ROWS)
-    return count_batches(rows), pc.count_distinct(rows.column("hash"), mode="only_valid").as_py()
-
-
-def _spark_counts(options: Options, spark: Any) -> tuple[pa.Table, int]:
-    """The same by a shuffle of 16-byte hashes: no task holds more than its share of the keys."""
-    from pyspark.sql import Window  # noqa: PLC0415  # the extra may be missing
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
-    from pipeline.sources.spark_types import ddl  # noqa: PLC0415
-
-    packs = [(pickle.dumps(pack),) for pack in plan_read(options).packs]
-    frame = spark.createDataFrame(
-        spark.sparkContext.parallelize(packs, max(1, len(packs))), "pack binary"
-    )
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pa.set_cpu_count(1)
-        for batch in batches:
-            for content in batch.column(0).to_pylist():
-                yield from key_rows(pickle.loads(content), options)  # noqa: S301  # made above
-
-    rows = frame.mapInArrow(work, ddl(KEY_ROWS))
-    last = F.max("offset").over(Window.partitionBy("hash"))
-    keyed = F.col("hash").isNotNull()
-    kept = (keyed & (F.col("offset") == F.col("last"))).cast("bigint")
-    dead = kept * F.col("is_tombstone").cast("bigint")
-    flagged = rows.withColumn("last", last).withColumns(
-        {
-            "records": F.lit(1), "kept": kept, "null_keys": (~keyed).cast("bigint"),
-            "tombstones": F.col("is_tombstone").cast("bigint"), "kept_tombstones": dead,
-            "kept_weight": kept * F.col("weight"),
-            "kept_tombstone_weight": dead * F.col("weight"),
-        }
-    )  # fmt: skip
-    sums = [F.sum(name).alias(name) for name in BATCH_COUNTS.names[2:]]
-    found = flagged.groupBy("segment", "position").agg(*sums).toArrow().cast(BATCH_COUNTS)
-    return found, sum(found.column("kept").to_pylist())
-
-
-def _first_dirty(partition: PartitionFiles) -> int:
-    """Where the cleaner goes on, by its checkpoint."""
-    path = Path(partition.directory).parent / CLEANER_NAME
-    if not path.exists() or not path.stat().st_size:
-        return partition.first_offset
-    known = decode_offsets(path.read_bytes(), str(path))
-    return known.get((partition.topic, partition.partition), partition.first_offset)
+    """As `plan_all`, of one copy."""
+    if spark is not None:
+        return plan_all([partition], now_ms, policies, spark)[0]
+    work = key_work(partition)
+    return finished(partition, work.end, counted(work), now_ms, policies)
 
 
 def _publish(folder: Path, plans: list[PartitionPlan], arguments: Any, size: int) -> JobResult:

@@ -8,11 +8,13 @@ their horizon has passed and no record of their transaction is left.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +22,9 @@ from pipeline.core.options import Options
 from pipeline.core.reader import Piece, read_splits
 from pipeline.core.schema import schema_of
 from wire.batch import HEADER_BYTES
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 RECORD_COLUMNS: Final = "segment,batchPosition,offset,key,keySize,valueSize"
 HEADER_COLUMNS: Final = (
@@ -32,7 +37,7 @@ KEY_BYTES: Final = 24  # an MD5 and an offset
 LOAD: Final = 0.9
 KEY_ROWS: Final = pa.schema(
     [
-        ("segment", pa.string()),
+        ("segment", pa.int64()),  # base offset in its name
         ("position", pa.int64()),
         ("offset", pa.int64()),
         ("hash", pa.binary()),
@@ -42,7 +47,7 @@ KEY_ROWS: Final = pa.schema(
 )
 BATCH_COUNTS: Final = pa.schema(
     [
-        ("segment", pa.string()),
+        ("segment", pa.int64()),
         ("position", pa.int64()),
         ("records", pa.int64()),
         ("kept", pa.int64()),
@@ -84,6 +89,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int | None = None
 
 
+def segment_base(name: str) -> int:
+    """The base offset in the name of a segment."""
+    return int(name[:20])
+
+
 def key_rows(pieces: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
     """One row per record: which key (as a 128-bit hash; null for none), and how heavy."""
     for rows in read_splits(pieces, options, schema_of("records", RECORD_COLUMNS)):
@@ -98,8 +108,12 @@ def key_rows(pieces: Sequence[Piece], options: Options) -> Iterator[pa.RecordBat
             ),
             _RECORD_OVERHEAD,
         )
+        if not rows.num_rows:
+            continue
+        base = segment_base(rows.column("segment")[0].as_py())
         columns = [
-            rows.column("segment"), rows.column("batchPosition"), rows.column("offset"),
+            pa.repeat(pa.scalar(base, pa.int64()), rows.num_rows),
+            rows.column("batchPosition"), rows.column("offset"),
             pa.array(hashes, pa.binary()), weight.cast(pa.int64()), pc.equal(value_size, -1),
         ]  # fmt: skip
         yield pa.record_batch(columns, schema=KEY_ROWS)
@@ -141,6 +155,72 @@ def count_batches(rows: pa.Table) -> pa.Table:
     return found.select(BATCH_COUNTS.names).cast(BATCH_COUNTS)
 
 
+class Headers(msgspec.Struct, frozen=True):
+    """The batches of a partition in offset order, a column each; times in ms, -1 for none.
+
+    `segment` is the index of the batch's file in `segments`, which are names.
+    """
+
+    segments: tuple[str, ...]
+    segment: Int64Array
+    position: Int64Array
+    size: Int64Array
+    base: Int64Array
+    last: Int64Array
+    count: Int64Array
+    producer: Int64Array
+    is_control: BoolArray
+    has_horizon: BoolArray
+    base_ms: Int64Array
+    max_ms: Int64Array
+
+
+_NUMBERS: Final = {
+    "position": "position", "size": "size", "baseOffset": "base", "lastOffset": "last",
+    "count": "count", "producerId": "producer",
+}  # fmt: skip
+_FLAGS: Final = {"isControl": "is_control", "hasDeleteHorizon": "has_horizon"}
+_TIMES: Final = {"baseTimestamp": "base_ms", "maxTimestamp": "max_ms"}
+
+
+def read_headers(pieces: Sequence[Piece], options: Options) -> Headers:
+    """Walk the headers of all batches of one partition; the checksums are looked at, too.
+
+    Args:
+        pieces: in offset order.
+        options: with decode=metadata.
+
+    Raises:
+        CorruptSegmentError: a damaged batch.
+        BadInputError: a file can not be opened.
+    """
+    segments: dict[str, int] = {}
+    parts: defaultdict[str, list[Any]] = defaultdict(list)
+    for rows in read_splits(pieces, options, schema_of("metadata", HEADER_COLUMNS)):
+        if not rows.num_rows:
+            continue
+        number = segments.setdefault(rows.column("segment")[0].as_py(), len(segments))
+        parts["segment"].append(np.full(rows.num_rows, number, np.int64))
+        for column, name in _NUMBERS.items():
+            parts[name].append(rows.column(column).to_numpy().astype(np.int64))
+        for column, name in _FLAGS.items():
+            parts[name].append(rows.column(column).to_numpy(zero_copy_only=False))
+        for column, name in _TIMES.items():
+            parts[name].append(_milliseconds(rows.column(column)))
+
+    def whole(name: str) -> Any:
+        kind = np.bool_ if name in _FLAGS.values() else np.int64
+        return np.concatenate([np.empty(0, kind), *parts.pop(name, [])])
+
+    names = Headers.__struct_fields__[1:]
+    return Headers(tuple(segments), **{name: whole(name) for name in names})
+
+
+def _milliseconds(moments: pa.Array) -> Int64Array:
+    found: Int64Array = moments.cast(pa.int64()).fill_null(-1000).to_numpy() // 1000
+    return found
+
+
 class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan needs beside the batches: offsets are exclusive ends."""
 
@@ -152,38 +232,33 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-def plan_partition(headers: pa.Table, counts: pa.Table, facts: PartitionFacts) -> list[PlanRow]:
+def plan_partition(headers: Headers, counts: pa.Table, facts: PartitionFacts) -> list[PlanRow]:
     """The plan of one partition, a row per segment in order.
 
     Args:
-        headers: HEADER_COLUMNS of all its batches in offset order.
+        headers: of all its batches.
         counts: BATCH_COUNTS of those below `cleanable_end`; aborted batches have none.
         facts: of the partition.
     """
-    batches = headers.to_pylist()
-    counted = {(row["segment"], row["position"]): row for row in counts.to_pylist()}
-    last_of_producer = {row["producerId"]: row["lastOffset"] for row in batches}
-    dirty = sum(_size(b) for b in batches if facts.first_dirty <= b["baseOffset"]
-                < facts.cleanable_end)  # fmt: skip
-    clean = sum(_size(b) for b in batches if b["baseOffset"] < facts.first_dirty)
+    base, size = headers.base, headers.size
+    dirty = int(size[(base >= facts.first_dirty) & (base < facts.cleanable_end)].sum())
+    clean = int(size[base < facts.first_dirty].sum())
     ratio = round(dirty / (clean + dirty), 6) if clean + dirty else 0.0
-    segments: dict[str, dict[str, int]] = {}
-    with_data: set[int] = set()
-    for batch in batches:
-        totals = segments.setdefault(batch["segment"], dict.fromkeys(_TOTALS, 0))
-        is_last = last_of_producer[batch["producerId"]] == batch["lastOffset"]
-        is_last = is_last and batch["producerId"] >= 0
-        counts_of = counted.get((batch["segment"], batch["position"]))
-        after = _batch_after(batch, counts_of, facts, is_last=is_last, with_data=with_data)
-        for name, value in after.items():
-            totals[name] += value
-    return [
-        PlanRow(
-            topic=facts.topic, partition=facts.partition, node_id=facts.node_id, segment=segment,
-            dirty_ratio=ratio, action=_action(totals), **totals,
-        )
-        for segment, totals in segments.items()
-    ]  # fmt: skip
+    per_batch = _after(headers, _aligned(headers, counts), facts)
+    totals = {}
+    for name in _TOTALS:
+        totals[name] = np.zeros(len(headers.segments), np.int64)
+        np.add.at(totals[name], headers.segment, per_batch[name])
+    rows = []
+    for index, segment in enumerate(headers.segments):
+        values = {name: int(column[index]) for name, column in totals.items()}
+        rows.append(
+            PlanRow(
+                topic=facts.topic, partition=facts.partition, node_id=facts.node_id,
+                segment=segment, dirty_ratio=ratio, action=_action(values), **values,
+            )
+        )  # fmt: skip
+    return rows
 
 
 _TOTALS: Final = (
@@ -198,50 +273,72 @@ def _action(totals: dict[str, int]) -> str:
     return "keep" if totals["bytes_after"] == totals["bytes_before"] else "clean"
 
 
-def _size(batch: dict[str, Any]) -> int:
-    return int(batch["size"])
+def _aligned(headers: Headers, counts: pa.Table) -> dict[str, Int64Array]:
+    """The counts of each batch in the order of the headers, 0 where there are none."""
+    names = BATCH_COUNTS.names[2:]
+    found = {name: np.zeros(len(headers.base), np.int64) for name in names}
+    if not counts.num_rows or not len(headers.base):
+        return found
+    bases = np.array([segment_base(name) for name in headers.segments], np.int64)
+    stride = int(headers.position.max()) + 1
+    by_base = np.argsort(bases)
+    wanted = counts.column("segment").to_numpy()
+    number = by_base[np.minimum(np.searchsorted(bases[by_base], wanted), len(bases) - 1)]
+    keys = headers.segment * stride + headers.position
+    order = np.argsort(keys, kind="stable")
+    key = number * stride + counts.column("position").to_numpy()
+    at = order[np.minimum(np.searchsorted(keys[order], key), len(keys) - 1)]
+    known = (keys[at] == key) & (bases[number] == wanted)  # a live log changes between two reads
+    for name in names:
+        found[name][at[known]] = counts.column(name).to_numpy()[known]
+    return found
 
 
-def _batch_after(
-    batch: dict[str, Any], counts: dict[str, int] | None, facts: PartitionFacts, *,
-    is_last: bool, with_data: set[int],
-) -> dict[str, int]:  # fmt: skip
-    """What one batch adds to its segment's totals."""
-    size, count, producer = _size(batch), batch["count"], batch["producerId"]
-    kept_as_is = dict.fromkeys(_TOTALS, 0) | {
-        "bytes_before": size, "bytes_after": size, "records_before": count, "records_after": count,
-    }  # fmt: skip
-    if batch["baseOffset"] >= facts.cleanable_end:
-        return kept_as_is
-    horizon = batch["hasDeleteHorizon"] and _ms(batch["baseTimestamp"]) <= facts.now_ms
-    if batch["isControl"]:
-        had_data = producer in with_data
-        with_data.discard(producer)
-        if had_data or not horizon:
-            return kept_as_is
-        left = HEADER_BYTES if is_last else 0
-        return kept_as_is | {"bytes_after": left, "records_after": 0, "markers_removable": 1}
-    with_data.add(producer)
-    counts = counts or dict.fromkeys(BATCH_COUNTS.names[2:], 0)
-    removable = counts["kept_tombstones"] if horizon else 0
+def _after(
+    headers: Headers, counts: dict[str, Int64Array], facts: PartitionFacts
+) -> dict[str, Any]:
+    """What each batch adds to the totals of its segment."""
+    size, count = headers.size, headers.count
+    is_below = headers.base < facts.cleanable_end
+    is_data = is_below & ~headers.is_control
+    has_passed = headers.has_horizon & (headers.base_ms <= facts.now_ms)
+    marker_goes = is_below & headers.is_control & has_passed & ~_follows_data(headers, is_below)
+    removable = np.where(is_data & has_passed, counts["kept_tombstones"], 0)
     kept = counts["kept"] - removable
-    weight = counts["kept_weight"] - (counts["kept_tombstone_weight"] if horizon else 0)
-    if kept == count:
-        left = size
-    elif kept:
-        left = HEADER_BYTES + round((size - HEADER_BYTES) * weight / counts["weight"])
-    else:
-        left = HEADER_BYTES if is_last else 0
+    weight = counts["kept_weight"] - np.where(has_passed, counts["kept_tombstone_weight"], 0)
+    share = (size - HEADER_BYTES) * weight / np.maximum(counts["weight"], 1)
+    emptied = np.where(_is_last_of_producer(headers), HEADER_BYTES, 0)
+    left = np.select(
+        [marker_goes, ~is_data | (kept == count), kept > 0],
+        [emptied, size, HEADER_BYTES + np.rint(share).astype(np.int64)],
+        emptied,
+    )
     return {
-        "bytes_before": size, "bytes_after": left, "records_before": count, "records_after": kept,
-        "tombstones": counts["tombstones"], "tombstones_removable": removable,
-        "superseded": counts["records"] - counts["kept"] - counts["null_keys"],
-        "null_keys": counts["null_keys"], "markers_removable": 0,
+        "bytes_before": size, "bytes_after": left, "records_before": count,
+        "records_after": np.where(is_data, kept, np.where(marker_goes, 0, count)),
+        "tombstones": counts["tombstones"] * is_data, "tombstones_removable": removable,
+        "superseded": (counts["records"] - counts["kept"] - counts["null_keys"]) * is_data,
+        "null_keys": counts["null_keys"] * is_data, "markers_removable": marker_goes,
     }  # fmt: skip
 
 
-def _ms(moment: Any) -> int:
-    return -1 if moment is None else round(moment.timestamp() * 1000)
+def _follows_data(headers: Headers, is_below: BoolArray) -> BoolArray:
+    """Whether the batch before, of the same producer and below the end, is no marker."""
+    below = np.flatnonzero(is_below)
+    ordered = below[np.argsort(headers.producer[below], kind="stable")]
+    producer = headers.producer[ordered]
+    found = np.zeros(len(headers.base), np.bool_)
+    found[ordered[1:]] = (producer[1:] == producer[:-1]) & ~headers.is_control[ordered[:-1]]
+    return found
+
+
+def _is_last_of_producer(headers: Headers) -> BoolArray:
+    """Whether a batch ends where the last one of its idempotent producer does."""
+    producers, number = np.unique(headers.producer, return_inverse=True)
+    newest = np.empty(len(producers), np.int64)
+    newest[number] = headers.last  # of equal numbers the last one counts
+    found: BoolArray = (newest[number] == headers.last) & (headers.producer >= 0)
+    return found
 
 
 def offset_map(keys: int, buffer_bytes: int) -> dict[str, int]:
@@ -251,45 +348,42 @@ def offset_map(keys: int, buffer_bytes: int) -> dict[str, int]:
     return {"offset_map_bytes": needed, "cleaner_passes": max(1, -(-keys // per_pass))}
 
 
-def retention_row(headers: pa.Table, policy: Policy, now_ms: int) -> dict[str, Any]:
+def retention_row(headers: Headers, policy: Policy, now_ms: int) -> dict[str, Any]:
     """Which segments a policy deletes: from the oldest on, never the active one.
 
     Returns:
         segments_deleted, bytes_freed, new_log_start, oldest_ts (ms, None for an empty log).
     """
-    segments = _segments(headers, policy.segment_bytes)
-    total = sum(one["bytes"] for one in segments)
-    excess = total - policy.bytes if policy.bytes is not None else -1
-    freed = deleted = 0
-    for one in segments[:-1]:
-        by_time = policy.ms is not None and now_ms - one["max_ms"] > policy.ms
-        by_size = policy.bytes is not None and excess - one["bytes"] >= 0
-        if not by_time and not by_size:
-            break
-        excess -= one["bytes"]
-        freed += one["bytes"]
-        deleted += 1
-    rest = segments[deleted:]
+    if not len(headers.base):
+        return {"segments_deleted": 0, "bytes_freed": 0, "new_log_start": 0, "oldest_ts": None}
+    starts = _segment_starts(headers, policy.segment_bytes)
+    ends = np.cumsum(np.add.reduceat(headers.size, starts))
+    newest = np.maximum(np.maximum.reduceat(headers.max_ms, starts), -1)
+    goes = np.zeros(len(starts), np.bool_)
+    if policy.ms is not None:
+        goes |= now_ms - newest > policy.ms
+    if policy.bytes is not None:
+        goes |= ends[-1] - policy.bytes - ends >= 0
+    goes[-1] = False
+    deleted = int(np.argmin(goes))  # the first that stays
     return {
         "segments_deleted": deleted,
-        "bytes_freed": freed,
-        "new_log_start": rest[0]["start"] if rest else 0,
-        "oldest_ts": rest[0]["max_ms"] if rest else None,
+        "bytes_freed": int(ends[deleted - 1]) if deleted else 0,
+        "new_log_start": int(headers.base[starts[deleted]]),
+        "oldest_ts": int(newest[deleted]),
     }
 
 
-def _segments(headers: pa.Table, segment_bytes: int | None) -> list[dict[str, Any]]:
-    """Segments as they are, or as they would have been rolled at another size."""
-    found: list[dict[str, Any]] = []
-    current = None
-    for batch in headers.to_pylist():
-        size = _size(batch)
-        rolls = batch["segment"] != current
-        if segment_bytes is not None and found:
-            rolls = found[-1]["bytes"] + size > segment_bytes
-        current = batch["segment"]
-        if rolls:
-            found.append({"start": batch["baseOffset"], "bytes": 0, "max_ms": -1})
-        found[-1]["bytes"] += size
-        found[-1]["max_ms"] = max(found[-1]["max_ms"], _ms(batch["maxTimestamp"]))
-    return found
+def _segment_starts(headers: Headers, segment_bytes: int | None) -> Int64Array:
+    """First batches of the segments as they are, or as they would be rolled at another size."""
+    if segment_bytes is None:
+        return np.flatnonzero(np.diff(headers.segment, prepend=-1))
+    ends = np.cumsum(headers.size)
+    starts = [0]
+    while True:
+        before = int(ends[starts[-1] - 1]) if starts[-1] else 0
+        following = int(np.searchsorted(ends, before + segment_bytes, "right"))
+        following = max(following, starts[-1] + 1)
+        if following >= len(ends):
+            return np.array(starts, np.int64)
+        starts.append(following)

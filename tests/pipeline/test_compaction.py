@@ -3,6 +3,8 @@
 import random
 from pathlib import Path
 
+import crc32c
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -10,8 +12,9 @@ from pipeline.cli import main
 from pipeline.core.errors import BadInputError
 from pipeline.core.options import parse_options
 from pipeline.core.reader import read_table
-from pipeline.jobs.compaction import plan_one, wanted_partitions
+from pipeline.jobs.compaction import plan_all, plan_one, wanted_partitions
 from pipeline.jobs.compaction_plan import Policy, offset_map
+from tests.pipeline.compaction_by_hand import plan_by_hand, retention_by_hand
 from tests.pipeline.segments import TIME_MS, batch, marker
 from wire.compression import Codec
 
@@ -103,12 +106,60 @@ def check_against(log, rows, root):
         assert row.bytes_after <= row.bytes_before
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_the_plan_is_that_of_the_loop_over_batches(tmp_path, seed):
+    rng = random.Random(seed)
+    root = write_segments(tmp_path, Log(seed).segments)
+    markers_only(root, rng)
+    now = rng.choice((0, NOW))
+    first_dirty = rng.choice((None, rng.randrange(30)))
+    if first_dirty is not None:
+        (root / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {first_dirty}\n")
+    policies = [
+        Policy(ms=ms, bytes=size, segment_bytes=segment)
+        for ms in (None, 0, 10**9 + rng.randrange(-5, 5))
+        for size in (None, 0, rng.randrange(3000))
+        for segment in (None, 1, rng.randrange(1, 3000))
+    ]
+    found = planned(root, now=now, policies=policies)
+    rows = [msgspec.structs.asdict(row) for row in found.rows]
+    assert rows == plan_by_hand(root, "orders", now, first_dirty or 0)
+    place = {"topic": "orders", "partition": 0, "node_id": None}
+    assert found.retention == [place | retention_by_hand(root, policy, now) for policy in policies]
+
+
+def markers_only(root, rng):
+    """Some batches and markers of transactions behind the random ones, some never ended."""
+    folder = root / "orders-0"
+    last = max(folder.iterdir())
+    offset = read_table(parse_options({"path": str(last), "decode": "metadata"}))["lastOffset"]
+    offset = offset[-1].as_py() + 1
+    content = last.read_bytes()
+    for _ in range(rng.randrange(12)):
+        producer = rng.choice((7, 8, 9))
+        if rng.random() < 0.5:
+            end = bytearray(marker(offset, producer, commit=rng.random() < 0.5))
+            if rng.random() < 0.7:
+                end[22] |= DELETE_HORIZON
+                end[17:21] = crc32c.crc32c(end[21:]).to_bytes(4, "big")
+            content += end
+        else:
+            content += batch(offset, attributes=TRANSACTIONAL, producer=(producer, 0, 0))
+        offset += 1
+    last.write_bytes(content)
+    write_segments(root, {offset: [batch(offset)]})
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_plan_through_spark_is_the_same(tmp_path, spark, seed):
-    log = Log(seed)
-    root = write_segments(tmp_path, log.segments)
-    assert planned(root, spark=spark) == planned(root)
+def test_the_plan_through_spark_is_the_same(tmp_path, spark):
+    for seed in range(3):
+        write_segments(tmp_path, Log(seed).segments, f"orders-{seed}")
+    write_segments(tmp_path, {0: [batch(0)]}, "orders-3")  # nothing to clean
+    partitions = wanted_partitions((str(tmp_path),), "orders")
+    policies = [Policy(ms=1), Policy(bytes=100, segment_bytes=300)]
+    plans = plan_all(partitions, NOW, policies, spark)
+    assert plans == plan_all(partitions, NOW, policies)
+    assert [plan.rows[0].partition for plan in plans] == [0, 1, 2, 3]
 
 
 def golden_before(tmp_path):

@@ -1,0 +1,125 @@
+"""The plan of one copy of a partition: what a task of the job does, in this process or elsewhere.
+
+`key_work` says what of its records is read, `finished` plans from what came of that. Between the
+two lie a row per record (which key, how heavy) and then a row per batch.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.core.discovery import CLEANER_NAME, PartitionFiles
+from pipeline.core.errors import BadInputError
+from pipeline.core.opening import input_errors
+from pipeline.core.options import Options, parse_options
+from pipeline.core.reader import Piece, plan_read
+from pipeline.core.transactions import transaction_state
+from pipeline.jobs.compaction_plan import (
+    BATCH_COUNTS,
+    HEADER_COLUMNS,
+    KEY_ROWS,
+    RECORD_COLUMNS,
+    PartitionFacts,
+    PlanRow,
+    Policy,
+    count_batches,
+    key_rows,
+    plan_partition,
+    read_headers,
+    retention_row,
+)
+from storage.checkpoint_files import decode_offsets
+
+
+class PartitionPlan(msgspec.Struct, frozen=True):
+    """All that is planned for one copy of a partition."""
+
+    rows: list[PlanRow]
+    retention: list[dict[str, Any]]
+    keys: int
+
+
+class KeyWork(msgspec.Struct, frozen=True):
+    """Which records a cleaner would look at: those below `end` (exclusive), in packs to read."""
+
+    end: int
+    options: Options
+    packs: tuple[tuple[Piece, ...], ...]
+
+
+@input_errors()
+def key_work(partition: PartitionFiles) -> KeyWork:
+    """Walk the headers for transactions and cut into packs what lies below the open ones.
+
+    Raises:
+        BadInputError: a file is gone or can not be read.
+    """
+    active = partition.segments[-1]
+    stable = transaction_state(partition.segments).last_stable_offset
+    end = active.base_offset if stable is None else min(stable, active.base_offset)
+    ends = msgspec.json.encode({partition.topic: {str(partition.partition): end}}).decode()
+    options = _options(
+        partition, columns=RECORD_COLUMNS, endingOffsets=ends, isolation="read_committed"
+    )
+    packs = plan_read(options).packs if end > partition.first_offset else ()
+    return KeyWork(end, options, packs)
+
+
+def counted(work: KeyWork) -> tuple[pa.Table, int]:
+    """BATCH_COUNTS and the number of keys, in this process."""
+    batches = [rows for pack in work.packs for rows in key_rows(pack, work.options)]
+    rows = pa.Table.from_batches(batches, KEY_ROWS)
+    if not batches:
+        return BATCH_COUNTS.empty_table(), 0
+    return count_batches(rows), pc.count_distinct(rows.column("hash"), mode="only_valid").as_py()
+
+
+@input_errors()
+def finished(
+    partition: PartitionFiles, end: int, counts: tuple[pa.Table, int], now_ms: int,
+    policies: list[Policy],
+) -> PartitionPlan:  # fmt: skip
+    """The plan of one copy.
+
+    Args:
+        partition: with at least one segment.
+        end: of its `KeyWork`.
+        counts: BATCH_COUNTS of the records below it, and how many keys they have.
+        now_ms: time of the plan.
+        policies: of retention.
+
+    Raises:
+        CorruptSegmentError: a damaged batch.
+        BadInputError: a file is gone or can not be read.
+    """
+    options = _options(partition, decode="metadata", columns=HEADER_COLUMNS)
+    headers = read_headers([one for pack in plan_read(options).packs for one in pack], options)
+    facts = PartitionFacts(
+        topic=partition.topic, partition=partition.partition, node_id=partition.node_id,
+        cleanable_end=end, first_dirty=_first_dirty(partition), now_ms=now_ms,
+    )  # fmt: skip
+    retention = [
+        {"topic": partition.topic, "partition": partition.partition,
+         "node_id": partition.node_id, "policy": msgspec.structs.asdict(policy)}
+        | retention_row(headers, policy, now_ms)
+        for policy in policies
+    ]  # fmt: skip
+    return PartitionPlan(plan_partition(headers, counts[0], facts), retention, counts[1])
+
+
+def _options(partition: PartitionFiles, **more: str) -> Options:
+    if partition.topic == "unknown":
+        raise BadInputError(f"{partition.directory}: its name is not TOPIC-N")
+    return parse_options({"path": partition.directory, "failOnDataLoss": "false"} | more)
+
+
+def _first_dirty(partition: PartitionFiles) -> int:
+    """Where the cleaner goes on, by its checkpoint."""
+    path = Path(partition.directory).parent / CLEANER_NAME
+    if not path.exists() or not path.stat().st_size:
+        return partition.first_offset
+    known = decode_offsets(path.read_bytes(), str(path))
+    return known.get((partition.topic, partition.partition), partition.first_offset)
