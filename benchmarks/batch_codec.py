@@ -1,8 +1,9 @@
 """Batches of the metadata log made, checked and read: records per second of CPU of one process.
 
-    python -m benchmarks.batch_codec [--json] [--records 1000]
+    python -m benchmarks.batch_codec [--json] [--kafka] [--records 1000]
 
-One batch of PartitionChangeRecords, as the loss of a broker gives; best of 30.
+One batch of PartitionChangeRecords, as the loss of a broker gives; best of 30. With --kafka the
+same by Kafka's MemoryRecords and MetadataRecordSerde (best of twelve, the JVM warm).
 
 - encode: values to a batch, its CRC included; parse: the header and the CRC
 - split: the batch to values; read: to metadata records, which is what a follower does
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from benchmarks.kafka_codecs import kafkas_figures
 from benchmarks.record_codec import change
 from benchmarks.report import parser, show
 from metadata import record_codec
@@ -54,8 +56,12 @@ def main() -> None:
     """Print a table or one JSON object."""
     flags = parser(__doc__)
     flags.add_argument("--records", type=int, default=1000, help="of the batch")
+    flags.add_argument("--kafka", action="store_true", help="Kafka's classes too")
     args = flags.parse_args()
-    show("batch_codec", {"kraftline": measure(args.records)}, as_json=args.json)
+    systems = {"kraftline": measure(args.records)}
+    if args.kafka:
+        systems["kafka"] = kafkas_figures("batch", str(args.records))
+    show("batch_codec", systems, as_json=args.json)
 
 
 if __name__ == "__main__":

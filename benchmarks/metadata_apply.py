@@ -1,10 +1,13 @@
 """Metadata records applied to an image: CPU rates, and what the image takes.
 
-    python -m benchmarks.metadata_apply [--json] [--topics 10000] [--partitions 10]
+    python -m benchmarks.metadata_apply [--json] [--kafka] [--topics 10000] [--partitions 10]
 
 The records are encoded, decoded in batches of 1000 and applied, as when a node loads its log:
 every partition has three of six brokers, each broker one directory. Rates are per second of CPU
 of one process, best of three, because the machine may be shared.
+
+With --kafka the same by Kafka's MetadataRecordSerde, MetadataDelta and MetadataImage, a delta for
+1000 records or for all; its bytes per partition are those of the heap after a collection.
 
 - load: decode and apply; apply: apply alone; changes: scattered PartitionChangeRecords
 - bytes_per_partition: growth of the resident set by the load, over the partitions; the first thing
@@ -20,6 +23,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from benchmarks.kafka_codecs import kafkas_figures
 from benchmarks.processes import resident_mb
 from benchmarks.report import parser, show
 from metadata import record_codec
@@ -149,6 +153,7 @@ def main() -> None:
     flags.add_argument("--topics", type=int, default=10_000)
     flags.add_argument("--partitions", type=int, default=10, help="of each topic")
     flags.add_argument("--memory-only", action="store_true", help="print bytes per partition")
+    flags.add_argument("--kafka", action="store_true", help="Kafka's classes too")
     args = flags.parse_args()
     if args.memory_only:
         print(bytes_per_partition(args.topics, args.partitions))
@@ -158,7 +163,10 @@ def main() -> None:
     done = subprocess.run([*own, *shape], check=True, capture_output=True, text=True)
     figures = measure(args.topics, args.partitions)
     figures["bytes_per_partition"] = int(done.stdout)
-    show("metadata_apply", {"kraftline": figures}, as_json=args.json)
+    systems = {"kraftline": figures}
+    if args.kafka:
+        systems["kafka"] = kafkas_figures("apply", str(args.topics), str(args.partitions))
+    show("metadata_apply", systems, as_json=args.json)
 
 
 if __name__ == "__main__":

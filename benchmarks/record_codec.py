@@ -1,8 +1,9 @@
 """Metadata records encoded and decoded: records per second of CPU of one process.
 
-    python -m benchmarks.record_codec [--json] [--records 100000]
+    python -m benchmarks.record_codec [--json] [--kafka] [--records 100000]
 
-Partitions differ in topic, number, leader and placement on six brokers; best of five passes.
+Partitions differ in topic, number, leader and placement on six brokers; best of five passes. With
+--kafka the same records by Kafka's MetadataRecordSerde (best of twelve, the JVM warm).
 """
 
 import time
@@ -12,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from benchmarks.kafka_codecs import kafkas_figures
 from benchmarks.report import parser, show
 from metadata import record_codec
 from metadata.record_codec import decode, encode
@@ -134,8 +136,13 @@ def main() -> None:
     """Print a table or one JSON object."""
     flags = parser(__doc__)
     flags.add_argument("--records", type=int, default=100_000, help="of each type in a pass")
+    flags.add_argument("--kafka", action="store_true", help="Kafka's classes too")
     args = flags.parse_args()
-    show("record_codec", measure(args.records), as_json=args.json)
+    rows = measure(args.records)
+    if args.kafka:
+        for name, found in kafkas_figures("record", str(args.records)).items():
+            rows[name] |= {f"kafka_{figure}": value for figure, value in found.items()}
+    show("record_codec", rows, as_json=args.json)
 
 
 if __name__ == "__main__":
