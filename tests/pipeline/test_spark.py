@@ -212,6 +212,48 @@ def test_a_stream_whose_log_is_not_what_it_was_stops_or_tells(
             for line in path.read_text().splitlines()]  # fmt: skip
 
 
+def test_a_stream_of_the_metadata_log_as_json(spark: object, tmp_path: Path) -> None:
+    """Up to what a majority of the three voters' folders holds; the rows of a batch read."""
+    root = tmp_path / "cluster"
+    source = GOLDEN / "metadata-log" / "static-4.3.1" / "n1" / "__cluster_metadata-0"
+    for number in (1, 2):
+        home = root / f"n{number}"
+        shutil.copytree(source, home / source.name)
+        text = f"version=1\nnode.id={number}\ncluster.id=c\n"
+        (home / "meta.properties").write_text(text)
+    columns = "offset,json,apiName"
+    frame = spark.readStream.format("kraft-log").options(decode="json", columns=columns)
+    query = frame.load(str(root)).writeStream.format("memory").queryName("metadata_as_json")
+    query.trigger(availableNow=True).start().awaitTermination(120)
+    rows = spark.sql(f"SELECT {columns} FROM metadata_as_json ORDER BY offset").collect()
+    one = {"path": str(root / "n1"), "decode": "json", "columns": columns}
+    expected = read_table(parse_options(one)).to_pylist()
+    assert [row.asDict() for row in rows] == expected
+    assert len(rows) > 600
+
+
+def test_a_stream_over_damage_and_over_a_log_that_was_cut_at_its_start(
+    spark: object, tmp_path: Path
+) -> None:
+    root = tmp_path / "log"
+    bad = bytearray(batch(5))
+    bad[16] = 9  # the magic: no batch is seen there
+    write_partition(root, [*map(batch, range(5)), bytes(bad), batch(6)])
+    write_partition(root, [batch(7), batch(8)], base_offset=7)
+    write_high_watermark(root, 9)
+    (root / "log-start-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    query = start_query(spark, root, tmp_path / "failfast")
+    with pytest.raises(Exception, match=r"base offset 5\): bad_magic"):
+        query.awaitTermination(120)
+    frame = spark.readStream.format("kraft-log").options(mode="PERMISSIVE").load(str(root))
+    query = frame.writeStream.format("memory").queryName("over_damage")
+    query.trigger(availableNow=True).start().awaitTermination(120)
+    rows = spark.sql("SELECT offset, _corrupt_batch.reason FROM over_damage").collect()
+    assert sorted(map(tuple, rows), key=str) == [
+        (3, None), (4, None), (6, None), (7, None), (8, None), (None, "bad_magic"),
+    ]  # fmt: skip
+
+
 KILLED = """
 import sys
 import pipeline
