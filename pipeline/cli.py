@@ -7,6 +7,7 @@ import argparse
 import errno
 import importlib
 import json
+import logging
 import os
 import sys
 import time
@@ -42,8 +43,12 @@ EXTRAS: Final = {"numpy": "arrow", "pyarrow": "arrow", "pandas": "spark", "pyspa
 
 def main(arguments: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
+    logging.getLogger().addFilter(_is_no_gateway)
     try:
         return _main(arguments)
+    except KeyboardInterrupt:  # while modules load, or while the result is printed
+        sys.stderr.write("pipeline: interrupted\n")
+        return INTERRUPTED
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
@@ -51,6 +56,11 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"pipeline: {package} is not installed; install it with:"
                          f" pip install 'kraftline[{EXTRAS[package]}]'\n")  # fmt: skip
         return BAD_INPUT
+
+
+def _is_no_gateway(record: logging.LogRecord) -> bool:
+    """Py4J logs tracebacks of what it raises anyway: Ctrl-C, a JVM that is gone."""
+    return record.module != "java_gateway"
 
 
 def _main(arguments: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli import main
+from pipeline.cli import JOBS, main
 from pipeline.core.errors import BadInputError
 from pipeline.core.options import parse_options
 from pipeline.core.reader import plan_read, read_table
@@ -288,6 +289,19 @@ def test_jobs_in_this_process_tell_each_task(
     assert done == total >= 3
     wanted = "history*" if name == "linearize" else "*.log"
     assert read == sum(path.stat().st_size for path in source.rglob(wanted))
+
+
+def test_ctrl_c_while_modules_load_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "slow_to_load.py").write_text("raise KeyboardInterrupt\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(JOBS, "audit", ("slow_to_load", ""))
+    assert main(["audit", "--input", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "pipeline: interrupted\n"
+    # what Py4J says of it when a job of Spark's is at work
+    record = logging.makeLogRecord({"module": "java_gateway", "msg": "KeyboardInterrupt"})
+    assert not logging.getLogger().filter(record)
 
 
 def test_java_that_is_missing_or_old_is_named(
