@@ -21,6 +21,7 @@ from jepsen.linearizability import (
     ILLEGAL,
     MODELS,
     OK,
+    UNKNOWN,
     Budget,
     Counterexample,
     HistoryError,
@@ -126,9 +127,9 @@ def _verify(path: Path, options: Namespace) -> int:
         history = read_history(path)
         result = check(history, model, budget=budget, on_progress=show)
     except HistoryError as error:
-        return _refuse(str(error))
+        return _give_up(path, str(error), options)
     except OSError as error:
-        return _refuse(f"{shortened(str(path))}: {error.strerror or error}")
+        return _give_up(path, f"{shortened(str(path))}: {error.strerror or error}", options)
     finally:
         if show is not None:
             sys.stderr.write("\r\x1b[K")
@@ -145,6 +146,14 @@ def _verify(path: Path, options: Namespace) -> int:
     else:
         _print(path, result, seconds, shown)
     return EXIT_CODES.get(result.verdict, EXIT_UNKNOWN)
+
+
+def _give_up(path: Path, text: str, options: Namespace) -> int:
+    """A file that is no history: a line on standard error, with `--json` an object too."""
+    if options.json:
+        sys.stdout.write(json.dumps({"file": str(path), "verdict": UNKNOWN, "error": text}) + "\n")
+        sys.stdout.flush()
+    return _refuse(text)
 
 
 def _refuse(text: str) -> int:

@@ -69,6 +69,26 @@ def test_illegal_beats_unknown_beats_ok(files):
     assert verify(good, "missing.jsonl") == 2
 
 
+def test_a_file_that_is_no_history_has_its_object_too(files, tmp_path, capsys):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"process":0}\n')
+    good, missing = files(GOOD), str(tmp_path / "none.jsonl")
+    assert verify("--json", missing, str(broken), good) == 2
+    captured = capsys.readouterr()
+    lines = [json.loads(line) for line in captured.out.splitlines()]
+    assert lines[0] == {
+        "file": missing,
+        "verdict": "unknown",
+        "error": f"{missing}: No such file or directory",
+    }
+    assert lines[1]["error"] == f"{broken}:1: an event without 'type'"
+    assert [(line["file"], line["verdict"]) for line in lines[1:]] == [
+        (str(broken), "unknown"),
+        (good, "ok"),
+    ]
+    assert captured.err.count("\n") == 2
+
+
 def test_bad_input_is_one_line_with_file_and_position(files, tmp_path, capsys):
     path = tmp_path / "broken.jsonl"
     path.write_text('{"process":0,"type":"invoke","f":"read"}\n{"process":0}\n')
