@@ -17,7 +17,7 @@ from pipeline.core.check_replicas import Comparison, Replica, compare_replicas
 from pipeline.core.check_segment import check_file, with_findings
 from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.findings import ERROR, FileReport, Finding
-from pipeline.core.watermark import inferred_from_batches
+from pipeline.core.watermark import inferred_from_batches, one_log_a_voter
 from wire.types import METADATA_TOPIC_NAME
 
 Key = tuple[str, int]
@@ -138,17 +138,17 @@ def _inferred(replicas: Sequence[Replica]) -> int | None:
                   if report.voters), default=None)  # fmt: skip
     if voters is None:
         return None
-    logs = [
-        {
+    logs = one_log_a_voter(
+        (replica.copy.node_id, {
             batch
             for report in replica.reports
             for batch in zip((report.digest["last"] + 1).tolist(),
                              report.digest["epoch"].tolist(), report.digest["crc"].tolist(),
                              strict=True)
-        }
+        })
         for replica in replicas
         if replica.copy.node_id in voters[1]
-    ]  # fmt: skip
+    )  # fmt: skip
     return inferred_from_batches(logs, len(voters[1]))
 
 

@@ -100,11 +100,6 @@ def run(config: JobConfig) -> JobResult:
     options = _options(config)
     date_column = _date_column(config, options)
     plan = plan_read(options)
-    missing = set(options.subscribe or ()) - {one.topic for one in plan.listing.partitions}
-    if missing:
-        raise BadInputError(
-            f"{', '.join(config.inputs)}: no partition of {', '.join(sorted(missing))}"
-        )
     if not plan.packs:
         raise BadInputError(f"{', '.join(config.inputs)}: no segments")
     for warning in plan.warnings:

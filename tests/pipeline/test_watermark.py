@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.core.audit import check_file_fully, judge_partition, plan_audit
 from pipeline.core.discovery import discover
 from pipeline.core.options import parse_options
 from pipeline.core.stream import replicas
@@ -93,3 +94,15 @@ def test_the_most_recent_copy_of_a_node_votes() -> None:
     old, new = {(9, 1, 7)}, {(4, 2, 8)}
     for logs in ([(1, old), (1, new)], [(1, new), (1, old)]):
         assert one_log_a_voter([*logs, (2, set())]) == [new, set()]
+
+
+def test_an_audit_takes_no_backup_for_a_voter(tmp_path: Path) -> None:
+    begin = elected(0, 1, 1, (1, 2, 3))
+    node(tmp_path, 3, begin, batch(1, epoch=2))
+    shutil.copytree(tmp_path / "n3", tmp_path / "n3-backup")
+    write_partition(tmp_path / "n3-backup", [begin, batch(1, [b"other"])], name=METADATA)
+    plan = plan_audit([str(tmp_path)])
+    ((key, copies),) = plan.copies.items()
+    reports = [check_file_fully(task) for task in plan.tasks if task.key == key]
+    differences = judge_partition(copies, reports).comparison.differences
+    assert [one.below_hw for one in differences] == [None]  # one voter of three tells nothing
