@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.core.discovery import PartitionFiles, discover
 from pipeline.core.errors import BadInputError
-from pipeline.core.split import plan_splits
+from pipeline.core.split import Split
 from pipeline.jobs.compaction_partition import PartitionPlan, counted, finished, key_work
 from pipeline.jobs.compaction_plan import Policy, offset_map
 from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing
@@ -52,13 +52,17 @@ def run(config: JobConfig) -> JobResult:
         return JobResult(counters={"partitions": len(partitions), "bytes": size})
     now_ms = time.time_ns() // 1_000_000 if arguments.now is None else arguments.now
     policies = _policies(arguments)
-    splits = plan_splits([file for found in partitions for file in found.segments])
+    files = [file for found in partitions for file in found.segments if file.size]
+    splits = [Split(file, 0, file.size, file.base_offset) for file in files]
     spark = config.session(NAME) if config.spark or size >= SPARK_BYTES_MIN else None
     with publishing(config, splits) as publication:
-        if spark is None:
-            plans = plan_all(partitions, now_ms, policies)
-        else:
-            with progress(spark, size, as_json=config.as_json):
+        with progress(spark, size, tasks=len(partitions), as_json=config.as_json) as told:
+            if spark is None:
+                plans = []
+                for found in partitions:
+                    plans.append(plan_one(found, now_ms, policies))
+                    told.step(sum(file.size for file in found.segments))
+            else:
                 plans = plan_all(partitions, now_ms, policies, spark)
         publication.result = _publish(publication.folder, plans, arguments, size)
         if arguments.report:

@@ -12,6 +12,7 @@ from pipeline.cli import main
 from pipeline.core.errors import BadInputError
 from pipeline.core.options import parse_options
 from pipeline.core.reader import read_table
+from pipeline.jobs import job
 from pipeline.jobs.compaction import plan_all, plan_one, wanted_partitions
 from pipeline.jobs.compaction_plan import Policy, offset_map
 from tests.pipeline.compaction_by_hand import plan_by_hand, retention_by_hand
@@ -259,3 +260,15 @@ def test_partitions_nobody_compacts_must_be_named(tmp_path):
         wanted_partitions((str(root),), None)
     with pytest.raises(BadInputError, match="no partition of nothing"):
         wanted_partitions((str(root),), "orders,nothing")
+
+
+def test_planning_in_this_process_has_lines_of_progress(tmp_path, capsys, monkeypatch):
+    for partition in range(3):
+        segments = {0: [batch(n) for n in range(200)], 200: [batch(200)]}
+        write_segments(tmp_path / "in", segments, f"orders-{partition}")
+    monkeypatch.setattr(job, "PROGRESS_SECONDS", 0.0005)
+    command = ["compaction", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert main([*command, "--subscribe", "orders"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tasks ")]
+    assert lines
+    assert {line.split(", ")[0] for line in lines} <= {f"tasks {n} of 3" for n in range(4)}
