@@ -1,5 +1,7 @@
 """Every scenario gives its golden text; the runner itself reports what differs."""
 
+import re
+
 import pytest
 
 from simulator import scenario
@@ -20,6 +22,19 @@ def test_there_are_enough_scenarios_of_bearable_length():
     assert long == []
     untitled = [path.name for path in FILES if not path.read_text().startswith("# ")]
     assert untitled == []
+
+
+def test_the_table_of_kafkas_tests_names_every_one_and_what_is_there():
+    page = (ROOT / "docs" / "simulator" / "raft-tests.md").read_text()
+    numbers = set()
+    for first, last in re.findall(r"^\| (\d+)(?:-(\d+))? \|", page, re.MULTILINE):
+        numbers.update(range(int(first), int(last or first) + 1))
+    assert numbers == set(range(1, 68))
+    known = {name for path in FILES for name in (path.stem, f"{path.parent.name}/{path.stem}")}
+    tests = (ROOT / "tests" / "kernel" / "test_snapshots.py").read_text()
+    names = set(re.findall(r"`([a-z_/]+[a-z])`", page))
+    assert len(names) > 60
+    assert {name for name in names - known if f"def {name}(" not in tests} == set()
 
 
 @pytest.fixture
