@@ -19,7 +19,6 @@ class Seen(msgspec.Struct):
     generation: int = 0
     high_watermark: int | None = None
     applied: int = 0
-    commits: int = 0
     durable_end: int = 0
     resigned_epoch: int = -1
     led_epoch: int = -1
