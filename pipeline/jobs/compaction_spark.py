@@ -89,8 +89,9 @@ def _counts(works: list[KeyWork], spark: Any) -> Any:
                     yield pa.RecordBatch.from_arrays([*rows.columns, copy], schema=_KEY_ROWS)
 
     rows = frame.mapInArrow(work, ddl(_KEY_ROWS))
-    last = F.max("offset").over(Window.partitionBy("copy", "hash"))
     keyed = F.col("hash").isNotNull()
+    spread = F.when(~keyed, F.col("position"))  # records without a key do not meet in one task
+    last = F.max("offset").over(Window.partitionBy("copy", "hash", spread))
     kept = (keyed & (F.col("offset") == F.col("last"))).cast("bigint")
     dead = kept * F.col("is_tombstone").cast("bigint")
     flagged = rows.withColumn("last", last).withColumns(
