@@ -119,8 +119,12 @@ class World:
         self._set_sites()
         if recording is not None:
             self.network.on_sent = self._on_sent
+        self.workload = self._workload(streams)
+
+    def _workload(self, streams: Streams) -> Workload:
+        settings = self.settings
         brokers = tuple(m.id for m in self.machines.values() if m.config.is_broker)
-        self.workload = Workload(
+        workload = Workload(
             streams.stream("workload"),
             self.network,
             self.scheduler,
@@ -130,10 +134,11 @@ class World:
             accept=self._open_client,
             on_acknowledged=self._on_acknowledged,
         )
-        self.workload.partition_count = settings.partition_count
+        workload.partition_count = settings.partition_count
         if settings.has_lookups:
-            self.workload.choices = Choices(streams.stream("clients"), brokers)
-            self.workload.proofs = Proofs(self.machines, self.invariants)
+            workload.choices = Choices(streams.stream("clients"), brokers)
+            workload.proofs = Proofs(self.machines, self.invariants)
+        return workload
 
     def _machine(self, number: int, streams: Streams) -> Machine:
         clocks = streams.stream("clocks")

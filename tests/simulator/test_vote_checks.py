@@ -1,4 +1,4 @@
-"""What is checked of votes beyond two logs that are compared: dead candidates, leaders, pre-votes."""
+"""What is checked of votes beyond two logs: dead candidates, recorded leaders, pre-votes."""
 
 import pytest
 
