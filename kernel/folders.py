@@ -221,14 +221,28 @@ class Folders:
     def _look_at(self, folder: PartitionDirectory, image: Image, found: _Found) -> None:
         if folder.suffix == DELETE_SUFFIX:
             remove_partition_directory(self._vfs, folder.path)
-        elif folder.suffix or folder.topic_id is None:
+        elif folder.suffix:
             return
+        elif folder.topic_id is None:
+            self._look_at_nameless(folder, image)
         elif self._is_gone(image, folder.topic_id, folder.partition):
             path = mark_deleted(self._vfs, folder.path, folder.topic_id)
             remove_partition_directory(self._vfs, path)
             found.removed.append(folder.path)
         elif size_bytes := record_bytes(self._vfs, folder.path):
             found.record_bytes[folder.topic_id, folder.partition] = size_bytes
+
+    def _look_at_nameless(self, folder: PartitionDirectory, image: Image) -> None:
+        """The process ended before its topic id was durable, hence before anything was appended.
+
+        It is completed if the image has it, else removed (apache/kafka: LogManager.isStrayReplica);
+        one that holds records all the same is left to the person.
+        """
+        topic_id = image.topic_id_by_name.get(folder.topic)
+        is_wanted = topic_id is not None and not self._is_gone(image, topic_id, folder.partition)
+        if not is_wanted and not record_bytes(self._vfs, folder.path):
+            path = mark_deleted(self._vfs, folder.path, self._incarnation_id)
+            remove_partition_directory(self._vfs, path)
 
     def _is_gone(self, image: Image, topic_id: TopicId, number: int) -> bool:
         topic = image.topics.get(topic_id)

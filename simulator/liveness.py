@@ -7,13 +7,17 @@ linearizable history.
 """
 
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Final
 
+from broker_publisher.local_changes import local_partitions
 from simulator.histories import judge_run
 from simulator.invariants import Violation
+from simulator.machine import DATA, Machine
 from simulator.requests import Operation
 from simulator.world import World
+from storage.partition_directories import scan_partition_directories
 
 REST_US: Final = 60_000_000
 """The budget of each of the two parts."""
@@ -158,4 +162,22 @@ def why_not_at_rest(world: World, core: tuple[int, ...]) -> str:
         if kernel.state.loader.end_offset < end_offset:
             return f"node {number} applied {kernel.state.loader.end_offset} of {end_offset}"
     fenced = [number for number, kernel in kernels.items() if not kernel.is_unfenced]
-    return f"brokers {fenced} are fenced" if fenced else ""
+    wrong = [f"brokers {fenced} are fenced"] if fenced else []
+    return next(filter(None, chain(wrong, map(why_folders_differ, machines.values()))), "")
+
+
+def why_folders_differ(machine: Machine) -> str:
+    """How the partition folders of a broker differ from its image, empty when they do not."""
+    kernel = machine.kernel
+    assert kernel is not None
+    if kernel.folders is None:
+        return ""
+    hosted = local_partitions(kernel.cache.image, kernel.config.node_id)
+    wanted = {(each.topic_name, each.partition, each.topic_id) for each in hosted}
+    folders = scan_partition_directories(machine.vfs, DATA)
+    found = {(each.topic, each.partition, each.topic_id) for each in folders if not each.suffix}
+    if found == wanted:
+        return ""
+    lacking = sorted(f"{topic}-{number}" for topic, number, _ in wanted - found)
+    left = sorted(f"{topic}-{number}" for topic, number, _ in found - wanted)
+    return f"node {machine.id} lacks the folders {lacking} and has {left}"

@@ -246,3 +246,25 @@ def test_a_failed_fsync_of_a_folder_ends_the_node() -> None:
     assert exit_effect is not None
     assert exit_effect.code == 1
     assert "/data/a-0" in exit_effect.reason
+
+
+@pytest.mark.parametrize("records", [b"", b"records"])
+def test_a_folder_whose_topic_id_was_never_written_goes_with_its_topic(records: bytes) -> None:
+    """Unless it holds records: where these come from nobody knows."""
+    world = ready_world()
+    client = world.client(2)
+    vfs = world.nodes[1].vfs
+    vfs.failing = lambda kind, path: errno.EIO if kind == "sync" and "/a-0" in path else None
+    client.create_topic("a", replicas=3)
+    world.run_for(1_000)
+    assert world.nodes[1].exit is not None
+    vfs.failing = None
+    assert vfs.exists("/data/a-0")
+    if records:
+        write_file_atomically(vfs, "/data/a-0/00000000000000000000.log", records)
+    world.run_until(lambda: client.delete_topic("a").error_code is ErrorCode.none, 20_000)
+    world.kill(1)
+    world.start(1)
+    world.run_until(world.is_ready, 40_000)
+    world.run_for(2_000)
+    assert world.nodes[1].vfs.exists("/data/a-0") is bool(records)
