@@ -258,10 +258,12 @@ def test_a_folder_whose_topic_id_was_never_written_goes_with_its_topic(records: 
     client.create_topic("a", replicas=3)
     world.run_for(1_000)
     assert world.nodes[1].exit is not None
+    vfs = world.nodes[1].vfs
     vfs.failing = None
     assert vfs.exists("/data/a-0")
     if records:
         write_file_atomically(vfs, "/data/a-0/00000000000000000000.log", records)
+    vfs.sync_directory("/data")
     world.run_until(lambda: client.delete_topic("a").error_code is ErrorCode.none, 20_000)
     world.kill(1)
     world.start(1)
