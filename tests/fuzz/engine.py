@@ -10,7 +10,6 @@ since an int of four bytes is an object of 28 in a slot of 8. Frames are limited
 (`socket.request.max.bytes`).
 """
 
-import gc
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -121,8 +120,6 @@ def run(
         pool += [target.generate(rng) for _ in range(min(64, cases))]
     first = len(pool)
     largest = 0
-    gc.collect()
-    gc.freeze()
     for number in range(cases):
         is_fresh = target.generate is not None and rng.random() < STRUCTURED
         if number < len(target.seeds):
@@ -146,7 +143,6 @@ def run(
         report.seconds = time.perf_counter() - started
         if on_progress is not None and number % PROGRESS_EVERY == 0:
             on_progress(report)
-    gc.unfreeze()
     return report
 
 

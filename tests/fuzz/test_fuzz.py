@@ -31,14 +31,14 @@ REGRESSIONS = [
     json.loads(line)
     for line in (Path(__file__).parent / "regressions.jsonl").read_text().splitlines()
 ]
-SHORT_CASES = 400
+SHORT_CASES = 50
 LONG_CASES = 20_000
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_seeds_and_a_few_hundred_inputs(name):
+def test_seeds_and_a_few_inputs(name):
     target = TARGETS[name]
-    report = run(target, max(50, int(SHORT_CASES * min(target.weight, 2))), seed=0)
+    report = run(target, max(10, int(SHORT_CASES * min(target.weight, 2))), seed=0)
     assert report.accepted > 0, "a target that refuses everything tests nothing"
 
 
@@ -91,7 +91,7 @@ def test_memory_that_a_length_claims_is_found():
 
 INTS = range(1_000, 101_000)
 TINY_INTS = struct.pack(f">bihci{len(INTS)}ii", 0, 1, 1, b"t", len(INTS), *INTS, 1_000)
-TINY_ENTITIES = encode_unsigned_varint(50_001) + b"\2\1\1\0" * 50_000 + b"\0\0\0"
+TINY_ENTITIES = encode_unsigned_varint(20_001) + b"\2\1\1\0" * 20_000 + b"\0\0\0"
 
 
 @pytest.mark.parametrize(

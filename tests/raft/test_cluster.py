@@ -6,6 +6,7 @@ import pytest
 
 from raft import events as ev
 from tests.raft.harness import World, elected
+from tests.selection import thinned
 
 
 def run_seed(seed: int, voters: int, observers: int, events: int) -> World:  # noqa: C901
@@ -56,11 +57,14 @@ def run_seed(seed: int, voters: int, observers: int, events: int) -> World:  # n
     return world
 
 
-@pytest.mark.parametrize("block", range(10))
+CLUSTERS = ((1, 1), (3, 1), (3, 0), (5, 1))
+"""Voters and observers, in turn."""
+
+
+@pytest.mark.parametrize("block", thinned(range(50), every=25))
 def test_safety_under_faults_and_progress_after(block):
-    for seed in range(block * 20, block * 20 + 20):
-        voters, observers = ((1, 1), (3, 1), (3, 0), (5, 1))[seed % 4]
-        run_seed(seed, voters, observers, 2_000)
+    for index, (voters, observers) in enumerate(CLUSTERS):
+        run_seed(block * len(CLUSTERS) + index, voters, observers, 2_000)
 
 
 def test_same_seed_gives_the_same_run():
@@ -78,9 +82,11 @@ def failover_ms(seed: int, voters: int) -> int:
     return world.now_ms - start_ms
 
 
-@pytest.mark.parametrize("voters", [3, 5])
-def test_failover_on_evidence_is_fast(voters):
-    times = sorted(failover_ms(seed, voters) for seed in range(100))
+@pytest.mark.parametrize(
+    ("voters", "count"), thinned([(3, 20), (3, 100), (5, 20), (5, 100)], every=2)
+)
+def test_failover_on_evidence_is_fast(voters, count):
+    times = sorted(failover_ms(seed, voters) for seed in range(count))
     assert statistics.median(times) <= 150, times
     assert times[-1] <= 500, times
 

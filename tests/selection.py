@@ -1,0 +1,48 @@
+"""Which cases `scripts/test --quick` takes: a few of each kind; `scripts/test --all` takes all."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
+from hypothesis import settings
+
+QUICK_PROFILE = "quick"
+"""The profile of hypothesis that `scripts/test --quick` asks for; tests/conftest.py has it."""
+
+QUICK_SHARE = 10
+"""Random examples without that profile for one with it."""
+QUICK_EXAMPLES_MIN = 5
+
+
+def thinned(cases: Iterable[object], every: int) -> list[object]:
+    """For `parametrize`: cases number 0, `every`, 2 * `every` ... stay, the others become `long`.
+
+    A plain tuple is a row of several arguments, as it is for `parametrize`.
+    """
+    assert every > 1
+    return [_long(case) if number % every else case for number, case in enumerate(cases)]
+
+
+def one_of_each(cases: Iterable[Any], kind: Callable[[Any], Hashable]) -> list[object]:
+    """For `parametrize`: the first case of each kind stays, the others become `long`."""
+    seen: set[Hashable] = set()
+    chosen: list[object] = []
+    for case in cases:
+        chosen.append(_long(case) if kind(case) in seen else case)
+        seen.add(kind(case))
+    return chosen
+
+
+def _long(case: object) -> ParameterSet:
+    if isinstance(case, ParameterSet):
+        return pytest.param(*case.values, marks=[*case.marks, pytest.mark.long], id=case.id)
+    row = case if type(case) is tuple else (case,)
+    return pytest.param(*row, marks=pytest.mark.long)
+
+
+def examples(count: int) -> int:
+    """How many random examples a property gets: `count`, in a quick run a tenth and at least 5."""
+    if settings.get_current_profile_name() != QUICK_PROFILE:
+        return count
+    return min(count, max(QUICK_EXAMPLES_MIN, count // QUICK_SHARE))
