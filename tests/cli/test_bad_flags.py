@@ -4,12 +4,14 @@ Walked from the parsers themselves, so that a new flag is tested without a chang
 """
 
 import argparse
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.main import COMMANDS, main
+from tests.selection import one_of_each
 
 DIVIDED = (("jepsen", "run"), ("jepsen", "verify"), ("sim",), ("sim", "mutate"))
 """Commands with a parser for each of their parts."""
@@ -53,6 +55,10 @@ def parser_of(command: tuple[str, ...]) -> argparse.ArgumentParser:
     return caught.value.parser
 
 
+cached_parser_of = functools.cache(parser_of)
+"""Only to look at."""
+
+
 def walk(
     parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.Action]]:
@@ -88,7 +94,7 @@ def lines_of(
     command: tuple[str, ...], words: tuple[str, ...], action: argparse.Action, text: str
 ) -> list[str]:
     """A command line with this value; without a value that begins with a dash as one word."""
-    root = parser_of(command)
+    root = cached_parser_of(command)
     here = [flag for flag in root._option_string_actions if flag == NOBODY[0]]
     nobody = NOBODY if here and action.dest not in ("bootstrap_server", "help") else ()
     given = [f"{action.option_strings[-1]}={text}"] if action.option_strings else [text]
@@ -98,7 +104,9 @@ def lines_of(
     return [*command, *nobody, *words, *given, *end]
 
 
-@pytest.mark.parametrize(("command", "words", "action"), CASES)
+@pytest.mark.parametrize(
+    ("command", "words", "action"), one_of_each(CASES, lambda case: case.values[0])
+)
 def test_an_odd_value_is_one_clear_line(
     command: tuple[str, ...],
     words: tuple[str, ...],
@@ -124,7 +132,9 @@ def test_an_odd_value_is_one_clear_line(
 NUMBERS = [case for case in CASES if getattr(case.values[2].type, "__name__", "") == "parse"]
 
 
-@pytest.mark.parametrize(("command", "words", "action"), NUMBERS)
+@pytest.mark.parametrize(
+    ("command", "words", "action"), one_of_each(NUMBERS, lambda case: case.values[0])
+)
 def test_a_number_that_is_none_names_its_flag(
     command: tuple[str, ...],
     words: tuple[str, ...],

@@ -17,8 +17,8 @@ from jepsen.linearizability.subsets import WIDTH_MAX, SubsetSearch
 from jepsen.linearizability.transitions import Transitions
 from tests.jepsen.sequential import OBJECTS, is_linearizable, random_operations
 
-QUICK_CASES = 400
-LONG_CASES = 15_000  # for each of 7 objects
+QUICK_CASES = 80
+LONG_CASES = 15_500  # for each of 7 objects
 NAMES = [type(each).__name__ for each in OBJECTS]
 
 

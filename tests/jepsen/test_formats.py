@@ -22,6 +22,7 @@ from jepsen.linearizability.values import (
     from_plain,
     to_plain,
 )
+from tests.selection import examples
 
 LOG = """\
 INFO  jepsen.util - 0\t:invoke\t:read\tnil
@@ -74,7 +75,7 @@ events = st.builds(
 SELF_DESCRIBING = (Format.JSONL, Format.MSGPACK, Format.EDN, Format.JSONL)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(st.lists(events, max_size=4))
 def test_nothing_is_lost_from_json_lines_through_msgpack_and_edn_to_json_lines(original):
     first = current = written_history(original, Format.JSONL)
@@ -84,7 +85,7 @@ def test_nothing_is_lost_from_json_lines_through_msgpack_and_edn_to_json_lines(o
     assert current == first
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(values)
 def test_values_survive_edn_and_the_plain_form(value):
     assert_same(edn.loads(edn.dumps(value)), value)
@@ -230,7 +231,7 @@ def test_what_is_no_history_is_refused_with_its_place(data, text):
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=examples(500), deadline=None, derandomize=True)
 def test_any_bytes_are_a_history_or_a_declared_error(data):
     for prefix in (b"", b'{"', b"{:", b"\x82", b"INFO  jepsen.util - "):
         with contextlib.suppress(HistoryError):

@@ -22,6 +22,7 @@ from metadata.config_schema import (
 )
 from tests.kernel.harness import World
 from tests.kernel.test_shutdown import ready_world
+from tests.selection import thinned
 from wire import codec
 from wire.api_table import SCHEMAS, ListenerKind, api_name
 from wire.conversion import default_entity, entity_of, field_types, is_array, is_nullable
@@ -152,7 +153,7 @@ def walk(world: World, listener: str, key: int, version: int) -> Iterator[Any]:
             yield body
 
 
-@pytest.mark.parametrize(("listener", "key"), CASES, ids=str)
+@pytest.mark.parametrize(("listener", "key"), thinned(CASES, every=3), ids=str)
 def test_a_node_lives_on(world: World, listener: str, key: int) -> None:
     for version in range(SCHEMAS[key].newest_version + 1):
         try:
@@ -258,7 +259,7 @@ def filled() -> World:
     return world
 
 
-@pytest.mark.parametrize("node_id", [1, 2, 3])
+@pytest.mark.parametrize("node_id", thinned([1, 2, 3], every=3))
 @pytest.mark.parametrize(("key", "values"), VALID, ids=lambda value: str(value)[:50])
 def test_one_wrong_value_in_a_right_request(
     filled: World, key: int, values: dict[str, Any], node_id: int
@@ -276,7 +277,9 @@ def test_one_wrong_value_in_a_right_request(
             assert not ended, f"{api_name(key)} version {version}: {body}"[:3000]
 
 
-@pytest.mark.parametrize("kind", [RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP])
+@pytest.mark.parametrize(
+    "kind", thinned([RESOURCE_GROUP, RESOURCE_TOPIC, RESOURCE_BROKER], every=3)
+)
 def test_every_config_at_its_extremes(filled: World, kind: int) -> None:
     """Set in one request after the other; what is taken can be described."""
     definitions = definitions_of(kind)

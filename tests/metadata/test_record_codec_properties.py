@@ -11,9 +11,10 @@ from metadata.features import record_version
 from metadata.records import PartitionRecord
 from metadata.schema import MetadataRecordError
 from tests.metadata.strategies import records_with_version
+from tests.selection import examples
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(records_with_version())
 def test_decode_of_encode_is_the_record(pair):
     record, version = pair
@@ -22,7 +23,7 @@ def test_decode_of_encode_is_the_record(pair):
     assert record_codec.encode(record_codec.decode(raw), version) == raw
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(records_with_version(), st.data())
 def test_damaged_bytes_decode_or_raise_the_one_error(pair, data):
     raw = bytearray(record_codec.encode(*pair))
@@ -31,7 +32,7 @@ def test_damaged_bytes_decode_or_raise_the_one_error(pair, data):
         record_codec.decode(bytes(raw))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(records_with_version())
 def test_highest_level_can_carry_every_record(pair):
     record, _ = pair

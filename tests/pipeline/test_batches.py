@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.batches import Fault, iter_batches, resync, scan
 from tests.pipeline.segments import batch
+from tests.selection import examples
 
 LOG = [batch(10 * i, [b"v" * (i + 1)] * 10) for i in range(6)]
 DATA = b"".join(LOG)
@@ -79,7 +80,7 @@ def test_damage_is_found_and_what_follows_is_read(at: int, content: bytes, reaso
     assert fault.base_offset == 20
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.integers(0, len(DATA) - 1), st.integers(0, 7))
 def test_a_flipped_bit_costs_one_batch_at_most(position: int, bit: int) -> None:
     data = changed(position, bytes([DATA[position] ^ 1 << bit]))

@@ -15,6 +15,7 @@ from pipeline.core.decode import Limits, RowSelection, decode_batch_py, decode_b
 from pipeline.core.rows import RowContext
 from pipeline.core.schema import schema_of
 from tests.pipeline.segments import TIME_MS, batch
+from tests.selection import examples
 from wire.batch import BatchHeader, RecordView, encode_records
 from wire.compression import Codec, compress
 from wire.errors import CorruptBatchError
@@ -96,7 +97,7 @@ def by_the_oracle(table: BatchTable) -> list[tuple]:
 
 
 @given(BATCHES, st.booleans())
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_fast_reader_equals_slow_reader(described: list, lock_step: bool) -> None:
     table = only_table(encode(described))
     saved = sections._LOCK_STEP_RECORDS
@@ -109,7 +110,7 @@ def test_fast_reader_equals_slow_reader(described: list, lock_step: bool) -> Non
 
 
 @given(BATCHES, st.data())
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 def test_damaged_records_are_judged_as_the_slow_reader_judges(
     described: list, data: object
 ) -> None:

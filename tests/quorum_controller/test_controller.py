@@ -14,6 +14,7 @@ from metadata.record_codec import decode, encode
 from metadata.records import FeatureLevelRecord
 from quorum_controller.activation import ActivationError, write_activation_records
 from quorum_controller.result import Draft
+from tests.selection import examples
 from wire import api_keys
 from wire.errors import ErrorCode
 
@@ -225,7 +226,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=steps)
 def test_the_image_of_the_drafts_is_the_image_of_the_records(steps):
     cluster = Harness().start(1, 2, 3)

@@ -13,6 +13,7 @@ from metadata.invariants import violations
 from metadata.records import NO_LEADER_CHANGE, FeatureLevelRecord, PartitionChangeRecord
 from quorum_controller.partition_index import PartitionIndex
 from quorum_controller.result import Draft
+from tests.selection import examples
 from wire.api_keys import ALTER_PARTITION, ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 
 BROKERS = (1, 2, 3, 4)
@@ -145,7 +146,7 @@ def check(cluster, before, records, *, elr):
         assert fresh.topics_of(broker_id) <= index.topics_of(broker_id)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(steps(), max_size=14), st.sampled_from(((10, False), (21, False), (29, True))))
 def test_invariants_hold_after_every_step(walk, kind):
     level, elr = kind

@@ -13,6 +13,7 @@ from simulator.draw import Options, Until
 from simulator.mutants.catalogue import MUTANTS
 from simulator.run import run_seed
 from simulator.schedule import read_schedule
+from tests.selection import thinned
 
 FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")
 LAST_KEYS = {"seeds", "failed", "events", "events_per_second", "virtual_seconds", "marks"}
@@ -42,16 +43,19 @@ def test_seeds_that_hold(capsys):
     assert last["marks"]["leader_elected"] >= 2
 
 
-def test_histories_too_hard_to_judge_are_counted(capsys, monkeypatch):
+@pytest.mark.parametrize("count", thinned([1, 2], every=2))
+def test_histories_too_hard_to_judge_are_counted(capsys, monkeypatch, count):
     monkeypatch.setattr(histories.judge, "__defaults__", (1,))
-    code, lines, _ = sim(capsys, "--seeds", "1..2", "--short")
+    code, lines, _ = sim(capsys, "--seeds", f"1..{count}", "--short")
     assert code == 0
-    assert "histories too hard to judge: 2, seeds 0x1, 0x2" in lines
+    seeds = ", ".join(f"0x{seed}" for seed in range(1, count + 1))
+    assert f"histories too hard to judge: {count}, seeds {seeds}" in lines
     last = json.loads(sim(capsys, "--seed", "1", "--short", "--json")[1][-1])
     assert (last["unknown"], last["unknown_seeds"]) == (1, [1])
 
 
-def test_digests_are_shown(capsys):
+@pytest.mark.long
+def test_digests_of_several_seeds_are_added_up(capsys):
     objects = [
         json.loads(sim(capsys, "--seeds", seeds, "--short", "--json")[1][-1])
         for seeds in ("1..1", "1..2", "2..2")
@@ -60,8 +64,15 @@ def test_digests_are_shown(capsys):
     assert (one, two) == tuple(f"{run_seed(seed, SHORT).digest:08x}" for seed in (1, 2))
     assert both == f"{zlib.crc32(bytes.fromhex(one + two)):08x}"
     assert objects[1]["unknown"] == 0
-    _, lines, _ = sim(capsys, "--seed", "1", "--short")
-    assert any(line.endswith(f"digest {one}") for line in lines)
+
+
+def test_digests_are_shown(capsys):
+    until = Until(time_us=2_000_000)
+    digests = [run_seed(seed, SHORT, until=until).digest for seed in (1, 2)]
+    for seed, digest in enumerate(digests, start=1):
+        _, lines, _ = sim(capsys, "--seed", str(seed), "--short", "--until", "2s")
+        assert any(line.endswith(f"digest {digest:08x}") for line in lines)
+    assert len(set(digests)) == 2
 
 
 def test_a_summary_for_people(capsys):
@@ -110,6 +121,7 @@ def test_a_trace_up_to_an_event(capsys):
     assert any(line.startswith("1 seeds, 0 failed; 200 events") for line in lines)
 
 
+@pytest.mark.long
 def test_a_ledger_is_gone_on_with(capsys, folder):
     words = ("--short", "--json", "--ledger", "done.jsonl")
     _, first, _ = sim(capsys, "--seeds", "1..2", *words)

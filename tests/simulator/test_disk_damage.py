@@ -12,6 +12,7 @@ from simulator.run import run_seed
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.memory_vfs import MemoryVfs
 from storage.read_check import first_damage
+from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, quiet_world
 from wire.batch import encode_batch
 
@@ -173,7 +174,7 @@ def test_a_batch_that_became_another_whole_one_is_left_alone():
         assert told[0] == damage.batch_position
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", thinned([3, 1, 2, 4], every=4))
 def test_seeds_with_nothing_but_damage_hold(seed):
     outcome = run_seed(seed, ONLY_DAMAGE)
     assert outcome.invariant is None, outcome.text

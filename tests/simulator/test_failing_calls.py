@@ -8,6 +8,7 @@ from simulator.invariants import Violation
 from simulator.plan import Decision
 from simulator.run import run_seed
 from storage.errors import CorruptFileError
+from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, observer, quiet_world
 
 SECOND_US = 1_000_000
@@ -29,7 +30,7 @@ def strike(world, machine, amount, length_us=SECOND_US, kind="out_of_memory"):
     world.nemesis._fire(decision)
 
 
-@pytest.mark.parametrize("amount", [1, 2, 7, 8])
+@pytest.mark.parametrize("amount", thinned([1, 2, 7, 8], every=2))
 def test_a_node_without_memory_ends_and_comes_back(world, amount):
     machine = follower(world)
     before = machine.incarnation
@@ -52,7 +53,7 @@ def test_no_allocation_fails_when_the_fault_is_over(world):
     assert world.probes.counts[WITHOUT_MEMORY] == 0
 
 
-@pytest.mark.parametrize("countdown", range(1, 5))
+@pytest.mark.parametrize("countdown", thinned(range(1, 5), every=2))
 def test_it_fails_once_and_every_second_time_behind_the_buffer(world, countdown):
     log, hits = leader(world).kernel.replica.writer.log, []
     fail_allocation(leader(world).kernel, countdown, lambda: True, hits.append)
@@ -118,7 +119,7 @@ def test_an_error_of_folder_work_is_told_and_does_not_end_the_node(world, error)
     assert [log.event for _, log in machine.logs].count("local_changes_failed") == 1
 
 
-@pytest.mark.parametrize("seed", [4, 7])
+@pytest.mark.parametrize("seed", thinned([4, 7], every=2))
 def test_seeds_with_nothing_but_failing_calls_hold(seed):
     faults = ("out_of_memory", "read_error")
     options = Options(faults=faults, duration_us=6_000_000, write_count=20)
