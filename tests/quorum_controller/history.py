@@ -45,6 +45,11 @@ def label(sample):
     return f"{sample['scenario']}-{sample['ms']}-{sample['api']}-v{sample['api_version']}"
 
 
+def kind(sample):
+    """What a quick run takes one of: an API where it was asked."""
+    return sample["api"], sample["to"].partition("-")[0]
+
+
 def decoded(sample):
     """The request and Kafka's response, in the newest shape."""
     frame = bytes.fromhex(sample["request_hex"])

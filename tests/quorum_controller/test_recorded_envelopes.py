@@ -8,33 +8,20 @@ Kafka's byte for byte.
 from functools import cache
 
 import pytest
-from history import MARKERS, SUPER, decoded, handled, history, label, queried, response_frame
+from history import MARKERS, decoded, history, kind, label, queried, response_frame
 from recorded_pairs import answered, key
-from test_recorded_nodes import FEATURES_OF_4_3
-from test_recorded_partitions import as_sets, settled
+from replay import FEATURES, as_sets, config_of, heard, replayed, settled
 
 from kernel.dispatch import envelope_body
-from quorum_controller.config import ControllerConfig, TokenSettings
-from quorum_controller.liveness import Liveness
-from quorum_controller.partition_index import Electorate, PartitionIndex
-from quorum_controller.partitions import PartitionDefaults
 from quorum_controller.queries import QUERIES
 from tests.metadata.golden_logs import log_batches
+from tests.selection import one_of_each
 from wire import codec
 from wire.api_keys import CREATE_TOPICS, DESCRIBE_QUORUM
 from wire.errors import ErrorCode, RemoteProtocolError
 
-CONFIG_BROKER = 4
 REMOVE_RAFT_VOTER = 81
 PAIRS = answered("ENVELOPE")
-FEATURES_OF_3_9 = {
-    "group.version": (0, 1),
-    "kraft.version": (0, 1),
-    "metadata.version": (1, 21),
-    "transaction.version": (0, 2),
-}
-FEATURES = {"4.3.1": FEATURES_OF_4_3, "3.9.1": FEATURES_OF_3_9}
-"""What the recorded controllers knew."""
 
 
 def split(pair):
@@ -116,35 +103,19 @@ def records_from(scenario, offset):
 
 def answers(inner, request):
     """(response, records, next records of the log) at every offset; every broker was heard."""
-    api_key, version = inner["api_key"], inner["api_version"]
-    is_controller = inner["to"].startswith("controller-")
-    config = ControllerConfig(
-        cluster_id="x",
-        node_id=int(inner["to"].removeprefix("controller-")) if is_controller else 1,
-        bootstrap_records=(),
-        access=SUPER,
-        supported_features=FEATURES[inner["scenario"][-5:]],
-        tokens=TokenSettings(secret_key="golden-secret"),
-    )
-    for offset, image, _ in history(inner["scenario"]):
-        if api_key in QUERIES:
-            response, records = queried(api_key, image, request, api_version=version), []
-        else:
-            minimum = image.config(CONFIG_BROKER, "").get("min.insync.replicas", "1")
-            defaults = PartitionDefaults(min_insync_replicas=int(minimum))
-            liveness = Liveness(9000, 0)
-            for broker in image.brokers.values():
-                liveness.touch(broker, offset, 0)
-            response, records = handled(
-                api_key,
-                image,
-                request,
-                offset,
-                config=config,
-                liveness=liveness,
-                electorate=Electorate(PartitionIndex(image), defaults),
-            )
-        following = records_from(inner["scenario"], offset)[: len(records)]
+    api_key, version, scenario = inner["api_key"], inner["api_version"], inner["scenario"]
+    if api_key in QUERIES:
+        found = (
+            (offset, queried(api_key, image, request, api_version=version), [])
+            for offset, image, _ in history(scenario)
+        )
+    else:
+        is_controller = inner["to"].startswith("controller-")
+        node_id = int(inner["to"].removeprefix("controller-")) if is_controller else 1
+        config = config_of(FEATURES[scenario[-5:]], node_id=node_id)
+        found = replayed(api_key, request, scenario, config, lambda *at: [heard(*at)])
+    for offset, response, records in found:
+        following = records_from(scenario, offset)[: len(records)]
         try:
             lowered = codec.decode_response(api_key, version, response_frame(inner, response))[1]
         except RemoteProtocolError:  # a time that depends on the clock
@@ -159,7 +130,11 @@ def is_next(api_key, records, following):
     return sorted(ours) == sorted(theirs)
 
 
-@pytest.mark.parametrize("pair", COMPARED, ids=label)
+def inner_kind(pair):
+    return INNER[key(pair)][0]["api_key"]
+
+
+@pytest.mark.parametrize("pair", one_of_each(COMPARED, inner_kind), ids=label)
 def test_the_inner_answer_and_its_records_are_kafka_s(pair):
     inner, request = INNER[key(pair)]
     api_key = inner["api_key"]
@@ -184,7 +159,7 @@ DIRECT = [
 """UpdateFeatures there is about kraft.version 1, as are the three APIs of voters: not supported."""
 
 
-@pytest.mark.parametrize("pair", DIRECT, ids=label)
+@pytest.mark.parametrize("pair", one_of_each(DIRECT, kind), ids=label)
 def test_requests_of_the_other_scenarios_are_answered_as_kafka_does(pair):
     request, response = decoded(pair)
     api_key = pair["api_key"]

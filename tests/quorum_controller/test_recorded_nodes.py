@@ -5,35 +5,20 @@ Kafka's, and the records that come with it the next ones of Kafka's log.
 """
 
 import pytest
-from history import SUPER, decoded, handled, history, label, response_frame
+from history import decoded, history, kind, label, response_frame
 from recorded_pairs import answered, key
-from test_recorded_partitions import as_sets
+from replay import FEATURES_OF_4_3, as_sets, config_of, heard, replayed
 
 from broker_publisher.responses import ResponseContext, describe_cluster, metadata_response
-from quorum_controller.config import ControllerConfig
 from quorum_controller.handlers import refusal
-from quorum_controller.liveness import Liveness
-from quorum_controller.partition_index import Electorate, PartitionIndex
-from quorum_controller.partitions import PartitionDefaults
+from tests.selection import one_of_each
 from wire import codec
 from wire.api_keys import METADATA
 from wire.errors import ApiError, ErrorCode
 
 LISTENERS = ("PLAINTEXT", "SASL", "CONTROLLER")
 OF_BROKERS, OF_CONTROLLERS = 1, 2
-CONFIG_BROKER = 4
 NOT_CONTROLLER = "err41"
-FEATURES_OF_4_3 = {
-    "eligible.leader.replicas.version": (0, 1),
-    "group.version": (0, 1),
-    "kraft.version": (0, 1),
-    "metadata.version": (1, 30),
-    "share.version": (0, 1),
-    "streams.version": (0, 1),
-    "transaction.version": (0, 2),
-}
-"""What the recorded controllers knew; a broker must know what is finalized."""
-
 READS = answered("METADATA", "DESCRIBE_CLUSTER")
 OF_NODES = answered("BROKER_REGISTRATION", "CONTROLLER_REGISTRATION", "BROKER_HEARTBEAT")
 ANSWERED = [pair for pair in OF_NODES if NOT_CONTROLLER not in pair["flags"]]
@@ -78,7 +63,7 @@ def images(scenario):
         before = image
 
 
-@pytest.mark.parametrize("pair", READS, ids=label)
+@pytest.mark.parametrize("pair", one_of_each(READS, kind), ids=label)
 def test_reads_are_answered_as_kafka_does(pair):
     request, expected = decoded(pair)
     rows = as_sets(expected)
@@ -89,44 +74,30 @@ def test_reads_are_answered_as_kafka_does(pair):
     ), "nowhere in the log is Kafka's answer ours"
 
 
-def answers(pair):
-    """(response frame, records, next records of the log) at every offset, in two states.
+def states(image, offset):
+    """One that is in controlled shutdown has asked for it before, or not."""
+    yield heard(image, UNHEARD)
+    has_asked = heard(image, UNHEARD)
+    for broker in image.brokers.values():
+        if broker.in_controlled_shutdown:
+            has_asked.enter_controlled_shutdown(broker, offset, 0)
+    yield has_asked
 
-    What the log does not hold is set: every broker was heard just now, and one that is in
-    controlled shutdown has asked for it before, or not.
-    """
+
+def answers(pair):
+    """(response frame, records, next records of the log) at every offset, in two states."""
     request, _ = decoded(pair)
     log = history(pair["scenario"])
-    config = ControllerConfig(
-        cluster_id=getattr(request, "cluster_id", None) or "x",
-        node_id=1,
-        bootstrap_records=(),
-        access=SUPER,
-        supported_features=FEATURES_OF_4_3,
-    )
-    for index, (offset, image, _) in enumerate(log):
-        minimum = image.config(CONFIG_BROKER, "").get("min.insync.replicas", "1")
-        defaults = PartitionDefaults(min_insync_replicas=int(minimum))
-        for has_asked in (False, True):
-            liveness = Liveness(9000, 0)
-            for broker in image.brokers.values():
-                liveness.touch(broker, UNHEARD, 0)
-                if has_asked and broker.in_controlled_shutdown:
-                    liveness.enter_controlled_shutdown(broker, offset, 0)
-            response, records = handled(
-                pair["api_key"],
-                image,
-                request,
-                offset,
-                config=config,
-                liveness=liveness,
-                electorate=Electorate(PartitionIndex(image), defaults),
-            )
-            following = [record for _, _, record in log[index : index + len(records)]]
-            yield response_frame(pair, response), records, following
+    places = {offset: index for index, (offset, _, _) in enumerate(log)}
+    config = config_of(FEATURES_OF_4_3, cluster_id=getattr(request, "cluster_id", None) or "x")
+    found = replayed(pair["api_key"], request, pair["scenario"], config, states)
+    for offset, response, records in found:
+        start = places[offset]
+        following = [record for _, _, record in log[start : start + len(records)]]
+        yield response_frame(pair, response), records, following
 
 
-@pytest.mark.parametrize("pair", ANSWERED, ids=label)
+@pytest.mark.parametrize("pair", one_of_each(ANSWERED, kind), ids=label)
 def test_answer_and_records_are_those_of_kafka(pair):
     expected = bytes.fromhex(pair["response_hex"])
     assert any(

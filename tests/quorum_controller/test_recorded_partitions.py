@@ -5,12 +5,12 @@ response is Kafka's to the byte and the records that we make are the next ones o
 """
 
 import pytest
-from history import decoded, handled, history, label, queried, response_frame, samples
-from msgspec.structs import replace
+from history import decoded, handled, history, kind, label, queried, response_frame, samples
+from replay import as_sets, settled
 
 from broker_publisher.responses import describe_topic_partitions
-from metadata.records import AccessControlEntryRecord, PartitionRecord
 from quorum_controller.queries import QUERIES
+from tests.selection import one_of_each
 from wire import codec
 
 SCENARIOS = ("static-3.9.1", "static-4.3.1")
@@ -23,12 +23,6 @@ SAMPLES = [
 CREATE_PARTITIONS = 37
 ELECT_LEADERS = 43
 
-DEPEND_ON_CHANCE = {
-    AccessControlEntryRecord: {"id": bytes(16)},
-    PartitionRecord: {"replicas": (), "isr": (), "leader": -1, "directories": ()},
-}
-"""Fields that are drawn: the id of an ACL, the placement of a partition."""
-
 IN_ANY_ORDER = {
     ("static-3.9.1", 52487): "ElectLeaders of everything: topics in the order of a Java hash map",
     ("static-4.3.1", 44666): "ElectLeaders of everything: topics in the order of a Java hash map",
@@ -36,19 +30,6 @@ IN_ANY_ORDER = {
     ("static-4.3.1", 22588): "DescribeAcls: resources in the order of a Java hash map",
 }
 """Samples in which rows (and their records) are compared without their order."""
-
-
-def settled(record):
-    return replace(record, **DEPEND_ON_CHANCE.get(type(record), {}))
-
-
-def as_sets(value):
-    """A body with every list as a sorted list."""
-    if isinstance(value, tuple):
-        return sorted((as_sets(item) for item in value), key=repr)
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: as_sets(getattr(value, name)) for name in value.__dataclass_fields__}
-    return value
 
 
 def answers(sample):
@@ -78,7 +59,7 @@ def are_next(sample, records, following):
     return ours == theirs
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=label)
+@pytest.mark.parametrize("sample", one_of_each(SAMPLES, kind), ids=label)
 def test_answer_and_records_are_those_of_kafka(sample):
     found = [
         len(records)
@@ -104,7 +85,7 @@ def test_every_listed_sample_is_there():
 DESCRIPTIONS = [s for s in samples("describe_topic_answers") if s["scenario"] in SCENARIOS]
 
 
-@pytest.mark.parametrize("sample", DESCRIPTIONS, ids=label)
+@pytest.mark.parametrize("sample", one_of_each(DESCRIPTIONS, kind), ids=label)
 def test_described_topics_are_those_of_kafka(sample):
     request, _ = decoded(sample)
     answer = bytes.fromhex(sample["response_hex"])

@@ -1,0 +1,92 @@
+"""A recorded request, put to our controller at every offset of the log that Kafka wrote.
+
+What the log does not hold is set by who asks: which brokers were heard, and when.
+"""
+
+from history import SUPER, handled, history
+from msgspec.structs import replace
+
+from metadata.records import AccessControlEntryRecord, PartitionRecord
+from quorum_controller.config import ControllerConfig, TokenSettings
+from quorum_controller.liveness import Liveness
+from quorum_controller.partition_index import Electorate, PartitionIndex
+from quorum_controller.partitions import PartitionDefaults
+
+CONFIG_BROKER = 4
+SESSION_MS = 9000
+FEATURES_OF_4_3 = {
+    "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    "metadata.version": (1, 30),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+FEATURES_OF_3_9 = {
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    "metadata.version": (1, 21),
+    "transaction.version": (0, 2),
+}
+FEATURES = {"4.3.1": FEATURES_OF_4_3, "3.9.1": FEATURES_OF_3_9}
+"""What the recorded controllers knew; a broker must know what is finalized."""
+
+DEPEND_ON_CHANCE = {
+    AccessControlEntryRecord: {"id": bytes(16)},
+    PartitionRecord: {"replicas": (), "isr": (), "leader": -1, "directories": ()},
+}
+"""Fields that are drawn: the id of an ACL, the placement of a partition."""
+
+
+def settled(record):
+    """A record without what chance decides."""
+    return replace(record, **DEPEND_ON_CHANCE.get(type(record), {}))
+
+
+def as_sets(value):
+    """A body with every list as a sorted list."""
+    if isinstance(value, tuple):
+        return sorted((as_sets(item) for item in value), key=repr)
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: as_sets(getattr(value, name)) for name in value.__dataclass_fields__}
+    return value
+
+
+def config_of(features, node_id=1, cluster_id="x"):
+    """A controller of the recorded clusters."""
+    return ControllerConfig(
+        cluster_id=cluster_id,
+        node_id=node_id,
+        bootstrap_records=(),
+        access=SUPER,
+        supported_features=features,
+        tokens=TokenSettings(secret_key="golden-secret"),
+    )
+
+
+def heard(image, metadata_offset):
+    """Every broker was heard just now and had read up to this offset."""
+    liveness = Liveness(SESSION_MS, 0)
+    for broker in image.brokers.values():
+        liveness.touch(broker, metadata_offset, 0)
+    return liveness
+
+
+def replayed(api_key, request, scenario, config, states):
+    """(offset, response, records) at every offset, for each liveness of `states(image, offset)`."""
+    for offset, image, _ in history(scenario):
+        minimum = image.config(CONFIG_BROKER, "").get("min.insync.replicas", "1")
+        defaults = PartitionDefaults(min_insync_replicas=int(minimum))
+        for liveness in states(image, offset):
+            electorate = Electorate(PartitionIndex(image), defaults)
+            response, records = handled(
+                api_key,
+                image,
+                request,
+                offset,
+                config=config,
+                liveness=liveness,
+                electorate=electorate,
+            )
+            yield offset, response, records
