@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import msgspec
 from typing_extensions import override
 
-from simulator.draw import FAULT_CLASSES, NEWEST_DRAWS, Options, Until
+from simulator.draw import FAULT_CLASSES, FAULT_NAMES, FSYNC_LIE, NEWEST_DRAWS, Options, Until
 
 USAGE: Final = 2
 VOTERS_MAX: Final = 9
@@ -21,7 +21,7 @@ LINE_CHARACTERS: Final = 600
 SHOWN_CHARACTERS: Final = 80
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 SHRINK_SECONDS: Final = 60.0
-FAULTS_HELP: Final = f"all, none, or of: {','.join(FAULT_CLASSES)}"
+FAULTS_HELP: Final = f"all, none, or of: {','.join(FAULT_CLASSES)}; {FSYNC_LIE} alone: has to fail"
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,10 +112,11 @@ def _parser() -> Parser:
         "--faults",
         type=_faults,
         metavar="LIST",
-        help=f"all, none, or of: {','.join(FAULT_CLASSES)}",
+        help=FAULTS_HELP,
     )
     add("--draws", type=between(1, NEWEST_DRAWS), default=NEWEST_DRAWS, metavar="N",
-        help="1: seeds as drawn before faults were added; 2: before lookups were (3)")  # fmt: skip
+        help="1: seeds as drawn before faults were added; 2: before lookups were; 3: before "
+        "the newest faults (4)")  # fmt: skip
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
     add(
         "--until",
@@ -181,10 +182,13 @@ def _faults(text: str) -> tuple[str, ...] | None:
         return None if text == "all" else ()
     names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
-        if name not in FAULT_CLASSES:
-            allowed = ", ".join(FAULT_CLASSES)
+        if name not in FAULT_NAMES:
+            allowed = ", ".join(FAULT_NAMES)
             message = f"unknown fault '{_short(name)}': all, none, or of {allowed}"
             raise argparse.ArgumentTypeError(message)
+    if FSYNC_LIE in names and len(names) > 1:
+        message = f"{FSYNC_LIE} is asked for alone: the run has to fail by it"
+        raise argparse.ArgumentTypeError(message)
     return names
 
 

@@ -2,7 +2,8 @@
 
 A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
 `short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
-since faults were added, `standard-3` or `short-3` since clients look up. A seed finds its bug again
+since faults were added, `standard-3` or `short-3` since clients look up, `standard-4` or `short-4`
+with the newest faults. A seed finds its bug again
 only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md) show that the
 simulator still can.
 """
@@ -23,6 +24,8 @@ OPTIONS: Final = {
     "short-2": replace(SHORT, draws=2),
     "standard-3": Options(draws=3),
     "short-3": replace(SHORT, draws=3),
+    "standard-4": Options(draws=4),
+    "short-4": replace(SHORT, draws=4),
 }
 FIELDS: Final = 5
 

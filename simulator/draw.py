@@ -4,6 +4,7 @@ Swarm (Groce et al., 2012): each class of faults is on or off by a coin, its str
 that. Runs with everything on hide bugs: constant elections leave no time for replication.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -47,12 +48,29 @@ LATER_FAULTS: Final[tuple[str, ...]] = (
 )
 """Added later: each on in a quarter of the seeds, from streams of their own."""
 
-FAULT_CLASSES: Final[tuple[str, ...]] = (*EARLIER_FAULTS, *LATER_FAULTS)
+NEWEST_FAULTS: Final[tuple[str, ...]] = (
+    "lost_messages",
+    "full_link",
+    "write_error",
+    "restart_storm",
+)
+"""Added last: each on in one of `NEWEST_ONE_IN` seeds, from a stream of its own name."""
+
+NEWEST_ONE_IN: Final = 12
+
+FAULT_CLASSES: Final[tuple[str, ...]] = (*EARLIER_FAULTS, *LATER_FAULTS, *NEWEST_FAULTS)
 """What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
 
-NEWEST_DRAWS: Final = 3
+FSYNC_LIE: Final = "fsync_lie"
+"""Never drawn, only asked for, alone: no protocol survives it, so the run has to fail."""
+
+FAULT_NAMES: Final[tuple[str, ...]] = (*FAULT_CLASSES, FSYNC_LIE)
+"""All that a plan may hold."""
+
+NEWEST_DRAWS: Final = 4
 """1: without what was added later, so that a seed of simulator/seeds.txt means what it meant.
-2: with the later faults. 3: clients look up, write a config, choose by what they were told."""
+2: with the later faults. 3: clients look up, write a config, choose by what they were told.
+4: with the newest faults; a seed that gets none of them is what it is in 3."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +233,23 @@ def add_later(settings: Settings, rng: Random, sites: Random, options: Options) 
         if options.draws >= 3 and options.think_us is None
         else settings.think_us,
     )
+
+
+def add_newest(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
+    """The newest faults; a seed that gets none keeps its settings and every draw.
+
+    Args:
+        settings: by `add_later`.
+        stream: the random stream of a name; that of a fault decides whether it is on, and later
+            its plan.
+        options: what the caller fixes.
+    """
+    if options.draws < 4:
+        return settings
+    allowed = NEWEST_FAULTS if options.faults is None else options.faults
+    drawn = [name for name in NEWEST_FAULTS if stream(name).randrange(NEWEST_ONE_IN) == 0]
+    more = tuple(n for n in drawn if n in allowed and n not in settings.faults)
+    return msgspec.structs.replace(settings, faults=settings.faults + more)
 
 
 RARE: Final = (

@@ -11,10 +11,12 @@ import msgspec
 
 from kernel.kernel import Kernel
 from simulator.disk_damage import DiskDamages
+from simulator.draw import FSYNC_LIE, NEWEST_FAULTS
 from simulator.failing_calls import fail_allocation, fail_read
 from simulator.log_mirror import QUORUM_STATE
 from simulator.machine import Machine, Power
 from simulator.network import Network
+from simulator.newest_faults import NewestFaults
 from simulator.plan import OPERATIONS_AHEAD_MAX, Decision
 from simulator.probes import Probes
 from simulator.scheduler import Scheduler
@@ -80,6 +82,17 @@ class Nemesis:
         """Told of a machine that has an empty disk now."""
         self.slow_disks: dict[int, int] = {}
         """Machine -> factor on the time of its flushes."""
+        self._newest = NewestFaults(
+            scheduler,
+            network,
+            machines,
+            probes,
+            restart=restart,
+            later=self._later,
+            is_over=lambda: self.is_over,
+        )
+        if any(decision.kind == "lost_messages" for decision in plan):
+            self._newest.watch_messages()
 
     def start(self) -> None:
         """Every decision at its time."""
@@ -95,6 +108,7 @@ class Nemesis:
         self._network.is_calm = True
         self._network.heal_all()
         self.slow_disks.clear()
+        self._newest.stop()
         self._damages.restore_all()
         for machine in self._machines.values():
             machine.vfs.bytes_max = None
@@ -124,7 +138,9 @@ class Nemesis:
         self.fired[decision.kind] = self.fired.get(decision.kind, 0) + 1
         self.on_fired(decision)
         machines = [self._machines[number] for number in decision.targets]
-        getattr(self, f"_do_{decision.kind}")(decision, machines)
+        is_newest = decision.kind in (*NEWEST_FAULTS, FSYNC_LIE)
+        owner, name = (self._newest, "") if is_newest else (self, "_do_")
+        getattr(owner, name + decision.kind)(decision, machines)
 
     def _later(self, decision: Decision, action: Callable[[], None]) -> None:
         def end() -> None:

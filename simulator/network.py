@@ -8,6 +8,7 @@ process resets its connections; a machine without power says nothing until it is
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import log
 from random import Random
 from typing import Final, Protocol
@@ -45,24 +46,28 @@ class End(Protocol):
 class Direction:
     """One way of a connection; `target` is None until it stands."""
 
-    __slots__ = ("held", "last_us", "link", "target")
+    __slots__ = ("held", "in_flight", "last_us", "link", "target")
 
     def __init__(self, source_host: int, target_host: int, target: End | None) -> None:
         self.link = (source_host, target_host)
         self.target = target
         self.last_us = 0
         self.held: list[Callable[[], None]] = []
+        self.in_flight = 0
+        """Chunks that were sent and have not arrived, held ones included."""
 
 
 class Pipe:
     """A connection: `client` opened it to a host."""
 
-    __slots__ = ("is_open", "to_client", "to_server")
+    __slots__ = ("is_open", "to_client", "to_server", "untold")
 
     def __init__(self, client: End, host: int) -> None:
         self.to_server = Direction(client.host, host, None)
         self.to_client = Direction(host, client.host, client)
         self.is_open = True
+        self.untold: tuple[Direction, ...] = ()
+        """Towards the sides that have not heard yet that it is broken."""
 
     @property
     def hosts(self) -> tuple[int, int]:
@@ -89,6 +94,12 @@ class Network:
         """Told of all bytes that leave: link, time of their arrival (if nothing is cut), bytes."""
         self.extra_delay_us: Callable[[bytes], int] | None = None
         """Asked for a further delay of what is sent; what follows on the connection waits too."""
+        self.passes: Callable[[Pipe, Direction, bytes], bytes] | None = None
+        """Asked what of a chunk is sent at all (simulator/lost_messages.py)."""
+        self.capacities: dict[int, int] = {}
+        """How many chunks all links from and to a host hold together; absent: any number."""
+        self.on_full: Callable[[Pipe], None] = self.reset
+        """Told of a connection whose next chunk finds no room; it is lost."""
 
     # ---- links -------------------------------------------------------------------------------
 
@@ -189,8 +200,15 @@ class Network:
             return
         self.sent += 1
         direction = pipe.to_server if to_server else pipe.to_client
+        if self.passes is not None and not (data := self.passes(pipe, direction, data)):
+            return
+        if self.capacities and self._is_full(direction.link):
+            self.on_full(pipe)
+            return
+        direction.in_flight += 1
 
         def deliver() -> None:
+            direction.in_flight -= 1
             if pipe.is_open and direction.target is not None:
                 direction.target.received(data)
 
@@ -199,9 +217,21 @@ class Network:
         if self.on_sent is not None:
             self.on_sent(direction.link, due_us, data)
 
+    def _is_full(self, link: tuple[int, int]) -> bool:
+        for host in link:
+            capacity = self.capacities.get(host)
+            if capacity is not None:
+                pipes = [pipe for pipe in self._pipes if host in pipe.hosts]
+                count = sum(p.to_server.in_flight + p.to_client.in_flight for p in pipes)
+                if count >= capacity:
+                    return True
+        return False
+
     def close(self, pipe: Pipe, *, by_server: bool) -> None:
         """One side closes (or is killed): the other hears of it behind what was sent before."""
         if not pipe.is_open:
+            own = pipe.to_server if by_server else pipe.to_client
+            pipe.untold = tuple(direction for direction in pipe.untold if direction is not own)
             return
         direction = pipe.to_client if by_server else pipe.to_server
 
@@ -222,6 +252,27 @@ class Network:
             if end is not None:
                 end.closed(refused=False)
 
+    def break_off(self, pipe: Pipe, late: Direction | None) -> None:
+        """It is lost with what is on the way; its sides hear of it in events of their own.
+
+        Args:
+            pipe: an open connection.
+            late: towards the side that hears of it only seconds later; None: both hear at once.
+        """
+        assert pipe.is_open
+        self._forget(pipe)
+        pipe.untold = (pipe.to_server, pipe.to_client)
+
+        def tell(direction: Direction) -> None:
+            is_untold = direction in pipe.untold  # else that side has closed it meanwhile
+            pipe.untold = tuple(other for other in pipe.untold if other is not direction)
+            if is_untold and direction.target is not None:
+                direction.target.closed(refused=False)
+
+        for direction in pipe.untold:
+            delay_us = self._silence_us() if direction is late else 0
+            self._scheduler.after(delay_us, partial(tell, direction))
+
     def lose(self, host: int, *, is_silent: bool) -> None:
         """A host lost all its connections; silent: the others hear of it seconds later."""
         for pipe in list(self._pipes):
@@ -238,8 +289,10 @@ class Network:
                 self.close(pipe, by_server=by_server)
 
     def _tell_later(self, end: End) -> None:
-        delay = int(self._rng.expovariate(1.0) * SILENCE_MEAN_US) + RETRANSMIT_US
-        self._scheduler.after(delay, lambda: end.closed(refused=False))
+        self._scheduler.after(self._silence_us(), lambda: end.closed(refused=False))
+
+    def _silence_us(self) -> int:
+        return int(self._rng.expovariate(1.0) * SILENCE_MEAN_US) + RETRANSMIT_US
 
     def pipes_between(self, one: int, other: int) -> list[Pipe]:
         """Open connections between two hosts."""

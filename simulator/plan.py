@@ -4,15 +4,20 @@ A plan is a list of decisions with times and targets; nothing else brings faults
 failure is leaving decisions out (simulator/shrink.py).
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
 import msgspec
 
-from simulator.draw import APART, LATER_FAULTS, Settings
+from simulator.draw import APART, FSYNC_LIE, LATER_FAULTS, NEWEST_FAULTS, Settings
+from simulator.lost_messages import MESSAGES
 
 QUIET_START_US: Final = 1_000_000
 OPERATIONS_AHEAD_MAX: Final = 40
+LOST_US_MIN: Final = 500_000
+LIE_ENDS_BEFORE_US: Final = 500_000
+"""So long before faults stop the power of disks that lie fails."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,13 +30,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Until it ends by itself: restart, resume, heal."""
     amount: int = 0
     """Of the kind: disk operations until the crash, milliseconds of a jump."""
+    messages: str = ""
+    """Of `lost_messages`: one of `MESSAGES`."""
 
 
 def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
     """The decisions of a run, in time order; they end with the fault phase."""
     plan = []
     at_us = QUIET_START_US
-    kinds = tuple(kind for kind in settings.faults if kind not in (*APART, *LATER_FAULTS))
+    others = (*APART, *LATER_FAULTS, *NEWEST_FAULTS, FSYNC_LIE)
+    kinds = tuple(kind for kind in settings.faults if kind not in others)
     while kinds:
         at_us += 1 + int(rng.expovariate(1.0) * settings.fault_interval_us)
         if at_us >= settings.duration_us:
@@ -78,6 +86,51 @@ def draw_later(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) ->
             drawn = [_with_more_targets(decision, rng, machine_ids) for decision in drawn]
         plan += drawn
     return plan
+
+
+def draw_newest(
+    settings: Settings, stream: Callable[[str], Random], machine_ids: tuple[int, ...]
+) -> list[Decision]:
+    """Those of `NEWEST_FAULTS`, each from the stream of its name; and disks that lie."""
+    plan = []
+    for kind in NEWEST_FAULTS:
+        if kind not in settings.faults:
+            continue
+        rng = stream(kind)
+        drawn = _draw_seldom(settings, rng, (kind,), machine_ids)
+        if kind == "lost_messages":
+            drawn = [_with_messages(decision, rng, machine_ids) for decision in drawn]
+        plan += drawn
+    if FSYNC_LIE in settings.faults:
+        plan.append(_draw_lie(settings, stream(FSYNC_LIE)))
+    return plan
+
+
+def _with_messages(decision: Decision, rng: Random, machine_ids: tuple[int, ...]) -> Decision:
+    """On all links from one node, or between two nodes; mostly Fetch, then what raft says.
+
+    Longer than other faults: an idle cluster says something of a kind about twice a second.
+    """
+    count = min(len(machine_ids), rng.choice((1, 1, 2)))
+    fetches, of_raft = MESSAGES[:2], MESSAGES[:8]
+    return msgspec.structs.replace(
+        decision,
+        targets=tuple(rng.sample(machine_ids, count)),
+        messages=rng.choice(rng.choice((fetches, of_raft, MESSAGES))),
+        length_us=LOST_US_MIN + 2 * decision.length_us,
+    )
+
+
+def _draw_lie(settings: Settings, rng: Random) -> Decision:
+    """A majority of the voters, from early on until shortly before faults stop."""
+    at_us = QUIET_START_US + rng.randrange(max(1, settings.duration_us // 4))
+    majority = settings.voter_count // 2 + 1
+    return Decision(
+        at_us=at_us,
+        kind=FSYNC_LIE,
+        targets=tuple(rng.sample(range(1, settings.voter_count + 1), majority)),
+        length_us=max(1, settings.duration_us - LIE_ENDS_BEFORE_US - at_us),
+    )
 
 
 def _with_more_targets(decision: Decision, rng: Random, machine_ids: tuple[int, ...]) -> Decision:

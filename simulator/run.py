@@ -5,12 +5,12 @@ import zlib
 import msgspec
 
 from metadata.snapshot import encode_snapshot, snapshot_records
-from simulator.draw import Options, Settings, Until, add_later, draw_settings
+from simulator.draw import Options, Settings, Until, add_later, add_newest, draw_settings
 from simulator.histories import count_definite
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
-from simulator.plan import Decision, draw_apart, draw_later, draw_plan
+from simulator.plan import Decision, draw_apart, draw_later, draw_newest, draw_plan
 from simulator.recording import Recording
 from simulator.requests import READS
 from simulator.scheduler import StuckError
@@ -53,10 +53,12 @@ def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decisi
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
     later, sites = streams.stream("later"), streams.stream("later_sites")
     settings = add_later(settings, later, sites, options)
+    settings = add_newest(settings, streams.stream, options)
     machines = machine_ids(settings)
     plan = draw_plan(settings, streams.stream("nemesis"), machines)
     plan += draw_apart(settings, streams.stream("apart"), machines)
     plan += draw_later(settings, streams.stream("later_plan"), machines)
+    plan += draw_newest(settings, streams.stream, machines)
     plan.sort(key=lambda decision: decision.at_us)
     return settings, streams, plan
 

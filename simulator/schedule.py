@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from simulator.draw import FAULT_CLASSES, Options
+from simulator.draw import FAULT_NAMES, Options
+from simulator.lost_messages import MESSAGES
 from simulator.plan import Decision
 from simulator.run import prepare
 from simulator.world import machine_ids
@@ -74,12 +75,15 @@ def read_schedule(path: Path) -> Schedule:
     plan = []
     for number, line in enumerate(lines[1:], 2):
         decision = _decoded(path, number, line, Decision)
-        if decision.kind not in FAULT_CLASSES:
-            allowed = ", ".join(FAULT_CLASSES)
+        if decision.kind not in FAULT_NAMES:
+            allowed = ", ".join(FAULT_NAMES)
             raise ScheduleError(f"{path}:{number}: unknown fault '{decision.kind}': {allowed}")
         strangers = [target for target in decision.targets if target not in known]
         if strangers:
             raise ScheduleError(f"{path}:{number}: no nodes {strangers}, only {sorted(known)}")
+        if decision.kind == "lost_messages" and decision.messages not in MESSAGES:
+            allowed = ", ".join(MESSAGES)
+            raise ScheduleError(f"{path}:{number}: no messages '{decision.messages}': {allowed}")
         if decision.at_us < 0 or decision.length_us < 0:
             raise ScheduleError(f"{path}:{number}: times are not negative")
         plan.append(decision)

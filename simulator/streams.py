@@ -19,6 +19,11 @@ NAMES: Final = (
     "later_sites",
     "turns",
     "clients",
+    "lost_messages",
+    "full_link",
+    "write_error",
+    "restart_storm",
+    "fsync_lie",
 )
 """Beside those of the nodes."""
 

@@ -337,6 +337,8 @@ class World:
             self._damages.process_ended(machine)
             if "sync" in str(error):
                 self.probes.hit("node_stopped_by_sync_error")
+            if "into write" in str(error) or "into truncate" in str(error):
+                self.probes.hit("node_stopped_by_write_error")
             return
         if not isinstance(error, CorruptLogError | CorruptFileError):
             raise Violation("I20", f"node {machine.id} {reason}") from error

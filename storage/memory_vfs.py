@@ -73,7 +73,8 @@ class MemoryFile:
         except OSError as error:
             self._node.sync_failed()
             raise FsyncError(self._path, str(error)) from error
-        if not self._vfs.sync_lies:
+        lying = self._vfs.sync_lies
+        if lying is None or not self._path.endswith(lying):
             self._node.sync()
 
     def share(self) -> "MemoryFile":
@@ -103,7 +104,7 @@ class MemoryVfs:
     - `faults[n] = errno`: operation n fails with it, a write after half of its bytes;
     - `failing`: a function that decides for each operation and read;
     - `bytes_max`: the size of the disk, above which a write is short and ends with ENOSPC;
-    - `sync_lies`: a sync of a file returns and nothing is durable;
+    - `sync_lies`: a sync of a file whose path ends so returns and nothing is durable;
     - `damage()`: bytes that change on the disk behind everybody's back.
     """
 
@@ -117,7 +118,7 @@ class MemoryVfs:
         self.faults: dict[int, int] = {}
         self.failing: Faults | Callable[[str, str], int | None] | None = None
         self.bytes_max: int | None = None
-        self.sync_lies = False
+        self.sync_lies: str | None = None
 
     # -- faults ---------------------------------------------------------------------------------
 
@@ -187,6 +188,11 @@ class MemoryVfs:
         node.resize(0)
         node.write(0, content)
         node.sync()
+
+    def write_back(self) -> None:
+        """The disk writes what it has cached: all contents are durable, names are as they were."""
+        for node in self._root.files():
+            node.sync()
 
     def crash(self, rng: Rng | None = None) -> "MemoryVfs":
         """The disk after a power failure; without an rng nothing unsynced is kept."""

@@ -154,3 +154,38 @@ def test_a_further_delay_keeps_the_order(network, scheduler):
     assert server.told == []
     run(scheduler, scheduler.now_us + 400_000)
     assert server.told == [b"late", b"next"]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_broken_connection_is_told_in_events_of_their_own(network, scheduler, is_late):
+    client, server, pipe = connected(network, scheduler)
+    network.send(pipe, b"lost", to_server=True)
+    network.break_off(pipe, pipe.to_server if is_late else None)
+    assert (client.told, server.told) == ([], [])
+    run(scheduler, scheduler.now_us)
+    assert (client.told, server.told) == (["closed"], [] if is_late else ["closed"])
+    run(scheduler, scheduler.now_us + 200_000_000)
+    assert (client.told, server.told) == (["closed"], ["closed"])
+
+
+def test_a_side_that_closed_a_broken_connection_is_not_told(network, scheduler):
+    client, server, pipe = connected(network, scheduler)
+    network.break_off(pipe, pipe.to_client)
+    network.close(pipe, by_server=False)
+    run(scheduler, scheduler.now_us + 200_000_000)
+    assert (client.told, server.told) == ([], ["closed"])
+
+
+def test_a_host_with_so_many_chunks_under_way_is_full(network, scheduler):
+    _, server, one = connected(network, scheduler)
+    client, _, other = connected(network, scheduler, client_host=3)
+    network.capacities[2] = 2
+    network.send(one, b"1", to_server=True)
+    network.send(other, b"2", to_server=True)
+    network.send(other, b"3", to_server=True)
+    assert (one.is_open, other.is_open) == (True, False)
+    assert client.told == ["closed"]
+    run(scheduler, scheduler.now_us + 1_000_000)
+    network.send(one, b"4", to_server=True)
+    run(scheduler, scheduler.now_us + 1_000_000)
+    assert server.told == [b"1", b"4"], "there is room again"

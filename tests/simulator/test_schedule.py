@@ -56,6 +56,11 @@ HEAD = '{"schedule":1,"seed":4,"options":{"node_count":3}}'
             HEAD + '\n{"at_us":-1,"kind":"kill","targets":[1],"length_us":1}',
             "run.jsonl:2: times are not negative",
         ),
+        (
+            HEAD + '\n{"at_us":1,"kind":"lost_messages","targets":[1],"length_us":1,'
+            '"messages":"Fetsch request"}',
+            "run.jsonl:2: no messages 'Fetsch request': Fetch request, ",
+        ),
     ],
 )
 def test_what_is_no_schedule_is_refused_with_its_line(path, content, said):

@@ -114,9 +114,15 @@ def test_a_lying_sync_and_damage() -> None:
     write_file_atomically(vfs, "/d/a", b"old")
     vfs.damage("/d/a", 1, b"X")
     assert vfs.read("/d/a") == vfs.crash().read("/d/a") == b"oXd"
-    vfs.sync_lies = True
-    write_file_atomically(vfs, "/d/a", b"new")
-    assert vfs.crash().read("/d/a") == b""
+    vfs.sync_lies = "/a"
+    file = vfs.open("/d/a")
+    file.pwrite(b"new", 0)
+    file.sync()
+    write_file_atomically(vfs, "/d/b", b"of another name")
+    assert vfs.crash().read("/d/a") == b"oXd"
+    assert vfs.crash().read("/d/b") == b"of another name"
+    vfs.write_back()
+    assert vfs.crash().read("/d/a") == b"new"
 
 
 def test_a_full_disk_takes_a_part() -> None:

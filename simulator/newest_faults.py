@@ -1,0 +1,218 @@
+"""The newest faults: lost messages, full links, failed writes, restart storms, disks that lie."""
+
+import errno
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from simulator.log_mirror import FOLDER
+from simulator.lost_messages import LostMessages, rule_of
+from simulator.machine import Machine
+from simulator.network import Network, Pipe
+from simulator.plan import Decision
+from simulator.probes import Probes
+from simulator.scheduler import Scheduler
+
+SEGMENT_SUFFIX: Final = ".log"
+WRITES_AHEAD_MAX: Final = 5
+CAPACITIES: Final = (*range(2, 6), *range(2, 6), *range(2, 21))
+"""Chunks that the links of a node may hold; few of them have more than five under way."""
+STARTS: Final = range(3, 9)
+"""Of a restart storm."""
+LIFE_US_MIN: Final = 1_000
+
+
+class NewestFaults:
+    """Carries out the decisions of these kinds; a method each.
+
+    Args:
+        scheduler, network, machines, probes: of the world.
+        restart: starts a process where none runs.
+        later: does something when a decision is over, unless all faults are.
+        is_over: whether all faults are.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        network: Network,
+        machines: dict[int, Machine],
+        probes: Probes,
+        *,
+        restart: Callable[[Machine], None],
+        later: Callable[[Decision, Callable[[], None]], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        self._machines = machines
+        self._probes = probes
+        self._restart = restart
+        self._later = later
+        self._is_over = is_over
+        self._lost = LostMessages(frozenset(machines), probes)
+        self._unwritable: set[int] = set()
+        """Voters whose disk refuses a write, until they are started again."""
+
+    def watch_messages(self) -> None:
+        """Remember requests from now on, so that a later fault knows their responses."""
+        self._network.passes = self._lost.passed
+
+    def stop(self) -> None:
+        """All of them end; what a disk was told to keep is kept."""
+        self._lost.rules.clear()
+        self._network.capacities.clear()
+        self._unwritable.clear()
+        for machine in self._machines.values():
+            if machine.vfs.sync_lies is not None:
+                machine.vfs.sync_lies = None
+                machine.vfs.write_back()
+
+    # ---- network -----------------------------------------------------------------------------
+
+    def lost_messages(self, decision: Decision, machines: list[Machine]) -> None:
+        """Frames of one kind vanish on the links from a node, or between two nodes."""
+        self.watch_messages()
+        rule = rule_of(decision.messages, self._links(machines, is_both_ways=False))
+        self._lost.rules.append(rule)
+
+        def end() -> None:
+            self._lost.rules.remove(rule)
+
+        self._later(decision, end)
+
+    def full_link(self, decision: Decision, machines: list[Machine]) -> None:
+        """The links of a node hold few chunks together; a connection with one more is lost.
+
+        They fill because nothing passes between the nodes for the length of the fault, or, every
+        fourth time, by what is under way anyhow. Both sides of a lost connection hear of it at
+        once, or, every second time, one of them by its time-out.
+        """
+        rng = Random(f"{decision.at_us}/{decision.amount}")  # noqa: S311 - simulated chance
+        network, number = self._network, machines[0].id
+
+        def lose(pipe: Pipe) -> None:
+            late = rng.choice((None, None, pipe.to_server, pipe.to_client))
+            self._probes.hit("full_link_reset" if late is None else "full_link_told_one_side")
+            network.break_off(pipe, late)
+
+        network.on_full = lose
+        network.capacities[number] = rng.choice(CAPACITIES)
+        if rng.random() < 0.75:
+            for link in self._links(machines, is_both_ways=True):
+                network.clog(*link, self._scheduler.now_us + decision.length_us)
+
+        def end() -> None:
+            network.capacities.pop(number, None)
+
+        self._later(decision, end)
+
+    def _links(self, machines: list[Machine], *, is_both_ways: bool) -> frozenset[tuple[int, int]]:
+        """Between two nodes both ways; of a single one to all others, and back if asked for."""
+        first, *rest = [machine.id for machine in machines]
+        others = rest or [number for number in self._machines if number != first]
+        links = {(first, other) for other in others}
+        if is_both_ways or rest:
+            links |= {(other, first) for other in others}
+        return frozenset(links)
+
+    # ---- processes ---------------------------------------------------------------------------
+
+    def restart_storm(self, decision: Decision, machines: list[Machine]) -> None:
+        """A process is ended and started several times within the length of the fault."""
+        rng = Random(f"{decision.at_us}/{decision.amount}")  # noqa: S311 - simulated chance
+        for machine in machines:
+            count = rng.choice(STARTS)
+            mean_us = LIFE_US_MIN + decision.length_us // (2 * count)
+            self._end_process(machine, rng, mean_us, count)
+
+    def _end_process(self, machine: Machine, rng: Random, mean_us: int, left: int) -> None:
+        if self._is_over():
+            return
+        if machine.is_up:
+            if rng.random() < 0.3:
+                machine.power_off()
+            else:
+                machine.kill()
+        start = partial(self._start_process, machine, rng, mean_us, left - 1)
+        self._scheduler.after(int(rng.expovariate(1.0) * mean_us), start)
+
+    def _start_process(self, machine: Machine, rng: Random, mean_us: int, left: int) -> None:
+        if self._is_over():
+            return
+        self._restart(machine)
+        if left == 0:
+            self._probes.hit("restart_storm")
+            return
+        again = partial(self._end_process, machine, rng, mean_us, left)
+        self._scheduler.after(int(rng.expovariate(1.0) * mean_us), again)
+
+    # ---- disks -------------------------------------------------------------------------------
+
+    def write_error(self, decision: Decision, machines: list[Machine]) -> None:
+        """One of the next writes to the metadata log fails with EIO after half of its bytes.
+
+        Every second time nothing of the log can be cut either until the fault is over: the half
+        stays. Of several voters a minority has such a disk at one time.
+        """
+        for machine in machines:
+            vfs = machine.vfs
+            if vfs.failing is not None or not self._may_fail(machine):
+                continue
+            if machine.config.is_controller:
+                self._unwritable.add(machine.id)
+            vfs.failing = failing = FailingWrites(
+                1 + decision.amount % WRITES_AHEAD_MAX, is_lasting=decision.amount % 2 == 0
+            )
+
+            def end(machine: Machine = machine, failing: object = failing) -> None:
+                self._unwritable.discard(machine.id)
+                if machine.vfs.failing is failing:
+                    machine.vfs.failing = None
+                self._restart(machine)
+
+            self._later(decision, end)
+
+    def _may_fail(self, machine: Machine) -> bool:
+        voters = [m.id for m in self._machines.values() if m.config.is_controller]
+        if machine.id not in voters:
+            return True
+        return len(self._unwritable) < max(1, (len(voters) - 1) // 2)
+
+    def fsync_lie(self, decision: Decision, machines: list[Machine]) -> None:
+        """Syncs of the log return and nothing is durable; at the end the power fails on all."""
+        for machine in machines:
+            machine.vfs.sync_lies = SEGMENT_SUFFIX
+
+        def end() -> None:
+            for machine in machines:
+                machine.power_off()
+            for machine in machines:
+                self._restart(machine)
+
+        self._later(decision, end)
+
+
+class FailingWrites:
+    """For `MemoryVfs.failing`: the n-th write to the metadata log gets EIO.
+
+    Args:
+        countdown: n, from 1 on.
+        is_lasting: every later write and cut of it too.
+    """
+
+    def __init__(self, countdown: int, *, is_lasting: bool) -> None:
+        self._countdown = countdown
+        self._is_lasting = is_lasting
+
+    def __call__(self, kind: str, path: str, /) -> int | None:
+        """The errno, None to let it happen."""
+        if not path.startswith(FOLDER) or not path.endswith(SEGMENT_SUFFIX):
+            return None
+        if self._countdown > 0:
+            self._countdown -= kind == "write"
+            fails = self._countdown == 0
+        else:
+            fails = self._is_lasting and kind in ("write", "truncate")
+        return errno.EIO if fails else None
