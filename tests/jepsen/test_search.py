@@ -215,6 +215,7 @@ def test_a_wide_refutation_goes_on_in_little_memory():
     assert (small.verdict, small.engine, small.reason) == ("illegal", "just-in-time", None)
 
 
+@pytest.mark.long
 def test_a_narrow_refutation_at_the_end_of_a_long_history_takes_few_steps():
     rounds = [
         write(client, client, 100 * n, 100 * n + 50) for n in range(6_000) for client in range(5)

@@ -17,6 +17,7 @@ from pipeline.jobs.compaction import plan_all, plan_one, wanted_partitions
 from pipeline.jobs.compaction_plan import Policy, offset_map
 from tests.pipeline.compaction_by_hand import plan_by_hand, retention_by_hand
 from tests.pipeline.segments import TIME_MS, batch, marker
+from tests.selection import thinned
 from wire.compression import Codec
 
 TRANSACTIONAL = 0x10
@@ -83,7 +84,7 @@ class Log:
             self.counts[batch_of[one]] = self.counts.get(batch_of[one], 0) + 1
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", thinned(range(25), every=6))
 def test_the_plan_is_that_of_a_dictionary(tmp_path, seed):
     log = Log(seed)
     root = write_segments(tmp_path, log.segments)
@@ -107,7 +108,7 @@ def check_against(log, rows, root):
         assert row.bytes_after <= row.bytes_before
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", thinned(range(40), every=10))
 def test_the_plan_is_that_of_the_loop_over_batches(tmp_path, seed):
     rng = random.Random(seed)
     root = write_segments(tmp_path, Log(seed).segments)

@@ -226,6 +226,7 @@ def test_the_page_and_its_pictures(tmp_path):
     assert leaders[1].startswith("orders,3,1,0,1 2,1 2,2026-11-17T12:00:00+00:00")
 
 
+@pytest.mark.long
 def test_the_page_of_a_finished_history_finds_the_logs_it_was_fed_from(tmp_path):
     logs = tmp_path / "logs"
     shutil.copytree(LOGS, logs / LOGS.name)

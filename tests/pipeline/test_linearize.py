@@ -12,6 +12,7 @@ from jepsen.linearizability import Budget, Format, check, history_of, write_hist
 from pipeline.cli import main
 from pipeline.core.verdicts import NAMES, HistoryTask, judge, put_together
 from tests.jepsen.sequential import OBJECTS, random_operations
+from tests.selection import thinned
 
 BY_MODEL = {each.model: each for each in OBJECTS}
 
@@ -42,7 +43,7 @@ def write_corpus(folder: Path, model: str, count: int) -> dict[str, str]:
     return expected
 
 
-@pytest.mark.parametrize("model", sorted(BY_MODEL))
+@pytest.mark.parametrize("model", thinned(sorted(BY_MODEL), every=3))
 def test_verdicts_equal_those_of_the_local_checker(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from simulator.nemesis import epoch_of
 from simulator.plan import Decision
+from tests.selection import thinned
 from tests.simulator.worlds import leader, quiet_world
 
 SECOND_US = 1_000_000
@@ -13,7 +14,7 @@ def deposing(amount):
     return Decision(at_us=1_900_000, kind="depose_leader", targets=(1,), length_us=1, amount=amount)
 
 
-@pytest.mark.parametrize(("amount", "elections"), [(2, 2), (3, 3), (5, 3)])
+@pytest.mark.parametrize(("amount", "elections"), thinned([(2, 2), (3, 3), (5, 3)], every=3))
 def test_the_leader_loses_its_office_and_every_link_heals(amount, elections):
     before = leader(quiet_world()).id
     world = quiet_world([deposing(amount)])

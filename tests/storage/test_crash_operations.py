@@ -34,6 +34,7 @@ from storage.recovery import SegmentsDropped, TailCut
 from storage.segment import Segment
 from storage.snapshot_files import SnapshotFiles, snapshot_name
 from storage.space_reserve import RESERVE_BYTES, SpaceReserve
+from tests.selection import thinned
 from tests.storage.test_crash import batch
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, TopicId
 
@@ -449,8 +450,9 @@ def steps_of(operation: Operation) -> int:
     return vfs.operations - before
 
 
+@pytest.mark.parametrize("seeds", thinned([range(2), range(2, DISKS)], every=2), ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_power_failure_at_every_step(name: str) -> None:
+def test_power_failure_at_every_step(name: str, seeds: range) -> None:
     operation = OPERATIONS[name]
     count = steps_of(operation)
     assert count > 0
@@ -459,7 +461,7 @@ def test_power_failure_at_every_step(name: str) -> None:
         assert is_done == (step is None)
         is_certain = is_done and operation.is_durable
         operation.check(vfs.crash(), is_certain)
-        for seed in range(DISKS):
+        for seed in seeds:
             rng = random.Random(f"{name} {step} {seed}")
             operation.check(vfs.crash(rng), is_certain)
 
