@@ -100,6 +100,22 @@ def parse_options(given: Mapping[str, str]) -> Options:
     return Options(**fields)
 
 
+def parse_stream_options(given: Mapping[str, str]) -> Options:
+    """Read the options of `spark.readStream.format(...)`, as Spark's Kafka source does: no end.
+
+    Raises:
+        BadInputError: as `parse_options`, or an option says where to end.
+    """
+    for name in given:
+        option, _ = _BY_NAME.get(name.lower(), (name, None))
+        if option.startswith("ending"):
+            raise BadInputError(
+                f"{option} is not valid in streaming queries: a stream reads on;"
+                " trigger(availableNow=True) ends it where the partitions end now"
+            )
+    return parse_options(given)
+
+
 def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
     paths: list[str] = []
     if "path" in values:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from typing_extensions import override
 
-from pipeline.core.options import Options, parse_options
+from pipeline.core.options import Options, parse_options, parse_stream_options
 from pipeline.core.reader import Piece, plan_read, read_schema, read_splits
 from pipeline.sources.kraft_log_stream import KraftLogStreamReader
 from pipeline.sources.spark_types import ddl, wanted_schema
@@ -43,7 +43,7 @@ class KraftLogDataSource(DataSource):
     @override
     def streamReader(self, schema: Any) -> KraftLogStreamReader:
         """Spark calls this by keyword."""
-        options = parse_options(self.options)
+        options = parse_stream_options(self.options)
         return KraftLogStreamReader(options, wanted_schema(schema, options))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.core.errors import BadInputError, DataLossError
-from pipeline.core.options import Options, parse_options
+from pipeline.core.options import Options, parse_options, parse_stream_options
 from pipeline.core.reader import read_splits
 from pipeline.core.stream import Limit, initial_offset, latest_offset, plan_batch
 from tests.pipeline.segments import GOLDEN, batch, marker, write_high_watermark, write_partition
@@ -243,3 +243,17 @@ def test_a_log_that_grows_rolls_and_is_retained_is_read_exactly_once(
         found += rows(start, until, chosen)
         start = until
     assert found == list(range(end))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["endingOffsets", "endingoffsets", "endingTimestamp", "endingOffsetsByTimestamp"],
+)
+def test_an_end_is_refused_in_a_stream(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInputError, match=r"^ending\w+ is not valid in streaming queries: "):
+        parse_stream_options({"path": str(tmp_path), name: "latest"})
+
+
+def test_a_stream_may_say_where_it_starts(tmp_path: Path) -> None:
+    given = {"path": str(tmp_path), "startingOffsets": "latest", "upTo": "logEnd"}
+    assert parse_stream_options(given) == parse_options(given)
