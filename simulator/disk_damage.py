@@ -213,8 +213,8 @@ class DiskDamages:
             return
         now = vfs.written_content(damage.path)
         position = damage.position
-        around = slice(max(0, position - 32), min(position + 32, len(damage.after)))
-        if now is not None and now[around] == damage.after[around]:
+        same_batch = slice(damage.batch_position, position + 1)  # its checksum is at its front
+        if now is not None and now[same_batch] == damage.after[same_batch]:
             vfs.damage(damage.path, position, damage.before[position : position + 1])
 
     def restore_all(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from simulator.disk_damage import SECTOR_BYTES, _damaged
 from simulator.draw import DAMAGES, Options
 from simulator.invariants import Violation
-from simulator.log_mirror import FOLDER, QUORUM_STATE, segment_paths
+from simulator.log_mirror import FOLDER, QUORUM_STATE, batches_of, segment_paths
 from simulator.run import run_seed
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.memory_vfs import MemoryVfs
@@ -100,6 +100,26 @@ def test_what_rots_under_a_process_is_gone_when_it_is_killed(world):
     assert machine.vfs.written_content(damage.path) == damage.after
     machine.kill()
     assert machine.vfs.written_content(damage.path) == damage.before
+
+
+def test_what_rotted_is_gone_though_what_follows_was_cut_and_written_anew(world):
+    machine = follower(world)
+
+    def end_of_batch(damage):
+        batches = batches_of(bytearray(damage.before))
+        return next(end for _, end, _ in batches if end > damage.position)
+
+    def is_just_before_another(damage):
+        end = end_of_batch(damage)
+        return not at_rest(damage) and end - 32 < damage.position < end < len(damage.before)
+
+    damage = strike(world, machine, "bit_rot", is_just_before_another)
+    cut = end_of_batch(damage)
+    file = machine.vfs.open(damage.path)
+    file.truncate(cut)
+    file.pwrite(bytes(40), cut)
+    machine.kill()
+    assert machine.vfs.written_content(damage.path) == damage.before[:cut] + bytes(40)
 
 
 def test_a_minority_of_the_voters_is_damaged(world):
