@@ -145,9 +145,10 @@ class Network:
         if self._clogged_until:
             due_us = max(due_us, self._clogged_until.get(link, 0))
         direction.last_us = due_us
+        cut = self._cut
 
         def arrive() -> None:
-            if link in self._cut or direction.held:
+            if (cut and link in cut) or direction.held:
                 self.held += 1
                 direction.held.append(deliver)
             else:

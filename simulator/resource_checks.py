@@ -18,7 +18,6 @@ from simulator.log_mirror import Entry, LogMirror
 from simulator.machine import Machine
 from storage.segment import RECENT_MAX
 
-LOOKED_AT_EVERY_US: Final = 1_000_000
 OPEN_SEGMENTS_MAX: Final = 5
 SLACK: Final = 16
 """Of tables that hold what clients asked: each waits for its time-out though nobody listens."""
@@ -28,22 +27,17 @@ Row = tuple[str, int, int]
 
 
 class ResourceChecks:
-    """Looks at every node once a second."""
+    """What a look at a node finds; the world looks once a second."""
 
     def __init__(self, machines: dict[int, Machine], mirrors: dict[int, LogMirror]) -> None:
         self._machines = machines
         self._others = len(machines) - 1
         self._mirrors = mirrors
-        self._look_us = dict.fromkeys(machines, 0)
         self._counted: dict[int, tuple[list[Entry], int, int]] = {}
         """Node -> entries of its log, how many of them were counted, their epochs."""
 
     def broken(self, machine: Machine) -> str | None:
-        """What of a running node is too large, None if nothing is or it is not time."""
-        now_us = machine.scheduler.now_us
-        if self._look_us[machine.id] > now_us:
-            return None
-        self._look_us[machine.id] = now_us + LOOKED_AT_EVERY_US
+        """What of a running node is too large, None if nothing is."""
         assert machine.kernel is not None
         return _first_above(self.rows(machine.id, machine.kernel))
 

@@ -1,8 +1,8 @@
 """Virtual time: one heap of callbacks, microseconds, first come first served within one instant."""
 
-import heapq
 import sys
 from collections.abc import Callable
+from heapq import heappop, heappush
 from itertools import repeat
 from typing import Final
 
@@ -25,9 +25,9 @@ class Scheduler:
 
     def at(self, time_us: int, action: Callable[[], None]) -> None:
         """Run at a time, at the earliest now."""
-        self._sequence += 1
-        due_us = max(self.now_us, time_us)
-        heapq.heappush(self._heap, (due_us, self._sequence, action))
+        self._sequence = sequence = self._sequence + 1
+        now_us = self.now_us
+        heappush(self._heap, (max(now_us, time_us), sequence, action))
 
     def place(self) -> int:
         """A place among what is due at one time, for a later `at_place`."""
@@ -37,7 +37,7 @@ class Scheduler:
     def at_place(self, time_us: int, place: int, action: Callable[[], None]) -> None:
         """Run at a time that is to come, as if it had been asked for when the place was taken."""
         assert time_us > self.now_us, f"{time_us=} {self.now_us=}"
-        heapq.heappush(self._heap, (time_us, place, action))
+        heappush(self._heap, (time_us, place, action))
 
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
         """Run after a delay."""
@@ -61,12 +61,13 @@ class Scheduler:
             if not heap or heap[0][0] > end_us:
                 self.now_us = max(self.now_us, end_us)
                 return False
-            time_us, _, action = heapq.heappop(heap)
+            time_us, _, action = heappop(heap)
             if time_us > self.now_us:
                 self.now_us = time_us
-                self._at_this_instant = 0
-            self._at_this_instant += 1
-            if self._at_this_instant > INSTANT_EVENTS_MAX:
-                raise StuckError(f"{INSTANT_EVENTS_MAX} events at {time_us} us")
+                self._at_this_instant = 1
+            else:
+                self._at_this_instant += 1
+                if self._at_this_instant > INSTANT_EVENTS_MAX:
+                    raise StuckError(f"{INSTANT_EVENTS_MAX} events at {time_us} us")
             action()
         return True

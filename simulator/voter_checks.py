@@ -6,39 +6,28 @@ and nobody else as such, check quorum included; only voters are voted for or fol
 record that would change the set is ever committed.
 """
 
-from typing import Final
-
 from raft.core import RaftCore
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Leader, Prospective
 from simulator.ledger import Ledger
 from simulator.machine import Machine
 
-LOOKED_AT_EVERY_US: Final = 1_000_000
-
 
 class VoterChecks:
-    """Remembers the role and the time of the last look at every node."""
+    """What a look at a node finds; the world looks once a second and at every new role."""
 
     def __init__(self, voters: frozenset[int], ledger: Ledger) -> None:
         self._voters = voters
         self._ledger = ledger
-        self._roles: dict[int, object] = {}
-        self._look_us: dict[int, int] = {}
 
     def broken(self, machine: Machine, core: RaftCore) -> str | None:
         """What is wrong with the voters as a node sees them, None if nothing is."""
-        number, now_us = machine.id, machine.scheduler.now_us
-        if self._roles.get(number) is core.role and self._look_us.get(number, 0) > now_us:
-            return None
-        self._roles[number] = core.role
-        self._look_us[number] = now_us + LOOKED_AT_EVERY_US
         if self._ledger.voter_changes:
             return f"committed at {self._ledger.voter_changes}: a change of the static voters"
         known = {int(voter) for voter, _ in core.config.voters}
         if known != self._voters:
             return f"it knows the voters {sorted(known)}, not {sorted(self._voters)}"
-        return self._wrong_with_role(number, core)
+        return self._wrong_with_role(machine.id, core)
 
     def _wrong_with_role(self, number: int, core: RaftCore) -> str | None:
         role, voters = core.role, self._voters

@@ -13,6 +13,8 @@ from kernel.config import (
     TopicDefaults,
     Voter,
 )
+from raft.core import RaftCore
+from raft.roles import Role
 from simulator.buggify import Buggify
 from simulator.choices import Choices
 from simulator.core_tap import CoreTap
@@ -42,6 +44,7 @@ BROKER_PORT: Final = 9092
 BUSY_EVENTS_MAX: Final = 10_000
 """In a virtual second of all nodes together; the busiest honest ones have a tenth of it."""
 FIRST_OBSERVER_ID: Final = 101
+LOOKED_AT_EVERY_US: Final = 1_000_000
 BEGIN_QUORUM_EPOCH: Final = 53
 API_KEY_AT: Final = 5
 """Low byte of the api key in a request of one frame; in a response it is part of its id."""
@@ -96,6 +99,9 @@ class World:
         self.invariants = Invariants(self.machines, self.voters, self.probes)
         self._voter_checks = VoterChecks(self.voters, self.invariants.ledger)
         self._resources = ResourceChecks(self.machines, self.invariants.mirrors)
+        self._roles: dict[int, Role | None] = dict.fromkeys(self.machines)
+        self._look_us = dict.fromkeys(self.machines, 0)
+        """When voters and resources of a node are looked at again, whatever its role."""
         self._tap = CoreTap(self.invariants.ledger, self.probes)
         self._damages = DiskDamages(
             self.machines,
@@ -296,19 +302,17 @@ class World:
         kernel = machine.kernel
         assert kernel is not None
         core = kernel.replica.core
-        strange = self._voter_checks.broken(machine, core)
-        if strange is not None:
-            raise Violation("I15", f"node {machine.id}: {strange}")
-        large = self._resources.broken(machine)
-        if large is not None:
-            raise Violation("I19", f"node {machine.id}: {large}")
+        role, number = core.role, machine.id
+        now_us = self.scheduler.now_us
+        if role is not self._roles[number] or self._look_us[number] <= now_us:
+            self._look_at(machine, core)
         high_watermark = core.high_watermark
         step = (
             self.digest,
-            self.scheduler.now_us,
-            machine.id,
+            now_us,
+            number,
             EVENT_NUMBERS[type(event)],
-            core.role.epoch,
+            role.epoch,
             core.log_end_offset,
             -1 if high_watermark is None else high_watermark,
             len(effects),
@@ -322,7 +326,21 @@ class World:
             if type(effect) is out.Log:
                 self._on_log(machine, effect)
         if self.recording is not None:
-            self.recording.after_step(self.scheduler.now_us, machine.id, core)
+            self.recording.after_step(now_us, number, core)
+
+    def _look_at(self, machine: Machine, core: RaftCore) -> None:
+        """I15 at a new role, I15 and I19 once a second."""
+        number, now_us = machine.id, self.scheduler.now_us
+        self._roles[number] = core.role
+        strange = self._voter_checks.broken(machine, core)
+        if strange is not None:
+            raise Violation("I15", f"node {number}: {strange}")
+        if self._look_us[number] > now_us:
+            return
+        self._look_us[number] = now_us + LOOKED_AT_EVERY_US
+        large = self._resources.broken(machine)
+        if large is not None:
+            raise Violation("I19", f"node {number}: {large}")
 
     def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
         """Note it; an error that no fault explains is a violation."""
