@@ -94,7 +94,7 @@ class SegmentObjects(SegmentDump):
             return None
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             return text
 
 

@@ -18,7 +18,7 @@ def read_json(path: str) -> dict[str, Any]:
         value = msgspec.json.decode(Path(path).read_bytes())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     if not isinstance(value, dict):
         raise UsageError(f"{path}: not a JSON object")

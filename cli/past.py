@@ -65,7 +65,7 @@ def get_json(url: str) -> Any:
         raise UsageError(f"{url}: {_problem(error)}") from error
     except urllib.error.URLError as error:
         raise UsageError(f"{url}: {error.reason}") from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         raise UsageError(f"{url}: {error}") from error
 
 
@@ -73,7 +73,7 @@ def _problem(error: "HTTPError") -> str:
     try:
         problem = msgspec.json.decode(error.read())
         return str(problem.get("detail") or problem.get("title") or error.code)
-    except (msgspec.DecodeError, AttributeError, OSError):
+    except (ValueError, RecursionError, AttributeError, OSError):
         return f"HTTP status {error.code}"
 
 

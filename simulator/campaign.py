@@ -122,7 +122,7 @@ class SeedLedger:
         for content in self._path.read_bytes().splitlines():
             try:
                 line = msgspec.json.decode(content, type=Line)
-            except msgspec.DecodeError:
+            except (ValueError, RecursionError):
                 continue
             same = (line.commit, line.options, line.is_twice)
             if same == (self._commit, self._options, self._is_twice):

@@ -100,5 +100,5 @@ def read_schedule(path: Path) -> Schedule:
 def _decoded(path: Path, number: int, line: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(line, type=kind)
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ScheduleError(f"{path}:{number}: {error}") from error

@@ -28,7 +28,7 @@ def decode_clean_shutdown(content: bytes) -> int:
     """The broker epoch; -1 for the empty file of older Kafkas and for what cannot be read."""
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: brackets nested too deep
         return UNKNOWN_EPOCH
     epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
     if isinstance(epoch, int) and not isinstance(epoch, bool) and 0 <= epoch < 1 << 63:

@@ -67,7 +67,7 @@ def decode_quorum_state(content: bytes, path: str) -> ElectionState:
     reading = f"Error while reading the Quorum status from the file {path}"
     try:
         fields = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # the latter: brackets nested too deep
         reason = "the file is empty" if not content else str(error)
         raise CorruptFileError(path, f"{reading}: {reason}") from error
     if not isinstance(fields, dict):
@@ -97,7 +97,8 @@ def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
         value = fields[name]
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if not is_number or not _NOBODY <= value <= _INT32_MAX:
-            raise CorruptFileError(path, f"field '{name}' cannot be {value!r}")
+            shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
+            raise CorruptFileError(path, f"field '{name}' cannot be {shown}")
         numbers.append(value)
     leader_id, epoch, voted_id = numbers
     if epoch < 0:

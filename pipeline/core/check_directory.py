@@ -102,7 +102,7 @@ def _clean_shutdown(path: str, node_id: int | None) -> list[Finding]:
     try:
         if content:  # before 3.7 it was empty
             json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return [Finding(severity=INFO, check="clean_shutdown_garbled", path=path, node_id=node_id,
                         detail=str(error))]  # fmt: skip
     return []

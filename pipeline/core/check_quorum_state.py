@@ -36,9 +36,11 @@ def check_quorum_state(
         return [found(WARN, "quorum_state_missing", detail="the vote of this node is forgotten")]
     try:
         state: ElectionState = decode_quorum_state(content, path)
+        fields: dict[str, Any] = json.loads(content)
     except CorruptFileError as error:
         return [found(ERROR, "quorum_state_garbled", detail=error.reason)]
-    fields: dict[str, Any] = json.loads(content)
+    except (ValueError, RecursionError) as error:  # where the two readers differ
+        return [found(ERROR, "quorum_state_garbled", detail=str(error))]
     findings = [
         found(INFO, "quorum_state_unknown_field", detail=f"field {name!r}")
         for name in sorted(set(fields) - _FIELDS)
@@ -52,7 +54,11 @@ def check_quorum_state(
     if fields.get("clusterId"):
         findings.append(found(WARN, "quorum_state_cluster", actual=str(fields["clusterId"]),
                               detail="no node fills this field in"))  # fmt: skip
-    stored = tuple(sorted(int(one["voterId"]) for one in fields.get("currentVoters") or ()))
+    try:
+        stored = tuple(sorted(int(one["voterId"]) for one in fields.get("currentVoters") or ()))
+    except (ValueError, KeyError, TypeError) as error:
+        detail = f"field 'currentVoters': {error!r}"
+        return [*findings, found(ERROR, "quorum_state_garbled", detail=detail)]
     if stored and voters and stored != voters:
         findings.append(found(WARN, "quorum_state_voters", expected=str(list(voters)),
                               actual=str(list(stored)),

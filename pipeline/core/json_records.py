@@ -92,7 +92,7 @@ def describe_other(key: bytes | None, value: bytes | None) -> Described:  # noqa
     try:
         msgspec.json.decode(value)
         return value.decode(), None, None, None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):  # the latter: JSON, but nested too deep for a reader
         return f'"{b64encode(value).decode()}"', None, None, None
 
 

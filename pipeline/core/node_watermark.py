@@ -47,7 +47,7 @@ def _get(url: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
             found = json.loads(answer.read(_ANSWER_BYTES_MAX))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise BadInputError(f"{address}: no answer: {reason}") from error
     if not isinstance(found, dict):

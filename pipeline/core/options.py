@@ -123,7 +123,7 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
     if "paths" in values:
         try:
             listed = json.loads(values["paths"])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInputError(f"paths is not a JSON array: {values['paths']!r}") from error
         if not isinstance(listed, list):
             raise BadInputError(f"paths is not a JSON array: {values['paths']!r}")
@@ -216,7 +216,7 @@ def _positions(option: str, value: str) -> Positions:
             str(topic): {int(partition): int(at) for partition, at in partitions.items()}
             for topic, partitions in parsed.items()
         }
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise BadInputError(shape) from error
     if any(at < EARLIEST for partitions in found.values() for at in partitions.values()):
         raise BadInputError(f"{shape}; -2 is earliest, -1 is latest")
@@ -227,7 +227,7 @@ def _assign(option: str, value: str) -> dict[str, tuple[int, ...]]:
     try:
         parsed = json.loads(value)
         return {str(topic): tuple(map(int, numbers)) for topic, numbers in parsed.items()}
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         shape = '{"topic": [0, 1]}'
         raise BadInputError(f"{option} is {value!r}, allowed: JSON like {shape}") from error
 

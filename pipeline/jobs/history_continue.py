@@ -81,7 +81,7 @@ def _read_archived_log(state: Path) -> ArchivedLog:
     path = state / _NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=ArchivedLog)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: can not be read, so nothing can be appended") from error
 
 

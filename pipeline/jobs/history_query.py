@@ -144,12 +144,15 @@ def counters(root: str | Path) -> dict[str, int]:
     """The counters of the last run.
 
     Raises:
-        BadInputError: no finished history.
+        BadInputError: no finished history, or its description can not be read.
     """
     path = Path(root, RUN_NAME)
     if not path.exists() or not Path(root, SUCCESS_NAME).exists():
         raise BadInputError(f"{root}: no finished history ({RUN_NAME} and {SUCCESS_NAME})")
-    found: dict[str, int] = json.loads(path.read_text())["counters"]
+    try:
+        found: dict[str, int] = dict(json.loads(path.read_text())["counters"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadInputError(f"{path}: not the description of a run: {error!r}") from error
     if not set(_RANGE) <= set(found):
         raise BadInputError(f"{root}: holds the output of another job")
     return found

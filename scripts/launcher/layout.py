@@ -179,7 +179,7 @@ def load_cluster(folder: Path) -> Cluster | None:
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
         raise RefusalError(f"cannot read {path}: {error}") from error
 
 
