@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -274,19 +273,38 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+INTERRUPTED = """
+import signal, sys
+import pipeline.jobs.export as export
+export.write_pieces = lambda *_: signal.raise_signal(signal.SIGINT)
+from pipeline.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.long
-def test_a_disk_that_is_full(here: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [(FULL, 2, "out: File too large"), (INTERRUPTED, 130, "interrupted")],
+)
+def test_a_disk_that_is_full_and_an_impatient_person(
+    here: Path, script: str, code: int, said: str
+) -> None:
     write_partition(here / "in", [batch(at) for at in range(50)])
-    command = [sys.executable, "-c", FULL, "export", "--input", "in", "--output", "out"]
+    command = [sys.executable, "-c", script, "export", "--input", "in", "--output", "out"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "pipeline export: out: File too large\n")
+    assert (done.returncode, done.stderr) == (code, f"pipeline export: {said}\n")
     assert list((here / "out").iterdir()) == []
 
 
-def test_an_impatient_person(here: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_that_is_interrupted(here: Path, capsys, monkeypatch) -> None:
     write_partition(here / "in", [batch(at) for at in range(50)])
-    monkeypatch.setattr(export, "write_pieces", lambda *_: signal.raise_signal(signal.SIGINT))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "write_pieces", interrupted)
     assert main(["export", "--input", "in", "--output", "out"]) == 130
     assert capsys.readouterr().err == "pipeline export: interrupted\n"
     assert list((here / "out").iterdir()) == []
