@@ -7,11 +7,10 @@ import gc
 import multiprocessing
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -19,11 +18,14 @@ from jepsen.linearizability import UNKNOWN
 from simulator.draw import Options
 from simulator.probes import MARKS
 from simulator.run import Outcome, run_seed
+from simulator.scheduler import returning_within
 
 SAFETY, LIVENESS, CRASH, NONDETERMINISM = 10, 11, 12, 13
 """Exit codes by the kind of a failure."""
 
 NONDETERMINISTIC: Final = "nondeterminism"
+SEED_CPU_SECONDS_MAX: Final = 300
+"""A standard seed takes 2 to 5; more is a step that does not return."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,19 +51,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     marks: dict[str, int]
 
 
-class Line(msgspec.Struct, kw_only=True):
-    """One line of a ledger of finished seeds."""
-
-    commit: str
-    options: Options
-    is_twice: bool
-    result: Result
-
-
 def run_one(seed: int, options: Options, *, is_twice: bool) -> Result:
     """Run a seed; twice: the second run has to leave the same digest."""
     started = time.process_time()
-    outcome = run_seed(seed, options)
+    with returning_within(SEED_CPU_SECONDS_MAX):
+        outcome = run_seed(seed, options)
     cpu_seconds = time.process_time() - started
     result = result_of(outcome, cpu_seconds)
     if not is_twice or result.invariant is not None:
@@ -103,39 +97,6 @@ def exit_code_of(invariant: str) -> int:
     """The exit code of a failure."""
     codes = {"liveness": LIVENESS, "I20": CRASH, NONDETERMINISTIC: NONDETERMINISM}
     return codes.get(invariant, SAFETY)
-
-
-class SeedLedger:
-    """Finished seeds in a file, one JSON object a line; a run goes on where the last one ended."""
-
-    def __init__(self, path: Path, commit: str, options: Options, *, is_twice: bool) -> None:
-        self._path = path
-        self._commit = commit
-        self._options = options
-        self._is_twice = is_twice
-
-    def known(self) -> dict[int, Result]:
-        """Results of the same commit and options; a line that was cut off does not count."""
-        if not self._path.exists():
-            return {}
-        found = {}
-        for content in self._path.read_bytes().splitlines():
-            try:
-                line = msgspec.json.decode(content, type=Line)
-            except (ValueError, RecursionError):
-                continue
-            same = (line.commit, line.options, line.is_twice)
-            if same == (self._commit, self._options, self._is_twice):
-                found[line.result.seed] = line.result
-        return found
-
-    def add(self, result: Result) -> None:
-        """Append one line."""
-        line = Line(
-            commit=self._commit, options=self._options, is_twice=self._is_twice, result=result
-        )
-        with self._path.open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
 
 
 class Totals:
@@ -248,13 +209,25 @@ def results(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+class Remembering(Protocol):
+    """Finished seeds (simulator/seed_ledger.py)."""
+
+    def known(self) -> dict[int, Result]:
+        """Results that need no run."""
+        ...
+
+    def add(self, result: Result) -> None:
+        """One more."""
+        ...
+
+
 def run_campaign(
-    seeds: Iterable[int],
+    seeds: Sequence[int],
     options: Options,
     *,
     is_twice: bool,
     job_count: int,
-    ledger: SeedLedger | None,
+    ledger: Remembering | None,
     on_result: Callable[[Result, Totals], None],
 ) -> Totals:
     """Run seeds that the ledger does not know, and add up all of them.
@@ -269,12 +242,12 @@ def run_campaign(
     """
     totals = Totals()
     known = {} if ledger is None else ledger.known()
-    wanted = list(seeds)
-    for seed in wanted:
-        if seed in known:
-            totals.add(known[seed])
-            on_result(known[seed], totals)
-    left = [seed for seed in wanted if seed not in known]
+    for seed in sorted(seed for seed in known if seed in seeds):
+        totals.add(known[seed])
+        on_result(known[seed], totals)
+    left = (
+        seed for seed in seeds if seed not in known
+    )  # of a billion none is made before its turn
     for result in results(left, options, is_twice=is_twice, job_count=job_count):
         totals.add(result)
         if ledger is not None:

@@ -26,11 +26,12 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         return int(stop.code or 0)
     from simulator.schedule import ScheduleError  # noqa: PLC0415
+    from simulator.seed_ledger import LedgerError  # noqa: PLC0415
     from simulator.session import perform  # noqa: PLC0415
 
     try:
         return perform(parsed)
-    except ScheduleError as error:
+    except (LedgerError, ScheduleError) as error:
         sys.stderr.write(f"kraftline sim: {error}\n")
     except OSError as error:
         where = str(error.filename)[:PATH_CHARACTERS]

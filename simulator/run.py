@@ -13,7 +13,7 @@ from simulator.log_mirror import segment_paths
 from simulator.plan import Decision, draw_apart, draw_later, draw_newest, draw_plan
 from simulator.recording import Recording
 from simulator.requests import READS
-from simulator.scheduler import StuckError
+from simulator.scheduler import EndlessStepError, StuckError
 from simulator.streams import Streams
 from simulator.world import Traced, World, machine_ids
 from wire.types import LeaderEpoch
@@ -91,7 +91,7 @@ def run_seed(
         is_complete = _run(world, until)
     except Violation as violation:
         invariant, text = violation.invariant, str(violation)
-    except StuckError as error:
+    except (StuckError, EndlessStepError) as error:
         invariant, text = "I20", str(error)
     except Exception as error:  # noqa: BLE001 - any exception of the code under test is a finding
         invariant, text = "I20", f"{type(error).__name__}: {error}"

@@ -1,7 +1,9 @@
 """Virtual time: one heap of callbacks, microseconds, first come first served within one instant."""
 
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import repeat
 from typing import Final
@@ -12,6 +14,34 @@ INSTANT_EVENTS_MAX: Final = 10_000
 
 class StuckError(Exception):
     """Time does not advance any more."""
+
+
+class EndlessStepError(BaseException):
+    """A step does not return. No `Exception`: the code under test must not catch it."""
+
+
+@contextmanager
+def returning_within(cpu_seconds: float) -> Iterator[None]:
+    """Interrupt what takes more of the processor; elsewhere than in the main thread nothing is done.
+
+    Raises:
+        EndlessStepError: in the middle of what runs too long.
+    """
+
+    def interrupt(*_: object) -> None:
+        raise EndlessStepError(f"more than {cpu_seconds:g} s of processor time: an endless step")
+
+    try:
+        before = signal.signal(signal.SIGVTALRM, interrupt)
+    except (ValueError, AttributeError):  # another thread, or a system without this timer
+        yield
+        return
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 class Scheduler:

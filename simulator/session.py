@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,6 @@ from simulator.arguments import Parsed
 from simulator.campaign import (
     NONDETERMINISTIC,
     Result,
-    SeedLedger,
     Totals,
     exit_code_of,
     result_of,
@@ -24,9 +24,22 @@ from simulator.recording import Recording
 from simulator.report import LiveLine, as_json, command_of, failure_line, summary
 from simulator.run import Outcome, prepare, run_seed
 from simulator.schedule import Schedule, read_schedule, write_schedule
+from simulator.seed_ledger import SeedLedger
 from simulator.shrink import Shrinker
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+SIMULATED: Final = (
+    "broker_publisher",
+    "jepsen",
+    "kernel",
+    "metadata",
+    "quorum_controller",
+    "raft",
+    "simulator",
+    "storage",
+    "wire",
+)
+"""The packages that a run is made of."""
 MARK_MISSING: Final = 1
 INTERRUPTED: Final = 130
 
@@ -45,13 +58,27 @@ def perform(parsed: Parsed) -> int:
 
 
 def commit_name() -> str:
-    """The commit of this tree, `-dirty` when files differ from it; `unknown` outside of git."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    """The commit of this tree; with a hash of the code where that is another one, or no git is.
+
+    `0123456789`, `0123456789-dirty-89abcdef` (or only documents differ: `-dirty`), `unknown-...`.
+    """
+    name = _git("describe", "--always", "--dirty", "--abbrev=10") or "unknown"
+    if name != "unknown" and not _git("status", "--porcelain", "--", *SIMULATED):
+        return name
+    checksum = 0
+    for package in SIMULATED:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            checksum = zlib.crc32(path.read_bytes(), zlib.crc32(path.name.encode(), checksum))
+    return f"{name if '-' in name or name == 'unknown' else f'{name}-dirty'}-{checksum:08x}"
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:
-        return "unknown"
-    return done.stdout.strip() or "unknown"
+        return ""
+    return done.stdout.strip()
 
 
 def _check_folders(parsed: Parsed) -> None:
@@ -73,6 +100,10 @@ def _run_seeds(parsed: Parsed) -> int:
     ledger = None
     if parsed.ledger is not None:
         ledger = SeedLedger(parsed.ledger, commit, parsed.options, is_twice=parsed.is_twice)
+        ledger.known()
+        if ledger.cut_off:
+            lines = "a line is" if ledger.cut_off == 1 else f"{ledger.cut_off} lines are"
+            sys.stderr.write(f"kraftline sim: {parsed.ledger}: {lines} cut off and left out\n")
     live = LiveLine(sys.stderr, len(parsed.seeds))
     totals = Totals()
 
@@ -187,6 +218,15 @@ def _write_page(parsed: Parsed, outcome: Outcome, recording: Recording) -> None:
     parsed.html.write_text(page, encoding="utf-8")
 
 
+def _free(name: str) -> Path:
+    """A file that is not there yet: the schedule of an earlier failure is kept."""
+    path, number = Path(f"{name}.jsonl"), 1
+    while path.exists():
+        number += 1
+        path = Path(f"{name}-{number}.jsonl")
+    return path
+
+
 def _shrink_first(parsed: Parsed, result: Result, commit: str) -> None:
     """Make the first failure small and write it as a schedule beside the caller."""
     if parsed.shrink_seconds == 0:
@@ -204,7 +244,7 @@ def _shrink_first(parsed: Parsed, result: Result, commit: str) -> None:
         return
     shrinker = Shrinker(outcome, parsed.options, run_again, lambda: time.monotonic() >= deadline)
     shrunk = shrinker.shrink()
-    path = Path(f"sim-{seed:#x}.jsonl")
+    path = _free(f"sim-{seed:#x}")
     assert shrunk.outcome.invariant is not None
     write_schedule(
         path,

@@ -1,10 +1,11 @@
-"""Make a failing run small: fewer faults, fewer writes, a shorter time, fewer nodes.
+"""Make a failing run small: fewer and shorter faults, fewer writes, a shorter time, fewer nodes.
 
 Delta debugging (Zeller, Hildebrandt, 2002) over the plan: leave out halves, then quarters, and so
 on down to single faults, as long as the same invariant breaks. Another one is another bug.
 """
 
 from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from simulator.draw import Options
 from simulator.plan import Decision
 from simulator.run import Outcome
 
+DURATION_STEP_US: Final = 100_000
 Run = Callable[[Options, list[Decision]], Outcome]
 
 
@@ -59,6 +61,7 @@ class Shrinker:
         while size != self._size() and not self._is_over():
             size = self._size()
             self._shrink_plan()
+            self._shrink_decisions()
             self._shrink_writes()
             self._shrink_duration()
             self._shrink_cluster()
@@ -67,7 +70,7 @@ class Shrinker:
         )
 
     def _size(self) -> tuple[object, ...]:
-        return len(self.plan), self.options
+        return tuple(self.plan), self.options
 
     def _try(self, options: Options, plan: list[Decision]) -> bool:
         """Take a candidate if it breaks the same invariant."""
@@ -98,27 +101,56 @@ class Shrinker:
                     start += length
             length //= 2
 
+    def _shrink_decisions(self) -> None:
+        """What is left of the faults: shorter, fewer operations ahead, fewer targets."""
+        for number in range(len(self.plan)):
+            for name, least in (("length_us", 1_000), ("amount", 1)):
+                self._bisect(least, getattr(self.plan[number], name), self._changed(number, name))
+            for target in self.plan[number].targets[1:]:
+                left = tuple(t for t in self.plan[number].targets if t != target)
+                self._try(self.options, self._with(number, targets=left))
+
+    def _changed(self, number: int, name: str) -> Callable[[int], bool]:
+        return lambda value: self._try(self.options, self._with(number, **{name: value}))
+
+    def _with(self, number: int, **more: Any) -> list[Decision]:
+        return [*self.plan[:number], replace(self.plan[number], **more), *self.plan[number + 1 :]]
+
     def _shrink_writes(self) -> None:
-        while self.options.write_count > 0:
-            fewer = self.options.write_count // 2
-            if not self._try(replace(self.options, write_count=fewer), self.plan):
-                break
+        self._bisect(
+            0,
+            self.options.write_count,
+            lambda count: self._try(replace(self.options, write_count=count), self.plan),
+        )
 
     def _shrink_duration(self) -> None:
         if self.outcome.at_us < self.options.duration_us:
             self._try(replace(self.options, duration_us=self.outcome.at_us), self.plan)
-        while self.options.duration_us > 1_000_000:
-            shorter = self.options.duration_us // 2
-            if not self._try(replace(self.options, duration_us=shorter), self.plan):
-                break
+        self._bisect(
+            1,
+            self.options.duration_us // DURATION_STEP_US,
+            lambda steps: self._try(
+                replace(self.options, duration_us=steps * DURATION_STEP_US), self.plan
+            ),
+        )
+
+    def _bisect(self, least: int, most: int, fails: Callable[[int], bool]) -> None:
+        """Find a small number between both that still fails; `most` is known to."""
+        if least >= most or fails(least):
+            return
+        while most - least > 1 and not self._is_over():
+            middle = (least + most) // 2
+            if fails(middle):
+                most = middle
+            else:
+                least = middle
 
     def _shrink_cluster(self) -> None:
         settings = self.outcome.settings
         if settings.observer_count > 0:
             self._try_nodes(settings.voter_count, 0)
-        for count in (1, 3):
-            now = self.outcome.settings
-            if count < now.voter_count and self._try_nodes(count, now.observer_count):
+        for count in range(1, self.outcome.settings.voter_count):
+            if self._try_nodes(count, self.outcome.settings.observer_count):
                 break
 
     def _try_nodes(self, voters: int, observers: int) -> bool:

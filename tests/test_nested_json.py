@@ -20,9 +20,9 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.json_records import describe_other
 from pipeline.core.options import parse_options
 from pipeline.jobs.history_query import counters
-from simulator.campaign import SeedLedger
 from simulator.draw import Options
 from simulator.schedule import ScheduleError, read_schedule
+from simulator.seed_ledger import LedgerError, SeedLedger
 from storage.clean_shutdown_file import UNKNOWN_EPOCH, decode_clean_shutdown
 from storage.errors import CorruptFileError
 from storage.quorum_state_file import decode_quorum_state
@@ -85,7 +85,8 @@ def test_a_schedule_is_named_with_its_line(content: bytes, tmp_path: Path) -> No
 def test_a_line_of_a_ledger_does_not_count(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "done.jsonl"
     path.write_bytes(content + b"\n")
-    assert SeedLedger(path, "commit", Options(), is_twice=False).known() == {}
+    with pytest.raises(LedgerError, match=r"done\.jsonl is no ledger of seeds"):
+        SeedLedger(path, "commit", Options(), is_twice=False).known()
 
 
 @DEEPS

@@ -8,7 +8,7 @@ import pytest
 from cli.main import main
 from simulator import histories
 from simulator.arguments import SHORT, parse
-from simulator.campaign import NONDETERMINISTIC, SeedLedger, exit_code_of
+from simulator.campaign import NONDETERMINISTIC, exit_code_of
 from simulator.draw import Options, Until
 from simulator.mutants.catalogue import MUTANTS
 from simulator.run import run_seed
@@ -118,24 +118,6 @@ def test_a_trace_up_to_an_event(capsys):
     assert "voter_count=" in lines[0]
     assert any("leader_changed" in line for line in lines)
     assert any(line.startswith("1 seeds, 0 failed; 200 events") for line in lines)
-
-
-@pytest.mark.long
-def test_a_ledger_is_gone_on_with(capsys, folder):
-    words = ("--short", "--json", "--ledger", "done.jsonl")
-    _, first, _ = sim(capsys, "--seeds", "1..2", *words)
-    with (folder / "done.jsonl").open("a") as file:
-        file.write('{"commit": "cut off')
-    with (folder / "done.jsonl").open("a") as file:
-        file.write("\n")
-    _, second, _ = sim(capsys, "--seeds", "1..3", *words)
-    lines = (folder / "done.jsonl").read_text().splitlines()
-    assert [json.loads(line)["result"]["seed"] for line in (*lines[:2], lines[3])] == [1, 2, 3]
-    both = json.loads(first[-1]), json.loads(second[-1])
-    assert (both[0]["seeds"], both[1]["seeds"]) == (2, 3)
-    assert both[1]["events"] > both[0]["events"]
-    other = SeedLedger(folder / "done.jsonl", "another commit", Options(), is_twice=False)
-    assert other.known() == {}
 
 
 @pytest.mark.long

@@ -101,3 +101,35 @@ def test_the_budget_ends_the_search_with_the_best_so_far():
 def test_nothing_to_shrink_where_nothing_failed():
     with pytest.raises(AssertionError, match="nothing failed"):
         Shrinker(BASE, Options(), lambda options, plan: BASE)
+
+
+@pytest.mark.parametrize("needed", [0, 1, 7, 13, 200])
+def test_as_few_writes_as_it_takes_are_left(needed):
+    def fails(options, _):
+        return "I7" if options.write_count >= needed else None
+
+    shrunk, runs = shrink([], fails)
+    assert shrunk.options.write_count == needed
+    assert len(runs) < 30
+
+
+def test_a_fault_is_no_longer_and_no_stronger_than_it_takes():
+    plan = [replace(decision(5, targets=(1, 2, 3)), length_us=900_000, amount=40)]
+
+    def fails(_, left):
+        it = left[0] if left else decision(1)
+        is_enough = it.length_us >= 300_000 and it.amount >= 11 and 2 in it.targets
+        return "I7" if is_enough else None
+
+    (kept,) = shrink(plan, fails)[0].plan
+    assert 300_000 <= kept.length_us <= 300_001
+    assert kept.amount == 11
+    assert 2 in kept.targets
+    assert len(kept.targets) <= 2
+
+
+def test_an_even_number_of_voters_is_tried_too():
+    def fails(options, _):
+        return "I7" if (options.node_count or 5) in (2, 5) else None
+
+    assert shrink([], fails)[0].options.node_count == 2

@@ -1,0 +1,141 @@
+"""Campaigns of many seeds: the ledger, the name of the code, the seed that does not return."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from cli.main import main
+from simulator import campaign, session
+from simulator.campaign import Result, Totals, run_campaign, run_one
+from simulator.draw import Options
+from simulator.run import World
+from simulator.seed_ledger import LedgerError, SeedLedger
+
+RESULT = Result(
+    seed=1, invariant=None, text="", at_us=1, events=1, cpu_seconds=0.1, virtual_us=1,
+    elections=1, acknowledged=1, operations=1, definite=1, verdict="ok", messages=1, digest=1,
+    events_by_kind={}, faults={}, marks={},
+)  # fmt: skip
+TINY = Options(node_count=1, observer_count=0, faults=(), duration_us=100_000, write_count=1)
+
+
+def ledger(path, commit="one", options=TINY):
+    return SeedLedger(path, commit, options, is_twice=False)
+
+
+def test_a_result_behind_a_line_that_was_cut_off_counts(tmp_path):
+    path = tmp_path / "done.jsonl"
+    ledger(path).add(RESULT)
+    ledger(path).add(replace(RESULT, seed=2))
+    path.write_bytes(path.read_bytes()[:-50])
+    ledger(path).add(replace(RESULT, seed=3))
+    known = ledger(path)
+    assert sorted(known.known()) == [1, 3]
+    assert known.cut_off == 1
+
+
+def test_results_of_other_code_or_options_do_not_count(tmp_path):
+    path = tmp_path / "done.jsonl"
+    ledger(path).add(RESULT)
+    assert ledger(path, commit="two").known() == {}
+    assert ledger(path, options=replace(TINY, write_count=2)).known() == {}
+    assert ledger(path).known() == {1: RESULT}
+
+
+@pytest.mark.parametrize("content", ["{}\n", "a\nb\n", "[]"])
+def test_a_file_without_a_result_is_no_ledger(tmp_path, capsys, content):
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    with pytest.raises(LedgerError, match=r"other\.json is no ledger of seeds"):
+        ledger(path).known()
+    assert main(["sim", "--seed", "1", "--ledger", str(path)]) == 2
+    assert "other.json is no ledger of seeds: no line of it is a result" in capsys.readouterr().err
+    assert path.read_text() == content
+
+
+def test_a_ledger_is_gone_on_with_and_says_what_was_cut_off(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--nodes", "1", "--observers", "0", "--faults", "none", "--short", "--json"]
+    words += ["--ledger", "done.jsonl"]
+    assert main(["sim", "--seeds", "1..1", *words]) == 0
+    with (tmp_path / "done.jsonl").open("a") as file:
+        file.write('{"commit": "cut off')
+    assert main(["sim", "--seeds", "1..2", *words]) == 0
+    printed = capsys.readouterr()
+    both = [json.loads(line)["seeds"] for line in printed.out.splitlines()]
+    assert both == [1, 2]
+    assert printed.err == "kraftline sim: done.jsonl: a line is cut off and left out\n"
+    lines = (tmp_path / "done.jsonl").read_text().splitlines()
+    assert [json.loads(line)["result"]["seed"] for line in (lines[0], lines[2])] == [1, 2]
+
+
+def test_of_a_billion_seeds_none_is_made_before_its_turn(monkeypatch):
+    monkeypatch.setattr(campaign, "run_one", lambda seed, *_, **__: replace(RESULT, seed=seed))
+    seen = []
+
+    def on_result(result: Result, _: Totals) -> None:
+        seen.append(result.seed)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_campaign(
+            range(10**9), TINY, is_twice=False, job_count=1, ledger=None, on_result=on_result
+        )
+    assert seen == [0, 1, 2]
+
+
+def test_i20_a_step_that_does_not_return(monkeypatch):
+    monkeypatch.setattr(campaign, "SEED_CPU_SECONDS_MAX", 0.05)
+
+    def endless(_):
+        while True:
+            pass
+
+    monkeypatch.setattr(World, "start", endless)
+    result = run_one(1, TINY, is_twice=False)
+    assert result.invariant == "I20"
+    assert result.text == "more than 0.05 s of processor time: an endless step"
+
+
+def git_says(monkeypatch, described, changed):
+    answers = {"describe": described, "status": changed}
+    monkeypatch.setattr(session, "_git", lambda word, *_: answers[word])
+
+
+def test_code_is_named_by_its_commit(monkeypatch):
+    git_says(monkeypatch, "0123456789", "")
+    assert session.commit_name() == "0123456789"
+    git_says(monkeypatch, "0123456789-dirty", "")
+    assert session.commit_name() == "0123456789-dirty"
+
+
+@pytest.mark.parametrize(
+    ("described", "changed", "prefix"),
+    [
+        ("0123456789-dirty", " M raft/core.py", "0123456789-dirty-"),
+        ("0123456789", "?? raft/new.py", "0123456789-dirty-"),
+        ("", "", "unknown-"),
+    ],
+)
+def test_code_without_a_commit_is_named_by_what_it_is(
+    monkeypatch, tmp_path, described, changed, prefix
+):
+    git_says(monkeypatch, described, changed)
+    monkeypatch.setattr(session, "ROOT", tmp_path)
+    names = set()
+    (tmp_path / "raft").mkdir()
+    for content in ("a = 1\n", "a = 2\n", "a = 1\n"):
+        (tmp_path / "raft" / "core.py").write_text(content)
+        names.add(session.commit_name())
+    assert len(names) == 2
+    assert all(name.startswith(prefix) for name in names)
+
+
+def test_a_schedule_replaces_none_of_an_earlier_failure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(session._free("sim-0x1")) == "sim-0x1.jsonl"
+    (tmp_path / "sim-0x1.jsonl").touch()
+    (tmp_path / "sim-0x1-2.jsonl").touch()
+    assert str(session._free("sim-0x1")) == "sim-0x1-3.jsonl"
