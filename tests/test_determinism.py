@@ -1,0 +1,311 @@
+"""The rules of determinism that a machine can check in code that runs under simulation.
+
+No clock, no global randomness, no threads, no addresses of objects, no order of a set of texts: the
+same seed gives the same run. `EXCEPTIONS` names who may do what and why; an entry nobody needs any
+more is an error too. Whether a run is repeatable is tested in tests/simulator/test_simulation.py.
+"""
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CORE: Final = (
+    "raft", "kernel", "storage", "wire", "metadata", "quorum_controller", "broker_publisher",
+)  # fmt: skip
+PACKAGES: Final = (*CORE, "simulator")
+
+MODULES: Final = frozenset(
+    {
+        "time", "threading", "_thread", "asyncio", "concurrent", "multiprocessing", "subprocess",
+        "secrets", "os", "socket", "select", "selectors", "signal", "sched", "queue", "tempfile",
+        "logging", "platform", "resource", "gc", "weakref",
+    }
+)  # fmt: skip
+"""What cannot be imported, with what is below it: none of it is a function of its arguments."""
+NAMES: Final = frozenset(
+    {
+        "uuid.uuid1", "uuid.uuid4", "uuid.getnode", "random.SystemRandom",
+        "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today",
+        "datetime.date.today",
+    }
+)  # fmt: skip
+"""What cannot be used of modules that can be imported; of `random` only `Random` can."""
+BUILTINS: Final = frozenset({"id", "hash", "input", "__import__"})
+"""`id` is an address; `hash` of a text differs between processes."""
+
+CACHE = "a cache by identity: what it gives depends on the content alone"
+PROGRESS = "CPU time and progress of a campaign, outside of the runs"
+PROCESSES = "processes that run one seed each"
+EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
+    "storage/os_vfs.py": {"os": "the real disk, which no simulation opens"},
+    "wire/create_topics_response.py": {"id": CACHE},
+    "simulator/campaign.py": {
+        "time": PROGRESS, "multiprocessing": PROCESSES, "concurrent": PROCESSES,
+        "gc": "how often it runs, which no result depends on",
+    },
+    "simulator/report.py": {"time": PROGRESS},
+    "simulator/session.py": {"time": PROGRESS, "subprocess": "the name of the commit"},
+    "simulator/mutants/hunt.py": {"time": PROGRESS},
+    "simulator/mutants/command.py": {"multiprocessing": PROCESSES, "concurrent": PROCESSES},
+    "simulator/world.py": {"hash": "of numbers, which is the same in every process"},
+}  # fmt: skip
+
+SETS: Final = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})
+HASHED_ANEW: Final = frozenset({"str", "bytes", "TopicId", "DirectoryId", "UUID", "Uuid"})
+"""Types whose hash differs between processes, and so the order of a set of them."""
+ANY_ORDER: Final = frozenset(
+    {"sorted", "set", "frozenset", "any", "all", "sum", "min", "max", "len", "Counter"}
+)
+"""What gives the same in whatever order its argument comes."""
+IN_ORDER: Final = frozenset({"list", "tuple", "iter", "next", "enumerate", "zip", "map"})
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """Local name -> dotted name of what an import binds to it."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                names[alias.asname or name] = name
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def dotted(node: ast.expr, names: dict[str, str]) -> str | None:
+    """The dotted name that an expression stands for, if an import bound its beginning."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute):
+        before = dotted(node.value, names)
+        return before and f"{before}.{node.attr}"
+    return None
+
+
+def forbidden_imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        modules: list[str] = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module]
+        for module in modules:
+            top = module.partition(".")[0]
+            if top in MODULES:
+                yield top, node.lineno
+
+
+def forbidden_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    names = imported(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                if is_forbidden(full):
+                    yield full, node.lineno
+        elif isinstance(node, ast.Attribute):
+            full = dotted(node, names) or ""
+            if is_forbidden(full):
+                yield full, node.lineno
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id in BUILTINS - names.keys():
+                yield node.func.id, node.lineno
+            is_random = dotted(node.func, names) == "random.Random"
+            if is_random and not node.args and not node.keywords:
+                yield "random.Random()", node.lineno
+
+
+def is_forbidden(name: str) -> bool:
+    if name.startswith("random.") and not name.startswith("random.Random"):
+        return True
+    return name in NAMES
+
+
+def is_set_of_texts(annotation: ast.expr | None) -> bool:
+    """`set[str]` and its like, also beside None."""
+    if isinstance(annotation, ast.BinOp):
+        return is_set_of_texts(annotation.left) or is_set_of_texts(annotation.right)
+    if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.value, ast.Name):
+        return False
+    if annotation.value.id == "Final":
+        return is_set_of_texts(annotation.slice)
+    inner = {part.id for part in ast.walk(annotation.slice) if isinstance(part, ast.Name)}
+    return annotation.value.id in SETS and bool(inner & HASHED_ANEW)
+
+
+def sets_of_texts(tree: ast.Module) -> set[str]:
+    """Names and `.attributes` that a file says to be sets of what is hashed anew."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and is_set_of_texts(node.annotation):
+            target = node.target
+            if isinstance(target, ast.Name):
+                found |= {target.id, f".{target.id}"}
+            elif isinstance(target, ast.Attribute):
+                found.add(f".{target.attr}")
+        elif isinstance(node, ast.arg) and is_set_of_texts(node.annotation):
+            found.add(node.arg)
+    return found
+
+
+def ordered_sets(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Where the order of a set gets into what is computed, as far as annotations tell."""
+    texts = sets_of_texts(tree)
+    harmless = in_any_order(tree)
+    for node in ast.walk(tree):
+        if id(node) in harmless:
+            continue
+        for source in taken_in_order(node):
+            if is_unordered(source, texts):
+                yield f"order of a set: {ast.unparse(source)}", source.lineno
+
+
+def is_unordered(node: ast.expr, texts: set[str]) -> bool:
+    """Whether it is a set whose order may differ; `texts` as `sets_of_texts` gives them."""
+    match node:
+        case ast.Set():
+            return not all(map(is_number, node.elts))
+        case ast.SetComp() | ast.Call(func=ast.Name("set" | "frozenset")):
+            return True
+        case ast.Name(name):
+            return name in texts
+        case ast.Attribute(attr=name):
+            return f".{name}" in texts
+        case ast.BinOp(left, ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor(), right):
+            return is_unordered(left, texts) or is_unordered(right, texts)
+        case _:
+            return False
+
+
+def in_any_order(tree: ast.Module) -> set[int]:
+    """Nodes (their `id`) whose order is nothing: arguments of `sorted` and its like, `{*set}`."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Set):
+            found |= {id(part) for part in node.elts}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in ANY_ORDER:
+                found |= {id(argument) for argument in node.args}
+    return found
+
+
+def taken_in_order(node: ast.AST) -> list[ast.expr]:
+    """What a node goes through in the order it comes in."""
+    match node:
+        case ast.For() | ast.AsyncFor():
+            return [node.iter]
+        case ast.ListComp() | ast.GeneratorExp() | ast.DictComp():
+            return [part.iter for part in node.generators]
+        case ast.Call(func=ast.Name(name)) if name in IN_ORDER:
+            return node.args
+        case ast.Call(func=ast.Attribute(attr="join" | "extend" | "fromkeys")):
+            return node.args
+        case ast.Starred():
+            return [node.value]
+        case _:
+            return []
+
+
+def is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def violations(text: str) -> list[tuple[str, int]]:
+    """(what, line) for everything in a file that is not a function of its arguments."""
+    tree = ast.parse(text)
+    return [*forbidden_imports(tree), *forbidden_names(tree), *ordered_sets(tree)]
+
+
+@functools.cache
+def everything() -> dict[str, list[tuple[str, int]]]:
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    assert len(files) > 100
+    return {
+        path.relative_to(ROOT).as_posix(): violations(path.read_text(encoding="utf-8"))
+        for path in files
+    }
+
+
+def test_code_under_simulation_is_a_function_of_its_arguments() -> None:
+    found = [
+        f"{path}:{line}: {what}"
+        for path, broken in everything().items()
+        for what, line in broken
+        if what not in EXCEPTIONS.get(path, {})
+    ]
+    assert found == []
+
+
+def test_every_exception_is_needed() -> None:
+    needed = {path: {what for what, _ in broken} for path, broken in everything().items()}
+    stale = [
+        f"{path}: {what}"
+        for path, allowed in EXCEPTIONS.items()
+        for what in allowed
+        if what not in needed.get(path, set())
+    ]
+    assert stale == []
+
+
+@pytest.mark.parametrize(("text", "what"), [
+    ("import time", "time"),
+    ("import time as clock", "time"),
+    ("from time import monotonic", "time"),
+    ("def f():\n    import time", "time"),
+    ("import os.path", "os"),
+    ("from os import urandom", "os"),
+    ("import threading", "threading"),
+    ("from concurrent.futures import Future", "concurrent"),
+    ("import asyncio", "asyncio"),
+    ("import secrets", "secrets"),
+    ("from random import random", "random.random"),
+    ("from random import Random, shuffle", "random.shuffle"),
+    ("import random\nrandom.seed(1)", "random.seed"),
+    ("import random as r\nx = r.choice", "random.choice"),
+    ("import random\nrandom.SystemRandom()", "random.SystemRandom"),
+    ("import random\nrandom.Random()", "random.Random()"),
+    ("from random import Random as R\nR()", "random.Random()"),
+    ("import uuid\nuuid.uuid4()", "uuid.uuid4"),
+    ("from uuid import uuid4", "uuid.uuid4"),
+    ("import uuid\nf(new=uuid.uuid1)", "uuid.uuid1"),
+    ("from datetime import datetime\ndatetime.now()", "datetime.datetime.now"),
+    ("import datetime as dt\ndt.date.today()", "datetime.date.today"),
+    ("key = id(row)", "id"),
+    ("hash('text')", "hash"),
+    ("for x in {'a', 'b'}: pass", "order of a set: {'a', 'b'}"),
+    ("x = list(set(names))", "order of a set: set(names)"),
+    ("def f(names: set[str]):\n    return [n for n in names]", "order of a set: names"),
+    ("def f(names: set[str]):\n    yield from (n for n in names)", "order of a set: names"),
+    ("def f(a: frozenset[TopicId], b):\n    for x in a - b: pass", "order of a set: a - b"),
+    ("class A:\n    n: Final[set[bytes]]\n    def f(self):\n        return tuple(self.n)",
+     "order of a set: self.n"),
+    ("def f(names: set[str] | None):\n    return ', '.join(names)", "order of a set: names"),
+    ("def f(names: set[str]):\n    return [*names]", "order of a set: names"),
+])  # fmt: skip
+def test_what_is_caught(text: str, what: str) -> None:
+    assert what in [found for found, _ in violations(text)]
+
+
+@pytest.mark.parametrize("text", [
+    "import random\nrandom.Random(7).random()",
+    "from random import Random\nrng = Random('seed')\nrng.shuffle(x)",
+    "from uuid import UUID\nUUID(bytes=b)",
+    "from datetime import datetime, timedelta, UTC\ndatetime.fromtimestamp(1, UTC)",
+    "event.id(1)\nself.time.now()",
+    "def id(x): ...",
+    "def f(names: set[str]):\n    return sorted(names), len(names), 'a' in names",
+    "def f(names: set[str]):\n    return any(n for n in names), {n for n in names}",
+    "def f(ids: set[int]):\n    for x in ids: pass",
+    "for x in {1, 2}: pass",
+    "for x in sorted({'a', 'b'}): pass",
+    "def f(names: set[str]):\n    return {*names, 'a'}",
+])  # fmt: skip
+def test_what_is_allowed(text: str) -> None:
+    assert violations(text) == []
