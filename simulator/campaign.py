@@ -245,9 +245,7 @@ def run_campaign(
     for seed in sorted(seed for seed in known if seed in seeds):
         totals.add(known[seed])
         on_result(known[seed], totals)
-    left = (
-        seed for seed in seeds if seed not in known
-    )  # of a billion none is made before its turn
+    left = (seed for seed in seeds if seed not in known)  # not a list: there may be a billion
     for result in results(left, options, is_twice=is_twice, job_count=job_count):
         totals.add(result)
         if ledger is not None:

@@ -22,7 +22,7 @@ class EndlessStepError(BaseException):
 
 @contextmanager
 def returning_within(cpu_seconds: float) -> Iterator[None]:
-    """Interrupt what takes more of the processor; elsewhere than in the main thread nothing is done.
+    """Interrupt what takes more of the processor; in another thread than the main one do nothing.
 
     Raises:
         EndlessStepError: in the middle of what runs too long.

@@ -26,7 +26,7 @@ class SeedLedger:
 
     Args:
         path: of the file; made with the first result.
-        commit: name of the code that runs (`session.code_name`): results of other code do not count.
+        commit: name of the code that runs; results of other code do not count.
         options: of the seeds.
         is_twice: whether each runs twice.
     """

@@ -73,7 +73,7 @@ def test_writes_and_duration_go_down():
         return "I7" if options.write_count >= 20 and options.duration_us >= 100_000 else None
 
     shrunk, _ = shrink([], fails, at_us=599_000)
-    assert shrunk.options.write_count == 25
+    assert shrunk.options.write_count == 20
     assert shrunk.options.think_us == BASE.settings.think_us
     assert shrunk.options.duration_us <= 600_000
 
