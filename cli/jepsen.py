@@ -33,7 +33,7 @@ from jepsen.linearizability import (
     read_history,
 )
 from jepsen.linearizability.picture import page_of
-from jepsen.linearizability.values import to_plain
+from jepsen.linearizability.values import thawed, to_plain
 
 EXIT_CODES: Final = {OK: 0, ILLEGAL: 1}
 EXIT_UNKNOWN: Final = 2
@@ -207,7 +207,7 @@ def _print_json(
         line["reason"] = result.reason
     if counterexample is not None:
         shown = msgspec.structs.replace(
-            counterexample, keys=tuple(to_plain(key) for key in counterexample.keys)
+            counterexample, keys=tuple(to_plain(thawed(key)) for key in counterexample.keys)
         )
         line["counterexample"] = msgspec.to_builtins(shown)
     sys.stdout.write(json.dumps(line) + "\n")

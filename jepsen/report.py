@@ -24,7 +24,7 @@ from jepsen.linearizability import (
 )
 from jepsen.linearizability.history import INVOKE
 from jepsen.linearizability.picture import page_of
-from jepsen.linearizability.values import to_plain
+from jepsen.linearizability.values import thawed, to_plain
 
 VALID: Final = "valid"
 INVALID: Final = "invalid"
@@ -69,7 +69,7 @@ def linearizable(history: History, model: str, folder: Path) -> tuple[Check, dic
     details["counterexample"] = found.text()
     page = page_of(history, model_named(model), result, found)
     (folder / PICTURE_FILE).write_text(page, encoding="utf-8")
-    keys = ", ".join(str(to_plain(key)) for key in found.keys)
+    keys = ", ".join(str(to_plain(thawed(key))) for key in found.keys)
     return Check(name, INVALID, f"key {keys}: no legal order; see {PICTURE_FILE}"), details
 
 

@@ -43,7 +43,7 @@ def _blocks(history: History, operations: Sequence[Operation]) -> list[tuple[int
         if operation.type != OK:
             continue
         if not is_pair(operation.output) or not all(
-            isinstance(number, int) and number >= 0 for number in operation.output
+            type(number) is int and number >= 0 for number in operation.output
         ):
             raise HistoryError(f"{place}: alloc gave {operation.output!r}, not [start length]")
         start, length = operation.output

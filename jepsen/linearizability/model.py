@@ -6,12 +6,12 @@ state agrees with its equality. Operations that touch several keys are several `
 checker joins the keys that occur together and steps each part on the state of its key.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from jepsen.linearizability.history import HistoryError, Operation
-from jepsen.linearizability.values import MapKey, SetValue, Tagged
+from jepsen.linearizability.values import MapKey, SetValue, frozen
 
 State = Any
 """State of a key: any hashable value."""
@@ -103,27 +103,13 @@ class OperationError(HistoryError):
         self.operation: Final = operation
 
 
-def frozen(value: Any) -> Hashable:  # noqa: PLR0911  # one case each
-    """The value with its lists, sets and maps made hashable."""
-    if isinstance(value, SetValue):
-        return frozenset(frozen(item) for item in value)
-    if isinstance(value, MapKey):
-        return frozenset((frozen(key), frozen(item)) for key, item in value)
-    if isinstance(value, Tagged):
-        return Tagged(value.tag, frozen(value.value))
-    if isinstance(value, list | tuple):
-        return tuple(frozen(item) for item in value)
-    if isinstance(value, Mapping):
-        return frozenset((frozen(key), frozen(item)) for key, item in value.items())
-    if isinstance(value, set | frozenset):
-        return frozenset(frozen(item) for item in value)
-    assert isinstance(value, Hashable), f"{value=}"
-    return value
-
-
 def is_pair(value: Any) -> bool:
-    """True for a list or tuple of two."""
-    return isinstance(value, list | tuple) and len(value) == 2
+    """True for a list or vector of two; a set or a map is none."""
+    return (
+        isinstance(value, list | tuple)
+        and not isinstance(value, SetValue | MapKey)
+        and len(value) == 2
+    )
 
 
 class Call(NamedTuple):

@@ -22,11 +22,12 @@ A vector is a list, or a `Vector` where it has to be hashable (keys of maps, ite
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from typing_extensions import override
 
 INT64_MIN: Final = -(1 << 63)
 UINT64_MAX: Final = (1 << 64) - 1
@@ -88,6 +89,95 @@ def hashable(value: Any) -> Any:
     if isinstance(value, Tagged):
         return Tagged(value.tag, hashable(value.value))
     return value
+
+
+class Typed(NamedTuple):
+    """A value that Python takes for another one, with its type: 1.0, True and 1 are three values.
+
+    `value` is hashable. A type is in no history, so nothing else equals it.
+    """
+
+    kind: type
+    value: Any
+
+    @override
+    def __str__(self) -> str:
+        return _shown(self)
+
+    @override
+    def __repr__(self) -> str:
+        return _shown(self)
+
+
+_PLAIN: Final = frozenset({int, str, type(None)})
+
+
+def frozen(value: Any) -> Hashable:  # noqa: PLR0911  # one case each
+    """The value as something hashable that equals another exactly if the histories say the same.
+
+    Lists and vectors are equal, as in Clojure; so are sets and maps in any order. A keyword,
+    a symbol, a character and a string never are, nor are `true`, `1`, `1.0` and `1.0M`.
+    """
+    if type(value) in _PLAIN:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, SetValue | set | frozenset):
+        return frozenset(frozen(item) for item in value)
+    if isinstance(value, MapKey | Mapping):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return Typed(dict, frozenset((frozen(key), frozen(item)) for key, item in pairs))
+    if isinstance(value, list | tuple):
+        return tuple(frozen(item) for item in value)
+    if isinstance(value, Tagged):
+        return Tagged(value.tag, frozen(value.value))
+    if isinstance(value, float) and math.isnan(value):
+        return Typed(float, "NaN")  # a register that holds it tells it
+    if isinstance(value, Decimal) and value.is_nan():
+        return Typed(Decimal, str(value))
+    assert isinstance(value, Hashable), f"{value=}"
+    return Typed(type(value), value)
+
+
+def thawed(value: Any) -> Any:
+    """A value with the meaning of a frozen one, as histories hold it."""
+    if isinstance(value, Typed):
+        if value.kind is dict:
+            return map_of((thawed(key), thawed(item)) for key, item in sorted(value.value, key=str))
+        return value.kind(value.value)
+    if isinstance(value, frozenset):
+        return SetValue(hashable(thawed(item)) for item in sorted(value, key=str))
+    if type(value) is tuple:
+        return [thawed(item) for item in value]
+    if isinstance(value, Tagged):
+        return Tagged(value.tag, thawed(value.value))
+    return value
+
+
+def _shown(typed: Typed) -> str:
+    """As people write it: keywords with their colon, truth values as in JSON."""
+    kind, value = typed
+    if kind is Keyword:
+        return f":{value!s}"
+    if kind is Character:
+        return f"\\{value!s}"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is Decimal:
+        return f"{value}M"
+    if kind is dict:
+        return "{" + ", ".join(sorted(f"{key}: {item}" for key, item in value)) + "}"
+    return str(value)
+
+
+def map_of(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any] | MapKey:
+    """A map of hashable keys; a MapKey where a dict would take two different keys for one."""
+    given = list(pairs)
+    found = dict(given)
+    if len(found) == len(given):
+        return found
+    distinct = {frozen(key): (key, value) for key, value in given}
+    if len(found) == len(distinct):
+        return found  # one key twice: the last counts
+    return MapKey((key, hashable(value)) for key, value in distinct.values())
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911, PLR0912  # one case each
@@ -160,7 +250,7 @@ def from_plain(plain: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911  # one
         if first == "#set":
             return SetValue(hashable(item) for item in items)
         if first == "#map" and all(isinstance(item, list) and len(item) == 2 for item in items):
-            return {hashable(key): item for key, item in items}
+            return map_of((hashable(key), item) for key, item in items)
     raise ValueError(f"{first} is not one of #tag, #list, #set, #map, {', '.join(_TEXTS)}")
 
 

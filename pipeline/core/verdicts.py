@@ -33,7 +33,7 @@ from jepsen.linearizability import (
 )
 from jepsen.linearizability.model import Model
 from jepsen.linearizability.partition import Standing, partitions_of
-from jepsen.linearizability.values import to_plain
+from jepsen.linearizability.values import thawed, to_plain
 from pipeline.core.errors import BadInputError
 
 HISTORY_SUFFIXES: Final = (".jsonl", ".edn", ".msgpack", ".log", ".json")
@@ -241,7 +241,7 @@ def _run_of(path: str) -> str:
 
 
 def _key_text(keys: tuple[Any, ...]) -> str:
-    plain = [to_plain(key) for key in keys]
+    plain = [to_plain(thawed(key)) for key in keys]
     return (
         plain[0]
         if len(plain) == 1 and isinstance(plain[0], str)
@@ -250,5 +250,5 @@ def _key_text(keys: tuple[Any, ...]) -> str:
 
 
 def _json(found: Counterexample) -> str:
-    shown = msgspec.structs.replace(found, keys=tuple(to_plain(key) for key in found.keys))
+    shown = msgspec.structs.replace(found, keys=tuple(to_plain(thawed(key)) for key in found.keys))
     return json.dumps(msgspec.to_builtins(shown))

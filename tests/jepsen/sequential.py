@@ -8,8 +8,10 @@ operation never returned and more than one thing may have happened (a create tha
 
 import random
 from collections.abc import Hashable, Iterator, Sequence
+from decimal import Decimal
 
 from jepsen.linearizability.history import FAIL, INFO, OK, Operation
+from jepsen.linearizability.values import Keyword, Symbol
 
 KEYS = ("x", "y")
 IDS = ("id0", "id1", "id2", "id3")
@@ -77,6 +79,45 @@ class RegisterObject:
 class PlainRegisterObject(RegisterObject):
     model = "register"
     functions = ("read", "write")
+
+
+class TypedRegisterObject(RegisterObject):
+    """register: values and keys that Python takes for each other; the state names their types."""
+
+    model = "register"
+    values = (None, 1, True, 1.0, Decimal(1), 0, False, "a", Keyword("a"), Symbol("a"), "nil")
+    keys = (1, True, 1.0, "a", Keyword("a"))
+
+    def start(self):
+        return ()
+
+    def draw(self, rng):
+        f = rng.choice(("read", "write"))
+        return f, None if f == "read" else rng.choice(self.values), rng.choice(self.keys)
+
+    def perform(self, state, f, value, key, rng):
+        held = dict(state)
+        if f == "read":
+            return state, (OK, held.get(self.named(key), (None, None))[1], None)
+        held[self.named(key)] = (type(value).__name__, value)
+        return tuple(sorted(held.items())), (OK, value, None)
+
+    def corrupt(self, operation, rng):
+        if operation.f == "read" and rng.random() < 0.5:
+            same = [each for each in self.values if each == operation.output]
+            return {"output": rng.choice(same or [None])}
+        return {"output": rng.choice(self.values)} if operation.f == "read" else {}
+
+    def apply(self, state, operation, operations):
+        key, output = operation.key, operation.output
+        after, (_, told, _) = self.perform(state, operation.f, operation.value, key, None)
+        known = operation.f == "read" and operation.type == OK
+        if not known or (type(told), told) == (type(output), output):
+            yield after
+
+    @staticmethod
+    def named(key) -> str:
+        return f"{type(key).__name__} {key}"
 
 
 class KeyValueObject:
@@ -296,6 +337,7 @@ class ListingTopicObject(TopicObject):
 OBJECTS = (
     RegisterObject(),
     PlainRegisterObject(),
+    TypedRegisterObject(),
     KeyValueObject(),
     ConfigObject(),
     LogObject(),

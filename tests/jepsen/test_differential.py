@@ -18,7 +18,7 @@ from jepsen.linearizability.transitions import Transitions
 from tests.jepsen.sequential import OBJECTS, is_linearizable, random_operations
 
 QUICK_CASES = 80
-LONG_CASES = 15_500  # for each of 7 objects
+LONG_CASES = 15_500  # for each of 8 objects
 NAMES = [type(each).__name__ for each in OBJECTS]
 
 

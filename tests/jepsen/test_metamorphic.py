@@ -55,7 +55,7 @@ def renamed_values(sequential, operations, rng):
 
     def rename(value):
         if isinstance(value, str):
-            return value.translate(str.maketrans("abcxy", "pqrvw"))
+            return type(value)(value.translate(str.maketrans("abcxy", "pqrvw")))
         if isinstance(value, dict):
             return {rename(key): rename(item) for key, item in value.items()}
         return [rename(item) for item in value] if isinstance(value, list) else value

@@ -21,6 +21,7 @@ from jepsen.linearizability.values import (
     Tagged,
     Vector,
     hashable,
+    map_of,
 )
 
 TOKEN: Final = re.compile(
@@ -142,7 +143,8 @@ class _Reader:
                 pass
         if len(items) % 2:
             raise EdnError("a map has a key without a value", start)
-        return {hashable(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
+        keys = (hashable(key) for key in items[::2])
+        return map_of(zip(keys, items[1::2], strict=True))
 
 
 def _tagged(tag: str, value: Any) -> Any:

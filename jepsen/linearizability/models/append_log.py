@@ -25,10 +25,10 @@ from jepsen.linearizability.model import (
     Part,
     State,
     calls_of,
-    frozen,
     is_pair,
     refuse,
 )
+from jepsen.linearizability.values import frozen
 
 EMPTY: Final = 0
 
@@ -72,7 +72,7 @@ class AppendLog(Model):
         answer = call.output
         if is_pair(answer) and frozen(answer[0]) == frozen(call.value):
             answer = answer[1]
-        elif frozen(answer) == frozen(call.value) and not isinstance(answer, int):
+        elif frozen(answer) == frozen(call.value) and type(answer) is not int:
             answer = None
         if answer is not None:
             self._check_offset(call.operation, answer)

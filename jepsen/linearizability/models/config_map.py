@@ -28,10 +28,10 @@ from jepsen.linearizability.model import (
     OperationError,
     Part,
     State,
-    frozen,
     is_pair,
     refuse,
 )
+from jepsen.linearizability.values import frozen
 
 WRITES: Final = ("set", "delete", "append", "subtract", "set-many")
 READS: Final = ("get", "get-many")
@@ -76,7 +76,7 @@ class ConfigMap(Model):
             raise OperationError(operation, f"value of {operation.f} is {value!r}, not {form}")
         found = [(frozen(key), item) for key, item in pairs]
         for key, item in found:
-            if item is not None and not isinstance(item, str):
+            if item is not None and type(item) is not str:
                 raise OperationError(
                     operation, f"config {key} of {operation.f} is {item!r}, not a string"
                 )

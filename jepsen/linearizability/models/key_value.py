@@ -57,7 +57,7 @@ class KeyValue(Model):
 
     def _check_text(self, operation: Operation, value: Any) -> None:
         """Raises OperationError unless it is a string."""
-        if not isinstance(value, str):
+        if type(value) is not str:
             raise OperationError(operation, f"value of {operation.f} is {value!r}, not a string")
 
     @override

@@ -26,10 +26,10 @@ from jepsen.linearizability.model import (
     Part,
     State,
     calls_of,
-    frozen,
     is_pair,
     refuse,
 )
+from jepsen.linearizability.values import frozen
 
 READ = ("read", None)
 CAS_REFUSED = "refused"

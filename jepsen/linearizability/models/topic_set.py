@@ -165,7 +165,7 @@ class TopicSet(Model):
 
     def _pair(self, operation: Operation, value: Any) -> tuple[str | None, str | None]:
         """Name and id, either may be missing; OperationError if the form is another."""
-        if is_pair(value) and all(item is None or isinstance(item, str) for item in value):
+        if is_pair(value) and all(item is None or type(item) is str for item in value):
             return value[0], value[1]
         raise OperationError(operation, f"value of {operation.f} is {value!r}, not [name id]")
 
@@ -175,7 +175,7 @@ class TopicSet(Model):
             found = dict(operation.output)
         except (TypeError, ValueError):
             found = {None: None}
-        if not all(isinstance(item, str) for pair in found.items() for item in pair):
+        if not all(type(item) is str for pair in found.items() for item in pair):
             raise OperationError(
                 operation, f"value of list is {operation.output!r}, not {{name id ...}}"
             )
