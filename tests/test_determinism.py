@@ -49,6 +49,7 @@ EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
         "gc": "how often it runs, which no result depends on",
     },
     "simulator/report.py": {"time": PROGRESS},
+    "simulator/scheduler.py": {"signal": "ends a step that never ends, as a failure of the run"},
     "simulator/session.py": {"time": PROGRESS, "subprocess": "the name of the commit"},
     "simulator/mutants/hunt.py": {"time": PROGRESS},
     "simulator/mutants/command.py": {"multiprocessing": PROCESSES, "concurrent": PROCESSES},
@@ -190,9 +191,8 @@ def in_any_order(tree: ast.Module) -> set[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Set):
             found |= {id(part) for part in node.elts}
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in ANY_ORDER:
-                found |= {id(argument) for argument in node.args}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ANY_ORDER:
+            found |= {id(argument) for argument in node.args}
     return found
 
 
