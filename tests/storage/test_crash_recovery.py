@@ -360,7 +360,7 @@ def test_a_second_crash_while_a_tail_is_cut_loses_nothing(name: str, config: Log
 
 @CONFIGS
 def test_crashes_in_a_row_while_a_torn_disk_is_opened(config: LogConfig) -> None:
-    """What a power failure leaves of an unflushed tail, opened with a crash at every step, thrice."""
+    """What a power failure leaves of an unflushed tail, opened with three more crashes."""
     for seed in range(40):
         rng = random.Random(f"row {seed}")
         vfs = disk()
