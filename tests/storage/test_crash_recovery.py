@@ -213,7 +213,7 @@ def test_what_a_plan_synced_is_there_before_it_is_reported(config: LogConfig) ->
                 assert log.read(offset, 1) == batch(offset, 1 if offset < FLUSHED else 2), offset
 
 
-# ---- a log with a damaged tail: crashes while it is cut --------------------------------------------
+# ---- a log with a damaged tail: crashes while it is cut ------------------------------------------
 
 
 def last_path(vfs: MemoryVfs, number: int = -1) -> str:
