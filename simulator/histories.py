@@ -6,12 +6,24 @@ else, so that what was acknowledged has to be there and what was refused must no
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import count
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from jepsen.linearizability import ILLEGAL, OK, Budget, Operation, check
+from jepsen.linearizability import (
+    ILLEGAL,
+    OK,
+    Budget,
+    Format,
+    Operation,
+    Result,
+    check,
+    explain,
+    history_of,
+    written_history,
+)
 from metadata.image import Image
 from metadata.json_form import uuid_text
 from simulator.choices import NAMES, REGISTER, topic_name
@@ -25,6 +37,9 @@ SENT_AGAIN_MAX: Final = 3
 FORWARDED_US_MAX: Final = 40_000_000
 """A broker gives up a request within 30 s by its own clock, which may be slow."""
 STEPS_MAX: Final = 2_000_000
+EXPLAIN_TURNS_MAX: Final = 1_000
+"""Blocks of search steps for making a counterexample small; no clock: a run is always the same."""
+NS_PER_US: Final = 1_000
 TOPIC_KINDS: Final = ("create", "delete", "exists")
 REGISTER_KINDS: Final = ("write", "read")
 NO_ANSWER: Final = ("TIMED_OUT", "CLOSED", "REFUSED", "STALE")
@@ -174,15 +189,47 @@ def _times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
     return min(SENT_AGAIN_MAX, last - first)
 
 
+class Judged(NamedTuple):
+    """What became of a run's histories; `model` and `operations` of the illegal one, if any."""
+
+    verdict: str
+    why: str | None
+    model: str = ""
+    operations: Sequence[Operation] = ()
+
+
+class Refuted(NamedTuple):
+    """A history that is not linearizable: JSON lines for `jepsen verify --model MODEL`."""
+
+    model: str
+    lines: bytes
+
+
 def judge_run(
     workload: Workload, image: Image, end_us: int, sent_again: Mapping[int, Sequence[int]]
-) -> tuple[str, str | None]:
+) -> Judged:
     """`judge` of topics and of the config; the worse verdict of the two."""
-    verdict, why = judge(operations_of(workload, image, end_us, sent_again))
+    topics = operations_of(workload, image, end_us, sent_again)
+    verdict, why = judge(topics)
     if verdict == ILLEGAL or workload.choices is None:
-        return verdict, why
-    second, why = judge(register_of(workload, image, end_us, sent_again), model="register")
-    return (second, why) if second != OK else (verdict, None)
+        return Judged(verdict, why, "topic-set", topics)
+    register = register_of(workload, image, end_us, sent_again)
+    second, why = judge(register, model="register")
+    return Judged(second if second != OK else verdict, why, "register", register)
+
+
+def refuted(judged: Judged) -> Refuted:
+    """The illegal history as a file holds it, in nanoseconds."""
+    assert judged.verdict == ILLEGAL
+    events = [
+        replace(
+            event,
+            time=None if event.time is None else event.time * NS_PER_US,
+            value=list(event.value) if isinstance(event.value, tuple) else event.value,
+        )
+        for event in history_of(judged.operations).events
+    ]
+    return Refuted(judged.model, written_history(events, Format.JSONL))
 
 
 def judge(
@@ -196,7 +243,24 @@ def judge(
     result = check(operations, model, budget=Budget(steps=steps_max), clock=None)
     if result.verdict != ILLEGAL:
         return result.verdict, None
-    bad = [part for part in result.partitions if part.verdict == ILLEGAL]
-    named = ", ".join(str(key) for part in bad for key in part.keys)
-    text = f"the history of {named or model} is not linearizable {result.reason or ''}"
-    return ILLEGAL, text.strip()
+    return ILLEGAL, _why(operations, model, result)
+
+
+def _why(operations: Sequence[Operation], model: str, result: Result) -> str:
+    """Model, keys, when it broke and a small counterexample; times are virtual microseconds."""
+    ticks = count()
+    history = history_of(operations)
+    found = explain(
+        history,
+        model,
+        result=result,
+        clock=lambda: float(next(ticks)),
+        seconds=EXPLAIN_TURNS_MAX,
+    )
+    assert found is not None, "an illegal history has a counterexample"
+    broken = history.operations[found.operation]
+    at_us = broken.call if broken.end is None else broken.end
+    keys = ", ".join(str(key) for key in found.keys if key is not None)
+    named = f"model {model}{f', key {keys}' if keys else ''}"
+    reason = result.reason or f"no legal order for what returned at t={at_us / 1e6:.6f}s"
+    return "\n    ".join([f"{named}: not linearizable: {reason}", *found.text()])

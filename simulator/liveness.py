@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from broker_publisher.local_changes import local_partitions
-from simulator.histories import judge_run
+from simulator.histories import judge_run, refuted
 from simulator.invariants import Violation
 from simulator.machine import DATA, Machine
 from simulator.requests import Operation
@@ -61,9 +61,11 @@ def come_to_rest(world: World) -> None:
     world.check_resources_at_rest()
     image = world.invariants.ledger.image
     now_us = world.scheduler.now_us
-    world.verdict, why = judge_run(world.workload, image, now_us, world.sent_again)
-    if why is not None:
-        raise Violation("linearizability", why)
+    judged = judge_run(world.workload, image, now_us, world.sent_again)
+    world.verdict = judged.verdict
+    if judged.why is not None:
+        world.refuted = refuted(judged)
+        raise Violation("linearizability", judged.why)
 
 
 def draw_core(world: World, rng: Random) -> tuple[int, ...]:

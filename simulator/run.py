@@ -6,7 +6,7 @@ import msgspec
 
 from metadata.snapshot import encode_snapshot, snapshot_records
 from simulator.draw import Options, Settings, Until, add_later, add_newest, draw_settings
-from simulator.histories import count_definite
+from simulator.histories import Refuted, count_definite
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
@@ -40,6 +40,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     definite: int
     verdict: str | None
     """Of the clients' history: `ok`, `illegal`, `unknown`; None if the run did not get there."""
+    refuted: Refuted | None = None
+    """The clients' history, if it is not linearizable."""
     messages: int
     plan: list[Decision]
     settings: Settings
@@ -96,7 +98,7 @@ def run_seed(
     except Exception as error:  # noqa: BLE001 - any exception of the code under test is a finding
         invariant, text = "I20", f"{type(error).__name__}: {error}"
     if trace is not None and invariant is not None:
-        trace(world.scheduler.now_us, f"VIOLATION {text}")
+        trace(world.scheduler.now_us, f"VIOLATION {text.partition(chr(10))[0]}")
     return Outcome(
         seed=seed,
         invariant=invariant,
@@ -116,6 +118,7 @@ def run_seed(
         operations=len(world.workload.history),
         definite=count_definite(world.workload, world.sent_again),
         verdict=world.verdict,
+        refuted=world.refuted,
         messages=world.network.sent,
         plan=used,
         settings=settings,

@@ -6,7 +6,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from simulator.arguments import Parsed
 from simulator.campaign import (
@@ -144,7 +144,19 @@ def _say_failure(parsed: Parsed, result: Result, commit: str) -> None:
     command = command_of(result.seed, parsed.options, is_twice=is_twice)
     out = sys.stderr if parsed.is_json else sys.stdout
     out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
+    if result.invariant == "linearizability":
+        _write_history(run_seed(result.seed, parsed.options), out)
     out.flush()
+
+
+def _write_history(outcome: Outcome, out: TextIO) -> None:
+    """The history that is not linearizable, as a file beside the caller."""
+    if outcome.refuted is None:
+        return
+    path = Path(f"sim-{outcome.seed:#x}-history.jsonl")
+    path.write_bytes(outcome.refuted.lines)
+    command = f"kraftline jepsen verify --model {outcome.refuted.model} --explain {path}"
+    out.write(f"  the history of the clients: {command}\n")
 
 
 def _say_end(parsed: Parsed, totals: Totals, seconds: float, commit: str) -> None:
@@ -196,6 +208,7 @@ def _run_watched(
             command = f"kraftline sim --schedule {parsed.schedule}"
         out = sys.stderr if parsed.is_json else sys.stdout
         out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
+        _write_history(outcome, out)
     if recording is not None:
         _write_page(parsed, outcome, recording)
     _say_end(parsed, totals, time.monotonic() - started, commit)

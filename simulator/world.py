@@ -21,6 +21,7 @@ from simulator.core_tap import CoreTap
 from simulator.decoded_batches import DecodedBatches
 from simulator.disk_damage import DiskDamages
 from simulator.draw import Settings
+from simulator.histories import Refuted
 from simulator.invariants import Invariants, Violation
 from simulator.log_mirror import segment_paths
 from simulator.machine import CONTROLLER_PORT, DATA, Machine
@@ -84,6 +85,8 @@ class World:
         self.digest = 0
         self.verdict: str | None = None
         """Of the clients' history, once it was judged."""
+        self.refuted: Refuted | None = None
+        """That history, if it is not linearizable."""
         self.sent_again: dict[int, list[int]] = {}
         """Node -> when it was about to send somebody's request to a controller once more."""
         self._decoded = DecodedBatches()

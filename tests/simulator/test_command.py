@@ -6,6 +6,7 @@ import zlib
 import pytest
 
 from cli.main import main
+from jepsen.linearizability import Operation
 from simulator import histories
 from simulator.arguments import SHORT, parse
 from simulator.campaign import NONDETERMINISTIC, exit_code_of
@@ -54,6 +55,27 @@ def test_histories_too_hard_to_judge_are_counted(capsys, monkeypatch):
     monkeypatch.setattr(histories.judge, "__defaults__", (1,))
     last = json.loads(sim(capsys, "--seed", "1", "--short", "--json")[1][-1])
     assert (last["unknown"], last["unknown_seeds"]) == (1, [1])
+
+
+def test_a_history_that_is_not_linearizable_is_a_file(capsys, monkeypatch):
+    told = histories.operations_of
+
+    def with_a_read_of_nothing(*given):
+        read = Operation(
+            process=2_000_000, f="exists", value=("topic-x", None), call=0, end=1,
+            output=("topic-x", "nobody-made-it"),
+        )  # fmt: skip
+        return [*told(*given), read]
+
+    monkeypatch.setattr(histories, "operations_of", with_a_read_of_nothing)
+    code, lines, _ = sim(capsys, "--seed", "1", "--short", "--shrink-seconds", "0")
+    assert code == 10
+    assert "model topic-set, key topic-x: not linearizable: no legal order" in lines[1]
+    assert "minimal counterexample, 1 operations" in lines[2]
+    command = next(line for line in lines if line.startswith("  the history of the clients: "))
+    assert command.endswith("verify --model topic-set --explain sim-0x1-history.jsonl")
+    assert main(command.split()[command.split().index("kraftline") + 1 :]) == 1
+    assert "exists topic-x -> nobody-made-it" in capsys.readouterr().out
 
 
 @pytest.mark.long

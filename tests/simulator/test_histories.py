@@ -2,9 +2,17 @@
 
 import pytest
 
+from jepsen.linearizability import check, parse_history
 from kernel.forwarding import _Forward
 from kernel.peers import Failure
-from simulator.histories import FORWARDED_US_MAX, SENT_AGAIN_MAX, judge, operations_of
+from simulator.histories import (
+    FORWARDED_US_MAX,
+    SENT_AGAIN_MAX,
+    judge,
+    judge_run,
+    operations_of,
+    refuted,
+)
 from simulator.requests import Operation
 from tests.simulator.worlds import follower, quiet_world
 
@@ -99,3 +107,27 @@ def test_the_world_notes_who_sends_again(world):
     forwarding._in_flight_count += 1
     forwarding._on_envelope_answer(forward, Failure.DISCONNECTED)
     assert world.sent_again[machine.id] == [world.scheduler.now_us]
+
+
+def test_a_history_that_is_not_linearizable_says_where(world):
+    add(world, "create", 100, "ok", ID)
+    add(world, "delete", 200, "ok", ID)
+    add(world, "exists", 300, "ok", ID)
+    lines = why_not(world, {}).splitlines()
+    assert lines[0] == (
+        "model topic-set, key topic-0: not linearizable: "
+        "no legal order for what returned at t=0.000310s"
+    )
+    assert lines[1].strip().startswith("minimal counterexample, ")
+    assert any("exists topic-0" in line for line in lines)
+
+
+def test_the_refuted_history_is_a_file_for_the_checker(world):
+    add(world, "create", 100, "ok", ID)
+    add(world, "exists", 300, "ok", OTHER_ID)
+    image = world.invariants.ledger.image
+    judged = judge_run(world.workload, image, 1_000_000, {})
+    found = refuted(judged)
+    history = parse_history(found.lines)
+    assert check(history, found.model, clock=None).verdict == "illegal"
+    assert [event.time for event in history.events][:2] == [100_000, 110_000]  # nanoseconds
