@@ -53,6 +53,7 @@ NEWEST_FAULTS: Final[tuple[str, ...]] = (
     "full_link",
     "write_error",
     "restart_storm",
+    "crash_at_start",
 )
 """Added last: each on in one of `NEWEST_ONE_IN` seeds, from a stream of its own name."""
 

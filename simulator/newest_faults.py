@@ -1,4 +1,4 @@
-"""The newest faults: lost messages, full links, failed writes, restart storms, disks that lie."""
+"""The newest faults, of network, processes and disks; what each does stands at its method."""
 
 import errno
 from collections.abc import Callable
@@ -21,6 +21,7 @@ CAPACITIES: Final = (*range(2, 6), *range(2, 6), *range(2, 21))
 STARTS: Final = range(3, 9)
 """Of a restart storm."""
 LIFE_US_MIN: Final = 1_000
+START_OPERATIONS_AHEAD_MAX: Final = 11
 
 
 class NewestFaults:
@@ -147,6 +148,24 @@ class NewestFaults:
             return
         again = partial(self._end_process, machine, rng, mean_us, left)
         self._scheduler.after(int(rng.expovariate(1.0) * mean_us), again)
+
+    def crash_at_start(self, decision: Decision, machines: list[Machine]) -> None:
+        """The power fails, and fails again while the process recovers what that left.
+
+        One to three times, each at one of the first operations of the start on its disk.
+        """
+        for machine in machines:
+            if machine.is_up:
+                machine.power_off()
+            for _ in range(1 + decision.amount % 3):
+                vfs = machine.vfs
+                vfs.crash_at = vfs.operations + 1 + decision.amount % START_OPERATIONS_AHEAD_MAX
+                machine.start()
+                if machine.vfs is vfs:  # it came further than that, or was refused
+                    vfs.crash_at = None
+                    break
+                self._probes.hit("crashed_during_start")
+            self._later(decision, partial(self._restart, machine))
 
     # ---- disks -------------------------------------------------------------------------------
 

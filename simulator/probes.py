@@ -66,6 +66,7 @@ MARKS: Final = (
     "full_link_reset",
     "full_link_told_one_side",
     "restart_storm",
+    "crashed_during_start",
     "disk_replaced",
     "crashed_between_disk_operations",
     "all_nodes_down",

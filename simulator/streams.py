@@ -23,6 +23,7 @@ NAMES: Final = (
     "full_link",
     "write_error",
     "restart_storm",
+    "crash_at_start",
     "fsync_lie",
 )
 """Beside those of the nodes."""

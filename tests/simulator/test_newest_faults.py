@@ -46,12 +46,12 @@ def has_newest(seed):
     return bool(set(prepare(seed, FAST)[0].faults) & set(NEWEST_FAULTS))
 
 
-def test_each_is_on_in_one_of_twelve_seeds_and_one_of_them_in_a_quarter():
+def test_each_is_on_in_one_of_twelve_seeds_and_one_of_them_in_a_third():
     seeds = range(1_200)
     on = [set(prepare(seed, Options())[0].faults) & set(NEWEST_FAULTS) for seed in seeds]
     for name in NEWEST_FAULTS:
         assert 70 <= sum(name in each for each in on) <= 130
-    assert 250 <= sum(bool(each) for each in on) <= 410
+    assert 350 <= sum(bool(each) for each in on) <= 490
 
 
 def test_a_seed_without_them_is_the_same_plan_as_before():
@@ -183,6 +183,30 @@ def test_no_storm_goes_on_when_faults_have_stopped(world):
     before = machine.incarnation
     run_on(world, 10 * SECOND_US)
     assert (machine.is_up, machine.incarnation) == (True, before)
+
+
+# ---- crashes of a start --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("amount", range(1, 12))
+def test_power_fails_while_a_process_recovers(world, amount):
+    machine = follower(world)
+    before = machine.incarnation
+    strike(world, "crash_at_start", machine, amount=amount)
+    crashes = world.probes.counts["crashed_during_start"]
+    assert machine.incarnation - before <= 2 * (2 + amount % 3)
+    run_on(world, 3 * SECOND_US)
+    assert machine.is_up
+    assert machine.vfs.crash_at is None
+    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert crashes <= 1 + amount % 3
+
+
+def test_most_of_these_crashes_are_in_a_start(world):
+    for amount in range(12):
+        strike(world, "crash_at_start", follower(world), amount=amount)
+        run_on(world, 3 * SECOND_US)
+    assert world.probes.counts["crashed_during_start"] >= 12
 
 
 @pytest.mark.parametrize("kind", NEWEST_FAULTS)
