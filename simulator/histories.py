@@ -64,12 +64,12 @@ def operations_of(
     """
     asked = [(n, o) for n, o in enumerate(workload.history) if o.kind in TOPIC_KINDS]
     found = [
-        _told(number, operation, is_sent_once=_is_sent_once(operation, sent_again))
+        _told(number, operation, is_sent_once=sent_once(operation, sent_again))
         for number, operation in asked
         if operation.kind != "exists" or operation.outcome == "ok"
     ]
     for number, operation in asked:
-        count = _times_sent_again(operation, sent_again.get(operation.target, ()))
+        count = times_sent_again(operation, sent_again.get(operation.target, ()))
         found += [
             Operation(
                 process=SENT_AGAIN * (1 + more) + number,
@@ -108,7 +108,7 @@ def register_of(
         is_read = operation.kind == "read"
         if operation.kind not in REGISTER_KINDS or (is_read and operation.outcome != "ok"):
             continue
-        is_sent_once = _is_sent_once(operation, sent_again)
+        is_sent_once = sent_once(operation, sent_again)
         outcome = outcome_of(operation, is_sent_once=is_sent_once)
         done = Operation(
             process=number,
@@ -120,7 +120,7 @@ def register_of(
             output=operation.value,
         )
         lost = replace(done, end=None, type="info", output=None)
-        count = _times_sent_again(operation, sent_again.get(operation.target, ()))
+        count = times_sent_again(operation, sent_again.get(operation.target, ()))
         again = (SENT_AGAIN * (1 + more) + number for more in range(count))
         found += [done, *(replace(lost, process=process) for process in again)]
     value = image.config(TOPIC_RESOURCE, REGISTER).get(CONFIG)
@@ -164,12 +164,13 @@ def count_definite(workload: Workload, sent_again: Mapping[int, Sequence[int]]) 
     """Operations with an answer that proves what happened, or what was there."""
     return sum(
         operation.error not in NO_ANSWER
-        and outcome_of(operation, is_sent_once=_is_sent_once(operation, sent_again)) != "info"
+        and outcome_of(operation, is_sent_once=sent_once(operation, sent_again)) != "info"
         for operation in workload.history
     )
 
 
-def _is_sent_once(operation: Asked, sent_again: Mapping[int, Sequence[int]]) -> bool:
+def sent_once(operation: Asked, sent_again: Mapping[int, Sequence[int]]) -> bool:
+    """Whether the node asked sent nothing once more from the call to the answer."""
     if operation.returned_us is None:
         return False
     times_us = sent_again.get(operation.target, ())
@@ -177,7 +178,7 @@ def _is_sent_once(operation: Asked, sent_again: Mapping[int, Sequence[int]]) -> 
     return first == bisect_right(times_us, operation.returned_us)
 
 
-def _times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
+def times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
     """How often the request may have run beyond the once that its outcome speaks of."""
     if operation.outcome == "fail" or operation.kind in READS:
         return 0

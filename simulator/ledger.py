@@ -9,8 +9,8 @@ from typing import Final
 from immutables import Map
 
 from metadata.image import Broker, Image
-from metadata.loader import CommittedBatch, Loader, committed_batches
-from metadata.records import TopicRecord
+from metadata.loader import Loader, committed_batches
+from simulator.committed_writes import CommittedWrites
 from simulator.log_mirror import Entry
 from wire.batch import CONTROL_BIT, iterate_batches
 from wire.control_records import ControlType, control_type
@@ -28,7 +28,7 @@ class Ledger:
         self._index: dict[int, int] = {}
         self._index_of_end: dict[int, int] = {}
         self._loader = Loader()
-        self._created: set[bytes] = set()
+        self.writes = CommittedWrites()
         self.committed_in: dict[int, int] = {}
         """Base offset of a batch -> epoch in which it was committed."""
         self.voter_changes: list[int] = []
@@ -70,22 +70,13 @@ class Ledger:
             self._note_voter_changes(entry, content)
         brokers = self._loader.image.brokers
         batches = list(committed_batches(content))
-        for _, delta in self._loader.commit(batches):
-            self._created.update(delta.topics_created)
-        if not self.is_in_transaction:
-            self._note_created(batches)
+        self._loader.commit(batches)
+        self.writes.take(batches)
         if self._loader.image.brokers is not brokers:
             self._count_fencings(brokers)
         self.images[entry.end_offset] = self._loader.image
         while len(self.images) > IMAGES_KEPT:
             del self.images[next(iter(self.images))]
-
-    def _note_created(self, batches: list[CommittedBatch]) -> None:
-        """A delta does not name a topic that came and went in one batch."""
-        for batch in batches:
-            for record in batch.records:
-                if type(record) is TopicRecord:
-                    self._created.add(record.topic_id)
 
     def _note_voter_changes(self, entry: Entry, content: bytes) -> None:
         for batch in iterate_batches(content):
@@ -98,11 +89,6 @@ class Ledger:
             known = before.get(number)
             if broker.fenced and known is not None and not known.fenced:
                 self.fencings += 1
-
-    def take_created(self) -> set[bytes]:
-        """Ids of the topics whose creation was committed since the last call."""
-        taken, self._created = self._created, set()
-        return taken
 
     @property
     def image(self) -> Image:

@@ -59,6 +59,7 @@ def come_to_rest(world: World) -> None:
         assert machine.kernel is not None
         world.invariants.compare_image(machine, machine.kernel)
     world.check_resources_at_rest()
+    world.check_clients()
     image = world.invariants.ledger.image
     now_us = world.scheduler.now_us
     judged = judge_run(world.workload, image, now_us, world.sent_again)

@@ -37,6 +37,7 @@ class LogMirror:
         self._segments: list[tuple[str, int]] = []  # path, bytes read of it
         self._listing: tuple[MemoryVfs, int, list[str]] | None = None  # disk, name changes, paths
         self._durable: dict[str, tuple[int, int]] = {}  # path -> bytes walked, end offset there
+        self._durable_by_end: dict[int, Entry] = {}  # of what was walked
         self.sound: dict[str, bytes] = {}
         """Path -> what of a segment was last found to have the right checksums."""
         self.frozen_end: int | None = None
@@ -135,15 +136,25 @@ class LogMirror:
                 if is_torn and (path, walked) not in self.forgiven:
                     break
                 walked, known_end = end, entry.end_offset
+                self._durable_by_end[known_end] = entry
             self._durable[path] = (walked, known_end)
             if known_end == 0:
                 break
             end_offset = known_end
         return end_offset
 
+    def durable_entry(self, vfs: MemoryVfs, end_offset: int) -> Entry | None:
+        """The durable batch that ends at an offset (exclusive), all before it being durable too."""
+        if self.durable_end(vfs) < end_offset:
+            return None
+        if self.frozen_end is not None:  # the damaged disk is not looked at
+            return self.find(end_offset - 1)
+        return self._durable_by_end.get(end_offset)
+
     def forget_durable(self) -> None:
         """After a cut or a crash the bytes behind the walk may be others."""
         self._durable.clear()
+        self._durable_by_end.clear()
 
 
 def segment_paths(vfs: MemoryVfs) -> list[str]:

@@ -74,12 +74,17 @@ MARKS: Final = (
 )
 """`majority_alone`: the liveness phase ran while nodes outside the core stayed faulty."""
 
+SKIPS: Final = ("snapshot_not_compared",)
+"""Checks that could not be made; no run has to meet one, so they are no marks.
+
+`snapshot_not_compared`: one so old that the image at its offset is not kept any more."""
+
 
 class Probes:
-    """Counts per mark."""
+    """Counts per mark, and of skipped checks."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(MARKS, 0)
+        self.counts: dict[str, int] = dict.fromkeys((*MARKS, *SKIPS), 0)
 
     def hit(self, mark: str) -> None:
         """It happened."""

@@ -5,6 +5,7 @@ import zlib
 import msgspec
 
 from metadata.snapshot import encode_snapshot, snapshot_records
+from simulator.convergence import converge
 from simulator.draw import Options, Settings, Until, add_later, add_newest, draw_settings
 from simulator.histories import Refuted, count_definite
 from simulator.invariants import Violation
@@ -88,9 +89,13 @@ def run_seed(
     used = drawn if plan is None else plan
     world = World(settings, streams, used, trace, recording)
     invariant, text, is_complete = None, "", True
+    digest: int | None = None
     try:
         world.start()
         is_complete = _run(world, until)
+        if is_complete:
+            digest = final_digest(world)
+            converge(world)
     except Violation as violation:
         invariant, text = violation.invariant, str(violation)
     except (StuckError, EndlessStepError) as error:
@@ -107,7 +112,7 @@ def run_seed(
         event_count=world.event_count,
         events_by_kind=world.events_by_kind,
         virtual_us=world.scheduler.now_us,
-        digest=final_digest(world),
+        digest=final_digest(world) if digest is None else digest,
         marks=world.probes.counts,
         faults=world.nemesis.fired,
         elections=world.invariants.elections,

@@ -74,10 +74,15 @@ class SnapshotChecks:
 
     def _unlike_ledger(self, name: str, snapshot_id: OffsetAndEpoch, content: bytes) -> str | None:
         last = self._ledger.entry_ending_at(snapshot_id.offset)
-        if last is not None and last.epoch != snapshot_id.epoch:
+        if last is None:
+            return f"{name}: no committed batch ends at {snapshot_id.offset}"
+        if last.epoch != snapshot_id.epoch:
             return f"{name} is of another epoch than {last}"
         snapshot = decode_snapshot(content)
         image = image_of(snapshot.records, snapshot_id, snapshot.last_contained_timestamp_ms)
         expected = self._ledger.images.get(snapshot_id.offset)
-        different = None if expected is None else image_difference(image, expected)
+        if expected is None:
+            self._probes.hit("snapshot_not_compared")
+            return None
+        different = image_difference(image, expected)
         return None if different is None else f"{name} is not the image at its offset: {different}"

@@ -17,6 +17,7 @@ from raft.core import RaftCore
 from raft.roles import Role
 from simulator.buggify import Buggify
 from simulator.choices import Choices
+from simulator.client_checks import ClientChecks
 from simulator.core_tap import CoreTap
 from simulator.decoded_batches import DecodedBatches
 from simulator.disk_damage import DiskDamages
@@ -101,6 +102,7 @@ class World:
         self.machines = {number: self._machine(number, streams) for number in machine_ids(settings)}
         self.invariants = Invariants(self.machines, self.voters, self.probes)
         self._voter_checks = VoterChecks(self.voters, self.invariants.ledger)
+        self._client_checks = ClientChecks(self.invariants.ledger.writes)
         self._resources = ResourceChecks(self.machines, self.invariants.mirrors)
         self._roles: dict[int, Role | None] = dict.fromkeys(self.machines)
         self._look_us = dict.fromkeys(self.machines, 0)
@@ -247,12 +249,23 @@ class World:
             if large is not None:
                 raise Violation("I19", f"node {machine.id}: {large}")
 
+    def check_clients(self) -> None:
+        """I12 when all is over.
+
+        Raises:
+            Violation: what failed for certain is committed.
+        """
+        wrong = self._client_checks.failed_but_committed(self.workload.history, self.sent_again)
+        if wrong is not None:
+            raise Violation("I12", wrong)
+
     # ---- watching ----------------------------------------------------------------------------
 
     def created(self, machine: Machine) -> None:
         """Watch the raft core of a new process."""
         assert machine.kernel is not None
         machine.kernel.state.read_batches = self._decoded
+        self.invariants.created(machine)
         core = machine.kernel.replica.core
         self._tap.attach(machine.id, core)
         self._buggify.attach(machine.id, core)
@@ -378,9 +391,9 @@ class World:
             self._note(f"node {machine.id}: {log.event} {fields}".rstrip())
 
     def _on_acknowledged(self, operation: Operation) -> None:
-        if operation.kind == "create":
-            assert operation.topic_id is not None
-            self.invariants.on_acknowledged(operation.topic_id)
+        wrong = self._client_checks.on_acknowledged(operation)
+        if wrong is not None:
+            raise Violation("I12", wrong)
         kernel = self.machines[operation.target].kernel
         if kernel is not None and not kernel.state.is_active:
             self.probes.hit("request_forwarded")

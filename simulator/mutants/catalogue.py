@@ -1,14 +1,15 @@
-"""The published list: every mutant that applies, and why the others do not."""
+"""The published list and our own: every mutant that applies, and why the others do not."""
 
 from typing import Final
 
 from simulator.mutants.controllers import CONTROLLERS, TIMERS
 from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
+from simulator.mutants.own import OWN
 from simulator.mutants.registry import Mutant
 from simulator.mutants.replication import REPLICATION
 
-_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS)
+_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS, *OWN)
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """By number."""
 

@@ -105,7 +105,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """One broken rule."""
 
     number: int
-    """1 to 36, of the published list."""
+    """1 to 36 of the published list; from 37 on our own."""
     name: str
     text: str
     """What is broken, in one line."""

@@ -1,0 +1,90 @@
+"""I12: what clients were told and what the log holds.
+
+- `ok` points at one committed record, at the moment when the client hears it; no other `ok` points
+  at the same.
+- `fail` points at none, when all is over. A failed creation has no id to look for, so the topics of
+  a name are counted: as many as were acknowledged or may have been made, not one more.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from simulator.committed_writes import CommittedWrites
+from simulator.histories import SENT_AGAIN_MAX, outcome_of, sent_once, times_sent_again
+from simulator.requests import CONFIG, READS, TOPIC_RESOURCE, TOPIC_WRITES, Operation
+
+
+class ClientChecks:
+    """Remembers which records were acknowledged."""
+
+    def __init__(self, writes: CommittedWrites) -> None:
+        self._writes = writes
+        self._acknowledged: dict[tuple[str, bytes], Operation] = {}
+        """(`create` or `delete`, topic id) -> whose it is."""
+
+    def on_acknowledged(self, operation: Operation) -> str | None:
+        """What is wrong with an `ok` that a client was given just now, None if nothing is."""
+        told = f"{operation.kind} of {operation.name}"
+        if operation.kind == "write":
+            is_committed = config_of(operation) in self._writes.configs
+            suffix = f"={operation.value} was acknowledged and is not committed"
+            return None if is_committed else told + suffix
+        assert operation.kind in TOPIC_WRITES, f"{operation.kind=}"
+        return self._on_topic(operation, told)
+
+    def _on_topic(self, operation: Operation, told: str) -> str | None:
+        topic_id = operation.topic_id
+        if topic_id is None:
+            return f"{told} was acknowledged without a topic id"
+        found = self._committed(operation.kind).get(topic_id)
+        if found is None:
+            return f"{told}, {topic_id.hex()}, was acknowledged and is not committed"
+        if found != operation.name:
+            return f"{told}, {topic_id.hex()}, was acknowledged; that topic is named {found}"
+        other = self._acknowledged.setdefault((operation.kind, topic_id), operation)
+        if other is not operation:
+            return f"{told}, {topic_id.hex()}, was acknowledged to {other.client} before"
+        return None
+
+    def _committed(self, kind: str) -> dict[bytes, str]:
+        return self._writes.created if kind == "create" else self._writes.deleted
+
+    def failed_but_committed(
+        self, history: Iterable[Operation], sent_again: Mapping[int, Sequence[int]]
+    ) -> str | None:
+        """At the end: a committed write that only operations with the outcome `fail` explain.
+
+        Args:
+            history: all operations.
+            sent_again: node -> when it was about to send a request once more
+                (simulator/histories.py).
+        """
+        possible: Counter[tuple[str, str]] = Counter()
+        for operation in history:
+            if operation.kind in READS:
+                continue
+            is_sent_once = sent_once(operation, sent_again)
+            outcome = outcome_of(operation, is_sent_once=is_sent_once)
+            is_failed = outcome == "fail" or (outcome == "ok" and operation.error is not None)
+            if operation.kind == "write":
+                if is_failed and config_of(operation) in self._writes.configs:
+                    return f"write of {operation.name}={operation.value} failed and is committed"
+                continue
+            kind_and_name = (operation.kind, operation.name)
+            again = times_sent_again(operation, sent_again.get(operation.target, ()))
+            if again >= SENT_AGAIN_MAX:
+                possible[kind_and_name] += 1_000_000  # it was not counted further
+            possible[kind_and_name] += again + (0 if is_failed else 1)
+        for kind in TOPIC_WRITES:
+            for name, count in sorted(Counter(self._committed(kind).values()).items()):
+                if count > possible[kind, name]:
+                    return (
+                        f"{count} times {kind} of {name} is committed; "
+                        f"clients may have done so {possible[kind, name]} times"
+                    )
+        return None
+
+
+def config_of(operation: Operation) -> tuple[int, str, str, str | None]:
+    """What a `write` makes committed, as the ledger has it; no two of a run write the same."""
+    return TOPIC_RESOURCE, operation.name, CONFIG, operation.value

@@ -1,0 +1,62 @@
+"""Which writes of clients the log holds, record by record: what an acknowledgement has to point at.
+
+Kept by the ledger, from the committed bytes alone. Records of a metadata transaction count when it
+ends, and not at all when it is aborted.
+"""
+
+from collections.abc import Iterable
+
+from metadata.loader import CommittedBatch
+from metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from metadata.schema import Record
+
+
+class CommittedWrites:
+    """Creations and deletions of topics by id, and every value that a config ever had."""
+
+    def __init__(self) -> None:
+        self.created: dict[bytes, str] = {}
+        """Topic id -> name."""
+        self.deleted: dict[bytes, str] = {}
+        """Topic id -> name."""
+        self.configs: set[tuple[int, str, str, str | None]] = set()
+        """(resource type, resource name, config, value); value None: removed."""
+        self._held: list[Record] | None = None
+        """Of the open transaction."""
+
+    def take(self, batches: Iterable[CommittedBatch]) -> None:
+        """Enter the records of committed batches, in log order."""
+        for batch in batches:
+            for record in batch.records:
+                self._take(record)
+
+    def _take(self, record: Record) -> None:
+        kind = type(record)
+        if kind is BeginTransactionRecord:
+            self._held = []
+        elif kind is AbortTransactionRecord:
+            self._held = None
+        elif kind is EndTransactionRecord:
+            held, self._held = self._held or [], None
+            for each in held:
+                self._enter(each)
+        elif self._held is not None:
+            self._held.append(record)
+        else:
+            self._enter(record)
+
+    def _enter(self, record: Record) -> None:
+        if type(record) is TopicRecord:
+            self.created[record.topic_id] = record.name
+        elif type(record) is RemoveTopicRecord:
+            self.deleted[record.topic_id] = self.created.get(record.topic_id, "?")
+        elif type(record) is ConfigRecord:
+            key = (record.resource_type, record.resource_name, record.name, record.value)
+            self.configs.add(key)

@@ -1,0 +1,182 @@
+"""Our own mutants: what is broken here, checks let pass that only seemed to look at it."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kernel.snapshots import Snapshots
+from metadata.delta import MetadataDelta
+from quorum_controller.controller import Controller
+from quorum_controller.result import Output
+from raft import fetch_leader
+from raft.messages import FetchRequest, FetchResponse
+from raft.state import RaftState
+from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
+from storage.log import Log
+from wire.api_keys import DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS
+from wire.types import Offset
+
+Original = Callable[..., Any]
+
+
+def _tracks_diverging(patches: Patches) -> None:
+    """A fetch that has to truncate first counts like any other."""
+
+    def make(original: Original) -> Original:
+        def evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
+            response: FetchResponse = original(state, request, wall_ms)
+            is_possible = request.fetch_offset <= state.log.end_offset
+            if response.diverging_epoch is not None and is_possible:
+                fetch_leader._track(state, request, wall_ms)  # noqa: SLF001
+            return response
+
+        return evaluate
+
+    patches.function(fetch_leader, "_evaluate", make)
+
+
+def _answers_at_once(api_key: int) -> Callable[[Patches], None]:
+    """Requests of one kind are answered before their records are committed."""
+
+    def patch(patches: Patches) -> None:
+        def make(original: Original) -> Original:
+            def submit(self: Controller, request: Any, now_ms: int) -> Output:
+                output: Output = original(self, request, now_ms)
+                parked = [each for batch in self._batches for each in batch.parked]
+                for each in parked:
+                    if each.api_key == api_key:
+                        self._answer(each, each.response, output)
+                return output
+
+            return submit
+
+        patches.method(Controller, "submit", make)
+
+    return patch
+
+
+def _names_snapshot_too_low(patches: Patches) -> None:
+    """The id of a snapshot is one below the end of what is in it, where that is inside a batch."""
+
+    def make(original: Original) -> Original:
+        def begin(self: Snapshots) -> None:
+            state, log = self._state, self._writer.log
+            image = state.loader.image
+            last = image.provenance.end_offset - 1
+            if log.log_start_offset <= last and _base_offset_at(log, last) < last:
+                lower = replace(image.provenance, end_offset=Offset(last))
+                loader = SimpleNamespace(
+                    image=replace(image, provenance=lower),
+                    transaction_start=state.loader.transaction_start,
+                )
+                vars(self)["_state"] = SimpleNamespace(loader=loader)
+            try:
+                original(self)
+            finally:
+                self._state = state
+
+        return begin
+
+    patches.method(Snapshots, "_begin", make)
+
+
+def _base_offset_at(log: Log, offset: int) -> int:
+    """Where the batch that holds an offset begins."""
+    content = log.read(Offset(offset), 1, Offset(offset + 1))
+    return int.from_bytes(content[:8], "big")
+
+
+def _forgets_changed_partitions(patches: Patches) -> None:
+    """A delta names the partitions of new topics only."""
+
+    def make(original: Original) -> Original:
+        def on_partition_changed(self: MetadataDelta, topic_id: Any, partition_id: int) -> None:
+            if topic_id in self.topics_created:
+                original(self, topic_id, partition_id)
+
+        return on_partition_changed
+
+    patches.method(MetadataDelta, "on_partition_changed", make)
+
+
+def _takes_no_snapshots(patches: Patches) -> None:
+    """A snapshot that is due is not begun."""
+    patches.method(Snapshots, "_begin", lambda _: lambda _: None)
+
+
+def _resigns_silently(patches: Patches) -> None:
+    """A controller that loses its office answers nobody who waits."""
+
+    def make(original: Original) -> Original:
+        def resign(self: Controller, error: Any = None) -> Output:
+            output: Output = original(self, error)
+            output.answers.clear()
+            return output
+
+        return resign
+
+    patches.method(Controller, "resign", make)
+
+
+OWN: Final = (
+    Mutant(
+        number=37,
+        name="tracks-diverging",
+        text="a leader counts the fetch of a voter whose log diverges",
+        expected=("I8", "I10"),
+        seeds_max=100,
+        patch=_tracks_diverging,
+        options=QUARREL,
+    ),
+    Mutant(
+        number=38,
+        name="deletes-at-once",
+        text="DeleteTopics is answered before its records are committed",
+        expected=("I12",),
+        seeds_max=100,
+        patch=_answers_at_once(DELETE_TOPICS),
+    ),
+    Mutant(
+        number=39,
+        name="configures-at-once",
+        text="IncrementalAlterConfigs is answered before its records are committed",
+        expected=("I12",),
+        seeds_max=100,
+        patch=_answers_at_once(INCREMENTAL_ALTER_CONFIGS),
+    ),
+    Mutant(
+        number=40,
+        name="names-snapshot-too-low",
+        text="a snapshot is named one offset below its end, inside a batch",
+        expected=("I13",),
+        seeds_max=50,
+        patch=_names_snapshot_too_low,
+    ),
+    Mutant(
+        number=41,
+        name="forgets-changed-partitions",
+        text="publishers do not hear of changed partitions of a topic that existed",
+        expected=("I17",),
+        seeds_max=50,
+        patch=_forgets_changed_partitions,
+    ),
+    Mutant(
+        number=42,
+        name="takes-no-snapshots",
+        text="a snapshot that is due is not begun",
+        expected=("liveness",),
+        seeds_max=50,
+        patch=_takes_no_snapshots,
+    ),
+    Mutant(
+        number=43,
+        name="resigns-silently",
+        text="a controller that loses its office answers nobody who waits",
+        expected=("I14",),
+        seeds_max=100,
+        patch=_resigns_silently,
+        options=replace(SHORT, faults=("depose_leader",), node_count=3),
+    ),
+)

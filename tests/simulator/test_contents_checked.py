@@ -1,0 +1,281 @@
+"""Checks that look at what is there, not only at where it ends; each refuses what was made up."""
+
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from metadata.delta import MetadataDelta, delta_between
+from metadata.image import EMPTY, Image
+from metadata.loader import CommittedBatch
+from metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from simulator.client_checks import ClientChecks
+from simulator.committed_writes import CommittedWrites
+from simulator.convergence import converge, why_logs_differ, why_not_converged, why_snapshots_differ
+from simulator.delta_checks import COMPARED_EVERY, why_delta_is_wrong
+from simulator.invariants import Violation
+from simulator.mutants.hunt import mutant_of
+from simulator.requests import CONFIG, TOPIC_RESOURCE, Operation
+from tests.simulator.test_invariants import write_snapshot
+from tests.simulator.worlds import (
+    append,
+    broken,
+    follower,
+    leader,
+    log_of,
+    look,
+    quiet_world,
+    state_of,
+)
+from wire.types import OffsetAndEpoch
+
+ID, OTHER = b"\x01" * 16, b"\x02" * 16
+
+
+@pytest.fixture
+def world():
+    return quiet_world()
+
+
+# ---- I10: a voter counts with the same entry only ------------------------------------------------
+
+
+def append_at_all(world, contents):
+    """One durable batch of the leader's epoch at each voter; node -> its content."""
+    epoch = leader(world).kernel.replica.core.epoch
+    for number in world.voters:
+        machine = world.machines[number]
+        append(machine, epoch, contents[number])
+        log_of(machine).flush_plan().run()
+    machine = leader(world)
+    state_of(machine).log.extend(log_of(machine).end_offset)
+    state_of(machine).high_watermark = log_of(machine).end_offset
+    return machine
+
+
+def test_i10_voters_that_have_something_else_there_do_not_count(world):
+    contents = dict.fromkeys(world.voters, b"other") | {leader(world).id: b"its own"}
+    machine = append_at_all(world, contents)
+    assert "durable there at the voters" in broken(world, machine, "I10")
+
+
+def test_i10_voters_with_the_same_entry_count(world):
+    machine = append_at_all(world, dict.fromkeys(world.voters, b"same"))
+    end = log_of(machine).end_offset
+    mirrors = world.invariants.mirrors
+    held = {n: mirrors[n].durable_entry(world.machines[n].vfs, end) for n in world.voters}
+    assert len(set(held.values())) == 1
+    assert None not in held.values()
+    assert mirrors[machine.id].durable_entry(machine.vfs, end + 1) is None
+
+
+# ---- I12: what was acknowledged is committed, what failed is not ---------------------------------
+
+
+def asked(kind, name="topic-0", **more):
+    more = {"target": 1, "called_us": 10, "returned_us": 20, "outcome": "ok"} | more
+    return Operation(client=1_000, kind=kind, name=name, **more)
+
+
+def writes_of(*records):
+    writes = CommittedWrites()
+    writes.take([CommittedBatch(0, len(records), 1, 0, records)])
+    return writes
+
+
+CREATED = TopicRecord(name="topic-0", topic_id=ID)
+CONFIGURED = ConfigRecord(
+    resource_type=TOPIC_RESOURCE, resource_name="register", name=CONFIG, value="7"
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "record"),
+    [
+        (asked("create", topic_id=ID), CREATED),
+        (asked("delete", topic_id=ID), RemoveTopicRecord(topic_id=ID)),
+        (asked("write", "register", value="7"), CONFIGURED),
+    ],
+    ids=("create", "delete", "write"),
+)
+def test_i12_an_acknowledged_write_is_committed(operation, record):
+    before = () if operation.kind in ("create", "write") else (CREATED,)
+    wrong = ClientChecks(writes_of(*before)).on_acknowledged(operation)
+    assert "was acknowledged and is not committed" in str(wrong)
+    assert ClientChecks(writes_of(*before, record)).on_acknowledged(operation) is None
+
+
+def test_i12_two_acknowledgements_need_two_records():
+    checks = ClientChecks(writes_of(CREATED))
+    assert checks.on_acknowledged(asked("create", topic_id=ID)) is None
+    assert "was acknowledged to 1000 before" in str(
+        checks.on_acknowledged(asked("create", topic_id=ID))
+    )
+
+
+def test_i12_an_acknowledgement_names_the_topic_that_was_asked_for():
+    checks = ClientChecks(writes_of(CREATED))
+    other = asked("create", "topic-1", topic_id=ID)
+    assert "that topic is named topic-0" in str(checks.on_acknowledged(other))
+    assert "without a topic id" in str(checks.on_acknowledged(asked("create")))
+
+
+def test_i12_the_world_asks_when_a_client_is_told(world):
+    with pytest.raises(Violation, match="I12: delete of topic-0"):
+        world._on_acknowledged(asked("delete", topic_id=OTHER))
+
+
+def refused(kind, name="topic-0", **more):
+    return asked(kind, name, outcome="fail", error="REFUSED", **more)
+
+
+def test_i12_what_failed_is_not_committed():
+    checks = ClientChecks(writes_of(CREATED, CONFIGURED))
+    assert checks.failed_but_committed([asked("create", topic_id=ID)], {}) is None
+    assert "1 times create of topic-0 is committed" in str(
+        checks.failed_but_committed([refused("create")], {})
+    )
+    made = asked("create", topic_id=ID)
+    failed = refused("write", "register", value="7")
+    assert "write of register=7 failed" in str(checks.failed_but_committed([made, failed], {}))
+
+
+def test_i12_a_refusal_by_the_state_did_nothing():
+    checks = ClientChecks(writes_of(CREATED, RemoveTopicRecord(topic_id=ID)))
+    made = asked("create", topic_id=ID)
+    gone = asked("delete", outcome="info", error="unknown_topic_or_partition")
+    assert "delete of topic-0" in str(checks.failed_but_committed([made, gone], {}))
+    observed = asked("delete", outcome="info", error=gone.error, is_observation=True)
+    assert "delete of topic-0" in str(checks.failed_but_committed([made, observed], {}))
+
+
+def test_i12_what_nobody_knows_or_was_sent_again_may_be_committed():
+    checks = ClientChecks(writes_of(CREATED, TopicRecord(name="topic-0", topic_id=OTHER)))
+    made = asked("create", topic_id=ID)
+    lost = asked("create", outcome="info", error="TIMED_OUT")
+    assert checks.failed_but_committed([made, lost], {}) is None
+    assert "2 times create" in str(checks.failed_but_committed([made], {}))
+    assert checks.failed_but_committed([made], {1: [15]}) is None
+
+
+def test_the_records_of_a_transaction_count_when_it_ends():
+    begun = (BeginTransactionRecord(), CREATED)
+    assert writes_of(*begun).created == {}
+    assert writes_of(*begun, EndTransactionRecord()).created == {ID: "topic-0"}
+    aborted = writes_of(*begun, AbortTransactionRecord(), CONFIGURED)
+    assert aborted.created == {}
+    assert len(aborted.configs) == 1
+
+
+# ---- I13: a snapshot ends where a batch does -----------------------------------------------------
+
+
+def test_i13_a_snapshot_that_ends_inside_a_batch(world):
+    machine = follower(world)
+    entry = next(e for e in world.invariants.ledger.entries if e.end_offset - e.base_offset > 1)
+    write_snapshot(machine, OffsetAndEpoch(entry.end_offset - 1, entry.epoch), Image())
+    text = broken(world, machine, "I13")
+    assert f"no committed batch ends at {entry.end_offset - 1}" in text
+
+
+def test_a_snapshot_whose_image_is_not_kept_is_counted(world):
+    machine = follower(world)
+    image = machine.kernel.cache.image
+    world.invariants.ledger.images.clear()
+    write_snapshot(machine, image.provenance.snapshot_id, image)
+    look(world, machine)
+    assert world.probes.counts["snapshot_not_compared"] == 1
+
+
+# ---- I14: nobody is left without an answer -------------------------------------------------------
+
+
+def test_i14_a_request_that_outlives_the_controller(world):
+    machine = leader(world)
+    state = machine.kernel.state
+    look(world, machine)
+    state._replies.expect(lambda _: None)
+    look(world, machine)  # active: it may still answer
+    state.controller.resign()
+    assert "1 requests were not answered" in broken(world, machine, "I14")
+
+
+def test_i14_an_image_that_is_not_the_committed_one(world):
+    machine = leader(world)
+    look(world, machine)
+    controller = machine.kernel.state.controller
+    controller._committed = replace(controller.committed, topics=Image().topics)
+    controller._batches.clear()
+    assert "is not: topics" in broken(world, machine, "I14")
+
+
+# ---- I17: what publishers are told ---------------------------------------------------------------
+
+
+def test_i17_a_delta_that_lacks_what_differs(world):
+    after = leader(world).kernel.cache.image
+    exact = delta_between(EMPTY, after)
+    assert exact.topics_created
+    assert exact.partitions_changed
+    assert why_delta_is_wrong(EMPTY, after, exact) is None
+    for name in ("topics_created", "partitions_changed", "brokers", "features"):
+        poor = replace(exact, **{name: set()})
+        assert f"has {name} set()" in str(why_delta_is_wrong(EMPTY, after, poor))
+    more = replace(exact, configs=exact.configs | {(2, "nothing")})
+    assert why_delta_is_wrong(EMPTY, after, more) is None
+    deleted = replace(exact, topics_deleted={ID})
+    assert "topics_deleted" in str(why_delta_is_wrong(EMPTY, after, deleted))
+
+
+def test_i17_the_deltas_that_a_node_publishes_are_looked_at(world):
+    machine = follower(world)
+    kernel, watch = machine.kernel, world.invariants._deltas[machine.id]
+    image = kernel.cache.image
+    for _ in range(COMPARED_EVERY):
+        kernel.publishers.image = EMPTY
+        watch.publish(EMPTY, image, MetadataDelta())
+    world.invariants._seen[machine.id].applied -= 1
+    assert "the images differ in" in broken(world, machine, "I17")
+
+
+# ---- liveness: logs and snapshots ----------------------------------------------------------------
+
+
+def test_logs_that_end_elsewhere_have_not_converged(world):
+    converge(world)
+    assert why_not_converged(world) == ""
+    machine = follower(world)
+    append(machine, machine.kernel.replica.core.epoch)
+    state_of(machine).log.extend(log_of(machine).end_offset)
+    assert "log ends and high watermarks differ" in why_logs_differ(world)
+
+
+def test_snapshots_that_fall_behind_have_not_converged():
+    often = {"record_bytes_between_snapshots": 1_000, "retention_bytes": 3_000}
+    world = quiet_world(**often)
+    converge(world)
+    assert max(m.kernel.replica.core.log_start_offset for m in world.machines.values()) > 0
+    assert why_snapshots_differ(world) == ""
+    keeping = SimpleNamespace(
+        settings=replace(world.settings, retention_bytes=0, record_bytes_between_snapshots=100),
+        machines=world.machines,
+        probes=world.probes,
+    )
+    assert why_snapshots_differ(keeping) != ""
+    with mutant_of(42).apply():
+        lagging = quiet_world(**often)
+    assert "one is due every 1000" in why_snapshots_differ(lagging)
+
+
+def test_a_disk_that_was_full_excuses_old_snapshots():
+    with mutant_of(42).apply():
+        world = quiet_world(record_bytes_between_snapshots=1_000)
+    world.probes.hit("disk_full")
+    assert why_snapshots_differ(world) == ""
