@@ -139,7 +139,7 @@ CONTROLLERS: Final = (
         number=32,
         name="publishes-part",
         text="a batch is published without its last record",
-        expected=("I13", "I17"),
+        expected=("I13", "I14", "I17"),
         seeds_max=200,
         patch=_publishes_part,
     ),
