@@ -223,7 +223,7 @@ def test_a_seed_with_nothing_but_one_of_them_holds(kind):
 def test_a_seed_with_disks_that_lie_fails(seed):
     outcome = run_seed(seed, replace(FAST, faults=("fsync_lie",)))
     assert outcome.invariant == "I10", outcome.text
-    assert "durable ends of the voters" in outcome.text
+    assert "durable there at the voters" in outcome.text
 
 
 def test_they_are_never_drawn():
