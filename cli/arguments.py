@@ -25,6 +25,8 @@ class Parser(argparse.ArgumentParser):
 
     refusal_code: int = 1
     """Exit code of a wrong command line."""
+    shows_usage: bool = True
+    """False: its refusal is one line alone."""
 
     def __init__(self, prog: str, description: str = "") -> None:
         """Makes an empty parser.
@@ -38,7 +40,10 @@ class Parser(argparse.ArgumentParser):
     @override
     def error(self, message: str) -> NoReturn:
         shown = shortened(message, LINE_CHARACTERS).replace("\n", "\\n")
-        sys.stderr.write(f"{shown}\n{self.format_usage()}")
+        if self.shows_usage:
+            sys.stderr.write(f"{shown}\n{self.format_usage()}")
+        else:
+            sys.stderr.write(f"{self.prog}: {shown}\n")
         raise SystemExit(self.refusal_code)
 
     def flags(self, texts: dict[str, str]) -> None:

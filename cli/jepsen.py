@@ -12,7 +12,7 @@ import time
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -48,6 +48,7 @@ class _Parser(Parser):
     """A wrong command line gives no verdict: exit code 2, as 1 means illegal."""
 
     refusal_code = EXIT_UNKNOWN
+    shows_usage = False
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -56,12 +57,12 @@ def run(arguments: Sequence[str]) -> int:
         from cli.jepsen_run import run_command  # noqa: PLC0415  # verify starts without kio
 
         return run_command(arguments[1:])
+    if arguments and arguments[0] in ("-h", "--help"):
+        sys.stdout.write(USAGE)
+        return 0
     if not arguments or arguments[0] != "verify":
-        given = f"unknown command '{arguments[0]}'\n" if arguments else ""
-        if arguments and arguments[0] in ("-h", "--help"):
-            given = ""
-        sys.stderr.write(f"{given}{USAGE}")
-        return 0 if arguments and not given else EXIT_UNKNOWN
+        given = f"unknown command '{shortened(arguments[0])}'" if arguments else "no command"
+        return _refuse(f"kraftline jepsen: {given}, allowed: verify, run".replace("\n", "\\n"))
     options = _parse(arguments[1:])
     if options.html is not None:
         try:
@@ -127,9 +128,10 @@ def _verify(path: Path, options: Namespace) -> int:
         history = read_history(path)
         result = check(history, model, budget=budget, on_progress=show)
     except HistoryError as error:
-        return _give_up(path, str(error), options)
+        return _give_up(path, str(error), time.perf_counter() - started, options)
     except OSError as error:
-        return _give_up(path, f"{shortened(str(path))}: {error.strerror or error}", options)
+        text = f"{shortened(str(path))}: {error.strerror or error}"
+        return _give_up(path, text, time.perf_counter() - started, options)
     finally:
         if show is not None:
             sys.stderr.write("\r\x1b[K")
@@ -148,10 +150,11 @@ def _verify(path: Path, options: Namespace) -> int:
     return EXIT_CODES.get(result.verdict, EXIT_UNKNOWN)
 
 
-def _give_up(path: Path, text: str, options: Namespace) -> int:
+def _give_up(path: Path, text: str, seconds: float, options: Namespace) -> int:
     """A file that is no history: a line on standard error, with `--json` an object too."""
     if options.json:
-        sys.stdout.write(json.dumps({"file": str(path), "verdict": UNKNOWN, "error": text}) + "\n")
+        line = _object(path, UNKNOWN, operations=0, steps=0, seconds=seconds) | {"error": text}
+        sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
     return _refuse(text)
 
@@ -193,16 +196,29 @@ def _print(
     sys.stdout.flush()
 
 
+def _object(
+    path: Path, verdict: str, *, operations: int, steps: int, seconds: float
+) -> dict[str, Any]:
+    """What every object of `--json` has."""
+    return {
+        "file": str(path),
+        "verdict": verdict,
+        "operations": operations,
+        "steps": steps,
+        "seconds": round(seconds, 6),
+    }
+
+
 def _print_json(
     path: Path, result: Result, seconds: float, counterexample: Counterexample | None
 ) -> None:
-    line = {
-        "file": str(path),
-        "verdict": result.verdict,
-        "operations": result.operations,
-        "steps": result.steps,
-        "seconds": round(seconds, 6),
-    }
+    line = _object(
+        path,
+        result.verdict,
+        operations=result.operations,
+        steps=result.steps,
+        seconds=seconds,
+    )
     if result.reason is not None:
         line["reason"] = result.reason
     if counterexample is not None:

@@ -8,12 +8,12 @@ import json
 import sys
 import time
 import traceback
-from argparse import Namespace
-from collections.abc import Sequence
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cli.arguments import Parser, text
+from cli.arguments import INT64_MAX, Parser, integer, shortened, text
 from jepsen.names import KINDS, NODES_MAX, WORKLOADS
 
 EXIT_USAGE: Final = 254
@@ -25,13 +25,13 @@ CONCURRENCY_MAX: Final = 200
 RATE_MAX: Final = 10_000.0
 TIME_LIMIT_S_MAX: Final = 86_400.0
 PORT_MAX: Final = 63_000
-SEED_MAX: Final = 2**63
 
 
 class _Parser(Parser):
     """A wrong command line is a harness error: 1 would mean invalid."""
 
     refusal_code = EXIT_USAGE
+    shows_usage = False
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -76,7 +76,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     limits = {
         "nodes": (int, 3, 1, NODES_MAX, "combined nodes"),
         "time-limit": (float, TIME_LIMIT_S, 1, TIME_LIMIT_S_MAX, "seconds of work and faults"),
-        "seed": (int, 0, 0, SEED_MAX, "decides operations and faults"),
+        "seed": (int, 0, 0, INT64_MAX, "decides operations and faults"),
         "rate": (float, RATE, 0.1, RATE_MAX, "operations per second of all clients"),
         "concurrency": (int, CONCURRENCY, 1, CONCURRENCY_MAX, "clients at a time"),
         "base-port": (int, None, 1, PORT_MAX, "first port; default: free ones"),
@@ -84,7 +84,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     for name, (kind, default, low, high, help_text) in limits.items():
         parser.add_argument(
             f"--{name}",
-            type=_between(kind, low, high),
+            type=integer(int(low), int(high)) if kind is int else _between(low, high),
             default=default,
             metavar="N",
             help=help_text,
@@ -100,14 +100,18 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     return parser.parse_args(arguments)
 
 
-def _between(kind: type[int] | type[float], low: float, high: float) -> Any:
-    def number(text: str) -> int | float:
-        value = kind(text)
+def _between(low: float, high: float) -> Callable[[str], float]:
+    """A type for argparse: a number from `low` to `high`, both inclusive."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
         if not low <= value <= high:
-            raise ValueError(text)
+            raise ArgumentTypeError(f"'{shortened(text)}' is not a number from {low:g} to {high:g}")
         return value
 
-    number.__name__ = f"number from {low} to {high:.0f}"
     return number
 
 
@@ -117,12 +121,11 @@ def _folder(name: str) -> Path:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = () if text == "none" else tuple(dict.fromkeys(text.split(",")))
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise ValueError(unknown[0])
+    for kind in kinds:
+        if kind not in KINDS:
+            allowed = ", ".join(KINDS)
+            raise ArgumentTypeError(f"unknown fault '{shortened(kind)}': none, or of {allowed}")
     return kinds
-
-
-_kinds.__name__ = f"fault (of {', '.join(KINDS)})"
 
 
 def _options(asked: Namespace) -> Any:

@@ -142,7 +142,7 @@ def test_a_number_that_is_none_names_its_flag(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for text in ("", " ", "x", "1.5", "9" * 50, "9" * 5000, "0x1", "1 2"):
-        assert run(lines_of(command, words, action, text)) in (1, 2)
+        assert run(lines_of(command, words, action, text)) in (1, 2, 254)
         first = capsys.readouterr().err.splitlines()[0]
         assert "is not a whole number from" in first
         assert (action.option_strings or [action.dest])[-1].lower() in first.lower()

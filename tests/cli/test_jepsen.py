@@ -77,9 +77,12 @@ def test_a_file_that_is_no_history_has_its_object_too(files, tmp_path, capsys, m
     assert verify("--json", missing, broken, good) == 2
     captured = capsys.readouterr()
     lines = [json.loads(line) for line in captured.out.splitlines()]
+    assert lines[0].pop("seconds") >= 0
     assert lines[0] == {
         "file": missing,
         "verdict": "unknown",
+        "operations": 0,
+        "steps": 0,
         "error": f"{missing}: No such file or directory",
     }
     assert lines[1]["error"] == f"{broken}:1: an event without 'type'"
@@ -122,7 +125,13 @@ def test_a_wrong_command_line_gives_no_verdict(words, capsys):
     except SystemExit as stopped:
         code = stopped.code
     assert code == 2
-    assert "usage: " in capsys.readouterr().err
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_help_is_no_error(capsys):
+    assert main(["jepsen", "--help"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.err, captured.out.count("kraftline jepsen ")) == ("", 2)
 
 
 def test_the_counterexample_in_words_and_as_a_page(files, tmp_path, capsys):

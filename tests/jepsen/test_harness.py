@@ -229,9 +229,22 @@ def test_counts_and_runs_in_which_nothing_happened(tmp_path):
     ("words", "message"),
     [
         (["--workload", "queue"], "queue"),
-        (["--workload", "topic-set", "--nemesis", "kill,flood"], "fault (of kill, pause)"),
-        (["--workload", "topic-set", "--nodes", "0"], "number from 1 to 9"),
-        (["--workload", "topic-set", "--time-limit", "nan"], "number from 1 to 86400"),
+        (
+            ["--workload", "topic-set", "--nemesis", "kill,flood"],
+            "unknown fault 'flood': none, or of kill, pause",
+        ),
+        (
+            ["--workload", "topic-set", "--nodes", "0"],
+            "argument --nodes: '0' is not a whole number from 1 to 9\n",
+        ),
+        (
+            ["--workload", "topic-set", "--time-limit", "nan"],
+            "argument --time-limit: 'nan' is not a number from 1 to 86400\n",
+        ),
+        (
+            ["--workload", "topic-set", "--seed", str(2**63)],
+            f"'{2**63}' is not a whole number from 0 to {2**63 - 1}",
+        ),
         ([], "--workload"),
     ],
 )
@@ -239,7 +252,10 @@ def test_a_wrong_command_line_is_254(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["jepsen", "run", *words])
     assert ended.value.code == 254
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.startswith("kraftline jepsen run: ")
+    assert said.count("\n") == 1
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path, capsys):
