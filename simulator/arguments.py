@@ -101,7 +101,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
         description="Run whole clusters in one process: one seed, one run, always the same.",
         epilog="Exit code: 0 all held, 10 safety, 11 liveness, 12 crash, 13 nondeterminism, "
-        "1 a mark is missing, 2 bad input.",
+        "1 a mark is missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM.",
     )
     add = parser.add_argument
     add("--seeds", type=_range, metavar="A..B", help="from A to B, both included (1..100)")

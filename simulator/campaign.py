@@ -5,6 +5,7 @@ Seeds are independent of each other, so that several processes share nothing but
 
 import gc
 import multiprocessing
+import signal
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -178,6 +179,13 @@ def collecting_as_a_node() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def _begin_worker() -> None:
+    """In a process of the pool: what stops all of them is the first one's to hear and to say."""
+    gc.set_threshold(*NODE_COLLECTIONS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def results(
     seeds: Iterable[int], options: Options, *, is_twice: bool, job_count: int
 ) -> Iterator[Result]:
@@ -188,9 +196,7 @@ def results(
                 yield run_one(seed, options, is_twice=is_twice)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        job_count, mp_context=context, initializer=gc.set_threshold, initargs=NODE_COLLECTIONS
-    ) as pool:
+    with ProcessPoolExecutor(job_count, mp_context=context, initializer=_begin_worker) as pool:
         waiting: set[Future[Result]] = set()
         left = iter(seeds)
         try:

@@ -1,7 +1,7 @@
 """`kraftline sim` and `python -m simulator`: run seeds, say which failed and how to repeat it.
 
 Exit code: 0 all held, 10 safety, 11 liveness, 12 crash, 13 nondeterminism, 1 a required mark is
-missing, 2 bad input. Of several failures the first one decides.
+missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM. Of several failures the first one decides.
 
 The simulator itself is imported after the command line has been read: it takes half a second.
 """
@@ -33,6 +33,8 @@ def run(arguments: Sequence[str]) -> int:
         return perform(parsed)
     except (LedgerError, ScheduleError) as error:
         sys.stderr.write(f"kraftline sim: {error}\n")
+    except BrokenPipeError:
+        raise  # the reader of our output left (cli/main.py)
     except OSError as error:
         where = str(error.filename)[:PATH_CHARACTERS]
         sys.stderr.write(f"kraftline sim: {where}: {error.strerror or error}\n")

@@ -1,5 +1,6 @@
 """What a campaign says: the live line, the failures, the summary, the JSON object."""
 
+import os
 import time
 from typing import Any, Final, TextIO
 
@@ -7,6 +8,8 @@ from simulator.campaign import Result, Totals
 from simulator.draw import Options
 
 REFRESH_S: Final = 0.25
+COLUMNS: Final = 80
+"""Of a terminal that does not tell."""
 TOP: Final = 6
 
 
@@ -26,13 +29,21 @@ class LiveLine:
             return
         self._shown = now
         faults = " ".join(f"{name} {count}" for name, count in _most(totals.faults))
-        self._out.write(
-            f"\r\x1b[K{totals.seeds:,}/{self._seed_count:,} seeds, {len(totals.failed)} failed, "
+        line = (
+            f"{totals.seeds:,}/{self._seed_count:,} seeds, {len(totals.failed)} failed, "
             f"{totals.events_per_second:,.0f} events/s, "
             f"{totals.virtual_us / 3.6e9:.2f} virtual hours, "
             f"{totals.elections:,} elections, faults: {faults}"
         )
+        self._out.write(f"\r\x1b[K{line[: self._columns() - 1]}")  # a full line would wrap
         self._out.flush()
+
+    def _columns(self) -> int:
+        """Of the terminal, which may have changed."""
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns or COLUMNS
+        except (OSError, ValueError):
+            return COLUMNS
 
     def clear(self) -> None:
         """Make room for another line."""

@@ -100,6 +100,8 @@ def run_seed(
         invariant, text = violation.invariant, str(violation)
     except (StuckError, EndlessStepError) as error:
         invariant, text = "I20", str(error)
+    except BrokenPipeError:
+        raise  # nobody reads the trace any more
     except Exception as error:  # noqa: BLE001 - any exception of the code under test is a finding
         invariant, text = "I20", f"{type(error).__name__}: {error}"
     if trace is not None and invariant is not None:

@@ -1,10 +1,13 @@
 """What a command line of `kraftline sim` asks for: seeds, one run told or drawn, a schedule."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -42,6 +45,11 @@ SIMULATED: Final = (
 """The packages that a run is made of."""
 MARK_MISSING: Final = 1
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: the seeds so far are summed up, as after Ctrl-C."""
 
 
 def perform(parsed: Parsed) -> int:
@@ -115,28 +123,45 @@ def _run_seeds(parsed: Parsed) -> int:
             _say_failure(parsed, result, commit)
         live.show(sums)
 
-    is_interrupted = False
+    interrupted = 0
     try:
-        run_campaign(
-            parsed.seeds,
-            parsed.options,
-            is_twice=parsed.is_twice,
-            job_count=parsed.job_count,
-            ledger=ledger,
-            on_result=on_result,
-        )
+        with _stoppable():
+            run_campaign(
+                parsed.seeds,
+                parsed.options,
+                is_twice=parsed.is_twice,
+                job_count=parsed.job_count,
+                ledger=ledger,
+                on_result=on_result,
+            )
+    except _Terminated:
+        interrupted = TERMINATED
     except KeyboardInterrupt:
-        is_interrupted = True
+        interrupted = INTERRUPTED
     live.clear()
     seconds = time.monotonic() - started
     failed = [result for result in totals.failed if result.invariant != NONDETERMINISTIC]
-    if failed and not is_interrupted:
+    if failed and not interrupted:
         _shrink_first(parsed, failed[0], commit)
     if parsed.html is not None:
         shown = failed[0].seed if failed else parsed.seeds[0]
         _draw(parsed, shown, parsed.options, None)
     _say_end(parsed, totals, seconds, commit)
-    return INTERRUPTED if is_interrupted else _exit_code(parsed, totals)
+    return interrupted or _exit_code(parsed, totals)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM raises _Terminated."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _say_failure(parsed: Parsed, result: Result, commit: str) -> None:

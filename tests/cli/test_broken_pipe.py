@@ -19,8 +19,9 @@ LOG = max(FOLDER.glob("__cluster_metadata-0/*.log"), key=lambda path: path.stat(
         ["dump-log", "--cluster-metadata-decoder", "--json", "--files", str(LOG)],
         ["storage", "random-uuid"],
         ["--help"],
+        ["sim", "--seed", "3", "--short", "--trace"],
     ],
-    ids=["many lines", "objects", "one line", "help"],
+    ids=["many lines", "objects", "one line", "help", "trace"],
 )
 def test_nobody_reads(words: list[str], *, is_buffered: bool) -> None:
     environment = os.environ | {"PYTHONUNBUFFERED": "" if is_buffered else "1"}

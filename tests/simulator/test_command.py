@@ -1,6 +1,9 @@
 """`kraftline sim`: what it prints, its exit codes, its files."""
 
 import json
+import os
+import signal
+import termios
 import zlib
 
 import pytest
@@ -9,9 +12,10 @@ from cli.main import main
 from jepsen.linearizability import Operation
 from simulator import histories
 from simulator.arguments import SHORT, parse
-from simulator.campaign import NONDETERMINISTIC, exit_code_of
+from simulator.campaign import NONDETERMINISTIC, Totals, exit_code_of
 from simulator.draw import Options, Until
 from simulator.mutants.catalogue import MUTANTS
+from simulator.report import LiveLine
 from simulator.run import run_seed
 from simulator.schedule import read_schedule
 
@@ -154,6 +158,42 @@ def test_processes_give_what_one_gives(capsys):
 @pytest.mark.long
 def test_twice_compares_digests(capsys):
     assert sim(capsys, "--seed", "2", "--short", "--twice")[0] == 0
+
+
+def is_stopped_at_the_first(monkeypatch, number):
+    monkeypatch.setattr(LiveLine, "show", lambda *_: os.kill(os.getpid(), number))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interrupted_campaign_sums_up(capsys, monkeypatch, number, code):
+    is_stopped_at_the_first(monkeypatch, number)
+    before = signal.getsignal(signal.SIGTERM)
+    found, lines, err = sim(capsys, "--seeds", "1..9", "--short")
+    assert (found, err) == (code, "")
+    assert lines[0].startswith("1 seeds, 0 failed; ")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interrupted_pool_ends(capsys, monkeypatch, number, code):
+    is_stopped_at_the_first(monkeypatch, number)
+    found, lines, err = sim(capsys, "--seeds", "1..50", "--short", "--jobs", "2")
+    assert (found, err) == (code, "")
+    assert " seeds, 0 failed; " in lines[0]
+
+
+def test_the_live_line_fits_into_the_terminal():
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 60))
+    totals = Totals()
+    totals.faults = {f"fault-{number}": number for number in range(20)}
+    with os.fdopen(theirs, "w") as out, os.fdopen(ours, "rb", buffering=0) as shown:
+        live = LiveLine(out, 1_000)
+        live.show(totals)
+        said = shown.read(1_000).decode()
+        assert said.removeprefix("\r\x1b[K").startswith("0/1,000 seeds, 0 failed, ")
+        assert len(said.removeprefix("\r\x1b[K")) == 59
 
 
 @pytest.mark.parametrize(
