@@ -13,7 +13,7 @@ from jepsen.linearizability.history import INFO, OK
 from tests.jepsen.sequential import OBJECTS, LogObject, RegisterObject, random_operations
 
 QUICK_CASES = 60
-LONG_CASES = 2_000  # for each of 7 objects and 6 changes
+LONG_CASES = 2_000  # for each of 8 objects and 6 changes
 NAMES = [type(each).__name__ for each in OBJECTS]
 replace = msgspec.structs.replace
 
@@ -165,9 +165,10 @@ def test_a_change_moves_the_verdict_one_way_only_on_many_histories(sequential, c
     assert effect == SAME or moved > 0
 
 
+@pytest.mark.parametrize("count", [QUICK_CASES, pytest.param(LONG_CASES, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sequential", OBJECTS, ids=NAMES)
-def test_splitting_by_key_and_shortcuts_do_not_change_the_verdict(sequential):
-    for seed in range(QUICK_CASES):
+def test_splitting_by_key_and_shortcuts_do_not_change_the_verdict(sequential, count):
+    for seed in range(count):
         rng = random.Random(seed)
         operations = random_case(sequential, rng)
         expected = verdict(sequential, operations)
