@@ -7,6 +7,7 @@ The tap replaces the bound `step` of one core object; the core does not know it 
 is as it is.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from raft.core import RaftCore
@@ -19,7 +20,7 @@ from raft.events import (
     ShutdownRequested,
 )
 from raft.messages import FetchResponse, VoteRequest, VoteResponse
-from raft.roles import Candidate, Leader, Prospective, Resigned, Role
+from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role
 from simulator.ledger import Ledger
 from simulator.probes import Probes
 
@@ -35,6 +36,8 @@ class CoreTap:
         self._probes = probes
         self.broken: str | None = None
         """How a pre-vote broke I3, once one did."""
+        self.note: Callable[[str], None] | None = None
+        """Told of new roles, votes given and what a leader commits; None: nobody asks."""
         self._candidates: dict[int, set[int]] = {}
         self._download_began: dict[int, int] = {}
 
@@ -42,10 +45,12 @@ class CoreTap:
         """Look at every step of this core from now on."""
         step = core.step
         self._download_began.pop(number, None)
+        if self.note is not None:
+            self.note(f"node {number}: starts as {_named(core.role)}")
 
         def tapped(event: Event, now_ms: int) -> Effects:
             before = core.role
-            epoch, kind = before.epoch, type(event)
+            epoch, kind, committed = before.epoch, type(event), core.high_watermark
             if type(event) is RequestReceived and type(event.request) is VoteRequest:
                 position = (int(core.last_epoch), int(core.log_end_offset))
                 effects = step(event, now_ms)
@@ -57,6 +62,11 @@ class CoreTap:
             if kind is ResponseReceived:
                 self._on_response(event, epoch, effects)  # type: ignore[arg-type]
             after = core.role
+            if self.note is not None:
+                self._tell(number, event, before, core.role, effects)
+                reached = core.high_watermark
+                if type(after) is Leader and reached not in (None, committed):
+                    self.note(f"node {number}: commits up to {reached}")
             if after is not before:
                 self._on_role(number, before, after, kind)
                 if type(after) is Prospective and kind not in BRINGS_EPOCHS:
@@ -67,6 +77,22 @@ class CoreTap:
             return effects
 
         setattr(core, "step", tapped)  # noqa: B010 - an instance attribute hides the method
+
+    def _tell(self, number: int, event: Event, before: Role, after: Role, effects: Effects) -> None:
+        """The new role of a step, and votes that it gave to others; no line for a fetch."""
+        assert self.note is not None
+        if (type(after), after.epoch) != (type(before), before.epoch):
+            self.note(f"node {number}: {type(before).__name__} -> {_named(after)}")
+        if type(event) is not RequestReceived or type(event.request) is not VoteRequest:
+            return
+        request = event.request
+        for effect in effects.send:
+            if type(effect) is not SendResponse or type(effect.response) is not VoteResponse:
+                continue
+            if effect.response.vote_granted:
+                what = "a pre-vote" if request.pre_vote else "its vote"
+                epoch = request.replica_epoch
+                self.note(f"node {number}: gives {what} to {request.replica_id} in epoch {epoch}")
 
     def _on_role(self, number: int, before: Role, after: Role, kind: type) -> None:
         if type(after) is Candidate:
@@ -138,3 +164,9 @@ class CoreTap:
             self._probes.hit("snapshot_fetched")
             if self._download_began.pop(number, committed) < committed:
                 self._probes.hit("snapshot_fetched_mid_load")
+
+
+def _named(role: Role) -> str:
+    """`Follower of 2 in epoch 3`."""
+    of = f" of {role.leader_id}" if type(role) is Follower else ""
+    return f"{type(role).__name__}{of} in epoch {role.epoch}"

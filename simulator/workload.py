@@ -47,6 +47,7 @@ class Client:
     def run(self, operation: Operation, target: int) -> None:
         """Do one operation through a node; the workload hears of its end."""
         self._operation = operation
+        self._workload.tell(operation, "invoke")
         self._attempt += 1
         attempt = self._attempt
         if self._connection is not None and self._connection.target != target:
@@ -182,6 +183,8 @@ class Workload:
         self._asker = Client(CLIENTS, self, network, scheduler)
         self.proofs: Proofs | None = None
         """Decides what answers tell; None: nothing, as in runs that ask for no lookups."""
+        self.note: Callable[[str], None] | None = None
+        """Told of calls and outcomes."""
         self.choices: Choices | None = None
         """Chooses what is asked; None: creates and deletes of any name through any node."""
 
@@ -260,8 +263,20 @@ class Workload:
         elif operation.error in REFUSALS and self.proofs is not None:
             reign = operation.proof
             operation.is_observation = reign is not None and reign == self.proofs.reign()
+        self.tell(operation, operation.outcome)
         if client is not self._asker:
             self._think(client)
+
+    def tell(self, operation: Operation, what: str) -> None:
+        """A line of the trace: `invoke`, or the outcome."""
+        if self.note is None:
+            return
+        value = "" if operation.value is None else f" {operation.value}"
+        error = "" if operation.error is None else f" {operation.error}"
+        self.note(
+            f"client {operation.client}: {what} {operation.kind} {operation.name}{value}{error} "
+            f"at node {operation.target}"
+        )
 
     @property
     def pending_count(self) -> int:

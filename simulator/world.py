@@ -131,6 +131,8 @@ class World:
         if recording is not None:
             self.network.on_sent = self._on_sent
         self.workload = self._workload(streams)
+        if trace is not None:
+            self._tap.note = self.workload.note = self._note
 
     def _workload(self, streams: Streams) -> Workload:
         settings = self.settings
@@ -386,7 +388,7 @@ class World:
         mark = MARK_OF_LOG.get(log.event)
         if mark is not None:
             self.probes.hit(mark)
-        if self._trace is not None:
+        if self._trace is not None and log.event != "leader_changed":  # the roles tell it
             fields = " ".join(f"{name}={value}" for name, value in log.fields.items())
             self._note(f"node {machine.id}: {log.event} {fields}".rstrip())
 

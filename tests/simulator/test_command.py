@@ -204,6 +204,29 @@ def test_exit_codes(invariant, code):
     assert exit_code_of(invariant) == code
 
 
+def test_a_trace_tells_roles_votes_commits_clients_and_faults(capsys):
+    words = ("--seed", "3", "--short", "--nodes", "3", "--trace", "--until", "2s")
+    lines = [line[14:] for line in sim(capsys, *words)[1]]
+    for expected in (
+        "node 1: starts as Unattached in epoch 0",
+        "node 1: Unattached -> Prospective in epoch 0",
+        "node 3: gives a pre-vote to 1 in epoch 0",
+        "node 1: Prospective -> Candidate in epoch 1",
+        "node 3: gives its vote to 1 in epoch 1",
+        "node 1: Candidate -> Leader in epoch 1",
+        "node 3: Unattached -> Follower of 1 in epoch 1",
+        "node 1: commits up to 1",
+        "client 1000: invoke create topic-7 at node 101",
+        "client 1000: ok create topic-7 at node 101",
+        "fault pause of 2 for 0.213 s",
+        "node 1: Leader -> Resigned in epoch 1",
+    ):
+        assert expected in lines, expected
+    assert not any("leader_changed" in line for line in lines)
+    commits = [line for line in lines if line.startswith("node 1: commits up to ")]
+    assert len(commits) == len(set(commits)) < 30, "one line an advance, none for an idle fetch"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
