@@ -55,7 +55,7 @@ def _dump(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str
             yield from _written(lines, options)
             complaints.extend(dump.complaints())
         case ".snapshot":
-            yield from _written(producer_snapshot_lines(path), options)
+            yield from _written(producer_snapshot_lines(path.read_bytes()), options)
         case ".txnindex":
             yield from _written(transaction_index_lines(path), options)
         case _:

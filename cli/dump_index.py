@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import crc32c
+
 from cli.dump_segment import java_optional
 from storage.transaction_index import decode_transaction_index
 from wire.batch import Batch, iterate_batches
@@ -18,6 +20,8 @@ _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _PRODUCER_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _PRODUCER_HEADER: Final = struct.Struct(">hIi")
+_PRODUCER_VERSION: Final = 1
+_PRODUCER_CRC_START: Final = 6  # behind version and CRC
 
 
 class IndexDump:
@@ -128,13 +132,28 @@ def offset_entries(path: Path) -> list[tuple[int, int]]:
     return [(offset, position) for offset, position in _entries(path, _OFFSET_ENTRY)]
 
 
-def producer_snapshot_lines(path: Path) -> Iterator[str]:
-    """Lines of a producer `.snapshot` file: one per producer."""
-    content = path.read_bytes()
-    _version, _crc, count = _PRODUCER_HEADER.unpack_from(content)
-    for number in range(count):
-        position = _PRODUCER_HEADER.size + number * _PRODUCER_ENTRY.size
-        yield _producer_line(*_PRODUCER_ENTRY.unpack_from(content, position))
+def producer_snapshot_lines(content: bytes) -> Iterator[str]:
+    """Lines of a producer `.snapshot` file: one per producer.
+
+    Source: apache/kafka: ProducerStateManager.java (`readSnapshot`).
+
+    Raises:
+        CorruptBatchError: it is cut, of another version, or its CRC is wrong.
+    """
+    if len(content) < _PRODUCER_HEADER.size:
+        raise CorruptBatchError(f"producer snapshot of {len(content)} bytes is cut")
+    version, crc, count = _PRODUCER_HEADER.unpack_from(content)
+    if version != _PRODUCER_VERSION:
+        raise CorruptBatchError(f"producer snapshot version {version}, only 1 is known")
+    computed = crc32c.crc32c(content[_PRODUCER_CRC_START:])
+    if crc != computed:
+        raise CorruptBatchError(
+            f"producer snapshot is corrupt: stored CRC {crc}, computed CRC {computed}"
+        )
+    if len(content) != _PRODUCER_HEADER.size + count * _PRODUCER_ENTRY.size:
+        raise CorruptBatchError(f"{count} producers do not fill {len(content)} bytes")
+    for entry in _PRODUCER_ENTRY.iter_unpack(content[_PRODUCER_HEADER.size :]):
+        yield _producer_line(*entry)
 
 
 def _producer_line(*entry: int) -> str:

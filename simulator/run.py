@@ -50,13 +50,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """False when `until` stopped it."""
 
 
-def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:
-    """What a seed decides before it runs."""
+def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
+    """The settings of a seed, and its streams behind the draws that made them."""
     streams = Streams(seed)
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
     later, sites = streams.stream("later"), streams.stream("later_sites")
     settings = add_later(settings, later, sites, options)
-    settings = add_newest(settings, streams.stream, options)
+    return add_newest(settings, streams.stream, options), streams
+
+
+def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:
+    """What a seed decides before it runs."""
+    settings, streams = settings_of(seed, options)
     machines = machine_ids(settings)
     plan = draw_plan(settings, streams.stream("nemesis"), machines)
     plan += draw_apart(settings, streams.stream("apart"), machines)

@@ -7,14 +7,14 @@ Seeds die when the simulator draws differently; a schedule keeps the faults as t
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from simulator.draw import FAULT_NAMES, Options
 from simulator.lost_messages import MESSAGES
 from simulator.plan import Decision
-from simulator.run import prepare
+from simulator.run import settings_of
 from simulator.world import machine_ids
 
 FORM = 1
@@ -60,6 +60,17 @@ def write_schedule(path: Path, schedule: Schedule) -> None:
     path.write_bytes(b"\n".join(lines) + b"\n")
 
 
+_LIMITS: Final = {
+    "node_count": (1, 1_000),
+    "observer_count": (0, 1_000),
+    "duration_us": (1, 10**12),
+    "write_count": (0, 10**9),
+    "think_us": (0, 10**12),
+    "partition_count": (1, 10**6),
+}
+"""Of options in a file: what is outside runs for ever or not at all."""
+
+
 def read_schedule(path: Path) -> Schedule:
     """Read a file.
 
@@ -70,7 +81,11 @@ def read_schedule(path: Path) -> Schedule:
     header = _decoded(path, 1, lines[0] if lines else b"", _Header)
     if header.schedule != FORM:
         raise ScheduleError(f"{path}:1: schedule {header.schedule}, only {FORM} is known")
-    settings, _, _ = prepare(header.seed, header.options)
+    for name, (least, most) in _LIMITS.items():
+        value = getattr(header.options, name)
+        if value is not None and not least <= value <= most:
+            raise ScheduleError(f"{path}:1: {name} is {value}, allowed: {least} to {most}")
+    settings, _ = settings_of(header.seed, header.options)
     known = set(machine_ids(settings))
     plan = []
     for number, line in enumerate(lines[1:], 2):

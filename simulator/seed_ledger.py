@@ -53,7 +53,7 @@ class SeedLedger:
         for content in lines:
             try:
                 line = msgspec.json.decode(content, type=Line)
-            except (msgspec.DecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 self.cut_off += 1
                 continue
             is_ledger = True

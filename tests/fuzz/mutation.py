@@ -15,6 +15,11 @@ WORDS = (
     b"=", b":", b"\\", b"\n", b"\r", b"\x00", b"[" * 40, b"{" * 40, b'"', b"NaN", b"%00", b",,",
     b"#", b"\xc2\x85", b"\xd9\xa1", b" ", b"\x1f\x8b\x08\x00", b"(" * 40,
 )  # fmt: skip
+DEEP_WORDS = tuple(
+    word * count for word in (b"[", b"{", b'{"a":', b"(", b"#{") for count in (2_000, 100_000)
+)
+"""Nested deeper than a reader that calls itself can go."""
+DEEP = 0.005
 SIZE_MAX = 1 << 16
 
 
@@ -66,7 +71,9 @@ def _nudge(data: bytearray, _pool: Sequence[bytes], rng: Random) -> None:
 def _insert(data: bytearray, _pool: Sequence[bytes], rng: Random) -> None:
     place = _place(data, rng)
     kind = rng.random()
-    if kind < 0.4:
+    if kind < DEEP:
+        new = rng.choice(DEEP_WORDS)
+    elif kind < 0.4:
         new = rng.choice(VARINTS)
     elif kind < 0.7:
         new = rng.choice(WORDS)

@@ -7,6 +7,7 @@ from tests.fuzz import (
     file_targets,
     kernel_target,
     peer_target,
+    run_file_targets,
     text_targets,
     wire_targets,
 )
@@ -16,7 +17,10 @@ from tests.fuzz.engine import Target
 @cache
 def all_targets() -> dict[str, Target]:
     """Every decoder that takes bytes from outside."""
-    modules = (wire_targets, batch_targets, file_targets, text_targets, kernel_target, peer_target)
+    modules = (
+        wire_targets, batch_targets, file_targets, run_file_targets, text_targets, kernel_target,
+        peer_target,
+    )  # fmt: skip
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)
     return {target.name: target for target in found}
