@@ -41,16 +41,21 @@ BUILTINS: Final = frozenset({"id", "hash", "input", "__import__"})
 CACHE = "a cache by identity: what it gives depends on the content alone"
 PROGRESS = "CPU time and progress of a campaign, outside of the runs"
 PROCESSES = "processes that run one seed each"
+STOPPED = "a campaign that is told to end"
+TERMINAL = "its width, and a reader of the output that left"
 EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
     "storage/os_vfs.py": {"os": "the real disk, which no simulation opens"},
     "wire/create_topics_response.py": {"id": CACHE},
     "simulator/campaign.py": {
         "time": PROGRESS, "multiprocessing": PROCESSES, "concurrent": PROCESSES,
-        "gc": "how often it runs, which no result depends on",
+        "gc": "how often it runs, which no result depends on", "signal": STOPPED,
     },
-    "simulator/report.py": {"time": PROGRESS},
+    "simulator/__main__.py": {"os": TERMINAL},
+    "simulator/report.py": {"time": PROGRESS, "os": TERMINAL},
     "simulator/scheduler.py": {"signal": "ends a step that never ends, as a failure of the run"},
-    "simulator/session.py": {"time": PROGRESS, "subprocess": "the name of the commit"},
+    "simulator/session.py": {
+        "time": PROGRESS, "subprocess": "the name of the commit", "signal": STOPPED,
+    },
     "simulator/mutants/hunt.py": {"time": PROGRESS},
     "simulator/mutants/command.py": {"multiprocessing": PROCESSES, "concurrent": PROCESSES},
     "simulator/world.py": {"hash": "of numbers, which is the same in every process"},
