@@ -45,12 +45,10 @@ class CoreTap:
         """Look at every step of this core from now on."""
         step = core.step
         self._download_began.pop(number, None)
-        if self.note is not None:
-            self.note(f"node {number}: starts as {_named(core.role)}")
 
         def tapped(event: Event, now_ms: int) -> Effects:
             before = core.role
-            epoch, kind, committed = before.epoch, type(event), core.high_watermark
+            epoch, kind = before.epoch, type(event)
             if type(event) is RequestReceived and type(event.request) is VoteRequest:
                 position = (int(core.last_epoch), int(core.log_end_offset))
                 effects = step(event, now_ms)
@@ -62,11 +60,6 @@ class CoreTap:
             if kind is ResponseReceived:
                 self._on_response(event, epoch, effects)  # type: ignore[arg-type]
             after = core.role
-            if self.note is not None:
-                self._tell(number, event, before, core.role, effects)
-                reached = core.high_watermark
-                if type(after) is Leader and reached not in (None, committed):
-                    self.note(f"node {number}: commits up to {reached}")
             if after is not before:
                 self._on_role(number, before, after, kind)
                 if type(after) is Prospective and kind not in BRINGS_EPOCHS:
@@ -77,22 +70,28 @@ class CoreTap:
             return effects
 
         setattr(core, "step", tapped)  # noqa: B010 - an instance attribute hides the method
+        if self.note is not None:
+            self._tell_steps(number, core, self.note)
 
-    def _tell(self, number: int, event: Event, before: Role, after: Role, effects: Effects) -> None:
-        """The new role of a step, and votes that it gave to others; no line for a fetch."""
-        assert self.note is not None
-        if (type(after), after.epoch) != (type(before), before.epoch):
-            self.note(f"node {number}: {type(before).__name__} -> {_named(after)}")
-        if type(event) is not RequestReceived or type(event.request) is not VoteRequest:
-            return
-        request = event.request
-        for effect in effects.send:
-            if type(effect) is not SendResponse or type(effect.response) is not VoteResponse:
-                continue
-            if effect.response.vote_granted:
-                what = "a pre-vote" if request.pre_vote else "its vote"
-                epoch = request.replica_epoch
-                self.note(f"node {number}: gives {what} to {request.replica_id} in epoch {epoch}")
+    def _tell_steps(self, number: int, core: RaftCore, note: Callable[[str], None]) -> None:
+        """New roles, votes given, what a leader commits; no line for an idle fetch."""
+        step = core.step
+        note(f"node {number}: starts as {_named(core.role)}")
+
+        def told(event: Event, now_ms: int) -> Effects:
+            before, committed = core.role, core.high_watermark
+            effects = step(event, now_ms)
+            after, reached = core.role, core.high_watermark
+            if (type(after), after.epoch) != (type(before), before.epoch):
+                note(f"node {number}: {type(before).__name__} -> {_named(after)}")
+            if type(event) is RequestReceived and type(event.request) is VoteRequest:
+                for text in _votes_given(event.request, effects):
+                    note(f"node {number}: {text}")
+            if type(after) is Leader and reached not in (None, committed):
+                note(f"node {number}: commits up to {reached}")
+            return effects
+
+        setattr(core, "step", told)  # noqa: B010 - an instance attribute hides the method
 
     def _on_role(self, number: int, before: Role, after: Role, kind: type) -> None:
         if type(after) is Candidate:
@@ -170,3 +169,15 @@ def _named(role: Role) -> str:
     """`Follower of 2 in epoch 3`."""
     of = f" of {role.leader_id}" if type(role) is Follower else ""
     return f"{type(role).__name__}{of} in epoch {role.epoch}"
+
+
+def _votes_given(request: VoteRequest, effects: Effects) -> list[str]:
+    """The answer to a request for a vote, if it grants it."""
+    what = "a pre-vote" if request.pre_vote else "its vote"
+    return [
+        f"gives {what} to {request.replica_id} in epoch {request.replica_epoch}"
+        for effect in effects.send
+        if type(effect) is SendResponse
+        and type(effect.response) is VoteResponse
+        and effect.response.vote_granted
+    ]

@@ -142,7 +142,7 @@ def test_a_trace_up_to_an_event(capsys):
     code, lines, _ = sim(capsys, "--seed", "1", "--short", "--trace", "--until", "200")
     assert code == 0
     assert "voter_count=" in lines[0]
-    assert any("leader_changed" in line for line in lines)
+    assert any("-> Leader in epoch 1" in line for line in lines)
     assert any(line.startswith("1 seeds, 0 failed; 200 events") for line in lines)
 
 
