@@ -90,8 +90,8 @@ class Network:
         self._pipes: dict[Pipe, None] = {}
         self.sent = 0
         self.held = 0
-        self.on_sent: Callable[[tuple[int, int], int, bytes], None] | None = None
-        """Told of all bytes that leave: link, time of their arrival (if nothing is cut), bytes."""
+        self.on_sent: Callable[[Pipe, Direction, int, bytes], None] | None = None
+        """Told of all bytes that leave: when they arrive (if nothing is cut), and what they are."""
         self.extra_delay_us: Callable[[bytes], int] | None = None
         """Asked for a further delay of what is sent; what follows on the connection waits too."""
         self.passes: Callable[[Pipe, Direction, bytes], bytes] | None = None
@@ -216,7 +216,7 @@ class Network:
         extra_us = 0 if self.extra_delay_us is None else self.extra_delay_us(data)
         due_us = self._schedule(direction, deliver, extra_us)
         if self.on_sent is not None:
-            self.on_sent(direction.link, due_us, data)
+            self.on_sent(pipe, direction, due_us, data)
 
     def _is_full(self, link: tuple[int, int]) -> bool:
         for host in link:

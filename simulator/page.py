@@ -66,6 +66,18 @@ def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
             for d in recording.faults
         ],
         "messages": [list(message) for message in recording.messages],
+        "operations": [
+            [
+                o.called_us,
+                o.returned_us,
+                o.client,
+                " ".join(filter(None, (o.kind, o.name, o.value))),
+                o.outcome,
+                o.error or "",
+                o.target,
+            ]
+            for o in recording.operations
+        ],
         "messagesLeftOut": recording.messages_left_out,
         "settings": {name: getattr(settings, name) for name in settings.__struct_fields__},
         "counts": {

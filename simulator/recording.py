@@ -1,9 +1,19 @@
 """What a picture of a run needs, kept while it runs (simulator/page.py draws it)."""
 
+from struct import Struct
 from typing import Any, Final
 
 from raft.core import RaftCore
+from simulator.network import Direction, Pipe
 from simulator.plan import Decision
+from simulator.requests import Operation
+from wire.api_table import api_name
+
+FRAME: Final = Struct(">ihhi")
+"""Size, api key, version and correlation id of a request."""
+RESPONSE: Final = Struct(">ii")
+"""Size and correlation id of a response."""
+UNKNOWN: Final = "part of a message"
 
 MESSAGES_MAX: Final = 40_000
 """A page with more is slow; later ones are counted and not drawn."""
@@ -22,8 +32,12 @@ class Recording:
         self.log_ends: dict[int, list[tuple[int, int]]] = {}
         self.ends: list[tuple[int, int, str]] = []
         """(time, node, why its process ended)."""
-        self.messages: list[tuple[int, int, int, int, int]] = []
-        """(sent, due, source, target, bytes)."""
+        self.messages: list[tuple[int, int, int, int, int, str, bool]] = []
+        """(sent, due, source, target, bytes, APIs, whether it is a request)."""
+        self.operations: list[Operation] = []
+        """Of clients; the list of the workload."""
+        self._asked: dict[Pipe, dict[int, str]] = {}
+        """Connection -> correlation id of a request -> its API."""
         self.messages_left_out = 0
         self.faults: list[Decision] = []
         self._last: dict[int, tuple[object, ...]] = {}
@@ -51,12 +65,30 @@ class Recording:
         self.roles.setdefault(number, []).append((now_us, "down", epoch))
         self.ends.append((now_us, number, reason))
 
-    def sent(self, now_us: int, link: tuple[int, int], due_us: int, size: int) -> None:
+    def sent(self, now_us: int, pipe: Pipe, direction: Direction, due_us: int, data: bytes) -> None:
         """Bytes left."""
+        is_request = direction is pipe.to_server
+        kind = self._kind(pipe, data, is_request=is_request)
         if len(self.messages) < MESSAGES_MAX:
-            self.messages.append((now_us, due_us, *link, size))
+            self.messages.append((now_us, due_us, *direction.link, len(data), kind, is_request))
         else:
             self.messages_left_out += 1
+
+    def _kind(self, pipe: Pipe, data: bytes, *, is_request: bool) -> str:
+        """APIs of the frames, each once; a response has that of the request it answers."""
+        asked = self._asked.setdefault(pipe, {})
+        header = FRAME if is_request else RESPONSE
+        names, offset = [], 0
+        while offset + header.size <= len(data):
+            if is_request:
+                size, api_key, _, correlation_id = FRAME.unpack_from(data, offset)
+                name = asked[correlation_id] = api_name(api_key)
+            else:
+                size, correlation_id = RESPONSE.unpack_from(data, offset)
+                name = asked.pop(correlation_id, UNKNOWN)
+            names.append(name)
+            offset += 4 + max(size, 0)
+        return ", ".join(dict.fromkeys(names)) or UNKNOWN
 
 
 def _add(changes: list[tuple[int, int]], now_us: int, value: int) -> None:

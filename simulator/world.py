@@ -27,7 +27,7 @@ from simulator.invariants import Invariants, Violation
 from simulator.log_mirror import segment_paths
 from simulator.machine import CONTROLLER_PORT, DATA, Machine
 from simulator.nemesis import Nemesis
-from simulator.network import Network, Pipe
+from simulator.network import Direction, Network, Pipe
 from simulator.plan import Decision
 from simulator.probes import Probes
 from simulator.proofs import Proofs
@@ -131,6 +131,8 @@ class World:
         if recording is not None:
             self.network.on_sent = self._on_sent
         self.workload = self._workload(streams)
+        if recording is not None:
+            recording.operations = self.workload.history
         if trace is not None:
             self._tap.note = self.workload.note = self._note
 
@@ -406,9 +408,9 @@ class World:
         if self.recording is not None:
             self.recording.faults.append(decision)
 
-    def _on_sent(self, link: tuple[int, int], due_us: int, data: bytes) -> None:
+    def _on_sent(self, pipe: Pipe, direction: Direction, due_us: int, data: bytes) -> None:
         assert self.recording is not None
-        self.recording.sent(self.scheduler.now_us, link, due_us, len(data))
+        self.recording.sent(self.scheduler.now_us, pipe, direction, due_us, data)
 
     def _note(self, text: str) -> None:
         if self._trace is not None:

@@ -71,3 +71,25 @@ def test_a_broken_invariant_is_shown_as_text_and_found_by_a_click(
     browser.run("document.querySelector('#violation').click()")
     assert browser.text("#window") != whole
     assert browser.errors() == []
+
+
+def test_messages_have_kinds_and_clients_a_lane(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page(tmp_path, broken=False).as_uri())
+    legend = browser.text("#legend")
+    assert "votes and new leaders" in legend
+    assert "operation ok" in legend
+    kinds = browser.run("return [...new Set(data.messages.map((m) => m[5]))]")
+    assert {"Vote", "Fetch", "BeginQuorumEpoch", "CreateTopics", "ApiVersions"} <= set(kinds)
+    assert browser.run("return data.operations.length") > 60
+    script = """setView(0, 60000);
+        const [x0, y0, x1, y1] = lines[3], r = canvas.getBoundingClientRect();
+        canvas.dispatchEvent(new PointerEvent('pointermove', {
+            clientX: r.left + (x0 + x1) / 2, clientY: r.top + (y0 + y1) / 2}));
+        return tip.hidden ? '' : tip.textContent;"""
+    assert " bytes\nfrom " in browser.run(script)
+    script = """setView(0, end); draw();
+        const box = boxes.findLast((b) => b[4](0).startsWith('client '));
+        return box[4](0);"""
+    assert " at node " in browser.run(script)
+    browser.screenshot(tmp_path / "whole.png")
+    assert browser.errors() == []
