@@ -51,9 +51,10 @@ class CoreTap:
             epoch, kind = before.epoch, type(event)
             if type(event) is RequestReceived and type(event.request) is VoteRequest:
                 position = (int(core.last_epoch), int(core.log_end_offset))
+                leaves = type(before) is Resigned and before.election_deadline_ms <= now_ms
                 effects = step(event, now_ms)
                 self._on_vote(event, position, effects)
-                if event.request.pre_vote:
+                if event.request.pre_vote and not leaves:
                     self._check_answered(event.request, before, core.role, effects)
             else:
                 effects = step(event, now_ms)
@@ -119,7 +120,10 @@ class CoreTap:
     def _check_answered(
         self, request: VoteRequest, before: Role, after: Role, effects: Effects
     ) -> None:
-        """A pre-vote that was answered; one of a later epoch brings that epoch, as all requests."""
+        """A pre-vote that was answered; one of a later epoch brings that epoch, as all requests.
+
+        Who resigned and whose time is over in that very step leaves its epoch whatever it is asked.
+        """
         if request.replica_epoch <= before.epoch:
             self._check_unchanged(before, after, effects, "it answered a pre-vote")
         elif after.voted_key is not None or after.epoch not in (

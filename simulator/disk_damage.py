@@ -11,6 +11,7 @@ that, and only what the node had recorded as flushed: above it damage can not be
 write, and is cut (docs/formats/damage.md). Four bytes of a batch, its leader epoch, lie before
 every checksum, in Kafka's format too: they are left alone. So is a batch that a misdirected write
 would turn into another whole one at the same offset: no checksum tells that it is not its own.
+Nor does one cover the base offsets of a snapshot's batches, which nothing is made of.
 """
 
 from collections.abc import Callable
@@ -266,7 +267,9 @@ def _damaged(
             landed = bytes(length)
         after = before[:sector] + landed + before[sector + len(landed) :]
     damage = Damage(path, before, after, None, is_at_rest=True)
-    if not is_segment or before == after:
+    if not is_segment:
+        return damage if _has_checked_bytes(damage, ranges) else None
+    if before == after:
         return damage
     first = damage.position  # a walk over the whole file: once
     hit = [s for s, e, _ in batches_of(bytearray(before)) if s <= first < e]
@@ -274,6 +277,15 @@ def _damaged(
     if not is_recorded or _looks_sound(before, after, hit[0]):
         return None
     return Damage(path, before, after, hit[0], is_at_rest=True)
+
+
+def _has_checked_bytes(damage: Damage, ranges: list[tuple[int, int]]) -> bool:
+    """Whether a byte is another one that a length or a checksum of these batches vouches for."""
+    if len(damage.before) != len(damage.after):
+        return True
+    unchecked = {start + n for start, _ in ranges for n in (*range(_BASE_OFFSET_BYTES), *_EPOCH)}
+    pairs = enumerate(zip(damage.before, damage.after, strict=True))
+    return any(one != other and n not in unchecked for n, (one, other) in pairs)
 
 
 def _looks_sound(before: bytes, after: bytes, start: int) -> bool:

@@ -194,6 +194,21 @@ def test_a_batch_that_became_another_whole_one_is_left_alone():
         assert told[0] == damage.batch_position
 
 
+def test_what_no_checksum_of_a_snapshot_covers_is_left_alone():
+    """The last sector is so short that it replaces nothing but a base offset."""
+    size = 3 * SECTOR_BYTES + 8
+    vfs = MemoryVfs()
+    vfs.open("/snapshot", create=True).pwrite(batch_of(size, 7), 0)
+    drawn = [
+        _damaged("misdirected_write", "/snapshot", vfs, [(0, size)], Random(seed), is_segment=False)
+        for seed in range(200)
+    ]
+    found = [damage for damage in drawn if damage is not None and damage.before != damage.after]
+    assert 50 < len(found) < 200
+    for damage in found:
+        assert first_damage(damage.after, 0, contiguous=False) is not None
+
+
 @pytest.mark.parametrize("seed", thinned([3, 1, 2, 4], every=4))
 def test_seeds_with_nothing_but_damage_hold(seed):
     outcome = run_seed(seed, ONLY_DAMAGE)

@@ -6,7 +6,7 @@ from kernel import events
 from raft.events import RequestReceived, TimeAdvanced
 from raft.messages import VoteRequest
 from raft.quorum import VoteTally
-from raft.roles import Candidate, Follower, Prospective, Unattached
+from raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
 from simulator.invariants import Violation
 from tests.simulator.worlds import (
     append,
@@ -160,3 +160,37 @@ def test_i3_who_asks_for_pre_votes_stays_in_its_epoch(world, monkeypatch):
     monkeypatch.setattr("raft.poll.become_prospective", bump)
     told = steps_to_i3(world, machine, TimeAdvanced(), 10**8)
     assert "it asks for pre-votes" in told
+
+
+@pytest.mark.parametrize("is_due", [True, False])
+def test_who_resigned_answers_a_pre_vote_when_its_time_is_over(world, is_due):
+    machine = follower(world)
+    now_ms = machine.now().monotonic_ms
+    core = machine.kernel.replica.core
+    epoch = core.epoch
+    resigned = Resigned(
+        epoch=epoch, leader_id=NodeId(machine.id), preferred_candidates=(), unacknowledged=set(),
+        tried=set(), election_deadline_ms=now_ms if is_due else now_ms + 1,
+    )  # fmt: skip
+    state_of(machine).role = resigned
+    core.step(RequestReceived(reply_token=1, request=pre_vote(epoch)), now_ms)
+    assert (core.epoch > epoch) == is_due
+    assert world._tap.broken is None
+
+
+def test_i3_who_resigned_leaves_its_epoch_for_a_pre_vote(world, monkeypatch):
+    machine = follower(world)
+    now_ms = machine.now().monotonic_ms
+    epoch = machine.kernel.replica.core.epoch
+
+    def leave(state, *, is_up_to_date):
+        state.become_unattached(epoch + 1)
+        return is_up_to_date
+
+    state_of(machine).role = Resigned(
+        epoch=epoch, leader_id=NodeId(machine.id), preferred_candidates=(), unacknowledged=set(),
+        tried=set(), election_deadline_ms=now_ms + 1_000,
+    )  # fmt: skip
+    monkeypatch.setattr("raft.vote._grant_pre_vote", leave)
+    request = RequestReceived(reply_token=1, request=pre_vote(epoch))
+    assert "it answered" in steps_to_i3(world, machine, request, now_ms)
