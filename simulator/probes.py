@@ -90,3 +90,13 @@ class Probes:
         """It happened."""
         assert mark in self.counts, f"unknown {mark=}"
         self.counts[mark] += 1
+
+    @property
+    def marks(self) -> dict[str, int]:
+        """Of every mark, met or not."""
+        return {name: self.counts[name] for name in MARKS}
+
+    @property
+    def skips(self) -> dict[str, int]:
+        """Of the checks that were skipped."""
+        return {name: self.counts[name] for name in SKIPS if self.counts[name]}

@@ -113,6 +113,7 @@ def as_json(totals: Totals, seconds: float, commit: str) -> dict[str, Any]:
         "events_per_second": round(totals.events_per_second, 1),
         "virtual_seconds": round(totals.virtual_us / 1e6, 3),
         "marks": totals.marks,
+        "skipped_checks": totals.skips,
         "seconds": round(seconds, 3),
         "cpu_seconds": round(totals.cpu_seconds, 3),
         "events_by_kind": dict(sorted(totals.events_by_kind.items())),

@@ -1,6 +1,7 @@
 """One seed: a phase with faults, then one in which everything has to come to rest."""
 
 import zlib
+from typing import Final
 
 import msgspec
 
@@ -14,10 +15,13 @@ from simulator.log_mirror import segment_paths
 from simulator.plan import Decision, draw_apart, draw_later, draw_newest, draw_plan
 from simulator.recording import Recording
 from simulator.requests import READS
-from simulator.scheduler import EndlessStepError, StuckError
+from simulator.scheduler import EndlessStepError, StuckError, returning_within
 from simulator.streams import Streams
 from simulator.world import Traced, World, machine_ids
 from wire.types import LeaderEpoch
+
+CPU_SECONDS_MAX: Final = 300
+"""Of one run. A standard seed takes 2 to 5; more is a step that does not return."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +37,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     virtual_us: int
     digest: int
     marks: dict[str, int]
+    skips: dict[str, int]
+    """Checks that could not be made (simulator/probes.py)."""
     faults: dict[str, int]
     elections: int
     acknowledged: int
@@ -96,8 +102,9 @@ def run_seed(
     invariant, text, is_complete = None, "", True
     digest: int | None = None
     try:
-        world.start()
-        is_complete = _run(world, until)
+        with returning_within(CPU_SECONDS_MAX):
+            world.start()
+            is_complete = _run(world, until)
         if is_complete:
             digest = final_digest(world)
             converge(world)
@@ -120,7 +127,8 @@ def run_seed(
         events_by_kind=world.events_by_kind,
         virtual_us=world.scheduler.now_us,
         digest=final_digest(world) if digest is None else digest,
-        marks=world.probes.counts,
+        marks=world.probes.marks,
+        skips=world.probes.skips,
         faults=world.nemesis.fired,
         elections=world.invariants.elections,
         acknowledged=sum(

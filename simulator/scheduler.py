@@ -16,6 +16,9 @@ class StuckError(Exception):
     """Time does not advance any more."""
 
 
+ENDLESS: Final = "an endless step"
+
+
 class EndlessStepError(BaseException):
     """A step does not return. No `Exception`: the code under test must not catch it."""
 
@@ -29,7 +32,7 @@ def returning_within(cpu_seconds: float) -> Iterator[None]:
     """
 
     def interrupt(*_: object) -> None:
-        raise EndlessStepError(f"more than {cpu_seconds:g} s of processor time: an endless step")
+        raise EndlessStepError(f"more than {cpu_seconds:g} s of processor time: {ENDLESS}")
 
     try:
         before = signal.signal(signal.SIGVTALRM, interrupt)

@@ -27,8 +27,9 @@ from simulator.recording import Recording
 from simulator.report import LiveLine, as_json, command_of, failure_line, summary
 from simulator.run import Outcome, prepare, run_seed
 from simulator.schedule import Schedule, read_schedule, write_schedule
+from simulator.scheduler import ENDLESS
 from simulator.seed_ledger import SeedLedger
-from simulator.shrink import Shrinker
+from simulator.shrink import Shrinker, Shrunk
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SIMULATED: Final = (
@@ -75,8 +76,10 @@ def commit_name() -> str:
         return name
     checksum = 0
     for package in SIMULATED:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            checksum = zlib.crc32(path.read_bytes(), zlib.crc32(path.name.encode(), checksum))
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name_of_file = str(path.relative_to(ROOT)).encode()
+                checksum = zlib.crc32(path.read_bytes(), zlib.crc32(name_of_file, checksum))
     return f"{name if '-' in name or name == 'unknown' else f'{name}-dirty'}-{checksum:08x}"
 
 
@@ -123,7 +126,7 @@ def _run_seeds(parsed: Parsed) -> int:
             _say_failure(parsed, result, commit)
         live.show(sums)
 
-    interrupted = 0
+    interrupted, seconds = 0, None
     try:
         with _stoppable():
             run_campaign(
@@ -134,20 +137,26 @@ def _run_seeds(parsed: Parsed) -> int:
                 ledger=ledger,
                 on_result=on_result,
             )
+            live.clear()
+            seconds = time.monotonic() - started
+            _look_closer(parsed, totals, commit)
     except _Terminated:
         interrupted = TERMINATED
     except KeyboardInterrupt:
         interrupted = INTERRUPTED
     live.clear()
-    seconds = time.monotonic() - started
+    _say_end(parsed, totals, seconds or time.monotonic() - started, commit)
+    return interrupted if interrupted and not totals.failed else _exit_code(parsed, totals)
+
+
+def _look_closer(parsed: Parsed, totals: Totals, commit: str) -> None:
+    """The first failure made smaller and drawn; the first seed drawn where none failed."""
     failed = [result for result in totals.failed if result.invariant != NONDETERMINISTIC]
-    if failed and not interrupted:
+    if failed:
         _shrink_first(parsed, failed[0], commit)
     if parsed.html is not None:
         shown = failed[0].seed if failed else parsed.seeds[0]
         _draw(parsed, shown, parsed.options, None)
-    _say_end(parsed, totals, seconds, commit)
-    return interrupted or _exit_code(parsed, totals)
 
 
 @contextmanager
@@ -178,7 +187,7 @@ def _write_history(outcome: Outcome, out: TextIO) -> None:
     """The history that is not linearizable, as a file beside the caller."""
     if outcome.refuted is None:
         return
-    path = Path(f"sim-{outcome.seed:#x}-history.jsonl")
+    path = _free(f"sim-{outcome.seed:#x}-history")
     path.write_bytes(outcome.refuted.lines)
     command = f"kraftline jepsen verify --model {outcome.refuted.model} --explain {path}"
     out.write(f"  the history of the clients: {command}\n")
@@ -257,7 +266,7 @@ def _write_page(parsed: Parsed, outcome: Outcome, recording: Recording) -> None:
 
 
 def _free(name: str) -> Path:
-    """A file that is not there yet: the schedule of an earlier failure is kept."""
+    """A file that is not there yet: what was written of an earlier failure is kept."""
     path, number = Path(f"{name}.jsonl"), 1
     while path.exists():
         number += 1
@@ -275,13 +284,25 @@ def _shrink_first(parsed: Parsed, result: Result, commit: str) -> None:
     def run_again(options: Options, plan: list[Decision]) -> Outcome:
         return run_seed(seed, options, plan=plan)
 
-    outcome = run_seed(seed, parsed.options)
     out = sys.stderr if parsed.is_json else sys.stdout
+    if result.text.endswith(ENDLESS):
+        out.write("  not made smaller: every run would take as long\n")
+        return
+    outcome = run_seed(seed, parsed.options)
     if outcome.invariant != result.invariant:
         out.write(f"  seed {seed:#x} did not fail again: it depends on more than its seed\n")
         return
     shrinker = Shrinker(outcome, parsed.options, run_again, lambda: time.monotonic() >= deadline)
-    shrunk = shrinker.shrink()
+    try:
+        shrunk = shrinker.shrink()
+    except KeyboardInterrupt:
+        _write_shrunk(seed, shrinker.best, len(outcome.plan), commit, out)
+        raise
+    _write_shrunk(seed, shrunk, len(outcome.plan), commit, out)
+
+
+def _write_shrunk(seed: int, shrunk: Shrunk, fault_count: int, commit: str, out: TextIO) -> None:
+    """A schedule of what is left of a failure; it had `fault_count` faults at first."""
     path = _free(f"sim-{seed:#x}")
     assert shrunk.outcome.invariant is not None
     write_schedule(
@@ -296,7 +317,7 @@ def _shrink_first(parsed: Parsed, result: Result, commit: str) -> None:
         ),
     )
     out.write(
-        f"  shrunk in {shrunk.run_count} runs from {len(outcome.plan)} to {len(shrunk.plan)} "
+        f"  shrunk in {shrunk.run_count} runs from {fault_count} to {len(shrunk.plan)} "
         f"faults, {shrunk.options.write_count} writes, {shrunk.outcome.event_count} events: "
         f"kraftline sim --schedule {path}\n"
     )

@@ -65,6 +65,11 @@ class Shrinker:
             self._shrink_writes()
             self._shrink_duration()
             self._shrink_cluster()
+        return self.best
+
+    @property
+    def best(self) -> Shrunk:
+        """The smallest so far, of a search that was interrupted too."""
         return Shrunk(
             options=self.options, plan=self.plan, outcome=self.outcome, run_count=self.run_count
         )

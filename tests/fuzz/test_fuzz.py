@@ -91,13 +91,19 @@ def test_memory_that_a_length_claims_is_found():
 
 INTS = range(1_000, 101_000)
 TINY_INTS = struct.pack(f">bihci{len(INTS)}ii", 0, 1, 1, b"t", len(INTS), *INTS, 1_000)
-TINY_ENTITIES = encode_unsigned_varint(20_001) + b"\2\1\1\0" * 20_000 + b"\0\0\0"
+
+
+def tiny_entities(count):
+    return encode_unsigned_varint(count + 1) + b"\2\1\1\0" * count + b"\0\0\0"
 
 
 @pytest.mark.parametrize(
     ("key", "version", "body"),
-    [(43, 1, TINY_INTS), (32, 4, TINY_ENTITIES)],
-    ids=["ElectLeaders", "DescribeConfigs"],
+    [
+        pytest.param(43, 1, TINY_INTS, id="ElectLeaders"),
+        pytest.param(32, 4, tiny_entities(20_000), id="DescribeConfigs"),
+        pytest.param(32, 4, tiny_entities(50_000), id="more", marks=pytest.mark.long),
+    ],
 )
 def test_a_large_body_of_tiny_things_takes_memory_in_proportion(key, version, body):
     target = Target("large", [body], lambda data: decode_request(key, version, data), ())

@@ -6,11 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from cli.main import main
-from simulator import campaign, session
-from simulator.campaign import Result, Totals, run_campaign, run_one
+from simulator import campaign, run, session
+from simulator.campaign import Result, Totals, run_campaign
 from simulator.draw import Options
+from simulator.invariants import Violation
+from simulator.probes import MARKS, Probes
 from simulator.run import World
+from simulator.schedule import read_schedule
 from simulator.seed_ledger import LedgerError, SeedLedger
+from simulator.shrink import Shrinker
 
 RESULT = Result(
     seed=1, invariant=None, text="", at_us=1, events=1, cpu_seconds=0.1, virtual_us=1,
@@ -86,17 +90,69 @@ def test_of_a_billion_seeds_none_is_made_before_its_turn(monkeypatch):
     assert seen == [0, 1, 2]
 
 
-def test_i20_a_step_that_does_not_return(monkeypatch):
-    monkeypatch.setattr(campaign, "SEED_CPU_SECONDS_MAX", 0.05)
+@pytest.mark.parametrize("words", [[], ["--trace"], ["--twice"], ["--html", "run.html"]])
+def test_i20_a_step_that_does_not_return(monkeypatch, capsys, tmp_path, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "CPU_SECONDS_MAX", 0.05)
 
     def endless(_):
         while True:
             pass
 
     monkeypatch.setattr(World, "start", endless)
-    result = run_one(1, TINY, is_twice=False)
-    assert result.invariant == "I20"
-    assert result.text == "more than 0.05 s of processor time: an endless step"
+    assert main(["sim", "--seed", "1", "--short", *words]) == 12
+    printed = capsys.readouterr().out
+    assert "invariant=I20" in printed
+    assert "more than 0.05 s of processor time: an endless step" in printed
+    assert "1 seeds, 1 failed" in printed
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+FAILED = replace(RESULT, invariant="I10", text="made up")
+
+
+@pytest.mark.parametrize(("found", "code"), [(FAILED, 10), (RESULT, 130)])
+def test_a_failure_is_told_by_the_exit_code_of_an_interrupted_campaign_too(
+    monkeypatch, capsys, tmp_path, found, code
+):
+    monkeypatch.chdir(tmp_path)
+
+    def interrupted(*_, on_result, **__):
+        totals = Totals()
+        totals.add(found)
+        on_result(found, totals)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "run_campaign", interrupted)
+    assert main(["sim", "--seeds", "1..2", "--html", "run.html"]) == code
+    assert "1 seeds, " in capsys.readouterr().out
+    assert (tmp_path / "run.html").read_bytes() == b""  # opened at the start, nothing drawn
+
+
+def test_an_interrupted_search_leaves_the_smallest_schedule_so_far(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "_run", lambda *_: broken())
+
+    def broken():
+        raise Violation("I10", "made up")
+
+    def interrupted(self):
+        assert self.options.write_count
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Shrinker, "shrink", interrupted)
+    assert main(["sim", "--seed", "1", "--short"]) == 10
+    printed = capsys.readouterr().out
+    assert "kraftline sim --schedule sim-0x1.jsonl" in printed
+    assert "1 seeds, 1 failed" in printed
+    assert read_schedule(tmp_path / "sim-0x1.jsonl").invariant == "I10"
+
+
+def test_checks_that_could_not_be_made_are_no_marks():
+    probes = Probes()
+    probes.hit("snapshot_not_compared")
+    assert probes.marks == dict.fromkeys(MARKS, 0)
+    assert probes.skips == {"snapshot_not_compared": 1}
 
 
 def git_says(monkeypatch, described, changed):
