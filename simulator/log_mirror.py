@@ -17,6 +17,7 @@ QUORUM_STATE: Final = f"{FOLDER}/quorum-state"
 _HEADER: Final = struct.Struct(">qiiBIhi")
 """Base offset, length, leader epoch, magic, crc, attributes, last offset delta."""
 _OVERHEAD: Final = 12
+BASE_OFFSET_TO_END: Final = len("00000000000000000000.log")
 _CRC_FROM: Final = 21  # the checksum covers everything behind it
 
 
@@ -121,10 +122,11 @@ class LogMirror:
         if self.frozen_end is not None:
             return self.frozen_end
         end_offset = 0
-        for path in self._paths(vfs):
+        for number, path in enumerate(self._paths(vfs)):
             content = vfs.durable_content(path)
-            if content is None:
-                break
+            follows = number == 0 or int(path[-BASE_OFFSET_TO_END : -len(".log")]) == end_offset
+            if content is None or not follows:
+                break  # what a crash left behind a gap does not count
             walked, known_end = self._durable.get(path, (0, 0))
             if walked == len(content) and known_end:
                 end_offset = known_end

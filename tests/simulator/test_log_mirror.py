@@ -95,6 +95,15 @@ def test_a_torn_batch_is_not_durable(vfs):
     assert LogMirror().durable_end(vfs) == 1
 
 
+def test_a_whole_segment_behind_a_gap_is_not_durable(vfs):
+    write(vfs, segment(0), batch(0))
+    write(vfs, segment(0), batch(1), sync=False)
+    write(vfs, segment(2), batch(2))
+    assert LogMirror().durable_end(vfs) == 1
+    vfs.open(f"{FOLDER}/{segment(0)}").sync()
+    assert LogMirror().durable_end(vfs) == 3
+
+
 def test_a_cut_is_seen_by_reading_again(vfs):
     mirror = LogMirror()
     write(vfs, segment(0), batch(0), batch(1), batch(2))
