@@ -55,10 +55,13 @@ def why_logs_differ(world: World) -> str:
 
 
 def why_snapshots_differ(world: World) -> str:
-    """The first node whose snapshots fall behind, empty when none does."""
-    if world.probes.counts["disk_full"]:
-        return ""  # a snapshot that found no room is not tried again before the log has grown
-    return next(filter(None, (why_snapshots_lag(m, world) for m in world.machines.values())), "")
+    """The first node whose snapshots fall behind, empty when none does.
+
+    A node whose disk was full is not asked: a snapshot that found no room is not tried again before
+    the log has grown.
+    """
+    asked = [m for number, m in world.machines.items() if number not in world.filled]
+    return next(filter(None, (why_snapshots_lag(machine, world) for machine in asked)), "")
 
 
 def why_snapshots_lag(machine: Machine, world: World) -> str:

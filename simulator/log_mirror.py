@@ -30,6 +30,17 @@ class Entry(NamedTuple):
     crc: int
 
 
+class Parsed(NamedTuple):
+    """The batches of the first bytes of a file: a restart finds most of them unchanged."""
+
+    content: bytes
+    found: list[tuple[Entry, int]]
+    """Each batch with the position behind it."""
+
+
+_NOTHING: Final = Parsed(b"", [])
+
+
 class LogMirror:
     """Batches in order. `written` is what processes read, `durable_end` what every crash leaves."""
 
@@ -39,6 +50,8 @@ class LogMirror:
         self._listing: tuple[MemoryVfs, int, list[str]] | None = None  # disk, name changes, paths
         self._durable: dict[str, tuple[int, int]] = {}  # path -> bytes walked, end offset there
         self._durable_by_end: dict[int, Entry] = {}  # of what was walked
+        self._parsed: dict[str, Parsed] = {}  # path -> what the last reread found
+        self._proved: dict[str, Parsed] = {}  # path -> what is durable and sound
         self.sound: dict[str, bytes] = {}
         """Path -> what of a segment was last found to have the right checksums."""
         self.frozen_end: int | None = None
@@ -107,8 +120,15 @@ class LogMirror:
         for path in self._paths(vfs):
             content = vfs.written_content(path)
             assert content is not None
-            self._segments.append((path, 0))
-            self._read(path, content, 0)
+            known = self._parsed.get(path, _NOTHING)
+            if not content.startswith(known.content):
+                known = _NOTHING
+            more = list(_batches(content, len(known.content)))
+            if more:
+                known = Parsed(bytes(content[: more[-1][1]]), known.found + more)
+                self._parsed[path] = known
+            self.entries += [entry for entry, _ in known.found]
+            self._segments.append((path, len(known.content)))
         return self.entries
 
     def _read(self, path: str, content: bytearray, position: int) -> None:
@@ -133,17 +153,35 @@ class LogMirror:
                 continue
             if walked > len(content):
                 walked, known_end = 0, 0
-            for entry, end in _batches(content, walked):
-                is_torn = crc32c.crc32c(content[walked + _CRC_FROM : end]) != entry.crc
-                if is_torn and (path, walked) not in self.forgiven:
-                    break
-                walked, known_end = end, entry.end_offset
-                self._durable_by_end[known_end] = entry
+            walked, known_end = self._walk_durable(path, content, walked, known_end)
             self._durable[path] = (walked, known_end)
             if known_end == 0:
                 break
             end_offset = known_end
         return end_offset
+
+    def _walk_durable(
+        self, path: str, content: bytearray, walked: int, known_end: int
+    ) -> tuple[int, int]:
+        """On from where the last walk ended: bytes walked, end offset there."""
+        found: list[tuple[Entry, int]] = []
+        is_first = walked == 0
+        if is_first:
+            known = self._proved.get(path, _NOTHING)
+            if known.found and content.startswith(known.content):
+                found += known.found
+                walked, known_end = len(known.content), found[-1][0].end_offset
+                self._durable_by_end.update((entry.end_offset, entry) for entry, _ in found)
+        for entry, end in _batches(content, walked):
+            is_torn = crc32c.crc32c(content[walked + _CRC_FROM : end]) != entry.crc
+            if is_torn and (path, walked) not in self.forgiven:
+                break
+            walked, known_end = end, entry.end_offset
+            self._durable_by_end[known_end] = entry
+            found.append((entry, end))
+        if is_first and not self.forgiven:
+            self._proved[path] = Parsed(bytes(content[:walked]), found)
+        return walked, known_end
 
     def durable_entry(self, vfs: MemoryVfs, end_offset: int) -> Entry | None:
         """The durable batch that ends at an offset (exclusive), all before it being durable too."""

@@ -294,7 +294,8 @@ class Nemesis:
         links = [(a, b) for a, b in self._pairs() if number in (a, b)]
         if decision.amount % 3 == 0:  # only what it says
             links = [(a, b) for a, b in links if a == number]
-        epoch = epoch_of(self._machines[number])
+        epoch, machines = epoch_of(self._machines[number]), tuple(self._machines.values())
+        wants_leader = decision.amount % 2 == 1
         end_us = self._scheduler.now_us + DEPOSED_WITHIN_US
         for link in links:
             self._network.cut(*link)
@@ -306,9 +307,7 @@ class Nemesis:
         def watch() -> None:
             if self.is_over:
                 return
-            newer = [m for m in self._machines.values() if epoch_of(m) > epoch]
-            wants_leader = decision.amount % 2 == 1
-            is_time = any(leads(m) for m in newer) if wants_leader else bool(newer)
+            is_time = any(epoch_of(m) > epoch and (leads(m) or not wants_leader) for m in machines)
             if is_time and wants_leader:
                 heal()
                 again = msgspec.structs.replace(decision, amount=decision.amount - 1)

@@ -88,6 +88,7 @@ class World:
         """Of the clients' history, once it was judged."""
         self.refuted: Refuted | None = None
         """That history, if it is not linearizable."""
+        self.filled: set[int] = set()  # nodes whose log ever waited for space
         self.sent_again: dict[int, list[int]] = {}
         """Node -> when it was about to send somebody's request to a controller once more."""
         self._decoded = DecodedBatches()
@@ -342,6 +343,7 @@ class World:
             self.probes.hit("torn_tail_repaired")
         if machine.vfs.bytes_max is not None and kernel.replica.writer.retry_ms is not None:
             self.probes.hit("disk_full")
+            self.filled.add(machine.id)
         for effect in effects:
             if type(effect) is out.Log:
                 self._on_log(machine, effect)

@@ -266,7 +266,7 @@ def test_snapshots_that_fall_behind_have_not_converged():
     keeping = SimpleNamespace(
         settings=replace(world.settings, retention_bytes=0, record_bytes_between_snapshots=100),
         machines=world.machines,
-        probes=world.probes,
+        filled=set(),
     )
     assert why_snapshots_differ(keeping) != ""
     with mutant_of(42).apply():
@@ -274,8 +274,11 @@ def test_snapshots_that_fall_behind_have_not_converged():
     assert "one is due every 1000" in why_snapshots_differ(lagging)
 
 
-def test_a_disk_that_was_full_excuses_old_snapshots():
+def test_a_disk_that_was_full_excuses_the_old_snapshots_of_its_node_alone():
     with mutant_of(42).apply():
         world = quiet_world(record_bytes_between_snapshots=1_000)
-    world.probes.hit("disk_full")
+    first, *others = world.machines
+    world.filled.add(first)
+    assert f"node {others[0]} has" in why_snapshots_differ(world)
+    world.filled.update(others)
     assert why_snapshots_differ(world) == ""

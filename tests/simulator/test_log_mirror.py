@@ -131,3 +131,48 @@ def test_damage_is_found_where_all_was_sound_before(vfs):
         assert damaged_batch(vfs, sound) is None
     write(vfs, segment(0), b"rest")
     assert "are no batch" in damaged_batch(vfs, sound)
+
+
+def test_bytes_that_are_the_same_after_a_restart_are_the_same_batches(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0), batch(1))
+    before = mirror.reread(vfs)
+    assert mirror.durable_end(vfs) == 2
+    write(vfs, segment(0), batch(2))
+    mirror.forget_durable()
+    after = mirror.reread(vfs)
+    assert [e.base_offset for e in after] == [0, 1, 2]
+    assert after[0] is before[0], "parsed once"
+    assert mirror.durable_end(vfs) == 3
+    assert mirror.durable_entry(vfs, 1) == after[0]
+    assert [e.base_offset for e in mirror.appended(vfs)] == []
+
+
+def test_bytes_that_changed_are_read_anew(vfs):
+    mirror = LogMirror()
+    write(vfs, segment(0), batch(0), batch(1))
+    mirror.reread(vfs)
+    assert mirror.durable_end(vfs) == 2
+    file = vfs.open(f"{FOLDER}/{segment(0)}")
+    file.pwrite(batch(1, epoch=7), len(batch(0)))
+    torn = bytearray(batch(2, epoch=7))
+    torn[-1] ^= 1
+    file.pwrite(bytes(torn), file.size())
+    file.sync()
+    mirror.forget_durable()
+    assert [e.epoch for e in mirror.reread(vfs)] == [1, 7, 7]
+    assert mirror.durable_end(vfs) == 2, "the last one is torn"
+    assert mirror.durable_entry(vfs, 2).epoch == 7
+
+
+def test_a_forgiven_batch_is_judged_anew_when_it_no_longer_is(vfs):
+    mirror = LogMirror()
+    torn = bytearray(batch(1))
+    torn[-1] ^= 1
+    write(vfs, segment(0), batch(0), bytes(torn))
+    place = (f"{FOLDER}/{segment(0)}", len(batch(0)))
+    mirror.forgiven.add(place)
+    assert mirror.durable_end(vfs) == 2
+    mirror.forgiven.clear()
+    mirror.forget_durable()
+    assert mirror.durable_end(vfs) == 1
