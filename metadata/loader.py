@@ -28,6 +28,9 @@ from metadata.schema import MetadataRecordError, Record
 from wire.batch import iterate_batches
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
+_MARKERS: Final = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
+"""Of transactions: no part of an image, never in a snapshot."""
+
 
 class CommittedBatch(msgspec.Struct, frozen=True, gc=False):
     """A batch of the log as records; a control batch has none and still moves the offset."""
@@ -106,8 +109,11 @@ class Loader:
         published: list[tuple[Image, MetadataDelta]] = []
         for batch in batches:
             assert batch.base_offset >= self.end_offset, f"{batch.base_offset=} {self.end_offset=}"
-            for index, record in enumerate(batch.records):
-                self._take(record, Offset(batch.base_offset + index), batch, published)
+            for offset, record in enumerate(batch.records, batch.base_offset):
+                if type(record) in _MARKERS:
+                    self._mark(record, Offset(offset), batch, published)
+                else:
+                    self._latest = apply(self._latest, record, Offset(offset), self._delta)
             self._latest = _at(self._latest, batch.end_offset, batch)
         if self._transaction_start is None:
             self._publish(published)
@@ -138,13 +144,14 @@ class Loader:
         self._reset(image)
         return image, delta
 
-    def _take(
+    def _mark(
         self,
         record: Record,
         offset: Offset,
         batch: CommittedBatch,
         published: list[tuple[Image, MetadataDelta]],
     ) -> None:
+        """Begin, End or Abort of a transaction."""
         kind = type(record)
         if kind is BeginTransactionRecord:
             if self._transaction_start is not None:
@@ -153,15 +160,13 @@ class Loader:
                 self._latest = _at(self._latest, offset, batch, is_batch_aligned=False)
             self._publish(published)
             self._transaction_start = offset
-        elif kind is EndTransactionRecord or kind is AbortTransactionRecord:
-            if self._transaction_start is None:
-                raise IllegalRecordError(record, "no transaction is open")
-            self._transaction_start = None
-            if kind is AbortTransactionRecord:
-                self._latest = self.image
-                self._delta = MetadataDelta()
-        else:
-            self._latest = apply(self._latest, record, offset, self._delta)
+            return
+        if self._transaction_start is None:
+            raise IllegalRecordError(record, "no transaction is open")
+        self._transaction_start = None
+        if kind is AbortTransactionRecord:
+            self._latest = self.image
+            self._delta = MetadataDelta()
 
     def _publish(self, published: list[tuple[Image, MetadataDelta]]) -> None:
         if self._latest is self.image:
@@ -203,7 +208,7 @@ def apply_of_snapshot(
     Raises:
         IllegalRecordError: a transaction marker, or a record that contradicts those before it.
     """
-    if type(record) in _NEVER_IN_SNAPSHOT:
+    if type(record) in _MARKERS:
         raise IllegalRecordError(record, "it is inside a snapshot")
     offset = snapshot_id.offset
     if type(record) is RegisterBrokerRecord:
@@ -216,8 +221,3 @@ def _at(
 ) -> Image:
     provenance = Provenance(end_offset, batch.epoch, batch.timestamp_ms, is_batch_aligned)
     return replace(image, provenance=provenance)
-
-
-_NEVER_IN_SNAPSHOT: Final = frozenset(
-    {BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord}
-)

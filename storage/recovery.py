@@ -87,12 +87,16 @@ def scan_segment(
     size_bytes: int,
     indexes: SegmentIndexes,
     rules: BatchRules,
-    on_batch: Callable[[BatchHeader], None],
+    on_epoch: Callable[[BatchHeader], None],
 ) -> SegmentScan:
-    """Check every batch and index it; stop at the first that is damaged or cut."""
+    """Check every batch and index it; stop at the first that is damaged or cut.
+
+    `on_epoch` gets the first batch, and each whose epoch is not that of the batch before.
+    """
     position = 0
     window_bytes = _WINDOW_BYTES
     reason: str | None = None
+    epoch: int | None = None
     while position < size_bytes and reason is None:
         window = file.pread(min(window_bytes, size_bytes - position), position)
         used = 0
@@ -101,10 +105,13 @@ def scan_segment(
                 reason = rules.objection(batch)
                 if reason is not None:
                     break
-                indexes.add(batch.header, position + used)
-                rules.accept(batch.header)
-                on_batch(batch.header)
-                used += batch.header.size_bytes
+                header = batch.header
+                indexes.add(header, position + used)
+                rules.accept(header)
+                if header.leader_epoch != epoch:
+                    epoch = header.leader_epoch
+                    on_epoch(header)
+                used += header.size_bytes
         except CorruptBatchError as error:
             reason = str(error)
         position += used

@@ -70,7 +70,7 @@ def _no_checksum_at_recovery(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def scan_segment(
-            file: Any, size_bytes: int, indexes: Any, rules: BatchRules, on_batch: Any
+            file: Any, size_bytes: int, indexes: Any, rules: BatchRules, on_epoch: Any
         ) -> Any:
             judge = rules.objection
 
@@ -83,7 +83,7 @@ def _no_checksum_at_recovery(patches: Patches) -> None:
 
             vars(rules)["objection"] = MethodType(objection, rules)
             try:
-                return original(file, size_bytes, indexes, rules, on_batch)
+                return original(file, size_bytes, indexes, rules, on_epoch)
             finally:
                 del vars(rules)["objection"]
 
