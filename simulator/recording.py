@@ -1,19 +1,15 @@
 """What a picture of a run needs, kept while it runs (simulator/page.py draws it)."""
 
-from struct import Struct
 from typing import Any, Final
 
 from raft.core import RaftCore
+from simulator.frames import FrameReader
 from simulator.network import Direction, Pipe
 from simulator.plan import Decision
 from simulator.requests import Operation
 from wire.api_table import api_name
 
-FRAME: Final = Struct(">ihhi")
-"""Size, api key, version and correlation id of a request."""
-RESPONSE: Final = Struct(">ii")
-"""Size and correlation id of a response."""
-UNKNOWN: Final = "part of a message"
+UNKNOWN: Final = "unknown"
 
 MESSAGES_MAX: Final = 40_000
 """A page with more is slow; later ones are counted and not drawn."""
@@ -36,8 +32,7 @@ class Recording:
         """(sent, due, source, target, bytes, APIs, whether it is a request)."""
         self.operations: list[Operation] = []
         """Of clients; the list of the workload."""
-        self._asked: dict[Pipe, dict[int, str]] = {}
-        """Connection -> correlation id of a request -> its API."""
+        self._frames: dict[Pipe, FrameReader] = {}
         self.messages_left_out = 0
         self.faults: list[Decision] = []
         self._last: dict[int, tuple[object, ...]] = {}
@@ -76,19 +71,9 @@ class Recording:
 
     def _kind(self, pipe: Pipe, data: bytes, *, is_request: bool) -> str:
         """APIs of the frames, each once; a response has that of the request it answers."""
-        asked = self._asked.setdefault(pipe, {})
-        header = FRAME if is_request else RESPONSE
-        names, offset = [], 0
-        while offset + header.size <= len(data):
-            if is_request:
-                size, api_key, _, correlation_id = FRAME.unpack_from(data, offset)
-                name = asked[correlation_id] = api_name(api_key)
-            else:
-                size, correlation_id = RESPONSE.unpack_from(data, offset)
-                name = asked.pop(correlation_id, UNKNOWN)
-            names.append(name)
-            offset += 4 + max(size, 0)
-        return ", ".join(dict.fromkeys(names)) or UNKNOWN
+        frames = self._frames.setdefault(pipe, FrameReader())
+        keys = [part.api_key for part in frames.parts(data, to_server=is_request)]
+        return ", ".join(UNKNOWN if key is None else api_name(key) for key in dict.fromkeys(keys))
 
 
 def _add(changes: list[tuple[int, int]], now_us: int, value: int) -> None:

@@ -79,10 +79,17 @@ def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
     return " ".join(words)
 
 
-def summary(totals: Totals, seconds: float) -> list[str]:
-    """What a person reads at the end."""
+def summary(totals: Totals, seconds: float, *, requires_marks: bool = False) -> list[str]:
+    """What a person reads at the end; of a single run the marks that it met, not the many others.
+
+    Args:
+        totals: of the seeds.
+        seconds: how long it took.
+        requires_marks: whether a mark that was never met is a failure.
+    """
+    seeds = "1 seed" if totals.seeds == 1 else f"{totals.seeds:,} seeds"
     first = (
-        f"{totals.seeds:,} seeds, {len(totals.failed)} failed; {totals.events:,} events, "
+        f"{seeds}, {len(totals.failed)} failed; {totals.events:,} events, "
         f"{totals.events_per_second:,.0f} per second of a core; "
         f"{totals.virtual_us / 3.6e9:.2f} virtual hours in {seconds:.1f} s"
     )
@@ -99,7 +106,10 @@ def summary(totals: Totals, seconds: float) -> list[str]:
         lines.append(
             f"histories too hard to judge: {len(totals.unknown)}, {_named(totals.unknown)}"
         )
-    if totals.missing_marks:
+    if totals.seeds == 1 and not requires_marks:
+        met = [name for name, count in totals.marks.items() if count]
+        lines.append(f"marks met: {len(met)} of {len(totals.marks)}: {', '.join(met) or 'none'}")
+    elif totals.missing_marks:
         lines.append("marks never met: " + ", ".join(totals.missing_marks))
     return lines
 

@@ -194,7 +194,7 @@ def _write_history(outcome: Outcome, out: TextIO) -> None:
 
 
 def _say_end(parsed: Parsed, totals: Totals, seconds: float, commit: str) -> None:
-    lines = summary(totals, seconds)
+    lines = summary(totals, seconds, requires_marks=parsed.requires_marks)
     if parsed.is_json:
         lines = [json.dumps(as_json(totals, seconds, commit))]
     sys.stdout.writelines(f"{line}\n" for line in lines)

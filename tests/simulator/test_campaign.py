@@ -104,7 +104,7 @@ def test_i20_a_step_that_does_not_return(monkeypatch, capsys, tmp_path, words):
     printed = capsys.readouterr().out
     assert "invariant=I20" in printed
     assert "more than 0.05 s of processor time: an endless step" in printed
-    assert "1 seeds, 1 failed" in printed
+    assert "1 seed, 1 failed" in printed
     assert not list(tmp_path.glob("*.jsonl"))
 
 
@@ -125,7 +125,7 @@ def test_a_failure_is_told_by_the_exit_code_of_an_interrupted_campaign_too(
 
     monkeypatch.setattr(session, "run_campaign", interrupted)
     assert main(["sim", "--seeds", "1..2", "--html", "run.html"]) == code
-    assert "1 seeds, " in capsys.readouterr().out
+    assert "1 seed, " in capsys.readouterr().out
     assert (tmp_path / "run.html").read_bytes() == b""  # opened at the start, nothing drawn
 
 
@@ -144,7 +144,7 @@ def test_an_interrupted_search_leaves_the_smallest_schedule_so_far(monkeypatch, 
     assert main(["sim", "--seed", "1", "--short"]) == 10
     printed = capsys.readouterr().out
     assert "kraftline sim --schedule sim-0x1.jsonl" in printed
-    assert "1 seeds, 1 failed" in printed
+    assert "1 seed, 1 failed" in printed
     assert read_schedule(tmp_path / "sim-0x1.jsonl").invariant == "I10"
 
 

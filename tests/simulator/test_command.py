@@ -107,8 +107,16 @@ def test_a_summary_for_people(capsys):
     """Required marks that were never met make it a failure."""
     code, lines, _ = sim(capsys, "--seed", "0x2", "--short", "--require-marks")
     assert code == 1
-    assert lines[0].startswith("1 seeds, 0 failed; ")
-    assert any(line.startswith("marks never met: ") for line in lines)
+    assert lines[0].startswith("1 seed, 0 failed; ")
+    assert lines[-1].startswith("marks never met: ")
+
+
+def test_a_single_run_says_which_marks_it_met(capsys):
+    code, lines, _ = sim(capsys, "--seed", "0x2", "--short", "--until", "2s")
+    assert code == 0
+    assert lines[-1].startswith("marks met: ")
+    assert "leader_elected" in lines[-1]
+    assert "never" not in lines[-1]
 
 
 def test_a_failure_is_told_shrunk_and_repeated_from_its_schedule(capsys, folder):
@@ -143,7 +151,7 @@ def test_a_trace_up_to_an_event(capsys):
     assert code == 0
     assert "voter_count=" in lines[0]
     assert any("-> Leader in epoch 1" in line for line in lines)
-    assert any(line.startswith("1 seeds, 0 failed; 200 events") for line in lines)
+    assert any(line.startswith("1 seed, 0 failed; 200 events") for line in lines)
 
 
 @pytest.mark.long
@@ -170,7 +178,7 @@ def test_an_interrupted_campaign_sums_up(capsys, monkeypatch, number, code):
     before = signal.getsignal(signal.SIGTERM)
     found, lines, err = sim(capsys, "--seeds", "1..9", "--short")
     assert (found, err) == (code, "")
-    assert lines[0].startswith("1 seeds, 0 failed; ")
+    assert lines[0].startswith("1 seed, 0 failed; ")
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -180,7 +188,7 @@ def test_an_interrupted_pool_ends(capsys, monkeypatch, number, code):
     is_stopped_at_the_first(monkeypatch, number)
     found, lines, err = sim(capsys, "--seeds", "1..50", "--short", "--jobs", "2")
     assert (found, err) == (code, "")
-    assert " seeds, 0 failed; " in lines[0]
+    assert " 0 failed; " in lines[0]
 
 
 def test_the_live_line_fits_into_the_terminal():
