@@ -59,12 +59,17 @@ async def open_site(world: World, node_id: int) -> Site:
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    world = ready_world()
-    leader = world.active()
+def served_world() -> World:
+    """Whose leader `site` opens; a module whose requests change nothing may share one."""
+    return ready_world()
+
+
+@pytest.fixture
+async def site(served_world: World) -> AsyncIterator[Site]:
+    leader = served_world.active()
     assert leader is not None
-    opened = await open_site(world, leader)
-    world.run_for(600)  # a NoOp record is committed
+    opened = await open_site(served_world, leader)
+    served_world.run_for(600)  # a NoOp record is committed
     yield opened
     await opened.client.close()
     assert opened.errors == []

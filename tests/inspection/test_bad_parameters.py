@@ -3,7 +3,7 @@
 Walked from the declarations, so that a new resource or parameter is tested without a change here.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -12,7 +12,7 @@ from yarl import URL
 
 from inspection.parameters import Choice, Flag, Parameter, Place, WholeNumber
 from inspection.routes import ROUTES, STREAM_PARAMETERS
-from tests.inspection.conftest import Site, open_site, ready_world
+from tests.inspection.conftest import Site, ready_world
 from tests.kernel.harness import World
 
 STREAM = "/v1/metadata/stream"
@@ -23,20 +23,9 @@ NUL_AND_LONG = ("\x00", "a\x00b", "x" * 1001)
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def served_world() -> World:
     """No request here changes anything: one serves them all."""
     return ready_world()
-
-
-@pytest.fixture
-async def site(world: World) -> AsyncIterator[Site]:
-    leader = world.active()
-    assert leader is not None
-    opened = await open_site(world, leader)
-    world.run_for(600)  # a NoOp record is committed
-    yield opened
-    await opened.client.close()
-    assert opened.errors == []
 
 
 def declared() -> Iterator[tuple[str, tuple[Parameter, ...]]]:
