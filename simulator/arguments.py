@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -21,6 +21,7 @@ LINE_CHARACTERS: Final = 600
 SHOWN_CHARACTERS: Final = 80
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 SHRINK_SECONDS: Final = 60.0
+SEEDS: Final = range(1, 101)
 FAULTS_HELP: Final = f"all, none, or of: {','.join(FAULT_CLASSES)}; {FSYNC_LIE} alone: has to fail"
 
 
@@ -59,46 +60,57 @@ def parse(words: list[str]) -> Parsed:
         SystemExit: 2 with one line on standard error, 0 after --help.
     """
     parser = _parser()
-    given = parser.parse_args(words)
-    is_one = given.seed is not None or given.schedule is not None
-    if given.seed is not None and given.seeds is not None:
-        parser.error("--seed and --seeds exclude each other")
-    for name in ("trace", "until"):
-        if getattr(given, name) and not is_one:
-            parser.error(f"--{name} shows one run: give --seed N or --schedule FILE")
-    if given.schedule is not None:
-        fixed = ("seed", "seeds", "nodes", "observers", "faults", "short", "ledger")
-        for name in fixed:
-            if getattr(given, name):
-                parser.error(f"--schedule holds seed, settings and faults: leave --{name} out")
-    base = SHORT if given.short else Options()
-    options = msgspec.structs.replace(
-        base,
-        node_count=given.nodes,
-        observer_count=given.observers,
-        faults=given.faults,
-        draws=given.draws,
-    )
+    given = vars(parser.parse_args(words))  # only what stands on the line
+    _check_together(parser, given)
+    fixed = {
+        field: given[name]
+        for field, name in (
+            ("node_count", "nodes"),
+            ("observer_count", "observers"),
+            ("faults", "faults"),
+            ("draws", "draws"),
+        )
+        if name in given
+    }
+    base = SHORT if "short" in given else Options()
     return Parsed(
-        seeds=(given.seed,) if given.seed is not None else (given.seeds or range(1, 101)),
-        options=options,
-        until=given.until,
-        is_traced=given.trace,
-        is_twice=given.twice,
-        job_count=given.jobs,
-        is_json=given.json,
-        html=given.html,
-        schedule=given.schedule,
-        ledger=given.ledger,
-        requires_marks=given.require_marks,
-        shrink_seconds=given.shrink_seconds,
+        seeds=(given["seed"],) if "seed" in given else given.get("seeds", SEEDS),
+        options=msgspec.structs.replace(base, **fixed),
+        until=given.get("until"),
+        is_traced="trace" in given,
+        is_twice="twice" in given,
+        job_count=given.get("jobs", 1),
+        is_json="json" in given,
+        html=given.get("html"),
+        schedule=given.get("schedule"),
+        ledger=given.get("ledger"),
+        requires_marks="require_marks" in given,
+        shrink_seconds=given.get("shrink_seconds", SHRINK_SECONDS),
     )
+
+
+def _check_together(parser: Parser, given: Mapping[str, object]) -> None:
+    """Refuse what cannot be honoured beside the rest: exit code 2 with one line."""
+    if "seed" in given and "seeds" in given:
+        parser.error("--seed and --seeds exclude each other")
+    if "schedule" in given:
+        for name in ("seed", "seeds", "nodes", "observers", "faults", "draws", "short"):
+            if name in given:
+                parser.error(f"--schedule holds seed, settings and faults: leave --{name} out")
+    for name in ("trace", "until"):
+        if name in given and not given.keys() & {"seed", "schedule"}:
+            parser.error(f"--{name} shows one run: give --seed N or --schedule FILE")
+    for name in ("schedule", "trace", "until"):
+        for many in ("twice", "ledger", "jobs"):
+            if name in given and many in given:
+                parser.error(f"--{name} is one run, once: leave --{many} out")
 
 
 def _parser() -> Parser:
     parser = Parser(
         "kraftline sim",
         allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
         description="Run whole clusters in one process: one seed, one run, always the same.",
         epilog="Exit code: 0 all held, 10 safety, 11 liveness, 12 crash, 13 nondeterminism, "
         "1 a mark is missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM.",
@@ -114,7 +126,7 @@ def _parser() -> Parser:
         metavar="LIST",
         help=FAULTS_HELP,
     )
-    add("--draws", type=between(1, NEWEST_DRAWS), default=NEWEST_DRAWS, metavar="N",
+    add("--draws", type=between(1, NEWEST_DRAWS), metavar="N",
         help="1: seeds as drawn before faults were added; 2: before lookups were; 3: before "
         "the newest faults (4)")  # fmt: skip
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
@@ -126,11 +138,11 @@ def _parser() -> Parser:
     )
     add("--trace", action="store_true", help="print what happens, a line each")
     add("--twice", action="store_true", help="run each seed twice and compare the digests")
-    add("--jobs", type=between(1, JOBS_MAX), default=1, metavar="N", help="processes (1)")
+    add("--jobs", type=between(1, JOBS_MAX), metavar="N", help="processes (1)")
     add("--ledger", type=Path, metavar="FILE", help="remember finished seeds, skip them next time")
     add("--require-marks", action="store_true", help="fail if a coverage mark was never met")
     add("--schedule", type=Path, metavar="FILE", help="run the faults of a file again")
-    add("--shrink-seconds", type=_seconds, default=SHRINK_SECONDS, metavar="S",
+    add("--shrink-seconds", type=_seconds, metavar="S",
         help="how long to make the first failure smaller; 0 = not (60)")  # fmt: skip
     add("--html", type=Path, metavar="FILE", help="draw the run (the first failed one of many)")
     add("--json", action="store_true", help="the last line is one object")
@@ -196,10 +208,20 @@ def _until(text: str) -> Until:
     try:
         if text.endswith("s"):
             return Until(time_us=int(_positive(text[:-1]) * 1e6))
-        return Until(event=int(_positive(text)))
+        return Until(event=_count(text))
     except (ValueError, OverflowError) as error:
-        message = f"'{_short(text)}' is neither an event (48211) nor a time (12.5s)"
+        message = (
+            f"'{_short(text)}' is neither an event (48211), a whole number from 1 on, "
+            "nor a time (12.5s)"
+        )
         raise argparse.ArgumentTypeError(message) from error
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 def _positive(text: str) -> float:
