@@ -3,7 +3,8 @@
 - `ok` points at one committed record, at the moment when the client hears it; no other `ok` points
   at the same.
 - `fail` points at none, when all is over. A failed creation has no id to look for, so the topics of
-  a name are counted: as many as were acknowledged or may have been made, not one more.
+  a name are counted: as many as were acknowledged or may have been made, not one more. Nor is a
+  config written more often than a broker sent the request.
 """
 
 from collections import Counter
@@ -66,12 +67,13 @@ class ClientChecks:
             is_sent_once = sent_once(operation, sent_again)
             outcome = outcome_of(operation, is_sent_once=is_sent_once)
             is_failed = outcome == "fail" or (outcome == "ok" and operation.error is not None)
+            again = times_sent_again(operation, sent_again.get(operation.target, ()))
             if operation.kind == "write":
-                if is_failed and config_of(operation) in self._writes.configs:
-                    return f"write of {operation.name}={operation.value} failed and is committed"
+                wrong = self._wrong_with_write(operation, again, is_failed=is_failed)
+                if wrong is not None:
+                    return wrong
                 continue
             kind_and_name = (operation.kind, operation.name)
-            again = times_sent_again(operation, sent_again.get(operation.target, ()))
             if again >= SENT_AGAIN_MAX:
                 possible[kind_and_name] += 1_000_000  # it was not counted further
             possible[kind_and_name] += again + (0 if is_failed else 1)
@@ -82,6 +84,18 @@ class ClientChecks:
                         f"{count} times {kind} of {name} is committed; "
                         f"clients may have done so {possible[kind, name]} times"
                     )
+        return None
+
+    def _wrong_with_write(self, operation: Operation, again: int, *, is_failed: bool) -> str | None:
+        """What is committed of a write more often than it was asked for."""
+        told, count = (
+            f"{operation.name}={operation.value}",
+            self._writes.configs[config_of(operation)],
+        )
+        if is_failed and count:
+            return f"write of {told} failed and is committed"
+        if count > 1 + again and again < SENT_AGAIN_MAX:
+            return f"write of {told} was sent {1 + again} times and is committed {count} times"
         return None
 
 

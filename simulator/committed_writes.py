@@ -4,6 +4,7 @@ Kept by the ledger, from the committed bytes alone. Records of a metadata transa
 ends, and not at all when it is aborted.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from metadata.loader import CommittedBatch
@@ -19,15 +20,15 @@ from metadata.schema import Record
 
 
 class CommittedWrites:
-    """Creations and deletions of topics by id, and every value that a config ever had."""
+    """Creations and deletions of topics by id, and how often a config was given each value."""
 
     def __init__(self) -> None:
         self.created: dict[bytes, str] = {}
         """Topic id -> name."""
         self.deleted: dict[bytes, str] = {}
         """Topic id -> name."""
-        self.configs: set[tuple[int, str, str, str | None]] = set()
-        """(resource type, resource name, config, value); value None: removed."""
+        self.configs: Counter[tuple[int, str, str, str | None]] = Counter()
+        """(resource type, resource name, config, value) -> records; value None: removed."""
         self._held: list[Record] | None = None
         """Of the open transaction."""
 
@@ -59,4 +60,4 @@ class CommittedWrites:
             self.deleted[record.topic_id] = self.created.get(record.topic_id, "?")
         elif type(record) is ConfigRecord:
             key = (record.resource_type, record.resource_name, record.name, record.value)
-            self.configs.add(key)
+            self.configs[key] += 1

@@ -397,14 +397,20 @@ class Invariants:
         self.compare_image(machine, kernel)
 
     def compare_image(self, machine: Machine, kernel: Kernel) -> None:
-        """I17: the image equals what the oracle makes of the committed bytes."""
-        image = kernel.cache.image
-        expected = self.ledger.images.get(image.provenance.end_offset)
-        if expected is None or kernel.state.loader.transaction_start is not None:
+        """I17: the published image is that of what was applied, as the oracle makes it."""
+        loader, image = kernel.state.loader, kernel.cache.image
+        if loader.transaction_start is not None:
+            return
+        published_end = image.provenance.end_offset
+        if published_end != loader.end_offset:
+            applied = f"it applied {loader.end_offset}"
+            self._fail("I17", machine, f"{applied} and publishes the image of {published_end}")
+        expected = self.ledger.images.get(published_end)
+        if expected is None:
             return
         different = image_difference(image, expected)
         if different is not None:
-            self._fail("I17", machine, f"at {image.provenance.end_offset}: {different}")
+            self._fail("I17", machine, f"at {published_end}: {different}")
 
     # ---- controller: I14 -----------------------------------------------------------------------
 

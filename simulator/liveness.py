@@ -162,8 +162,10 @@ def why_not_at_rest(world: World, core: tuple[int, ...]) -> str:
     for number, kernel in kernels.items():
         if kernel.replica.core.leader != leader:
             return f"node {number} follows {kernel.replica.core.leader}, not {leader}"
-        if kernel.state.loader.end_offset < end_offset:
-            return f"node {number} applied {kernel.state.loader.end_offset} of {end_offset}"
+        applied_end = kernel.state.loader.end_offset
+        published_end = kernel.cache.image.provenance.end_offset
+        if min(applied_end, published_end) < end_offset:
+            return f"node {number} applied {applied_end}, published {published_end} of {end_offset}"
     fenced = [number for number, kernel in kernels.items() if not kernel.is_unfenced]
     wrong = [f"brokers {fenced} are fenced"] if fenced else []
     return next(filter(None, chain(wrong, map(why_folders_differ, machines.values()))), "")

@@ -12,6 +12,7 @@ from functools import partial
 from math import log
 from random import Random
 from typing import Final, Protocol
+from zlib import crc32
 
 from simulator.scheduler import Scheduler
 
@@ -89,6 +90,8 @@ class Network:
         self._clogged_until: dict[tuple[int, int], int] = {}
         self._pipes: dict[Pipe, None] = {}
         self.sent = 0
+        self.sent_checksum = 0
+        """CRC-32 of all bytes that anybody sent, in order."""
         self.held = 0
         self.on_sent: Callable[[Pipe, Direction, int, bytes], None] | None = None
         """Told of all bytes that leave: when they arrive (if nothing is cut), and what they are."""
@@ -200,6 +203,7 @@ class Network:
         if not pipe.is_open:
             return
         self.sent += 1
+        self.sent_checksum = crc32(data, self.sent_checksum)
         direction = pipe.to_server if to_server else pipe.to_client
         if self.passes is not None and not (data := self.passes(pipe, direction, data)):
             return

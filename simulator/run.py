@@ -161,8 +161,8 @@ def _run(world: World, until: Until | None) -> bool:
 
 
 def final_digest(world: World) -> int:
-    """CRC-32 over every step, and over the log and the image that every node ends with."""
-    digest = world.digest
+    """CRC-32 over every step and all bytes sent, and over the log and image of every node."""
+    digest = zlib.crc32(world.network.sent_checksum.to_bytes(4, "big"), world.digest)
     for machine in world.machines.values():
         for path in segment_paths(machine.vfs):
             content = machine.vfs.written_content(path)

@@ -91,13 +91,16 @@ class VoteChecks:
         return now if stood is None else min(now, stood)
 
     def _not_durable(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
-        """I2, I3, I4: what a power failure would leave of epoch, vote and leader."""
-        if machine.id not in self._voters:
-            return None
+        """I2, I3, I4: what a power failure would leave of epoch, vote and leader.
+
+        Of an observer the epoch: it does not vote, and may follow whom it will after a restart.
+        """
         role, stored = core.role, stored_election(machine)
         stored_epoch = stored.get("leaderEpoch", 0)
         if stored_epoch != role.epoch:
             return "I2", f"epoch {role.epoch} in memory, {stored_epoch} on the disk"
+        if machine.id not in self._voters:
+            return None
         stored_vote = stored.get("votedId", -1)
         if role.voted_key is not None and stored_vote != role.voted_key.id:
             return "I3", f"it voted for {role.voted_key.id}, the disk says {stored_vote}"

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from simulator.mutants.blind_spots import BLIND_SPOTS
 from simulator.mutants.controllers import CONTROLLERS, TIMERS
 from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
@@ -9,7 +10,7 @@ from simulator.mutants.own import OWN
 from simulator.mutants.registry import Mutant
 from simulator.mutants.replication import REPLICATION
 
-_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS, *OWN)
+_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS, *OWN, *BLIND_SPOTS)
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """By number."""
 

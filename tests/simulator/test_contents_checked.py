@@ -21,6 +21,7 @@ from simulator.committed_writes import CommittedWrites
 from simulator.convergence import converge, why_logs_differ, why_not_converged, why_snapshots_differ
 from simulator.delta_checks import COMPARED_EVERY, why_delta_is_wrong
 from simulator.invariants import Violation
+from simulator.liveness import why_not_at_rest
 from simulator.mutants.hunt import mutant_of
 from simulator.requests import CONFIG, TOPIC_RESOURCE, Operation
 from tests.simulator.test_invariants import write_snapshot
@@ -147,6 +148,15 @@ def test_i12_what_failed_is_not_committed():
     assert "write of register=7 failed" in str(checks.failed_but_committed([made, failed], {}))
 
 
+def test_i12_a_config_is_written_as_often_as_it_was_sent():
+    checks = ClientChecks(writes_of(CONFIGURED, CONFIGURED))
+    write = asked("write", "register", value="7")
+    assert checks.on_acknowledged(write) is None
+    wrong = checks.failed_but_committed([write], {})
+    assert wrong == "write of register=7 was sent 1 times and is committed 2 times"
+    assert checks.failed_but_committed([write], {1: [15]}) is None, "a broker sent it once more"
+
+
 def test_i12_a_refusal_by_the_state_did_nothing():
     checks = ClientChecks(writes_of(CREATED, RemoveTopicRecord(topic_id=ID)))
     made = asked("create", topic_id=ID)
@@ -243,6 +253,26 @@ def test_i17_the_deltas_that_a_node_publishes_are_looked_at(world):
         watch.publish(EMPTY, image, MetadataDelta())
     world.invariants._seen[machine.id].applied -= 1
     assert "the images differ in" in broken(world, machine, "I17")
+
+
+def test_i17_a_node_publishes_what_it_applied(world):
+    machine = follower(world)
+    world.invariants.compare_image(machine, machine.kernel)
+    loader = machine.kernel.state.loader
+    end_offset = loader.end_offset
+    later = replace(loader.image.provenance, end_offset=end_offset + 1)
+    loader.adopt(replace(loader.image, provenance=later), MetadataDelta())
+    with pytest.raises(Violation, match=f"applied {end_offset + 1} and publishes .* {end_offset}"):
+        world.invariants.compare_image(machine, machine.kernel)
+
+
+def test_a_node_whose_image_lags_is_not_at_rest(world):
+    machine = follower(world)
+    assert why_not_at_rest(world, tuple(world.machines)) == ""
+    image = machine.kernel.cache.image
+    earlier = replace(image.provenance, end_offset=image.provenance.end_offset - 1)
+    machine.kernel.cache.image = replace(image, provenance=earlier)
+    assert f"published {earlier.end_offset} of" in why_not_at_rest(world, tuple(world.machines))
 
 
 # ---- liveness: logs and snapshots ----------------------------------------------------------------

@@ -13,7 +13,7 @@ from simulator.mutants.registry import MutantError, Patches
 from simulator.run import run_seed
 from tests.selection import thinned
 
-QUICK = ("M16", "M17", "M22", "M28", "M32", "M38", "M43", "M1", "M2", "M6", "M8")
+QUICK = ("M16", "M17", "M22", "M28", "M32", "M38", "M43", "M50", "M52", "M1", "M2", "M6", "M8")
 """Those that die within a second or two, the quickest first."""
 
 
@@ -29,7 +29,7 @@ def number_of(key: str) -> int:
 
 def test_the_list_is_whole() -> None:
     numbers = {mutant.number for mutant in MUTANTS} | set(NOT_APPLICABLE)
-    assert numbers == set(range(1, 44))
+    assert set(range(1, 44)) <= numbers, "those of the published list, and the first of our own"
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import simulator.machine
 from simulator.arguments import SHORT
 from simulator.corpus import corpus, entry_of
 from simulator.draw import FAULT_CLASSES, Options, Until
@@ -98,6 +99,15 @@ def test_the_digest_sees_another_seed_and_another_plan():
         run_seed(9, FAST, plan=[], until=BEGINNING).digest,
     }
     assert len(digests) == 3
+
+
+def test_the_digest_sees_the_bytes_that_are_sent(monkeypatch):
+    """Another cluster id of the same length: the same steps, the same logs, other answers."""
+    before = run_seed(9, FAST, until=BEGINNING)
+    monkeypatch.setattr(simulator.machine, "CLUSTER_ID", "AkU3OEVBNTcwNTJENDM2Qk")
+    after = run_seed(9, FAST, until=BEGINNING)
+    assert (before.event_count, before.events_by_kind) == (after.event_count, after.events_by_kind)
+    assert before.digest != after.digest
 
 
 def test_a_run_stops_where_it_is_told():
