@@ -89,6 +89,7 @@ class Invariants:
             written_end != seen.log_end
             or core.log_generation != seen.generation
             or log_start != seen.log_start
+            or machine.vfs.log_changes != seen.log_changes
         ):
             fresh = self._on_log(machine, core, seen, written_end)
             if not has_new_role:
@@ -167,6 +168,7 @@ class Invariants:
             log_end=told,
             log_start=core.log_start_offset,
             generation=core.log_generation,
+            log_changes=machine.vfs.log_changes,
             applied=kernel.state.loader.end_offset,
             epoch=-1,
         )
@@ -251,7 +253,8 @@ class Invariants:
         """What was appended; nothing when the log was cut."""
         mirror = self.mirrors[machine.id]
         is_cut = core.log_generation != seen.generation or written_end < seen.log_end
-        if is_cut or core.log_start_offset != seen.log_start:
+        is_changed = machine.vfs.log_changes != seen.log_changes  # told or not
+        if is_cut or is_changed or core.log_start_offset != seen.log_start:
             before = mirror.entries
             mirror.forget_durable()
             after = mirror.reread(machine.vfs)
@@ -259,7 +262,8 @@ class Invariants:
                 seen.cut_end = seen.log_end
             if core.log_start_offset > seen.log_start:
                 self._probes.hit("log_start_moved")
-            fresh = after
+            is_grown = not is_cut and after[: len(before)] == before
+            fresh = after[len(before) :] if is_grown else after
         else:
             fresh = mirror.appended(machine.vfs)
             if mirror.segment_count > seen.segments > 0:
@@ -279,6 +283,7 @@ class Invariants:
         seen.log_end = written_end
         seen.log_start = core.log_start_offset
         seen.generation = core.log_generation
+        seen.log_changes = machine.vfs.log_changes
         return fresh if is_appended and fresh is not mirror.entries else []
 
     def _on_cut(

@@ -1,7 +1,8 @@
 """The metadata log of one machine as its disk has it, batch by batch: the simulator's own reader.
 
 It shares no code with storage/: a bug there must not hide itself here. Batches are read once, when
-they appear; a cut or a rewrite is seen by the bytes, not by what the node says.
+they appear; everything is read again when a process cut a segment or wrote over its bytes, which
+the disk counts (`MemoryVfs.log_changes`) whatever the node says.
 """
 
 import struct
@@ -83,7 +84,7 @@ class LogMirror:
         return None
 
     def appended(self, vfs: MemoryVfs) -> list[Entry]:
-        """Read on where the last read ended; the log has only grown."""
+        """Read on where the last read ended; the log has only grown (`log_changes` is as then)."""
         if not self._segments:
             return self.reread(vfs)
         path, position = self._segments[-1]

@@ -13,8 +13,8 @@ from simulator.network import Network, Pipe
 from simulator.plan import Decision
 from simulator.probes import Probes
 from simulator.scheduler import Scheduler
+from storage.memory_vfs import SEGMENT_SUFFIX
 
-SEGMENT_SUFFIX: Final = ".log"
 WRITES_AHEAD_MAX: Final = 5
 CAPACITIES: Final = (*range(2, 6), *range(2, 6), *range(2, 21))
 """Chunks that the links of a node may hold; few of them have more than five under way."""

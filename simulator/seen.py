@@ -27,5 +27,7 @@ class Seen(msgspec.Struct):
     cut_end: int = -1
     """Where the log ended before its last cut, until something is written there again."""
     segments: int = 0
+    log_changes: int = 0
+    """Of its disk when its log was last read."""
     name_changes: int = -1
     """Of its disk when its snapshots were last looked at."""

@@ -15,6 +15,7 @@ from storage.errors import FsyncError, OutOfSpaceError
 from storage.vfs import Lock, VfsFile, Volume
 from wire.types import Rng
 
+SEGMENT_SUFFIX: Final = ".log"
 _LARGE: Final = 1 << 40
 """Bytes of a disk that has no `bytes_max`."""
 
@@ -53,6 +54,7 @@ class MemoryFile:
         """Write all of it, or raise (possibly after writing a part)."""
         growth = position + len(data) - len(self._node.content)
         room, error = self._vfs.begin_write(self._path, growth, len(data))
+        self._vfs.about_to_change(self._path, position, len(self._node.content))
         self._node.write(position, bytes(data[:room]))
         if error is not None:
             raise error
@@ -60,6 +62,7 @@ class MemoryFile:
     def truncate(self, size: int) -> None:
         """Set the length."""
         self._vfs.begin("truncate", self._path)
+        self._vfs.about_to_change(self._path, size, len(self._node.content))
         self._node.resize(size)
 
     def size(self) -> int:
@@ -113,6 +116,8 @@ class MemoryVfs:
         self.operations = 0
         self.name_changes = 0
         """How often a name was made, renamed or removed: a watcher need not list in between."""
+        self.log_changes = 0
+        """How often a process cut or overwrote a segment (`.log`): else they have only grown."""
         self.operation_log: list[tuple[str, str]] | None = None
         self.crash_at: int | None = None
         self.faults: dict[int, int] = {}
@@ -156,6 +161,11 @@ class MemoryVfs:
             if growth > free:
                 return min(size - 1, max(0, size - growth + free)), OutOfSpaceError(path)
         return size, None
+
+    def about_to_change(self, path: str, position: int, size: int) -> None:
+        """Count what a process cuts or writes from `position` on in a segment of `size` bytes."""
+        if position < size and path.endswith(SEGMENT_SUFFIX):
+            self.log_changes += 1
 
     def used_bytes(self) -> int:
         """The sum of all file lengths."""

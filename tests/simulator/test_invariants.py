@@ -11,7 +11,7 @@ from raft.progress import Progress
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower, Leader, Resigned, Unattached
 from simulator.invariants import Violation
-from simulator.log_mirror import FOLDER, Entry, segment_paths
+from simulator.log_mirror import FOLDER, Entry, batches_of, segment_paths
 from storage.snapshot_files import snapshot_name
 from tests.simulator.worlds import (
     append,
@@ -69,6 +69,45 @@ def test_a_leader_that_was_paused_has_time_to_hear_its_voters_again(world):
     machine.resumed_ms = 0
     world.scheduler.now_us += 1_000_000
     assert "heard no majority for 11000 ms" in broken(world, machine, "liveness")
+
+
+def replaced_untold(machine, epoch):
+    """The last batch is cut off and another one of its size written: the node says nothing."""
+    log = log_of(machine)
+    path = segment_paths(machine.vfs)[-1]
+    content = bytes(machine.vfs.written_content(path))
+    start, _, last = list(batches_of(bytearray(content)))[-1]
+    other = bytearray(encode_batch([b"other"], last.base_offset, epoch, NOW_MS))
+    file = machine.vfs.open(path)
+    file.truncate(start)
+    file.pwrite(bytes(other), start)
+    assert log.end_offset == last.end_offset
+    return last
+
+
+def test_i11_a_committed_batch_is_replaced_and_nothing_told(world):
+    machine = follower(world)
+    replaced_untold(machine, 1)
+    assert "which is committed" in broken(world, machine, "I11")
+
+
+def test_i5_a_leader_replaces_its_own_batch_and_tells_nothing(world):
+    machine = leader(world)
+    append(machine, machine.kernel.replica.core.epoch)
+    look(world, machine)
+    replaced_untold(machine, machine.kernel.replica.core.epoch)
+    assert "a leader cut its own" in broken(world, machine, "I5")
+
+
+def test_a_short_write_that_is_taken_back_is_no_cut(world):
+    machine = follower(world)
+    file = machine.vfs.open(segment_paths(machine.vfs)[-1])
+    size = file.size()
+    file.pwrite(b"half", size)
+    file.truncate(size)
+    assert machine.vfs.log_changes > world.invariants._seen[machine.id].log_changes
+    look(world, machine)
+    assert machine.vfs.log_changes == world.invariants._seen[machine.id].log_changes
 
 
 def test_i1_two_leaders_in_one_epoch(world):

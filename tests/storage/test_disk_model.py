@@ -125,6 +125,23 @@ def test_a_lying_sync_and_damage() -> None:
     assert vfs.crash().read("/d/a") == b"new"
 
 
+def test_cuts_and_overwrites_of_segments_are_counted_growth_is_not() -> None:
+    vfs = disk()
+    log, other = vfs.open("/d/0.log", create=True), vfs.open("/d/0.index", create=True)
+    for file in (log, other):
+        file.pwrite(b"12345678", 0)
+        file.pwrite(b"9", 8)
+        file.truncate(12)
+    assert vfs.log_changes == 0
+    other.truncate(4)
+    other.pwrite(b"x", 0)
+    assert vfs.log_changes == 0
+    log.truncate(4)
+    assert vfs.log_changes == 1
+    log.pwrite(b"x", 3)
+    assert vfs.log_changes == 2
+
+
 def test_a_full_disk_takes_a_part() -> None:
     vfs = disk()
     file = vfs.open("/d/a", create=True)
