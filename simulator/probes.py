@@ -71,8 +71,10 @@ MARKS: Final = (
     "crashed_between_disk_operations",
     "all_nodes_down",
     "majority_alone",
+    "tolerable_faults",
 )
-"""`majority_alone`: the liveness phase ran while nodes outside the core stayed faulty."""
+"""`majority_alone`: the liveness phase ran while nodes outside the core stayed faulty.
+`tolerable_faults`: writes went on with a slow disk and lost packets."""
 
 SKIPS: Final = ("snapshot_not_compared",)
 """Checks that could not be made; no run has to meet one, so they are no marks.

@@ -17,6 +17,7 @@ from simulator.recording import Recording
 from simulator.requests import READS
 from simulator.scheduler import EndlessStepError, StuckError, returning_within
 from simulator.streams import Streams
+from simulator.tolerable import endure
 from simulator.world import Traced, World, machine_ids
 from wire.types import LeaderEpoch
 
@@ -108,6 +109,7 @@ def run_seed(
         if is_complete:
             digest = final_digest(world)
             converge(world)
+            endure(world)
     except Violation as violation:
         invariant, text = violation.invariant, str(violation)
     except (StuckError, EndlessStepError) as error:

@@ -25,6 +25,7 @@ NAMES: Final = (
     "restart_storm",
     "crash_at_start",
     "fsync_lie",
+    "tolerable",
 )
 """Beside those of the nodes."""
 
