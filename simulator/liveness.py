@@ -43,6 +43,7 @@ def come_to_rest(world: World) -> None:
     core = draw_core(world, rng)
     outside = tuple(number for number in world.machines if number not in core)
     epoch = highest_epoch(world, core)
+    world.check_shutdowns()
     world.nemesis.stop()
     started_us = world.scheduler.now_us
     if outside:

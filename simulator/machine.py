@@ -38,6 +38,10 @@ STOPPING: Final = (
 """What ends a node with exit code 1 in the asyncio driver too; a fault has to explain it."""
 
 
+class SelfEndedError(Exception):
+    """A process that ended by itself, with a code other than 0 or without being asked to."""
+
+
 class Power(Enum):
     """State of the process."""
 
@@ -107,6 +111,7 @@ class Machine:
         """When it went on after its last pause, by its own clock."""
         self.is_terminating = False
         """Whether this process was asked to shut down."""
+        self._asked_ms = 0
         self.clock_offset_ms = 0
         self.clock_rate_ppm = 0
         self.wall_offset_ms = 0
@@ -225,8 +230,19 @@ class Machine:
     def terminate(self) -> None:
         """SIGTERM: controlled shutdown, hand-over, then the process ends by itself."""
         if self.kernel is not None:
+            if not self.is_terminating:
+                self._asked_ms = self.now().monotonic_ms
             self.is_terminating = True
             self.post(events.ShutdownRequested(), self.incarnation)
+
+    def shutting_down_ms(self) -> int:
+        """How long its process shuts down by its own clock, since its last pause; 0 if none does.
+
+        Nor does one that is paused.
+        """
+        if self.kernel is None or not self.is_terminating or self.power is Power.PAUSED:
+            return 0
+        return self.now().monotonic_ms - max(self._asked_ms, self.resumed_ms)
 
     def pause(self) -> None:
         """SIGSTOP: events wait, clocks run on."""
@@ -459,4 +475,7 @@ class Machine:
                 return
         self.network.lose(self.id, is_silent=False)
         self.vfs.kill()
-        self._ended(f"exit {effect.code}: {effect.reason}", None)
+        is_legal = effect.code == 0 and self.is_terminating
+        asked = "" if self.is_terminating else ", and nobody asked it to end"
+        reason = f"exit {effect.code}: {effect.reason}{asked}"
+        self._ended(reason, None if is_legal else SelfEndedError(reason))

@@ -35,6 +35,7 @@ from simulator.recording import Recording
 from simulator.requests import Operation
 from simulator.resource_checks import ResourceChecks
 from simulator.scheduler import Scheduler
+from simulator.shutdown_checks import why_still_there
 from simulator.streams import Streams
 from simulator.turns import Turns
 from simulator.voter_checks import VoterChecks
@@ -254,6 +255,16 @@ class World:
             if large is not None:
                 raise Violation("I19", f"node {machine.id}: {large}")
 
+    def check_shutdowns(self) -> None:
+        """Spec 2.2, 3.6: who was asked to shut down ends in bounded time.
+
+        Raises:
+            Violation: a process does not.
+        """
+        late = next(filter(None, map(why_still_there, self.machines.values())), None)
+        if late is not None:
+            raise Violation("liveness", late)
+
     def check_clients(self) -> None:
         """I12 when all is over.
 
@@ -360,6 +371,7 @@ class World:
         if self._look_us[number] > now_us:
             return
         self._look_us[number] = now_us + LOOKED_AT_EVERY_US
+        self.check_shutdowns()
         large = self._resources.broken(machine)
         if large is not None:
             raise Violation("I19", f"node {number}: {large}")

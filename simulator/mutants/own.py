@@ -6,11 +6,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kernel.broker_lifecycle import BrokerLifecycle
+from kernel.kernel import Kernel
 from kernel.snapshots import Snapshots
 from metadata.delta import MetadataDelta
 from quorum_controller.controller import Controller
 from quorum_controller.result import Output
 from raft import fetch_leader
+from raft.effects import NotifyEffect, ShutdownComplete
 from raft.messages import FetchRequest, FetchResponse
 from raft.state import RaftState
 from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
@@ -120,6 +123,34 @@ def _resigns_silently(patches: Patches) -> None:
     patches.method(Controller, "resign", make)
 
 
+def _leaves_when_its_id_is_in_use(patches: Patches) -> None:
+    """A broker does not wait for the session of its former process to end."""
+
+    def make(original: Original) -> Original:
+        def on_id_in_use(self: BrokerLifecycle) -> None:
+            broker = self._config.broker
+            limit_ms = max(broker.initial_registration_timeout_ms, broker.session_timeout_ms)
+            self._id_in_use_ms = self._clock.now_ms - limit_ms
+            original(self)
+
+        return on_id_in_use
+
+    patches.method(BrokerLifecycle, "_on_id_in_use", make)
+
+
+def _never_exits(patches: Patches) -> None:
+    """A replica that has handed over is shut down, and its process runs on."""
+
+    def make(original: Original) -> Original:
+        def on_notify(self: Kernel, effect: NotifyEffect) -> None:
+            if not isinstance(effect, ShutdownComplete):
+                original(self, effect)
+
+        return on_notify
+
+    patches.method(Kernel, "_on_notify", make)
+
+
 OWN: Final = (
     Mutant(
         number=37,
@@ -178,5 +209,22 @@ OWN: Final = (
         seeds_max=100,
         patch=_resigns_silently,
         options=replace(SHORT, faults=("depose_leader",), node_count=3),
+    ),
+    Mutant(
+        number=44,
+        name="leaves-when-its-id-is-in-use",
+        text="a broker ends with 1 as soon as the session of its former process is in its way",
+        expected=("I20",),
+        seeds_max=50,
+        patch=_leaves_when_its_id_is_in_use,
+    ),
+    Mutant(
+        number=45,
+        name="never-exits",
+        text="a process runs on once its shutdown is complete",
+        expected=("liveness",),
+        seeds_max=50,
+        patch=_never_exits,
+        options=replace(SHORT, faults=("terminate",)),
     ),
 )
