@@ -2,8 +2,8 @@
 
 First a core of voters (a majority, sometimes all) is whole while the rest stays dead, deaf or mute:
 within the budget it has a leader, a fresh write is committed on all its nodes, then its epoch
-stays. After that the rest heals, and the whole cluster has to come to rest with equal images and a
-linearizable history.
+stays, and brokers of which nothing is heard are fenced. After that the rest heals, and the whole
+cluster has to come to rest with equal images and a linearizable history.
 """
 
 from functools import partial
@@ -16,6 +16,7 @@ from simulator.histories import judge_run, refuted
 from simulator.invariants import Violation
 from simulator.machine import DATA, Machine
 from simulator.requests import Operation
+from simulator.session_checks import Reign, check_silent, reign_of
 from simulator.world import World
 from storage.partition_directories import scan_partition_directories
 
@@ -46,11 +47,13 @@ def come_to_rest(world: World) -> None:
     world.check_shutdowns()
     world.nemesis.stop()
     started_us = world.scheduler.now_us
+    silent: tuple[int, ...] = ()
     if outside:
         world.probes.hit("majority_alone")
-        world.nemesis.leave_outside(outside, rng)
-    serve(world, core, rng)
+        silent = world.nemesis.leave_outside(outside, rng)
+    reign = serve(world, core, rng)
     stay(world, core)
+    check_silent(world, silent, reign)
     bound_elections(world, core, epoch, started_us)
     world.nemesis.stop()
     end_us = world.scheduler.now_us + REST_US
@@ -89,10 +92,14 @@ def highest_epoch(world: World, core: tuple[int, ...]) -> int:
     return max(world.invariants.highest_epoch(number) for number in core)
 
 
-def serve(world: World, core: tuple[int, ...], rng: Random) -> None:
-    """A fresh write is acknowledged and known to every node of the core within the budget."""
+def serve(world: World, core: tuple[int, ...], rng: Random) -> Reign | None:
+    """A fresh write is acknowledged and known to every node of the core within the budget.
+
+    Gives who led it at the beginning.
+    """
     end_us = world.scheduler.now_us + REST_US
     await_rest(world, core, end_us)
+    reign = reign_of(world)
     brokers = [number for number in core if world.machines[number].config.is_broker]
     attempt = 0
     while True:
@@ -104,6 +111,7 @@ def serve(world: World, core: tuple[int, ...], rng: Random) -> None:
         if not is_answered or world.scheduler.now_us >= end_us:
             raise Violation("liveness", f"no fresh write in the core {core}: {operation.error}")
     await_rest(world, core, end_us)
+    return reign
 
 
 def _has_returned(operation: Operation) -> bool:

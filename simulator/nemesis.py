@@ -120,10 +120,13 @@ class Nemesis:
             if not machine.is_up:
                 self._restart(machine)
 
-    def leave_outside(self, outside: tuple[int, ...], rng: Random) -> None:
-        """After `stop`: these stay faulty, each dead, deaf, or mute."""
+    def leave_outside(self, outside: tuple[int, ...], rng: Random) -> tuple[int, ...]:
+        """After `stop`: these stay faulty, each dead, deaf, or mute; gives those nobody hears."""
+        silent = []
         for number in outside:
             way = rng.choice(("dead", "deaf", "mute"))
+            if way != "deaf":
+                silent.append(number)
             if way == "dead":
                 self._machines[number].kill()
             for other in sorted(self._machines):
@@ -131,6 +134,7 @@ class Nemesis:
                     self._network.cut(other, number)
                 elif other != number and way == "mute":
                     self._network.cut(number, other)
+        return tuple(silent)
 
     def _fire(self, decision: Decision) -> None:
         if self.is_over:

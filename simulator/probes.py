@@ -71,9 +71,11 @@ MARKS: Final = (
     "crashed_between_disk_operations",
     "all_nodes_down",
     "majority_alone",
+    "silent_broker_fenced",
     "tolerable_faults",
 )
 """`majority_alone`: the liveness phase ran while nodes outside the core stayed faulty.
+`silent_broker_fenced`: one of them was a broker, and its session had time to end.
 `tolerable_faults`: writes went on with a slow disk and lost packets."""
 
 SKIPS: Final = ("snapshot_not_compared",)

@@ -11,6 +11,7 @@ from kernel.kernel import Kernel
 from kernel.snapshots import Snapshots
 from metadata.delta import MetadataDelta
 from quorum_controller.controller import Controller
+from quorum_controller.liveness import Liveness
 from quorum_controller.result import Output
 from raft import fetch_leader
 from raft.effects import NotifyEffect, ShutdownComplete
@@ -151,6 +152,12 @@ def _never_exits(patches: Patches) -> None:
     patches.method(Kernel, "_on_notify", make)
 
 
+def _sessions_never_end(patches: Patches) -> None:
+    """A controller fences nobody for silence."""
+    for name in ("stale_broker", "next_deadline_ms"):
+        patches.method(Liveness, name, lambda _: lambda *_: None)
+
+
 OWN: Final = (
     Mutant(
         number=37,
@@ -226,5 +233,13 @@ OWN: Final = (
         seeds_max=50,
         patch=_never_exits,
         options=replace(SHORT, faults=("terminate",)),
+    ),
+    Mutant(
+        number=46,
+        name="sessions-never-end",
+        text="a broker of which nothing is heard is never fenced",
+        expected=("liveness",),
+        seeds_max=100,
+        patch=_sessions_never_end,
     ),
 )
