@@ -6,11 +6,12 @@ from simulator.mutants.blind_spots import BLIND_SPOTS
 from simulator.mutants.controllers import CONTROLLERS, TIMERS
 from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
+from simulator.mutants.mends import MENDS
 from simulator.mutants.own import OWN
 from simulator.mutants.registry import Mutant
 from simulator.mutants.replication import REPLICATION
 
-_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS, *OWN, *BLIND_SPOTS)
+_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS, *OWN, *BLIND_SPOTS, *MENDS)
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """By number."""
 
