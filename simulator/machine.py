@@ -124,6 +124,7 @@ class Machine:
         self._told_late_us = told_late_us
         self._paused: list[events.Event] = []
         self._inbound: dict[int, Pipe] = {}
+        self._closing: set[int] = set()
         self._outbound: dict[int, Pipe] = {}
         self._next_connection_id = 1
         self._now = events.Now(0, 0)
@@ -265,6 +266,7 @@ class Machine:
         self.power = Power.DOWN
         self.incarnation += 1
         self._inbound.clear()
+        self._closing.clear()
         self._outbound.clear()
         self.watcher.process_ended(self, reason, error)
 
@@ -364,7 +366,17 @@ class Machine:
     def drop_inbound(self, connection_id: int, incarnation: int) -> None:
         """A connection to this process is gone."""
         if incarnation == self.incarnation and self._inbound.pop(connection_id, None) is not None:
+            self._closing.add(connection_id)
             self.post(events.ConnectionClosed(connection_id), incarnation)
+
+    def close_is_told(self, connection_id: int) -> None:
+        """The kernel hears now that a connection is gone."""
+        self._closing.discard(connection_id)
+
+    @property
+    def connection_count(self) -> int:
+        """What others opened to this process and did not lose, as far as the kernel was told."""
+        return len(self._inbound) + len(self._closing)
 
     def drop_outbound(self, peer_id: int, incarnation: int, *, refused: bool) -> None:
         """A connection of this process is gone."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from kernel.config import QuorumConfig
 from kernel.kernel import Kernel
+from quorum_controller.controller import Controller
 from raft.roles import Leader
 from simulator.log_mirror import Entry, LogMirror
 from simulator.machine import Machine
@@ -52,6 +53,7 @@ class ResourceChecks:
                 ("replies outstanding at rest", len(kernel.replica.replies), parked),
                 ("forwarded requests at rest", len(kernel.forwarding._waiting), 0),
                 ("stalled appends at rest", len(kernel.replica.writer._stalled), 0),
+                *_at_rest(kernel),
             ]
         )
 
@@ -93,12 +95,83 @@ class ResourceChecks:
             ("open segments", len(log._open_segments), OPEN_SEGMENTS_MAX),
             ("recent batches", _largest(len(each._recent) for each in log._segments), RECENT_MAX),
         ]
-        controller = kernel.state.controller
-        if controller is not None:
+        rows += self._rows_of_connections(number, kernel)
+        rows += _rows_of_publishers(kernel, others)
+        if kernel.state.controller is not None:
             # Requests share batches, a full disk holds batches back: each has a record.
             records = max(0, core.log_end_offset - watermark)
-            rows.append(("pending batches", len(controller._batches), records + SLACK))
+            rows += self._rows_of_controller(kernel.state.controller, records)
         return rows
+
+    def _rows_of_connections(self, number: int, kernel: Kernel) -> list[Row]:
+        connections = kernel.connections
+        count = len(connections._clients)
+        return [
+            ("connections", count, self._machines[number].connection_count),
+            ("connections with a backlog", len(connections._backlog), count),
+        ]
+
+    def _rows_of_controller(self, controller: Controller, records: int) -> list[Row]:
+        nodes = self._others + 1
+        return [
+            ("pending batches", len(controller._batches), records + SLACK),
+            ("deadlines", len(controller._deadlines), 4 * SLACK),
+            ("sweeps", len(controller._sweeps), nodes + SLACK),
+            ("contacts of brokers", len(controller._liveness._contacts), nodes),
+        ]
+
+
+def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
+    """What a change of the metadata leaves to be done; what a full disk holds back has slack."""
+    state, replica = kernel.state, kernel.replica
+    image, log = state.loader.image, replica.writer.log
+    unread = max(0, (replica.core.high_watermark or 0) - state.loader.end_offset)
+    retention = kernel.snapshots._retention
+    rows = [
+        ("adopted batches", len(state._adopted), unread),
+        ("events of raft", len(replica._queue), 0),
+        ("proposals", len(replica._proposals), 0),
+        ("unsynced segments", len(log._unsynced), len(log._segments)),
+        ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list())),
+    ]
+    partitions = sum(len(topic.partitions) for topic in image.topics.values())
+    if kernel.isr_expansion is not None:
+        expansion = kernel.isr_expansion
+        absent = _largest(len(each) for each in expansion._absent.values())
+        rows += [
+            ("partitions to expand", len(expansion._ready), partitions + SLACK),
+            ("absent brokers", len(expansion._absent), others),
+            # A topic that was deleted is forgotten when the broker is back.
+            ("partitions of an absent broker", absent, partitions + 4 * SLACK),
+        ]
+    if kernel.folders is not None:
+        rows += [
+            ("changes of folders", len(kernel.folders._waiting), 4 * SLACK),
+            ("folders that go", len(kernel.folders._going), 4 * SLACK),
+        ]
+    return rows
+
+
+def _at_rest(kernel: Kernel) -> list[Row]:
+    """What nobody waits for when all is quiet."""
+    rows = [
+        ("backlogs at rest", len(kernel.connections._backlog), 0),
+        ("adopted batches at rest", len(kernel.state._adopted), 0),
+        ("unsynced segments at rest", len(kernel.replica.writer.log._unsynced), 0),
+    ]
+    if kernel.state.controller is not None:
+        rows += [
+            ("deadlines at rest", len(kernel.state.controller._deadlines), 0),
+            ("sweeps at rest", len(kernel.state.controller._sweeps), 0),
+        ]
+    if kernel.folders is not None:
+        rows += [
+            ("changes of folders at rest", len(kernel.folders._waiting), 0),
+            ("folders that go at rest", len(kernel.folders._going), 0),
+        ]
+    if kernel.isr_expansion is not None:
+        rows.append(("partitions to expand at rest", len(kernel.isr_expansion._ready), 0))
+    return rows
 
 
 def _asked_max(quorum: QuorumConfig) -> int:

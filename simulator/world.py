@@ -307,6 +307,8 @@ class World:
         self.event_count += 1
         if self.event_count >= self._busy_at:
             self._look_for_a_busy_loop()
+        if type(event) is events.ConnectionClosed:
+            machine.close_is_told(event.connection_id)
         kind = "Start" if event is None else event.__class__.__name__
         try:
             self.events_by_kind[kind] += 1

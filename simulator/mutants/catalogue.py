@@ -8,10 +8,21 @@ from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
 from simulator.mutants.mends import MENDS
 from simulator.mutants.own import OWN
+from simulator.mutants.own_resources import OWN_RESOURCES
 from simulator.mutants.registry import Mutant
 from simulator.mutants.replication import REPLICATION
 
-_ALL: Final = (*ELECTIONS, *REPLICATION, *DISKS, *CONTROLLERS, *TIMERS, *OWN, *BLIND_SPOTS, *MENDS)
+_ALL: Final = (
+    *ELECTIONS,
+    *REPLICATION,
+    *DISKS,
+    *CONTROLLERS,
+    *TIMERS,
+    *OWN,
+    *BLIND_SPOTS,
+    *MENDS,
+    *OWN_RESOURCES,
+)
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """By number."""
 

@@ -1,0 +1,35 @@
+"""Our own mutants of tables that grow for ever: nothing of them shows but their size (I19)."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kernel.connections import Connections
+from simulator.mutants.registry import Mutant, Patches
+
+
+def _keeps_closed_connections(patches: Patches) -> None:
+    """What others opened is counted off when it is gone, and stays in the table."""
+
+    def make(_: Callable[..., Any]) -> Callable[..., Any]:
+        def closed(self: Connections, connection_id: int) -> None:
+            client = self._clients.get(connection_id)
+            self._backlog.pop(connection_id, None)
+            if client is not None:
+                self._counts.remove(client.kind, client.host)
+                self._gates[client.kind].leave(connection_id)
+
+        return closed
+
+    patches.method(Connections, "closed", make)
+
+
+OWN_RESOURCES: Final = (
+    Mutant(
+        number=48,
+        name="keeps-closed-connections",
+        text="a connection that is gone stays in the table of connections",
+        expected=("I19",),
+        seeds_max=50,
+        patch=_keeps_closed_connections,
+    ),
+)
