@@ -157,7 +157,6 @@ def _at_rest(kernel: Kernel) -> list[Row]:
     rows = [
         ("backlogs at rest", len(kernel.connections._backlog), 0),
         ("adopted batches at rest", len(kernel.state._adopted), 0),
-        ("unsynced segments at rest", len(kernel.replica.writer.log._unsynced), 0),
     ]
     if kernel.state.controller is not None:
         rows += [

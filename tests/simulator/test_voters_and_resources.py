@@ -194,7 +194,6 @@ HELD = {
     "stalled appends": lambda k: k.replica.writer._stalled.append(None),
     "deadlines": lambda k: k.state.controller._deadlines.append(None),
     "sweeps": lambda k: k.state.controller._sweeps.append(None),
-    "unsynced segments": lambda k: k.replica.writer.log._unsynced.update({"a": None}),
     "changes of folders": lambda k: k.folders._waiting.append(None),
     "folders that go": lambda k: k.folders._going.append(None),
     "partitions to expand": lambda k: k.isr_expansion._ready.update({1: None}),
