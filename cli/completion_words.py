@@ -14,7 +14,7 @@ from cli.config_entities import TYPES
 from cli.leader_election import ELECTION_TYPES
 from cli.main import COMMANDS, main
 
-PARTS: Final = {"jepsen": ("verify", "run"), "sim": ("mutate",)}
+PARTS: Final = {"jepsen": ("verify", "run", "check"), "sim": ("mutate",)}
 """Words behind which a command has a parser of its own."""
 Main = Callable[[Sequence[str]], int]
 

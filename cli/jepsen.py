@@ -1,6 +1,6 @@
 """`kraftline jepsen verify`: are recorded histories linearizable?
 
-`kraftline jepsen run` is in jepsen_run.py.
+`kraftline jepsen run` and `check` are in jepsen_run.py.
 
 Exit code 0 when every history is, 1 when one is not, 2 when nothing was refuted but something is
 unknown: a budget was spent, a file cannot be read, the command line is wrong.
@@ -40,6 +40,7 @@ EXIT_UNKNOWN: Final = 2
 USAGE: Final = (
     "usage: kraftline jepsen verify --model MODEL FILE...\n"
     "       kraftline jepsen run --workload WORKLOAD [--nemesis KINDS] [--seed N] ...\n"
+    "       kraftline jepsen check DIR [--json]\n"
 )
 PROGRESS_INTERVAL_S: Final = 0.2
 
@@ -57,12 +58,18 @@ def run(arguments: Sequence[str]) -> int:
         from cli.jepsen_run import run_command  # noqa: PLC0415  # verify starts without kio
 
         return run_command(arguments[1:])
+    if arguments and arguments[0] == "check":
+        from cli.jepsen_run import check_command  # noqa: PLC0415
+
+        return check_command(arguments[1:])
     if arguments and arguments[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         return 0
     if not arguments or arguments[0] != "verify":
         given = f"unknown command '{shortened(arguments[0])}'" if arguments else "no command"
-        return _refuse(f"kraftline jepsen: {given}, allowed: verify, run".replace("\n", "\\n"))
+        return _refuse(
+            f"kraftline jepsen: {given}, allowed: verify, run, check".replace("\n", "\\n")
+        )
     options = _parse(arguments[1:])
     if options.html is not None:
         try:

@@ -2,6 +2,9 @@
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 the command line is wrong, 255 the run could not be
 carried out or was interrupted. Everything that was started is stopped in every case.
+
+`kraftline jepsen check` judges a stored run again; a folder that holds none is a wrong command
+line.
 """
 
 import json
@@ -58,6 +61,26 @@ def run_command(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         sys.stderr.write("the harness failed; everything is undone\n")
         return EXIT_FAILED
+    sys.stdout.write(json.dumps(results) + "\n" if asked.json else _text(results))
+    sys.stdout.flush()
+    return EXIT_CODES[results["verdict"]]
+
+
+def check_command(arguments: Sequence[str]) -> int:
+    """Judges a stored run again; returns the exit code."""
+    parser = _Parser("kraftline jepsen check", "Judge a stored run again, by all checks.")
+    parser.add_argument("folder", type=_folder, metavar="DIR", help="what 'run --dir' named")
+    parser.add_argument("--json", action="store_true", help="one object as the last line")
+    asked = parser.parse_args(arguments)
+    from jepsen.judgement import StoredRunError, judged, stored  # noqa: PLC0415  # as above
+    from jepsen.run import EXIT_CODES  # noqa: PLC0415
+
+    try:
+        results = judged(stored(asked.folder)) | {"dir": str(asked.folder)}
+    except StoredRunError as error:
+        parser.error(str(error))
+    except OSError as error:  # the picture of an illegal history
+        parser.error(f"{shortened(str(error.filename))}: {error.strerror}")
     sys.stdout.write(json.dumps(results) + "\n" if asked.json else _text(results))
     sys.stdout.flush()
     return EXIT_CODES[results["verdict"]]

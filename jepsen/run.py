@@ -31,21 +31,17 @@ from jepsen.cluster import ROOT, Cluster, ClusterError, free_base_port
 from jepsen.connections import CallError
 from jepsen.generator import Ask, client_rng, think_time_s
 from jepsen.history import Recorder
-from jepsen.linearizability.history import OK
-from jepsen.logs import check_logs
-from jepsen.nemesis import Nemesis, schedule
-from jepsen.report import (
-    INVALID,
-    UNKNOWN,
-    VALID,
-    Check,
-    composed,
-    counts,
-    enough_happened,
-    linearizable,
-    nemesis_bit,
-    write_results,
+from jepsen.judgement import (
+    CONVERGED,
+    PATH_CHARACTERS,
+    QUORUM_FOLDER,
+    TEST_FILE,
+    Left,
+    judged,
 )
+from jepsen.linearizability.history import OK
+from jepsen.nemesis import Nemesis, schedule
+from jepsen.report import INVALID, UNKNOWN, VALID, Check, write_results
 from jepsen.workloads import (
     Completion,
     Workload,
@@ -59,13 +55,8 @@ from jepsen.workloads import (
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 CONVERGE_S: Final = 30.0
 SETUP_S: Final = 30.0
-QUORUM_FOLDER: Final = "quorum"
 
 Say = Callable[[str], None]
-
-
-PATH_CHARACTERS: Final = 200
-"""Of a path in an error line."""
 
 
 class HarnessError(Exception):
@@ -119,11 +110,6 @@ class Run:
         return self._workload.has_key_field
 
     @property
-    def model(self) -> str:
-        """The model for the history."""
-        return self._workload.model
-
-    @property
     def epochs(self) -> dict[int, int]:
         """Leaders by epoch, as far as they were seen."""
         return self._watch.epochs
@@ -144,7 +130,7 @@ class Run:
             await self.nemesis.heal()
             self.committed = await self.cluster.wait_converged(CONVERGE_S)
             if self.committed is None:
-                return Check("converged", UNKNOWN, f"no leader or a lag after {CONVERGE_S:.0f} s")
+                return Check(CONVERGED, UNKNOWN, f"no leader or a lag after {CONVERGE_S:.0f} s")
             self._say("final reads")
             return await self._read_finally()
 
@@ -218,7 +204,7 @@ class Run:
     async def _read_finally(self) -> Check:
         thread = self._options.concurrency
         session = self._session(thread)
-        name = "converged"
+        name = CONVERGED
         try:
             for node_id in session.node_ids:
                 for key in self._workload.keys:
@@ -297,7 +283,8 @@ async def _run(options: Options, folder: Path, say: Say) -> dict[str, Any]:
         say("stopping nodes")
         await asyncio.shield(_undo(run_, folder))
     say("checking")
-    return _judged(options, run_, converged, folder, time.monotonic() - started_s)
+    seconds = round(time.monotonic() - started_s, 1)
+    return _judged(options, run_, converged, folder) | {"seconds": seconds}
 
 
 async def _interruptible(work: Any) -> Check:
@@ -320,38 +307,21 @@ async def _undo(run_: Run, folder: Path) -> None:
     await run_.cluster.stop()
 
 
-def _judged(
-    options: Options, run_: Run, converged: Check, folder: Path, seconds: float
-) -> dict[str, Any]:
-    by_function = counts(run_.recorder.events)
-    judged, details = linearizable(run_.recorder.history(), run_.model, folder)
-    same_logs, batches = Check("logs", UNKNOWN, "the nodes did not converge"), 0
-    if run_.committed is not None:
-        folders = run_.cluster.node_folders()
-        same_logs, batches = check_logs(folders, run_.committed, run_.recorder.events)
-    checks = [
-        judged,
-        same_logs,
-        converged,
-        enough_happened(by_function),
-        nemesis_bit(run_.nemesis.bites, options.nemesis),
-    ]
-    total = {
-        kind: sum(row[kind] for row in by_function.values()) for kind in ("ok", "fail", "info")
-    }
-    return {
-        "verdict": composed(checks),
-        "workload": options.workload,
-        "seed": options.seed,
-        **total,
-        "operations": by_function,
-        "faults": {kind: run_.nemesis.bites[kind] for kind in options.nemesis},
-        "batches": batches,
-        "leaders": {str(epoch): node for epoch, node in sorted(run_.epochs.items())},
-        "checks": [msgspec.to_builtins(check) for check in checks],
-        "linearizability": details,
-        "seconds": round(seconds, 1),
-    }
+def _judged(options: Options, run_: Run, converged: Check, folder: Path) -> dict[str, Any]:
+    return judged(
+        Left(
+            workload=options.workload,
+            nemesis=options.nemesis,
+            seed=options.seed,
+            history=run_.recorder.history(),
+            folder=folder,
+            nodes=run_.cluster.node_folders(),
+            committed=run_.committed,
+            converged=converged,
+            bites=run_.nemesis.bites,
+            leaders={str(epoch): node for epoch, node in sorted(run_.epochs.items())},
+        )
+    )
 
 
 def _write_test(options: Options, folder: Path) -> None:
@@ -363,7 +333,7 @@ def _write_test(options: Options, folder: Path) -> None:
     ]
     described["python"] = platform.python_version()
     described["commit"] = _commit()
-    (folder / "test.json").write_bytes(msgspec.json.format(msgspec.json.encode(described)) + b"\n")
+    (folder / TEST_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(described)) + b"\n")
 
 
 def _commit() -> str | None:

@@ -13,11 +13,18 @@ import pytest
 from cli.main import COMMANDS, main
 from tests.selection import one_of_each
 
-DIVIDED = (("jepsen", "run"), ("jepsen", "verify"), ("sim",), ("sim", "mutate"))
+DIVIDED = (
+    ("jepsen", "run"),
+    ("jepsen", "check"),
+    ("jepsen", "verify"),
+    ("sim",),
+    ("sim", "mutate"),
+)
 """Commands with a parser for each of their parts."""
 WALKED = sorted({(name,) for name in COMMANDS} - {(words[0],) for words in DIVIDED} | set(DIVIDED))
 ENDS = {
     ("jepsen", "run"): ("--workload", "register", "--nodes", "0"),
+    ("jepsen", "check"): ("/no/such/folder",),
     ("jepsen", "verify"): ("--model", "register", "--steps", "0", "/no/such/file"),
     ("sim",): ("--nodes", "0"),
     ("sim", "mutate"): ("--jobs", "0"),

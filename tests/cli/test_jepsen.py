@@ -111,7 +111,7 @@ def test_bad_input_is_one_line_with_file_and_position(files, tmp_path, capsys):
     "words",
     [
         ["jepsen"],
-        ["jepsen", "check"],
+        ["jepsen", "serve"],
         ["jepsen", "verify", "x"],
         ["jepsen", "verify", "--model", "queue", "x"],
         ["jepsen", "verify", "--model", "kv", "--cache-entries", "0", "x"],
@@ -131,7 +131,7 @@ def test_a_wrong_command_line_gives_no_verdict(words, capsys):
 def test_help_is_no_error(capsys):
     assert main(["jepsen", "--help"]) == 0
     captured = capsys.readouterr()
-    assert (captured.err, captured.out.count("kraftline jepsen ")) == ("", 2)
+    assert (captured.err, captured.out.count("kraftline jepsen ")) == ("", 3)
 
 
 def test_the_counterexample_in_words_and_as_a_page(files, tmp_path, capsys):

@@ -1,0 +1,178 @@
+"""What a run left behind, and the verdict on it: just after the run, or later from its folder."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from jepsen.history import JSONL_FILE, NEMESIS
+from jepsen.linearizability import History, HistoryError, read_history
+from jepsen.logs import check_logs
+from jepsen.names import KINDS, WORKLOADS
+from jepsen.report import (
+    RESULTS_FILE,
+    UNKNOWN,
+    Check,
+    composed,
+    counts,
+    enough_happened,
+    linearizable,
+    nemesis_bit,
+)
+from jepsen.workloads import workload_named
+
+TEST_FILE: Final = "test.json"
+QUORUM_FOLDER: Final = "quorum"
+NODE_PREFIX: Final = "node"
+CONVERGED: Final = "converged"
+"""Name of the check that the nodes came to agree; only the run itself can make it."""
+PATH_CHARACTERS: Final = 200
+"""Of a path in an error line."""
+
+
+class StoredRunError(Exception):
+    """A folder holds no run; the text is for people."""
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run left behind."""
+
+    workload: str
+    nemesis: tuple[str, ...]
+    """Kinds of faults that were asked for."""
+    seed: int
+    history: History
+    folder: Path
+    """Of the run; the picture of an illegal history is written there."""
+    nodes: Mapping[int, Path]
+    """Folder of every node."""
+    committed: int | None
+    """High watermark that all nodes had reached after the healing; None: they had not."""
+    converged: Check
+    bites: Mapping[str, int]
+    """Faults that a process felt, by kind."""
+    leaders: Mapping[str, int]
+    """Leaders by epoch, as far as they were seen."""
+
+
+def judged(left: Left) -> dict[str, Any]:
+    """The object of results.json but `seconds` and `dir`; all checks are made."""
+    model = workload_named(left.workload, is_local=False, operations=0).model
+    events = left.history.events
+    by_function = counts(events)
+    legal, details = linearizable(left.history, model, left.folder)
+    same_logs, batches = Check("logs", UNKNOWN, "the nodes did not converge"), 0
+    if left.committed is not None and not left.nodes:
+        same_logs = Check("logs", UNKNOWN, "the data of the nodes is not there")
+    elif left.committed is not None:
+        same_logs, batches = check_logs(left.nodes, left.committed, events)
+    checks = [
+        legal,
+        same_logs,
+        left.converged,
+        enough_happened(by_function),
+        nemesis_bit(left.bites, left.nemesis),
+    ]
+    total = {
+        kind: sum(row[kind] for row in by_function.values()) for kind in ("ok", "fail", "info")
+    }
+    return {
+        "verdict": composed(checks),
+        "workload": left.workload,
+        "seed": left.seed,
+        **total,
+        "operations": by_function,
+        "faults": {kind: left.bites[kind] for kind in left.nemesis},
+        "batches": batches,
+        "high_watermark": left.committed,
+        "leaders": dict(left.leaders),
+        "checks": [msgspec.to_builtins(check) for check in checks],
+        "linearizability": details,
+    }
+
+
+class _Test(msgspec.Struct, frozen=True):
+    """What is read of test.json."""
+
+    workload: str
+    nemesis: tuple[str, ...]
+    seed: int
+    nodes: int
+
+
+class _Results(msgspec.Struct, frozen=True):
+    """What is read of results.json: what no checker can find out again."""
+
+    high_watermark: int | None = None
+    leaders: dict[str, int] = {}
+    checks: tuple[Check, ...] = ()
+
+
+def stored(folder: Path) -> Left:
+    """A run as its folder holds it.
+
+    Args:
+        folder: What `--dir` of a run named, or what was kept of an invalid one.
+
+    Raises:
+        StoredRunError: the folder is none, or a file in it is damaged.
+    """
+    test = _read(folder / TEST_FILE, _Test)
+    strange = [kind for kind in test.nemesis if kind not in KINDS]
+    if test.workload not in WORKLOADS or strange:
+        raise StoredRunError(f"{_shown(folder / TEST_FILE)}: of another version of the harness")
+    results = _Results()
+    if (folder / RESULTS_FILE).exists():
+        results = _read(folder / RESULTS_FILE, _Results)
+    interrupted = Check(CONVERGED, UNKNOWN, f"the run did not end: no {RESULTS_FILE} says")
+    found = [check for check in results.checks if check.name == CONVERGED]
+    history = _read_history(folder / JSONL_FILE)
+    bites = Counter(
+        event.f
+        for event in history.events
+        if event.process == NEMESIS and event.f in KINDS and event.error is None
+    )
+    nodes = {
+        int(path.name.removeprefix(NODE_PREFIX)): path
+        for path in sorted((folder / QUORUM_FOLDER).glob(f"{NODE_PREFIX}*"))
+        if path.is_dir() and path.name.removeprefix(NODE_PREFIX).isdecimal()
+    }
+    return Left(
+        workload=test.workload,
+        nemesis=test.nemesis,
+        seed=test.seed,
+        history=history,
+        folder=folder,
+        nodes=nodes if len(nodes) == test.nodes else {},
+        committed=results.high_watermark,
+        converged=found[0] if found else interrupted,
+        bites=bites,
+        leaders=results.leaders,
+    )
+
+
+def _read(path: Path, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        reason = f"{error.strerror}; a folder that 'jepsen run --dir' made is expected"
+        raise StoredRunError(f"{_shown(path)}: {reason}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoredRunError(f"{_shown(path)}: {error}") from error
+
+
+def _read_history(path: Path) -> History:
+    try:
+        return read_history(path)
+    except HistoryError as error:
+        raise StoredRunError(str(error)) from error
+    except OSError as error:
+        raise StoredRunError(f"{_shown(path)}: {error.strerror}") from error
+
+
+def _shown(path: Path) -> str:
+    text = json.dumps(str(path), ensure_ascii=False)[1:-1]  # a newline in it is no line
+    return text if len(text) <= PATH_CHARACTERS else f"{text[:PATH_CHARACTERS]}..."
