@@ -11,6 +11,10 @@ directory by directory and from one rng, which of these changes are on the disk:
 - a rename is one change of its directory: it happened or it did not, the file under both names or
   none is not possible. Without `sync_directory` a new, renamed or removed name may be there or not.
 
+What a failed sync covered no later sync makes durable: of a file it is lost, the names of a
+directory may be there or not until they are changed again and that is synced, or the process ends:
+a new one can sync them (not the strictest: a disk may forget them for good).
+
 Everything synced is there, exactly. Stricter than most file systems: a sync of a file does not
 cover its name. Writing code that is right here is right on ext4, xfs and their kin.
 """
@@ -110,11 +114,12 @@ class EntryChange(msgspec.Struct, frozen=True, gc=False):
 class DirectoryNode:
     """The names in a directory as every call sees them, and which of them are durable."""
 
-    __slots__ = ("_durable", "_unsynced", "entries")
+    __slots__ = ("_durable", "_forgotten", "_unsynced", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, Node] = {}
         self._durable: dict[str, Node] = {}
+        self._forgotten: list[EntryChange] = []  # of failed syncs
         self._unsynced: list[EntryChange] = []
 
     def link(self, name: str, node: "Node") -> None:
@@ -130,9 +135,32 @@ class DirectoryNode:
         self._change(EntryChange(source, target, self.entries[source]))
 
     def sync(self) -> None:
-        """Make all names durable."""
-        self._durable = dict(self.entries)
+        """Make all names durable, except those of failed syncs that nothing changed again."""
+        if not self._forgotten:
+            self._durable = dict(self.entries)
+        else:
+            for change in self._unsynced:
+                _apply(self._durable, change)
+            known = {name for change in self._unsynced for name in _names_of(change)}
+            self._forgotten = [c for c in self._forgotten if known.isdisjoint(_names_of(c))]
         self._unsynced.clear()
+
+    def sync_failed(self) -> None:
+        """The operating system forgets the changes: no later sync brings them to the disk.
+
+        Whether they are there after a crash is chance, as before; every call still sees them.
+        """
+        self._forgotten += self._unsynced
+        self._unsynced.clear()
+
+    def remember(self) -> None:
+        """The next process can sync, here and below, what failed syncs had forgotten."""
+        if self._forgotten:
+            self._unsynced[:0] = self._forgotten
+            self._forgotten.clear()
+        for node in self.entries.values():
+            if isinstance(node, DirectoryNode):
+                node.remember()
 
     def durable_entry(self, name: str) -> "Node | None":
         """What the disk has under a name for certain."""
@@ -141,8 +169,9 @@ class DirectoryNode:
     def after_crash(self, rng: Rng | None) -> "DirectoryNode":
         """A copy of the tree as the disk may have it; all of the copy is durable."""
         found = dict(self._durable)
-        kept = _choose(len(self._unsynced), rng)
-        for change, is_kept in zip(self._unsynced, kept, strict=True):
+        changes = [*self._forgotten, *self._unsynced]
+        kept = _choose(len(changes), rng)
+        for change, is_kept in zip(changes, kept, strict=True):
             if is_kept:
                 _apply(found, change)
         after = DirectoryNode()
@@ -168,6 +197,10 @@ class DirectoryNode:
 
 
 Node = FileNode | DirectoryNode
+
+
+def _names_of(change: EntryChange) -> tuple[str, ...]:
+    return tuple(name for name in (change.removed, change.added) if name is not None)
 
 
 def _apply(entries: dict[str, Node], change: EntryChange) -> None:

@@ -209,9 +209,13 @@ class MemoryVfs:
         return MemoryVfs(self._root.after_crash(rng))
 
     def kill(self) -> None:
-        """The process is gone, the machine is not: locks are released, the rest stays."""
+        """The process is gone, the machine is not: locks are released, the rest stays.
+
+        Names of failed directory syncs can be made durable by the next process.
+        """
         for node in self._root.files():
             node.is_locked = False
+        self._root.remember()
 
     # -- Vfs ------------------------------------------------------------------------------------
 
@@ -306,6 +310,7 @@ class MemoryVfs:
         try:
             self.begin("sync", path)
         except OSError as error:
+            self._directory(path).sync_failed()
             raise FsyncError(path, str(error)) from error
         self._directory(path).sync()
 

@@ -109,6 +109,47 @@ def test_a_failed_sync_loses_what_it_covered_even_if_a_later_one_succeeds() -> N
     assert vfs.read("/d/a") == b"new bytes"
 
 
+def failed_sync_of(vfs: MemoryVfs, directory: str) -> None:
+    vfs.failing = lambda kind, _path: errno.EIO if kind == "sync" else None
+    with pytest.raises(FsyncError):
+        vfs.sync_directory(directory)
+    vfs.failing = None
+
+
+def test_names_of_a_failed_directory_sync_stay_uncertain_even_if_a_later_one_succeeds() -> None:
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"1")
+    vfs.rename("/d/a", "/d/b")
+    failed_sync_of(vfs, "/d")
+    write_file_atomically(vfs, "/d/c", b"2")  # of later changes the next sync is true
+    vfs.sync_directory("/d")
+    assert vfs.list("/d") == ["b", "c"]
+    assert vfs.durable_content("/d/b") is None
+    assert vfs.crash().list("/d") == ["a", "c"]
+    names = {tuple(vfs.crash(random.Random(seed)).list("/d")) for seed in SEEDS}
+    assert names == {("a", "c"), ("b", "c")}
+
+
+def test_a_name_that_is_made_again_after_a_failed_directory_sync_is_durable() -> None:
+    vfs = disk()
+    vfs.open("/d/a", create=True)
+    failed_sync_of(vfs, "/d")
+    assert contents_after_crash(vfs, "/d/a") == {None, b""}
+    write_file_atomically(vfs, "/d/a", b"again")
+    assert contents_after_crash(vfs, "/d/a") == {b"again"}
+
+
+def test_the_next_process_can_sync_the_names_of_a_failed_directory_sync() -> None:
+    vfs = disk()
+    vfs.open("/d/a", create=True)
+    failed_sync_of(vfs, "/d")
+    vfs.sync_directory("/d")
+    assert not vfs.crash().exists("/d/a"), "the same process tried again and believed it"
+    vfs.kill()
+    vfs.sync_directory("/d")
+    assert vfs.crash().exists("/d/a")
+
+
 def test_a_lying_sync_and_damage() -> None:
     vfs = disk()
     write_file_atomically(vfs, "/d/a", b"old")
