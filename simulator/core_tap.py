@@ -1,7 +1,7 @@
 """One raft core, looked at over its shoulder: events in, effects out. Sets coverage marks.
 
-It also checks the part of I3 that only the steps of a core show: pre-votes neither persist
-anything nor begin an epoch, for the one who asks and for the one who answers.
+It also checks what only the steps of a core show: of I3 that pre-votes neither persist anything nor
+begin an epoch, for the one who asks and for the one who answers; of I16 the changes of role.
 
 The tap replaces the bound `step` of one core object; the core does not know it and production code
 is as it is.
@@ -23,6 +23,7 @@ from raft.messages import FetchResponse, VoteRequest, VoteResponse
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role
 from simulator.ledger import Ledger
 from simulator.probes import Probes
+from simulator.role_checks import wrong_change
 
 BRINGS_EPOCHS: Final = (RequestReceived, ResponseReceived)
 ASKED_TO_RESIGN: Final = (ResignRequested, ShutdownRequested)
@@ -36,6 +37,8 @@ class CoreTap:
         self._probes = probes
         self.broken: str | None = None
         """How a pre-vote broke I3, once one did."""
+        self.wrong_change: str | None = None
+        """How a change of role broke I16, once one did."""
         self.note: Callable[[str], None] | None = None
         """Told of new roles, votes given and what a leader commits; None: nobody asks."""
         self._candidates: dict[int, set[int]] = {}
@@ -62,7 +65,7 @@ class CoreTap:
                 self._on_response(event, epoch, effects)  # type: ignore[arg-type]
             after = core.role
             if after is not before:
-                self._on_role(number, before, after, kind)
+                self._on_role(number, before, core, kind)
                 if type(after) is Prospective and kind not in BRINGS_EPOCHS:
                     self._check_asking(before, after, effects)
             for effect in effects.persist:
@@ -94,7 +97,9 @@ class CoreTap:
 
         setattr(core, "step", told)  # noqa: B010 - an instance attribute hides the method
 
-    def _on_role(self, number: int, before: Role, after: Role, kind: type) -> None:
+    def _on_role(self, number: int, before: Role, core: RaftCore, kind: type) -> None:
+        after, is_sole = core.role, len(core.config.voters) == 1
+        self.wrong_change = self.wrong_change or wrong_change(before, after, is_sole=is_sole)
         if type(after) is Candidate:
             self._on_candidate(number, after.epoch)
         elif type(after) is Resigned and type(before) is Leader and kind not in ASKED_TO_RESIGN:

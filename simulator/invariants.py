@@ -51,6 +51,10 @@ class Invariants:
         self._deltas: dict[int, DeltaWatch] = {}
         self.elections = 0
 
+    def starting(self, machine: Machine) -> None:
+        """A process is about to read its disk."""
+        self._vote_checks.starting(machine)
+
     def created(self, machine: Machine) -> None:
         """A process has its kernel: look at what it publishes from now on."""
         assert machine.kernel is not None
@@ -173,7 +177,9 @@ class Invariants:
             epoch=-1,
         )
         self._seen[machine.id] = seen
-        self._vote_checks.started(machine, core)
+        lost = self._vote_checks.started(machine, core)
+        if lost is not None:
+            self._fail("I3", machine, lost)
         if core.leader.leader_id == machine.id and type(core.role) is not Resigned:
             is_alone = len(self._voters) == 1
             if not (is_alone and core.is_leader):

@@ -7,7 +7,7 @@ that it is judged too when the candidate is dead or far ahead by the time the vo
 import json
 
 from raft.core import RaftCore
-from raft.roles import Candidate, Follower
+from raft.roles import Candidate, Follower, Leader, Resigned
 from simulator.log_mirror import QUORUM_STATE, LogMirror
 from simulator.machine import Machine
 
@@ -27,14 +27,34 @@ class VoteChecks:
         self._votes: dict[tuple[int, int], int] = {}
         self._recorded: dict[tuple[int, int], int] = {}
         """Leaders that are in quorum-state."""
+        self._read: dict[int, dict[str, int]] = {}
+        """The quorum-state that a process begins with."""
         self._stood: dict[tuple[int, int], Position] = {}
         """The log of a candidate; the shortest one if it stood again after a restart."""
 
-    def started(self, machine: Machine, core: RaftCore) -> None:
-        """Forget a leader that the disk does not name: a fault may bring an older file back."""
+    def starting(self, machine: Machine) -> None:
+        """Note what a process is about to read."""
+        content = machine.vfs.written_content(QUORUM_STATE)
+        try:
+            self._read[machine.id] = {} if content is None else json.loads(bytes(content))
+        except ValueError:
+            self._read[machine.id] = {}  # damaged: it may not start
+
+    def started(self, machine: Machine, core: RaftCore) -> str | None:
+        """How a vote of this epoch that the process read was lost, None if none was.
+
+        Forget a leader that the disk does not name: a fault may bring an older file back.
+        """
         stored = stored_election(machine)
         if stored.get("leaderEpoch") != core.epoch or stored.get("leaderId", -1) < 0:
             self._recorded.pop((machine.id, core.epoch), None)
+        read, role = self._read.pop(machine.id, {}), core.role
+        voted_id = read.get("votedId", -1)
+        is_kept = read.get("leaderEpoch") != core.epoch or type(role) in (Leader, Resigned)
+        if machine.id not in self._voters or voted_id < 0 or is_kept:
+            return None
+        kept = None if role.voted_key is None else int(role.voted_key.id)
+        return None if kept == voted_id else f"it had voted for {voted_id}, restarted for {kept}"
 
     def broken(self, machine: Machine, core: RaftCore, *, is_new: bool) -> tuple[str, str] | None:
         """After a change of role: the broken invariant and how, None if all is well.

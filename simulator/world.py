@@ -316,6 +316,7 @@ class World:
             self.events_by_kind[kind] = 1
         if event is None:
             self._log_bytes = log_bytes(machine)
+            self.invariants.starting(machine)
 
     def _look_for_a_busy_loop(self) -> None:
         now_us = self.scheduler.now_us
@@ -332,6 +333,8 @@ class World:
             raise Violation("I18", f"node {machine.id}: {wrong}")
         if self._tap.broken is not None:
             raise Violation("I3", f"node {machine.id}: {self._tap.broken}")
+        if self._tap.wrong_change is not None:
+            raise Violation("I16", f"node {machine.id}: {self._tap.wrong_change}")
         self.invariants.after_step(machine, event)
         kernel = machine.kernel
         assert kernel is not None

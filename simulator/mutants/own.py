@@ -13,9 +13,10 @@ from metadata.delta import MetadataDelta
 from quorum_controller.controller import Controller
 from quorum_controller.liveness import Liveness
 from quorum_controller.result import Output
-from raft import fetch_leader
+from raft import fetch_leader, transitions, vote
 from raft.effects import NotifyEffect, ShutdownComplete
 from raft.messages import FetchRequest, FetchResponse
+from raft.roles import Unattached
 from raft.state import RaftState
 from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
 from storage.log import Log
@@ -158,6 +159,23 @@ def _sessions_never_end(patches: Patches) -> None:
         patches.method(Liveness, name, lambda _: lambda *_: None)
 
 
+def _resigns_into_its_epoch(patches: Patches) -> None:
+    """A leader that resigns waits in its epoch like any voter; the table of raft lets it."""
+
+    def make(_: Original) -> Original:
+        def resign(state: RaftState) -> None:
+            deadline_ms = state.new_election_deadline_ms()
+            epoch, leader_id = state.role.epoch, state.role.leader_id
+            state.become(
+                Unattached(epoch=epoch, leader_id=leader_id, election_deadline_ms=deadline_ms)
+            )
+
+        return resign
+
+    patches.function(vote, "resign", make)
+    patches.function(transitions, "transition", lambda _: lambda _old, new, **_is_voter: new)
+
+
 OWN: Final = (
     Mutant(
         number=37,
@@ -241,5 +259,13 @@ OWN: Final = (
         expected=("liveness",),
         seeds_max=100,
         patch=_sessions_never_end,
+    ),
+    Mutant(
+        number=47,
+        name="resigns-into-its-epoch",
+        text="a leader that resigns becomes an unattached voter of the epoch that it led",
+        expected=("I16",),
+        seeds_max=50,
+        patch=_resigns_into_its_epoch,
     ),
 )
