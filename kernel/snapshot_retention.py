@@ -31,6 +31,8 @@ class SnapshotRetention:
     def clean(self, wall_ms: int, flushed_end_offset: int) -> OffsetAndEpoch | None:
         """Remove what is not kept; the snapshot where the log starts now, None if nothing went."""
         snapshots = [found for found in self._files.list() if found.offset > 0]
+        for gone in [known for known in self._timestamps_ms if known not in snapshots]:
+            del self._timestamps_ms[gone]  # removed with a fetched snapshot
         start: OffsetAndEpoch | None = None
         for snapshot_id, following in pairwise(snapshots):
             is_kept = not self._is_too_large(snapshots) and not self._is_old(snapshot_id, wall_ms)

