@@ -6,7 +6,6 @@ stays, and brokers of which nothing is heard are fenced. After that the rest hea
 cluster has to come to rest with equal images and a linearizable history.
 """
 
-from functools import partial
 from itertools import chain
 from random import Random
 from typing import Final
@@ -15,7 +14,6 @@ from broker_publisher.local_changes import local_partitions
 from simulator.histories import judge_run, refuted
 from simulator.invariants import Violation
 from simulator.machine import DATA, Machine
-from simulator.requests import Operation
 from simulator.session_checks import Reign, check_silent, reign_of
 from simulator.world import World
 from storage.partition_directories import scan_partition_directories
@@ -105,17 +103,13 @@ def serve(world: World, core: tuple[int, ...], rng: Random) -> Reign | None:
     while True:
         operation = world.workload.create_fresh(f"{FRESH}-{attempt}", rng.choice(brokers))
         attempt += 1
-        is_answered = world.run_until(partial(_has_returned, operation), end_us)
+        is_answered = world.run_until(operation.has_returned, end_us)
         if operation.outcome == "ok":
             break
         if not is_answered or world.scheduler.now_us >= end_us:
             raise Violation("liveness", f"no fresh write in the core {core}: {operation.error}")
     await_rest(world, core, end_us)
     return reign
-
-
-def _has_returned(operation: Operation) -> bool:
-    return operation.returned_us is not None
 
 
 def stay(world: World, core: tuple[int, ...]) -> None:

@@ -45,6 +45,10 @@ class Operation(msgspec.Struct, kw_only=True):
     is_observation: bool = False
     """A refusal by the state that was committed, as one of the controller's own answers."""
 
+    def has_returned(self) -> bool:
+        """Whether its client has an outcome, known or not."""
+        return self.returned_us is not None
+
 
 class Answer(NamedTuple):
     """What an answer says of an operation."""

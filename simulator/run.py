@@ -106,10 +106,10 @@ def run_seed(
         with returning_within(CPU_SECONDS_MAX):
             world.start()
             is_complete = _run(world, until)
-        if is_complete:
-            digest = final_digest(world)
-            converge(world)
-            endure(world)
+            if is_complete:
+                digest = final_digest(world)
+                converge(world)
+                endure(world)
     except Violation as violation:
         invariant, text = violation.invariant, str(violation)
     except (StuckError, EndlessStepError) as error:

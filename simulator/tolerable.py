@@ -11,7 +11,6 @@ from typing import Final
 
 from simulator.invariants import Violation
 from simulator.network import RETRANSMIT_US
-from simulator.requests import Operation
 from simulator.world import World
 
 CHANCE: Final = 0.25
@@ -62,7 +61,7 @@ def _write_on(world: World, rng: Random, slow: int) -> None:
         world.run(min(end_us, world.scheduler.now_us + rng.choice(THINK_US)))
         operation = world.workload.create_fresh(f"topic-tolerable-{attempt}", rng.choice(brokers))
         attempt += 1
-        is_answered = world.run_until(partial(_has_returned, operation), end_us)
+        is_answered = world.run_until(operation.has_returned, end_us)
         if operation.outcome == "ok":
             acknowledged += 1
             end_us = world.scheduler.now_us + PROGRESS_US
@@ -72,7 +71,3 @@ def _write_on(world: World, rng: Random, slow: int) -> None:
                 f"no write for {PROGRESS_US // 1_000_000} s with a slow disk at node {slow} and "
                 f"{LOSS:.0%} of packets lost, after {acknowledged} writes",
             )
-
-
-def _has_returned(operation: Operation) -> bool:
-    return operation.returned_us is not None

@@ -108,6 +108,22 @@ def test_i20_a_step_that_does_not_return(monkeypatch, capsys, tmp_path, words):
     assert not list(tmp_path.glob("*.jsonl"))
 
 
+@pytest.mark.parametrize("phase", ["converge", "endure"])
+def test_i20_a_step_after_the_digest_that_does_not_return(monkeypatch, phase):
+    def endless(_):
+        while True:
+            pass
+
+    monkeypatch.setattr(run, "CPU_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(World, "start", lambda _: None)
+    monkeypatch.setattr(run, "_run", lambda *_: True)
+    monkeypatch.setattr(run, "converge", lambda _: None)
+    monkeypatch.setattr(run, phase, endless)
+    outcome = run.run_seed(1, TINY)
+    assert outcome.invariant == "I20"
+    assert "an endless step" in outcome.text
+
+
 FAILED = replace(RESULT, invariant="I10", text="made up")
 
 
