@@ -7,6 +7,7 @@ those of docs/invariants.md; `I1` to `I20` stay for ever, a violation prints its
 
 from kernel import events
 from kernel.kernel import Kernel
+from metadata.image import Image
 from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from simulator.controller_checks import ControllerChecks
@@ -49,6 +50,8 @@ class Invariants:
         self._replication = ReplicationChecks(machines, self.mirrors, voters)
         self._controllers = ControllerChecks(self.ledger)
         self._deltas: dict[int, DeltaWatch] = {}
+        self._equal: dict[int, tuple[Image, Image]] = {}
+        """Node -> what it published last, and the oracle's image, which was equal."""
         self.elections = 0
 
     def starting(self, machine: Machine) -> None:
@@ -107,7 +110,7 @@ class Invariants:
         is_active = kernel.state.is_active
         if is_active or seen.was_active:
             self._on_controller(machine, kernel, seen, is_active=is_active)
-        broken = self._replication.broken(machine, core)
+        broken = self._replication.broken(machine, role)
         if machine.vfs.name_changes != seen.name_changes:
             seen.name_changes = machine.vfs.name_changes
             broken = broken or self._snapshots.broken(machine.id, machine.vfs, log_start)
@@ -419,9 +422,10 @@ class Invariants:
         expected = self.ledger.images.get(published_end)
         if expected is None:
             return
-        different = image_difference(image, expected)
+        different = image_difference(image, expected, self._equal.get(machine.id))
         if different is not None:
             self._fail("I17", machine, f"at {published_end}: {different}")
+        self._equal[machine.id] = (image, expected)
 
     # ---- controller: I14 -----------------------------------------------------------------------
 

@@ -128,8 +128,6 @@ class Machine:
         self._outbound: dict[int, Pipe] = {}
         self._next_connection_id = 1
         self._now = events.Now(0, 0)
-        self._shown: tuple[int, int] | None = None
-        """Milliseconds of the world and offset of the wall clock that `_now` is made of."""
         self._timer_us: int | None = None
         self._timer_place = 0
         self._timer_incarnation = 0
@@ -158,13 +156,12 @@ class Machine:
         if rate_ppm:
             now_us = now_us * (1_000_000 + rate_ppm) // 1_000_000
         now_ms = now_us // 1_000
-        shown = (now_ms, self.wall_offset_ms)
-        if shown != self._shown:
-            self._shown = shown
-            self._now = events.Now(
-                1_000 + self.clock_offset_ms + now_ms, WALL_MS + self.wall_offset_ms + now_ms
-            )
-        return self._now
+        monotonic_ms = 1_000 + self.clock_offset_ms + now_ms
+        wall_ms = WALL_MS + self.wall_offset_ms + now_ms
+        now = self._now
+        if monotonic_ms != now.monotonic_ms or wall_ms != now.wall_ms:
+            now = self._now = events.Now(monotonic_ms, wall_ms)
+        return now
 
     def _due_us(self, deadline_ms: int) -> int:
         scaled_us = (deadline_ms - 1_000 - self.clock_offset_ms) * 1_000

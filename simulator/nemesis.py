@@ -2,7 +2,7 @@
 
 import errno
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from typing import Final
@@ -52,6 +52,16 @@ def leads(machine: Machine) -> bool:
 def epoch_of(machine: Machine) -> int:
     """The epoch of its process, -1 without one."""
     return -1 if machine.kernel is None else int(machine.kernel.replica.core.epoch)
+
+
+def has_newer_epoch(machines: Iterable[Machine], epoch: int, *, by_leader: bool) -> bool:
+    """Whether any process knows an epoch behind this one, or leads one; asked often."""
+    for machine in machines:
+        if machine.kernel is not None:
+            core = machine.kernel.replica.core
+            if core.epoch > epoch and (core.is_leader or not by_leader):
+                return True
+    return False
 
 
 class Nemesis:
@@ -311,7 +321,7 @@ class Nemesis:
         def watch() -> None:
             if self.is_over:
                 return
-            is_time = any(epoch_of(m) > epoch and (leads(m) or not wants_leader) for m in machines)
+            is_time = has_newer_epoch(machines, epoch, by_leader=wants_leader)
             if is_time and wants_leader:
                 heal()
                 again = msgspec.structs.replace(decision, amount=decision.amount - 1)

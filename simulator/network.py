@@ -151,7 +151,7 @@ class Network:
         cut = self._cut
 
         def arrive() -> None:
-            if (cut and link in cut) or direction.held:
+            if direction.held or (cut and link in cut):
                 self.held += 1
                 direction.held.append(deliver)
             else:

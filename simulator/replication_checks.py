@@ -8,7 +8,7 @@
 from typing import Final
 
 from raft.core import RaftCore
-from raft.roles import Follower, Leader
+from raft.roles import Follower, Leader, Role
 from simulator.log_mirror import Entry, LogMirror
 from simulator.machine import Machine
 
@@ -32,9 +32,9 @@ class ReplicationChecks:
         """Leader -> its epoch, once all voters know it: what they know never falls."""
         self._look_us = dict.fromkeys(machines, 0)
 
-    def broken(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
-        """After a step: the broken invariant and how, None if all is well."""
-        number, role = machine.id, core.role
+    def broken(self, machine: Machine, role: Role) -> tuple[str, str] | None:
+        """After a step that left this role: the broken invariant and how, None if all is well."""
+        number = machine.id
         self._epochs[number] = max(self._epochs[number], role.epoch)
         if type(role) is not Leader:
             return None
@@ -46,7 +46,7 @@ class ReplicationChecks:
         if len(self._voters) > 1 and self._look_us[number] <= now_us:
             self._look_us[number] = now_us + LOOKED_AT_EVERY_US
             since_ms = max(self._led[number, role.epoch], machine.resumed_ms)
-            return self._deaf(core, role, since_ms, machine.now().monotonic_ms)
+            return self._deaf(machine, role, since_ms)
         return None
 
     def _wrongly_counted(self, number: int, role: Leader) -> str | None:
@@ -61,13 +61,12 @@ class ReplicationChecks:
             self._known_by_all[number] = role.epoch
         return None
 
-    def _deaf(
-        self, core: RaftCore, role: Leader, since_ms: int, now_ms: int
-    ) -> tuple[str, str] | None:
+    def _deaf(self, machine: Machine, role: Leader, since_ms: int) -> tuple[str, str] | None:
         """Twice the time of check quorum: the timer restarts when the last of them was heard."""
+        now_ms = machine.now().monotonic_ms
         heard = sorted(max(n.last_contact_ms or 0, since_ms) for n in role.progress.values())
         oldest_ms = heard[-(len(self._voters) // 2)]
-        allowed_ms = 3 * core.config.fetch_timeout_ms + SLACK_MS
+        allowed_ms = 3 * machine.config.quorum.fetch_timeout_ms + SLACK_MS
         if now_ms - oldest_ms <= allowed_ms:
             return None
         return (

@@ -131,7 +131,7 @@ class Turns:
         self._watch(kernel.replica.core)
         for event in taken:
             machine.watcher.before_step(machine, event)
-        effects = self._guarded(lambda: kernel.take(taken, machine.now()))
+        effects = self._guarded(kernel.take, taken, machine.now())
         if effects is not None:
             machine.watcher.after_step(machine, taken[-1], effects)
             self._perform(effects)
@@ -146,7 +146,7 @@ class Turns:
             is_quick = type(effect) is out.RunFlush and not has_sent and not effect.has_followers
             if is_quick and self._rng.random() < 0.5:
                 assert type(effect) is out.RunFlush
-                if self._guarded(effect.plan.run, []) is None:
+                if not self._ran(effect.plan.run):
                     return
                 done = events.FlushDone(effect.token)
             else:
@@ -211,15 +211,18 @@ class Turns:
             if machine.kernel is kernel and self._waiting:
                 self._after(0, self._take_waiting)
 
-    def _guarded(self, act: Callable[[], Any], none: Any = None) -> Any:
-        """What an act gives, `none` instead of None; None if the process is gone by it."""
-        machine = self._machine
+    def _guarded(self, act: Callable[..., Any], *given: Any) -> Any:
+        """What an act gives; None if the process is gone by it."""
         try:
-            found = act()
+            return act(*given)
         except SimulatedCrashError as crash:
-            machine.power_off(str(crash))
+            self._machine.power_off(str(crash))
         except STOPPING as error:
-            machine._stop(error)
-        else:
-            return none if found is None else found
+            self._machine._stop(error)
         return None
+
+    def _ran(self, act: Callable[[], object]) -> bool:
+        """Whether the process is still there after an act."""
+        incarnation = self._machine.incarnation
+        self._guarded(act)
+        return self._machine.incarnation == incarnation
