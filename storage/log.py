@@ -193,14 +193,16 @@ class Log:
         try:
             for batch in iterate_batches(view):
                 header = batch.header
-                objection = rules.objection(batch)
-                if header.leader_epoch > epoch_max:
-                    objection = f"leader epoch {header.leader_epoch} is above {epoch_max}"
+                first, last, epoch = header.base_offset, header.last_offset, header.leader_epoch
+                is_sound = batch.crc_is_valid
+                objection = rules.objection(first, last, epoch, crc_is_valid=is_sound)
+                if epoch > epoch_max:
+                    objection = f"leader epoch {epoch} is above {epoch_max}"
                 elif header.size_bytes > self._config.batch_bytes_max:
                     objection = f"a batch of {header.size_bytes} bytes is too large"
                 if objection is not None:
                     return taken, objection
-                rules.accept(header)
+                rules.accept(last, epoch)
                 taken.append(batch)
                 end = batch.position + header.size_bytes
         except CorruptBatchError as error:

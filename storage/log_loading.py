@@ -26,7 +26,6 @@ from storage.segment import (
     segment_base_offset,
 )
 from storage.vfs import Vfs, join
-from wire.batch import BatchHeader
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,6 +198,6 @@ class _Loader:
         self._report.append(SegmentsDropped(tuple(s.path for s in dropped), end_offset, reason))
         del segments[first:]
 
-    def _note_epoch(self, header: BatchHeader) -> None:
-        if header.leader_epoch >= 0:
-            self._epochs.assign(header.leader_epoch, header.base_offset)
+    def _note_epoch(self, epoch: int, start_offset: int) -> None:
+        if epoch >= 0:
+            self._epochs.assign(epoch, start_offset)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+import crc32c
 import msgspec
 
 from storage.segment import SegmentIndexes
 from storage.vfs import VfsFile
-from wire.batch import HEADER_BYTES, Batch, BatchHeader, iterate_batches, parse_batch_header
+from wire.batch import CRC_START, HEADER_BYTES, iterate_frames, parse_batch_header
 from wire.errors import CorruptBatchError
 
 _WINDOW_BYTES = 1 << 20
@@ -58,28 +59,28 @@ class BatchRules:
         self.last_epoch = last_epoch
         self._contiguous = contiguous
 
-    def objection(self, batch: Batch) -> str | None:
+    def objection(
+        self, base_offset: int, last_offset: int, leader_epoch: int, *, crc_is_valid: bool
+    ) -> str | None:
         """Why a batch can not be the next one; None if it can."""
-        header = batch.header
-        if header.base_offset < self.end_offset or (
-            self._contiguous and header.base_offset != self.end_offset
-        ):
-            return f"base offset {header.base_offset} follows end offset {self.end_offset}"
-        if header.last_offset_delta < 0:
-            return f"last offset delta {header.last_offset_delta} is negative"
-        if not batch.crc_is_valid:
-            return f"CRC of the batch at offset {header.base_offset} is wrong"
-        if header.leader_epoch < self.last_epoch:
+        if base_offset < self.end_offset or (self._contiguous and base_offset != self.end_offset):
+            return f"base offset {base_offset} follows end offset {self.end_offset}"
+        if last_offset < base_offset:
+            return f"last offset delta {last_offset - base_offset} is negative"
+        if not crc_is_valid:
+            return f"CRC of the batch at offset {base_offset} is wrong"
+        if leader_epoch < self.last_epoch:
             return (
-                f"leader epoch {header.leader_epoch} of the batch at offset {header.base_offset} "
+                f"leader epoch {leader_epoch} of the batch at offset {base_offset} "
                 f"is lower than {self.last_epoch} before it"
             )
         return None
 
-    def accept(self, header: BatchHeader) -> None:
-        """The batch is now the last one."""
-        self.end_offset = header.end_offset
-        self.last_epoch = max(self.last_epoch, header.leader_epoch)
+    def accept(self, last_offset: int, leader_epoch: int) -> None:
+        """A batch without objection is now the last one."""
+        assert leader_epoch >= self.last_epoch
+        self.end_offset = last_offset + 1
+        self.last_epoch = leader_epoch
 
 
 def scan_segment(
@@ -87,31 +88,32 @@ def scan_segment(
     size_bytes: int,
     indexes: SegmentIndexes,
     rules: BatchRules,
-    on_epoch: Callable[[BatchHeader], None],
+    on_epoch: Callable[[int, int], None],
 ) -> SegmentScan:
     """Check every batch and index it; stop at the first that is damaged or cut.
 
-    `on_epoch` gets the first batch, and each whose epoch is not that of the batch before.
+    `on_epoch` gets epoch and base offset of the first batch, and of each whose epoch is not that
+    of the batch before.
     """
     position = 0
     window_bytes = _WINDOW_BYTES
     reason: str | None = None
     epoch: int | None = None
     while position < size_bytes and reason is None:
-        window = file.pread(min(window_bytes, size_bytes - position), position)
+        window = memoryview(file.pread(min(window_bytes, size_bytes - position), position))
         used = 0
         try:
-            for batch in iterate_batches(window):
-                reason = rules.objection(batch)
+            for start, end, first, last, leader_epoch, crc, newest_ms in iterate_frames(window):
+                is_sound = crc32c.crc32c(window[start + CRC_START : end]) == crc
+                reason = rules.objection(first, last, leader_epoch, crc_is_valid=is_sound)
                 if reason is not None:
                     break
-                header = batch.header
-                indexes.add(header, position + used)
-                rules.accept(header)
-                if header.leader_epoch != epoch:
-                    epoch = header.leader_epoch
-                    on_epoch(header)
-                used += header.size_bytes
+                indexes.add(position + start, end - start, last, newest_ms)
+                rules.accept(last, leader_epoch)
+                if leader_epoch != epoch:
+                    epoch = leader_epoch
+                    on_epoch(leader_epoch, first)
+                used = end
         except CorruptBatchError as error:
             reason = str(error)
         position += used
@@ -121,7 +123,7 @@ def scan_segment(
     return SegmentScan(indexes, position, rules.end_offset, rules.last_epoch, reason)
 
 
-def _next_window(window: bytes, left_bytes: int) -> tuple[int, str | None]:
+def _next_window(window: memoryview, left_bytes: int) -> tuple[int, str | None]:
     """How much to read for a batch that is larger than the window, or why it is cut."""
     if left_bytes < HEADER_BYTES:
         return 0, f"batch header is cut: {left_bytes} bytes are left"

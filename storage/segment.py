@@ -46,18 +46,18 @@ class SegmentIndexes:
         self._interval_bytes = interval_bytes
         self._bytes_since_entry = 0
 
-    def add(self, header: BatchHeader, position: int) -> None:
+    def add(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Note a batch; an index entry each `interval_bytes`."""
         if position == 0:
-            self.first_timestamp_ms = header.max_timestamp_ms
-        if header.max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = header.max_timestamp_ms
-            self.offset_of_max_timestamp = header.last_offset
+            self.first_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.offset_of_max_timestamp = last_offset
         if self._bytes_since_entry > self._interval_bytes:
-            self.offsets.append(header.last_offset, position)
+            self.offsets.append(last_offset, position)
             self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
             self._bytes_since_entry = 0
-        self._bytes_since_entry += header.size_bytes
+        self._bytes_since_entry += size_bytes
 
     def finish(self) -> None:
         """Add the last time entry, when the segment becomes inactive."""
@@ -130,9 +130,10 @@ class Segment:
             self._recent.clear()
         position = start
         for header in headers:
-            indexes.add(header, position)
+            size_bytes = header.size_bytes
+            indexes.add(position, size_bytes, header.last_offset, header.max_timestamp_ms)
             self._recent[header.base_offset] = position
-            position += header.size_bytes
+            position += size_bytes
         assert position == start + len(data)
         self.size_bytes = position
 
@@ -261,6 +262,7 @@ class Segment:
         position = 0
         while position < self.size_bytes:
             header = self.header_at(position)
-            indexes.add(header, position)
-            position += header.size_bytes
+            size_bytes = header.size_bytes
+            indexes.add(position, size_bytes, header.last_offset, header.max_timestamp_ms)
+            position += size_bytes
         return indexes

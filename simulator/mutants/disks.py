@@ -18,7 +18,6 @@ from storage.log_loading import _Loader
 from storage.recovery import BatchRules
 from storage.segment import Segment
 from storage.snapshot_files import PART_SUFFIX, SnapshotWriter
-from wire.batch import Batch
 
 Original = Callable[..., Any]
 POWER: Final = replace(
@@ -74,14 +73,10 @@ def _no_checksum_at_recovery(patches: Patches) -> None:
         ) -> Any:
             judge = rules.objection
 
-            def objection(self: BatchRules, batch: Batch) -> str | None:
-                said = judge(batch)
-                if said is None or not said.startswith("CRC"):
-                    return said
-                is_older = batch.header.leader_epoch < self.last_epoch
-                return "its leader epoch is lower" if is_older else None
+            def objection(*batch: int, **_: bool) -> str | None:
+                return judge(*batch, crc_is_valid=True)
 
-            vars(rules)["objection"] = MethodType(objection, rules)
+            vars(rules)["objection"] = objection
             try:
                 return original(file, size_bytes, indexes, rules, on_epoch)
             finally:

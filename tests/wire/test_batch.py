@@ -13,6 +13,7 @@ from wire.batch import (
     encode_control_batch,
     encode_records,
     iterate_batches,
+    iterate_frames,
     parse_batch_header,
     stamp_batch,
 )
@@ -197,6 +198,31 @@ def test_any_batch_round_trips(fields, base_offset, epoch, codec):
 def test_cut_buffer_gives_its_whole_batches(size):
     whole = encode_batch([b"test message1"], 0, 0, 1) * 3
     assert len(list(iterate_batches(whole[:size]))) == size // len(ONE_RECORD)
+
+
+def _read_until_damage(batches):
+    read = []
+    try:
+        read.extend(batches)
+    except CorruptBatchError as error:
+        return read, str(error)
+    return read, None
+
+
+@given(st.data())
+def test_frames_are_the_batches_of_a_cut_and_damaged_buffer(data):
+    whole = IDEMPOTENT + ONE_RECORD + COMPACTED + EMPTY + ABORT
+    buffer = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
+    for position in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=2)):
+        buffer[position : position + 1] = data.draw(st.binary(max_size=1))
+
+    def frames():
+        for batch in iterate_batches(buffer):
+            end, header = batch.position + batch.header.size_bytes, batch.header
+            offsets = header.base_offset, header.last_offset, header.leader_epoch
+            yield batch.position, end, *offsets, header.crc, header.max_timestamp_ms
+
+    assert _read_until_damage(iterate_frames(buffer)) == _read_until_damage(frames())
 
 
 @given(st.data())
