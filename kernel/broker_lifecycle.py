@@ -8,6 +8,7 @@ within some tens of milliseconds.
 
 from collections.abc import Callable
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
@@ -187,8 +188,16 @@ class BrokerLifecycle:
     # ---- registration ------------------------------------------------------------------------
 
     def _register(self) -> None:
+        timeout_ms = self._config.broker.session_timeout_ms
+        self._controller.call(
+            BROKER_REGISTRATION, self._registration, timeout_ms, self._on_registered
+        )
+
+    @cached_property
+    def _registration(self) -> Any:
+        """The request to register: the same as long as the process lives, and often repeated."""
         new = codec.newest(BROKER_REGISTRATION, "request")
-        body = new.BrokerRegistrationRequest(
+        return new.BrokerRegistrationRequest(
             broker_id=self._config.node_id,
             cluster_id=self._cluster_id,
             incarnation_id=self._incarnation.id,
@@ -211,8 +220,6 @@ class BrokerLifecycle:
             ),
             previous_broker_epoch=self._incarnation.previous_epoch,
         )
-        timeout_ms = self._config.broker.session_timeout_ms
-        self._controller.call(BROKER_REGISTRATION, body, timeout_ms, self._on_registered)
 
     def _on_registered(self, answer: Any) -> None:
         self._is_waiting = False

@@ -4,6 +4,7 @@ From metadata.version 15 (3.7-IV0). Source: apache/kafka: core/.../server/
 ControllerRegistrationManager.scala.
 """
 
+from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
@@ -59,14 +60,16 @@ class ControllerRegistration:
             return
         self._is_waiting = True
         self._controller.call(
-            CONTROLLER_REGISTRATION, self._body(), REQUEST_TIMEOUT_MS, self._on_answer
+            CONTROLLER_REGISTRATION, self._body, REQUEST_TIMEOUT_MS, self._on_answer
         )
 
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
         return None if self._is_waiting else self._next_send_ms
 
+    @cached_property
     def _body(self) -> Any:
+        """The request: the same as long as the process lives."""
         new = codec.newest(CONTROLLER_REGISTRATION, "request")
         return new.ControllerRegistrationRequest(
             controller_id=self._config.node_id,

@@ -5,7 +5,9 @@ request that is not served closes its connection (wire/), and ApiVersions does n
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from broker_publisher.metadata_cache import MetadataCache
@@ -56,6 +58,8 @@ from wire.types import NodeId, Rng
 
 NO_TIME: Final = timedelta(0)
 API_VERSIONS_LEVEL_ZERO_SINCE: Final = 4
+API_VERSIONS_KEPT: Final = 16
+"""Answers that are kept: one for each kind of listener, range of versions and set of features."""
 
 FORWARDED: Final = (
     frozenset(key for key, handler in HANDLERS.items() if handler.is_forwarded)
@@ -289,18 +293,14 @@ class Dispatch:
     # ---- small ones --------------------------------------------------------------------------
 
     def _api_versions(self, client: Client, request: Request) -> Any:
-        table = APIS[client.kind]
         if request.error is not None:
-            return api_versions_body(table, error=request.error)
+            return api_versions_body(APIS[client.kind], error=request.error)
         image = self._cache.image
-        finalized = {name: level for name, level in sorted(image.features.items()) if level > 0}
-        epoch = image.provenance.end_offset - 1
+        finalized = tuple(item for item in sorted(image.features.items()) if item[1] > 0)
         # Older clients cannot read a range that begins at 0 (KAFKA-17011).
         is_old = request.api_version < API_VERSIONS_LEVEL_ZERO_SINCE
-        supported = {
-            name: levels for name, levels in SUPPORTED_FEATURES.items() if levels[0] or not is_old
-        }
-        return api_versions_body(table, supported, finalized, epoch)
+        body = _api_versions_of(client.kind, is_old, finalized)
+        return replace(body, finalized_features_epoch=image.provenance.end_offset - 1)
 
     def _update_raft_voter(self) -> Any:
         """Followers of Kafka 4.3 send it even at kraft.version 0 and expect no error."""
@@ -319,6 +319,19 @@ class Dispatch:
                 port=0 if voter is None else voter.port,
             ),
         )
+
+
+@lru_cache(API_VERSIONS_KEPT)
+def _api_versions_of(
+    kind: ListenerKind,
+    is_old: bool,  # noqa: FBT001 - a cache key
+    finalized: tuple[tuple[str, int], ...],
+) -> Any:
+    """The answer to ApiVersions but for its epoch: the same on every connection for a long time."""
+    supported = {
+        name: levels for name, levels in SUPPORTED_FEATURES.items() if levels[0] or not is_old
+    }
+    return api_versions_body(APIS[kind], supported, dict(finalized))
 
 
 def caller_of(client: Client) -> Caller:

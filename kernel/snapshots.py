@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kernel.clock import Clock, earliest
+from kernel.clock import Clock
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel, RunSnapshot
 from kernel.log_writer import LogWriter
@@ -51,6 +51,8 @@ class Snapshots:
         effects: list[Effect],
     ) -> None:
         self._config = config
+        self._interval_ms = config.metadata_log.snapshot_interval_ms_max
+        """0: only the growth of the log makes snapshots."""
         self._state = state
         self._writer = writer
         self._clock = clock
@@ -96,9 +98,12 @@ class Snapshots:
         if self._check_ms <= now_ms:
             self._clean()
 
-    def next_deadline_ms(self) -> int | None:
+    def next_deadline_ms(self) -> int:
         """When to tick."""
-        return earliest(self._slice_ms, self._due_ms(), self._check_ms)
+        slice_ms, due_ms, first_ms = self._slice_ms, self._due_ms(), self._check_ms
+        if slice_ms is not None and slice_ms < first_ms:
+            first_ms = slice_ms
+        return due_ms if due_ms is not None and due_ms < first_ms else first_ms
 
     def done(self, token: int) -> None:
         """The `RunSnapshot` has run: the snapshot is durable under its name."""
@@ -121,8 +126,9 @@ class Snapshots:
     # ---- writing -----------------------------------------------------------------------------
 
     def _due_ms(self) -> int | None:
-        interval_ms = self._config.metadata_log.snapshot_interval_ms_max
-        return None if interval_ms == 0 or self._job is not None else self._last_ms + interval_ms
+        if self._job is not None or self._interval_ms == 0:
+            return None
+        return self._last_ms + self._interval_ms
 
     def _begin(self) -> None:
         """Begin to write the committed image, unless there is nothing new in it."""

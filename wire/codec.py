@@ -17,7 +17,18 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue, SerialError
 
 from wire import api_versions, create_topics_response, metadata_fetch
-from wire.api_keys import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, VOTE
+from wire.api_keys import (
+    API_VERSIONS,
+    BEGIN_QUORUM_EPOCH,
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+    CONTROLLER_REGISTRATION,
+    CREATE_TOPICS,
+    END_QUORUM_EPOCH,
+    FETCH,
+    METADATA,
+    VOTE,
+)
 from wire.api_table import SCHEMAS, api_name
 from wire.body_walk import checked_body, entity_walker
 from wire.conversion import converter, default_entity, is_readable_as
@@ -36,10 +47,23 @@ _KINDS: Final[tuple[Kind, ...]] = ("request", "response")
 Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire.metadata_fetch
 
 _PRE_VOTE_VERSION: Final = 2
-_GREETINGS_MAX: Final = 64
-"""ApiVersions requests that are kept: every client of a kind sends the same one."""
+_REPEATED: Final = frozenset(
+    {
+        API_VERSIONS,
+        BEGIN_QUORUM_EPOCH,
+        BROKER_HEARTBEAT,
+        BROKER_REGISTRATION,
+        CONTROLLER_REGISTRATION,
+        END_QUORUM_EPOCH,
+        VOTE,
+    }
+)
+"""What nodes and clients say again and again in the same words. What such bytes mean, and the bytes
+of such bodies, are kept: bodies are immutable, and equal ones of these APIs have equal bytes (none
+has a field of floating point, where 0.0 equals -0.0)."""
+_KEPT_MAX: Final = 64
+_KEPT_BYTES_MAX: Final = 512
 _LEGACY_STRING_BYTES_MAX: Final = 2**15 - 1
-_GREETING_BYTES_MAX: Final = 256
 _NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError)
 
 
@@ -106,17 +130,6 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Body:
     Raises:
         RemoteProtocolError: the bytes are not a body of this API and version.
     """
-    if api_key == API_VERSIONS and len(body) <= _GREETING_BYTES_MAX:
-        return _greeting(version, bytes(body))
-    return _decode_request(api_key, version, body)
-
-
-@lru_cache(_GREETINGS_MAX)
-def _greeting(version: int, body: bytes) -> Body:
-    return _decode_request(API_VERSIONS, version, body)
-
-
-def _decode_request(api_key: int, version: int, body: Buffer) -> Body:
     decoded = _decode(entity_class(api_key, version, "request"), body, f"{api_name(api_key)}")
     lifted = _lift(api_key, decoded, "request")
     if api_key == METADATA and version == 0 and lifted.topics == ():
@@ -230,14 +243,7 @@ def encode_request(
         RequestHeader(api_key, version, correlation_id, client_id),
         is_flexible=is_flexible(api_key, version),
     )
-    if api_key == API_VERSIONS:
-        return header + _greeting_bytes(version, body)
     return _encode(header, entity_class(api_key, version, "request"), body)
-
-
-@lru_cache(_GREETINGS_MAX)
-def _greeting_bytes(version: int, body: Body) -> bytes:
-    return _encode(b"", entity_class(API_VERSIONS, version, "request"), body)
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
@@ -286,8 +292,10 @@ def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
 
 
 def _decode(entity: Any, body: Buffer, name: str) -> Any:
+    content = bytes(body)
+    is_kept = entity.__api_key__ in _REPEATED and len(content) <= _KEPT_BYTES_MAX
     try:
-        return entity_reader(entity)(checked_body(entity, bytes(body)), 0)[0]
+        return _kept_entity(entity, content) if is_kept else _read(entity, content)
     except _NOT_DECODABLE as error:
         reason = str(error) or type(error).__name__
         raise RemoteProtocolError(
@@ -295,7 +303,19 @@ def _decode(entity: Any, body: Buffer, name: str) -> Any:
         ) from error
 
 
+def _read(entity: Any, content: bytes) -> Any:
+    return entity_reader(entity)(checked_body(entity, content), 0)[0]
+
+
+_kept_entity = lru_cache(_KEPT_MAX)(_read)
+
+
 def _encode(header: bytes, entity: Any, body: Body) -> bytes:
+    is_kept = entity.__api_key__ in _REPEATED
+    return header + (_kept_content(entity, body) if is_kept else _write(entity, body))
+
+
+def _write(entity: Any, body: Body) -> bytes:
     lowered = body
     body_class: type = type(body)
     if not is_readable_as(body_class, entity):
@@ -303,9 +323,11 @@ def _encode(header: bytes, entity: Any, body: Body) -> bytes:
         assert convert is not None
         lowered = convert(body)
     output = io.BytesIO()
-    output.write(header)
     entity_writer(entity)(output, lowered)
     return output.getvalue()
+
+
+_kept_content = lru_cache(_KEPT_MAX)(_write)
 
 
 def _lift(api_key: int, decoded: Any, kind: Kind) -> Body:

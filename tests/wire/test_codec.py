@@ -14,16 +14,18 @@ from kio.schema.index import api_key_map, schema_name_map
 from wire.api_table import SCHEMAS, ListenerKind, apis
 from wire.body_walk import checked_body
 from wire.codec import (
+    _REPEATED,
     decode_request,
     decode_response,
     default_request,
     encode_request,
     encode_response,
+    entity_class,
     newest,
     preload,
     split_request,
 )
-from wire.conversion import converter, default_entity
+from wire.conversion import converter, default_entity, entity_of, field_types
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.types import METADATA_TOPIC_ID
 
@@ -153,8 +155,6 @@ def test_unknown_tagged_fields_are_skipped(pair):
     frame = bytes.fromhex(pair["request_hex"])
     header, position = split_request(frame)
     body = decode_request(header.api_key, header.api_version, frame[position:])
-    from wire.codec import entity_class
-
     entity = entity_class(header.api_key, header.api_version, "request")
     # With fields of its own the section is not the last byte; see the test below for that.
     has_tagged_fields = any("tag" in field.metadata for field in dataclasses.fields(entity))
@@ -192,8 +192,6 @@ def test_huge_array_lengths_are_refused_before_memory_is_taken(api_key, version,
 def test_unknown_tags_inside_a_known_tagged_entity_are_cut():
     """Fetch's replica state is a tagged entity: its size changes when an inner field goes."""
     from dataclasses import replace
-
-    from wire.codec import entity_class
 
     fetch = newest(1, "request")
     body = replace(default_request(1), replica_state=fetch.ReplicaState(replica_id=3))
@@ -233,3 +231,41 @@ def test_null_for_a_list_that_cannot_be_null_is_refused(api_key, version, topics
     decode_request(header.api_key, header.api_version, body)
     with pytest.raises(RemoteProtocolError, match="cannot be null"):
         decode_request(api_key, version, body[:at] + null + body[at + len(empty) :])
+
+
+@pytest.mark.parametrize("kind", ["request", "response"])
+@pytest.mark.parametrize("api_key", sorted(_REPEATED))
+def test_what_is_kept_is_immutable_and_equal_only_with_equal_bytes(api_key, kind):
+    """Codecs of these APIs remember by value: no list, no float (0.0 is -0.0, the bytes differ)."""
+    for version in sorted(schema_name_map[api_key_map[api_key]]):
+        waiting = [entity_class(api_key, version, kind)]
+        while waiting:
+            entity = waiting.pop()
+            assert entity.__dataclass_params__.frozen, entity
+            for field in dataclasses.fields(entity):
+                of = field_types(entity)[field.name]
+                inner = entity_of(of)
+                assert inner is not None or field.metadata["kafka_type"] != "float64", field
+                assert "list" not in str(of), field
+                waiting += [] if inner is None else [inner]
+
+
+def test_kept_bodies_are_found_by_their_exact_bytes():
+    heartbeat = newest(63, "request")
+    body = default_entity(heartbeat.BrokerHeartbeatRequest)
+    frames = [
+        encode_request(63, 1, 5, "c", dataclasses.replace(body, broker_epoch=epoch))
+        for epoch in (7, 8, 7)
+    ]
+    assert frames[0] == frames[2] != frames[1]
+    position = split_request(frames[0])[1]
+    contents = [frame[position:] for frame in frames]
+    read = [decode_request(63, 1, content) for content in contents]
+    assert [one.broker_epoch for one in read] == [7, 8, 7]
+    for at in range(len(contents[0])):
+        damaged = contents[0][:at] + bytes((contents[0][at] ^ 1,)) + contents[0][at + 1 :]
+        with contextlib.suppress(RemoteProtocolError):
+            assert decode_request(63, 1, damaged) != read[0]
+    for _ in range(2):  # what cannot be read is not kept either
+        with pytest.raises(RemoteProtocolError):
+            decode_request(63, 1, contents[0][:-1])
