@@ -35,8 +35,15 @@ class Parsed(NamedTuple):
     """The batches of the first bytes of a file: a restart finds most of them unchanged."""
 
     content: bytes
-    found: list[tuple[Entry, int]]
-    """Each batch with the position behind it."""
+    entries: list[Entry]
+
+
+class Proved(NamedTuple):
+    """The durable and sound batches of the first bytes of a file, by their end offsets."""
+
+    content: bytes
+    by_end: dict[int, Entry]
+    end_offset: int
 
 
 _NOTHING: Final = Parsed(b"", [])
@@ -52,7 +59,7 @@ class LogMirror:
         self._durable: dict[str, tuple[int, int]] = {}  # path -> bytes walked, end offset there
         self._durable_by_end: dict[int, Entry] = {}  # of what was walked
         self._parsed: dict[str, Parsed] = {}  # path -> what the last reread found
-        self._proved: dict[str, Parsed] = {}  # path -> what is durable and sound
+        self._proved: dict[str, Proved] = {}  # path -> what is durable and sound
         self.sound: dict[str, bytes] = {}
         """Path -> what of a segment was last found to have the right checksums."""
         self.frozen_end: int | None = None
@@ -126,9 +133,9 @@ class LogMirror:
                 known = _NOTHING
             more = list(_batches(content, len(known.content)))
             if more:
-                known = Parsed(bytes(content[: more[-1][1]]), known.found + more)
-                self._parsed[path] = known
-            self.entries += [entry for entry, _ in known.found]
+                entries = known.entries + [entry for entry, _ in more]
+                known = self._parsed[path] = Parsed(bytes(content[: more[-1][1]]), entries)
+            self.entries += known.entries
             self._segments.append((path, len(known.content)))
         return self.entries
 
@@ -165,23 +172,22 @@ class LogMirror:
         self, path: str, content: bytearray, walked: int, known_end: int
     ) -> tuple[int, int]:
         """On from where the last walk ended: bytes walked, end offset there."""
-        found: list[tuple[Entry, int]] = []
+        found: dict[int, Entry] = {}
         is_first = walked == 0
         if is_first:
-            known = self._proved.get(path, _NOTHING)
-            if known.found and content.startswith(known.content):
-                found += known.found
-                walked, known_end = len(known.content), found[-1][0].end_offset
-                self._durable_by_end.update((entry.end_offset, entry) for entry, _ in found)
+            known = self._proved.get(path)
+            if known is not None and known.by_end and content.startswith(known.content):
+                found.update(known.by_end)
+                walked, known_end = len(known.content), known.end_offset
         for entry, end in _batches(content, walked):
             is_torn = crc32c.crc32c(content[walked + _CRC_FROM : end]) != entry.crc
             if is_torn and (path, walked) not in self.forgiven:
                 break
             walked, known_end = end, entry.end_offset
-            self._durable_by_end[known_end] = entry
-            found.append((entry, end))
+            found[known_end] = entry
+        self._durable_by_end.update(found)
         if is_first and not self.forgiven:
-            self._proved[path] = Parsed(bytes(content[:walked]), found)
+            self._proved[path] = Proved(bytes(content[:walked]), found, known_end)
         return walked, known_end
 
     def durable_entry(self, vfs: MemoryVfs, end_offset: int) -> Entry | None:

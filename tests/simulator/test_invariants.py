@@ -195,6 +195,17 @@ def test_i6_an_epoch_that_goes_back_within_a_log(world):
     assert caught.value.invariant == "I6"
 
 
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_i6_a_restart_that_finds_another_batch_among_those_it_knew(world, number):
+    machine = leader(world)
+    known = world.invariants.mirrors[machine.id].entries
+    found = list(known)
+    found[number] = found[number]._replace(crc=found[number].crc ^ 1)
+    world.invariants._register_others(machine, list(known), known)
+    with pytest.raises(Violation, match="two logs differ"):
+        world.invariants._register_others(machine, found, known)
+
+
 def test_i6_a_gap_within_a_log(world):
     with pytest.raises(Violation) as caught:
         world.invariants._register(leader(world), Entry(91, 92, 5, 1), Entry(89, 90, 5, 2))
