@@ -134,7 +134,7 @@ def _parser() -> Parser:
         "--until",
         type=_until,
         metavar="EVENT|TIME",
-        help="stop at an event (48211) or time (12.5s)",
+        help="stop at an event (48211) or virtual time (12.5s) of any phase",
     )
     add("--trace", action="store_true", help="print what happens, a line each")
     add("--twice", action="store_true", help="run each seed twice and compare the digests")

@@ -18,6 +18,7 @@ from simulator.requests import READS
 from simulator.scheduler import EndlessStepError, StuckError, returning_within
 from simulator.streams import Streams
 from simulator.tolerable import endure
+from simulator.until import ReachedError, stop_at
 from simulator.world import Traced, World, machine_ids
 from wire.types import LeaderEpoch
 
@@ -95,21 +96,22 @@ def run_seed(
         plan: faults instead of those that the seed draws.
         trace: told of every noteworthy thing.
         recording: keeps what a picture needs.
-        until: stop there.
+        until: stop there, in whichever phase that is.
     """
     settings, streams, drawn = prepare(seed, options)
     used = drawn if plan is None else plan
     world = World(settings, streams, used, trace, recording)
     invariant, text, is_complete = None, "", True
     digest: int | None = None
+    if until is not None:
+        stop_at(world.scheduler, until, lambda: world.event_count)
     try:
         with returning_within(CPU_SECONDS_MAX):
-            world.start()
-            is_complete = _run(world, until)
-            if is_complete:
-                digest = final_digest(world)
-                converge(world)
-                endure(world)
+            digest = _run(world)
+            converge(world)
+            endure(world)
+    except ReachedError:
+        is_complete = False
     except Violation as violation:
         invariant, text = violation.invariant, str(violation)
     except (StuckError, EndlessStepError) as error:
@@ -148,18 +150,12 @@ def run_seed(
     )
 
 
-def _run(world: World, until: Until | None) -> bool:
-    """Whether the run came to its end."""
-    if until is None:
-        world.run(world.settings.duration_us)
-        come_to_rest(world)
-        return True
-    last_us = world.settings.duration_us if until.time_us is None else until.time_us
-    world.run_until(
-        lambda: until.event is not None and world.event_count >= until.event,
-        min(last_us, world.settings.duration_us),
-    )
-    return False
+def _run(world: World) -> int:
+    """What belongs to the digest of a run, which it returns."""
+    world.start()
+    world.run(world.settings.duration_us)
+    come_to_rest(world)
+    return final_digest(world)
 
 
 def final_digest(world: World) -> int:

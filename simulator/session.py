@@ -243,6 +243,10 @@ def _run_watched(
         out = sys.stderr if parsed.is_json else sys.stdout
         out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
         _write_history(outcome, out)
+    elif parsed.until is not None:
+        where = f"event {outcome.event_count:,}, t={outcome.at_us / 1e6:.6f}s"
+        said = f"stopped at {where}" if not outcome.is_complete else f"the run ended at {where}"
+        (sys.stderr if parsed.is_json else sys.stdout).write(f"{said}\n")
     if recording is not None:
         _write_page(parsed, outcome, recording)
     _say_end(parsed, totals, time.monotonic() - started, commit)

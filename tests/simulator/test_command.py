@@ -152,6 +152,10 @@ def test_a_trace_up_to_an_event(capsys):
     assert "voter_count=" in lines[0]
     assert any("-> Leader in epoch 1" in line for line in lines)
     assert any(line.startswith("1 seed, 0 failed; 200 events") for line in lines)
+    assert any(line.startswith("stopped at event 200, t=") for line in lines)
+    code, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "999999999")
+    assert code == 0
+    assert lines[0].startswith("the run ended at event ")
 
 
 @pytest.mark.long
