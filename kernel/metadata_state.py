@@ -216,7 +216,8 @@ class MetadataState:
         what was committed together as one change. Nobody was told
         anything newer than what is published before the first bytes that answer it can come.
         """
-        is_needed = bool(self._adopted) or self.loader.end_offset < self._committed_end_offset
+        if not self._adopted and self.loader.end_offset >= self._committed_end_offset:
+            return False
         adopted, self._adopted = self._adopted, []
         if adopted:
             newest, provenance = adopted[-1]  # its image holds all of them
@@ -224,7 +225,7 @@ class MetadataState:
             delta = sum_of([pending.delta for pending, _ in adopted])
             self._publish(*self.loader.adopt(image, delta))
         self._apply_from_log(self._committed_end_offset)
-        return is_needed
+        return True
 
     def _apply_from_log(self, high_watermark: Offset) -> None:
         log = self.replica.writer.log

@@ -92,26 +92,27 @@ def send_end_epoch(state: RaftState) -> None:
         state.send_if_ready(voter_id, request)
 
 
-def begin_due_ms(state: RaftState, progress: Progress) -> int:
+def begin_due_ms(progress: Progress, now_ms: int, begin_epoch_ms: int) -> int:
     """When a voter is told (again) who leads: at once, then F/2 after it was last heard or told."""
     heard_ms, told_ms = progress.last_contact_ms, progress.last_begin_ms
     if heard_ms is None and told_ms is None:
-        return state.now_ms
+        return now_ms
     newest_ms = heard_ms
     if newest_ms is None or (told_ms is not None and told_ms > newest_ms):
         newest_ms = told_ms
     assert newest_ms is not None
-    return newest_ms + state.config.begin_epoch_ms
+    return newest_ms + begin_epoch_ms
 
 
 def send_begin_epoch(state: RaftState) -> None:
     """Tell voters that do not fetch who leads."""
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
+    now_ms, begin_epoch_ms = state.now_ms, state.config.begin_epoch_ms
     due = [
         voter_id
         for voter_id, seen in role.progress.items()
-        if begin_due_ms(state, seen) <= state.now_ms
+        if begin_due_ms(seen, now_ms, begin_epoch_ms) <= now_ms
     ]
     if not due:
         return

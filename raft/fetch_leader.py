@@ -174,7 +174,7 @@ def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
     """Check quorum: a majority that fetched, with the leader itself, restarts the timer."""
     assert voter_id in role.progress, f"{voter_id=} is not another voter"
     role.fetched_voters.add(voter_id)
-    if len(role.fetched_voters) >= majority(len(state.voters.ids)) - 1:
+    if len(role.fetched_voters) >= majority(len(state.voters)) - 1:
         role.fetched_voters.clear()
         role.check_quorum_deadline_ms = state.now_ms + state.config.check_quorum_ms
 
@@ -185,7 +185,7 @@ def update_high_watermark(state: RaftState) -> None:
     assert isinstance(role, Leader), f"{role=}"
     ends: list[Offset | None] = [seen.end_offset for seen in role.progress.values()]
     ends.append(state.log.flushed_end_offset)
-    assert len(ends) == len(state.voters.ids), f"{role=}"
+    assert len(ends) == len(state.voters), f"{role=}"
     reached = majority_offset(ends)
     if reached is None or reached <= role.epoch_start_offset:
         return

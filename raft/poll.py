@@ -158,8 +158,9 @@ def _role_deadline_ms(state: RaftState) -> int | None:
     if not isinstance(role, Leader):
         return role.election_deadline_ms
     first_ms = None if state.is_only_voter else role.check_quorum_deadline_ms
+    now_ms, begin_epoch_ms = state.now_ms, state.config.begin_epoch_ms
     for seen in role.progress.values():
-        due_ms = begin_due_ms(state, seen)
-        if due_ms > state.now_ms and (first_ms is None or due_ms < first_ms):
+        due_ms = begin_due_ms(seen, now_ms, begin_epoch_ms)
+        if due_ms > now_ms and (first_ms is None or due_ms < first_ms):
             first_ms = due_ms
     return first_ms

@@ -145,6 +145,9 @@ SCHEMAS: Final = {
 }
 
 
+_NAMES: Final = {key: schema.name for key, schema in SCHEMAS.items()}
+
+
 def apis(listener_kind: ListenerKind, served: Collection[int]) -> dict[int, Api]:
     """The APIs of a listener by key, ascending; ApiVersions is always one of them."""
     table = {}
@@ -160,8 +163,7 @@ def apis(listener_kind: ListenerKind, served: Collection[int]) -> dict[int, Api]
 
 def api_name(api_key: int) -> str:
     """Kafka's name of the API, or its number."""
-    schema = SCHEMAS.get(api_key)
-    return schema.name if schema is not None else f"API {api_key}"
+    return _NAMES.get(api_key) or f"API {api_key}"
 
 
 @cache

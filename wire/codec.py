@@ -130,7 +130,7 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Body:
     Raises:
         RemoteProtocolError: the bytes are not a body of this API and version.
     """
-    decoded = _decode(entity_class(api_key, version, "request"), body, f"{api_name(api_key)}")
+    decoded = _decode(entity_class(api_key, version, "request"), body)
     lifted = _lift(api_key, decoded, "request")
     if api_key == METADATA and version == 0 and lifted.topics == ():
         return replace(lifted, topics=None)  # version 0 asks for all topics with an empty list
@@ -164,7 +164,7 @@ def decode_as_sent(frame: bytes) -> Any:
     """
     header, position = split_request(frame)
     entity = entity_class(header.api_key, header.api_version, "request")
-    return _decode(entity, frame[position:], api_name(header.api_key))
+    return _decode(entity, frame[position:])
 
 
 def response_module(api_key: int, version: int) -> types.ModuleType:
@@ -256,8 +256,9 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body
         frame, is_flexible=has_flexible_response_header(api_key, version)
     )
     entity = entity_class(api_key, version, "response")
-    name = f"{api_name(api_key)} response"
-    return correlation_id, _lift(api_key, _decode(entity, frame[position:], name), "response")
+    return correlation_id, _lift(
+        api_key, _decode(entity, frame[position:], " response"), "response"
+    )
 
 
 def decode_version_ranges(version: int, frame: bytes) -> api_versions.Ranges:
@@ -291,13 +292,14 @@ def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
     return correlation_id, metadata_fetch.response_from_kio(decoded) or decoded
 
 
-def _decode(entity: Any, body: Buffer, name: str) -> Any:
+def _decode(entity: Any, body: Buffer, kind: str = "") -> Any:
     content = bytes(body)
     is_kept = entity.__api_key__ in _REPEATED and len(content) <= _KEPT_BYTES_MAX
     try:
         return _kept_entity(entity, content) if is_kept else _read(entity, content)
     except _NOT_DECODABLE as error:
         reason = str(error) or type(error).__name__
+        name = f"{api_name(entity.__api_key__)}{kind}"
         raise RemoteProtocolError(
             f"{name} version {entity.__version__} cannot be read: {reason}"
         ) from error

@@ -49,6 +49,9 @@ _NONE: Final = 1  # and of an empty one
 _TOPIC_UUID: Final = UUID(bytes=METADATA_TOPIC_ID)
 _SHORT: Final = 0x7F  # lengths below this are one byte
 _NOT_READABLE: Final = (struct.error, IndexError, ValueError)
+_KEPT_MAX: Final = 64
+"""Responses that are kept with their bytes: a leader tells all followers the same, and again."""
+_KEPT_BYTES_MAX: Final = 512
 
 
 class MetadataFetch(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -188,6 +191,11 @@ def _read_origin(section: bytes) -> tuple[str | None, int] | None:
 
 def encode_response(fetched: MetadataFetched) -> bytes:
     """The body of a response of version 17 or 18, without a header."""
+    is_kept = len(fetched.records) <= _KEPT_BYTES_MAX
+    return _kept_content(fetched) if is_kept else _encode_response(fetched)
+
+
+def _encode_response(fetched: MetadataFetched) -> bytes:
     start = _RESPONSE_START.pack(
         0, 0, 0, _ONE, METADATA_TOPIC_ID, _ONE,
         0, fetched.error_code, fetched.high_watermark, -1, fetched.log_start_offset, _NONE, -1,
@@ -211,6 +219,9 @@ def encode_response(fetched: MetadataFetched) -> bytes:
     )
 
 
+_kept_content = lru_cache(_KEPT_MAX)(_encode_response)
+
+
 @lru_cache(64)
 def _endpoints(endpoints: tuple[tuple[int, str, int], ...]) -> bytes:
     """The tagged fields of the whole response: where the leader is."""
@@ -227,9 +238,16 @@ def _endpoints(endpoints: tuple[tuple[int, str, int], ...]) -> bytes:
 def decode_response(body: bytes, position: int = 0) -> MetadataFetched | None:
     """The response of version 17 or 18 at a position; None when it is not the usual one."""
     try:
-        return _decode_response(body, position)
+        if len(body) - position > _KEPT_BYTES_MAX:
+            return _decode_response(body, position)
+        return _kept_response(body[position:])
     except _NOT_READABLE:
         return None
+
+
+@lru_cache(_KEPT_MAX)
+def _kept_response(body: bytes) -> MetadataFetched | None:
+    return _decode_response(body, 0)
 
 
 def _decode_response(body: bytes, position: int) -> MetadataFetched | None:

@@ -45,7 +45,7 @@ RESPONSES = st.builds(
     log_start_offset=st.integers(-1, 2**63 - 1),
     diverging_epoch=POSITIONS,
     snapshot_id=POSITIONS,
-    records=st.binary(max_size=300),
+    records=st.binary(max_size=700),  # on both sides of what is kept
 )
 
 
@@ -120,3 +120,15 @@ def test_another_topic_stays_with_kio() -> None:
     frame = codec.encode_request(1, 18, 7, None, other)
     _, position = codec.split_request(frame)
     assert codec.read_request(1, 18, frame, position) == other
+
+
+def test_a_kept_response_is_found_by_its_exact_bytes_only() -> None:
+    fetched = MetadataFetched(leader_id=1, leader_epoch=3, high_watermark=9, records=b"abc")
+    body = metadata_fetch.encode_response(fetched)
+    assert metadata_fetch.decode_response(b"head" + body, 4) == fetched
+    assert metadata_fetch.decode_response(b"head" + body, 4) == fetched
+    at = body.index(b"abc")
+    damaged = body[:at] + b"abd" + body[at + 3 :]
+    read = metadata_fetch.decode_response(damaged)
+    assert read is not None
+    assert read.records == b"abd"
