@@ -1,7 +1,7 @@
 """`kraftline jepsen run`: real nodes, real faults, raw clients, a history and a verdict.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 the command line is wrong, 255 the run could not be
-carried out or was interrupted. Everything that was started is stopped in every case.
+carried out or was interrupted. Everything that was started is stopped; where that fails it is said.
 
 `kraftline jepsen check` judges a stored run again; a folder that holds none is a wrong command
 line.

@@ -26,6 +26,8 @@ PORT_DISTANCE: Final = 1000
 """Between the Kafka, controller and inspection listeners of a node (scripts/launcher/layout.py)."""
 BASE_PORTS: Final = range(11_000, 12_000, 10)
 STOPPED: Final = "T"
+START_FIELD: Final = 19
+"""Of `_process_stat`: the start of the process in clock ticks since boot."""
 SCRIPT_TIMEOUT_S: Final = 90.0
 
 
@@ -80,7 +82,8 @@ class Cluster:
         """SIGSTOP; raises ClusterError if the process does not stop."""
         output = await self._do("pause", str(node_id))
         pid = re.search(r"pid (\d+)", output)
-        state = None if pid is None else _process_state(int(pid.group(1)))
+        stat = [] if pid is None else _process_stat(int(pid.group(1)))
+        state = stat[0] if stat else None
         if state != STOPPED:
             raise ClusterError(f"node {node_id} was sent SIGSTOP and its state is {state}")
 
@@ -95,10 +98,6 @@ class Cluster:
             raise ClusterError(f"quorum status ended with {code}: {errors.strip()}")
         found: dict[str, Any] = json.loads(output)
         return found
-
-    async def pids(self) -> dict[int, int]:
-        """The processes that live, by node."""
-        return {node["id"]: node["pid"] for node in (await self.status())["nodes"] if node["alive"]}
 
     async def wait_converged(self, timeout_s: float) -> int | None:
         """The high watermark once all nodes run with a leader and have everything below it.
@@ -122,14 +121,35 @@ class Cluster:
             await asyncio.wait(self._running)
 
     async def stop(self) -> None:
-        """Ends every process, whatever state it is in; commands still under way end first."""
+        """Ends every process, whatever state it is in; commands still under way end first.
+
+        Raises:
+            ClusterError: processes are left; the text names them.
+        """
         await self.settle()
         if not (self.folder / "cluster.json").exists():
             return
-        code, _, errors = await self._run("down")
-        left = await self.pids()
-        if code != 0 or left:
-            raise ClusterError(f"quorum down ended with {code}, alive: {left}: {errors.strip()}")
+        reason = ""
+        try:
+            await self._do("down")
+        except (ClusterError, OSError) as error:
+            reason = f" ({error})"
+        if left := self.left():
+            named = ", ".join(f"{node} (pid {pid})" for node, pid in left.items())
+            raise ClusterError(f"nodes are left running: {named}{reason}")
+
+    def left(self) -> dict[int, int]:
+        """Processes of nodes that live, by node: what `nodeN/node.pid` and /proc say."""
+        found: dict[int, int] = {}
+        for node, folder in self.node_folders().items():
+            try:
+                pid, started = (folder / "node.pid").read_text(encoding="ascii").split()
+                stat = _process_stat(int(pid))
+            except (OSError, ValueError):
+                continue
+            if stat and stat[0] not in "ZX" and stat[START_FIELD] == started:
+                found[node] = int(pid)
+        return found
 
     def node_folders(self) -> dict[int, Path]:
         """Where every node lives."""
@@ -173,13 +193,13 @@ class Cluster:
         return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
 
 
-def _process_state(pid: int) -> str | None:
-    """The letter of /proc/PID/stat; None if there is no process."""
+def _process_stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat behind the name, the state first; none without such a process."""
     try:
         content = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
-    return content[content.rindex(")") + 2]
+        return []
+    return content[content.rindex(")") + 2 :].split()
 
 
 def free_base_port(node_count: int, rng: Random) -> int:

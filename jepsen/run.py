@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import platform
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -41,7 +40,8 @@ from jepsen.judgement import (
 )
 from jepsen.linearizability.history import OK
 from jepsen.nemesis import Nemesis, schedule
-from jepsen.report import INVALID, UNKNOWN, VALID, Check, write_results
+from jepsen.report import INVALID, RESULTS_FILE, UNKNOWN, VALID, Check, write_results
+from jepsen.signals import Interruption
 from jepsen.workloads import (
     Completion,
     Workload,
@@ -61,6 +61,10 @@ Say = Callable[[str], None]
 
 class HarnessError(Exception):
     """The run could not be carried out: nothing is known of the nodes; the text is for people."""
+
+
+class NotUndoneError(HarnessError):
+    """Processes of nodes may be left: the text says which, and how to end them."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,19 +243,41 @@ def run(options: Options, say: Say) -> dict[str, Any]:
 
     Raises:
         HarnessError: it could not be carried out; everything is undone.
-        KeyboardInterrupt: SIGINT or SIGTERM came; everything is undone.
+        NotUndoneError: nodes may still run; the folder is kept.
+        KeyboardInterrupt: SIGINT, SIGTERM, SIGHUP or SIGQUIT came; everything is undone.
     """
+    started_s = time.monotonic()
     folder = _folder(options)
     keep = options.folder is not None
-    try:
-        results = asyncio.run(_run(options, folder, say))
-        keep = keep or results["verdict"] == INVALID
-        results["dir"] = str(folder) if keep else None
-        write_results(folder, results)
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+    interruption = Interruption()
+    with interruption.handled():
+        try:
+            run_ = _prepared(options, folder, say)
+            converged = asyncio.run(_carried_out(run_, folder, say, interruption))
+            say("checking")
+            results = _judged(options, run_, converged, folder)
+            results["seconds"] = round(time.monotonic() - started_s, 1)
+            keep = keep or results["verdict"] == INVALID
+            results["dir"] = str(folder) if keep else None
+            _store(folder, results)
+        except NotUndoneError:
+            keep = True
+            raise
+        finally:
+            if not keep:
+                shutil.rmtree(folder, ignore_errors=True)
     return results
+
+
+def _prepared(options: Options, folder: Path, say: Say) -> Run:
+    """Everything but processes."""
+    try:
+        _write_test(options, folder)
+        return Run(options, folder, say)
+    except ClusterError as error:
+        raise HarnessError(str(error)) from error
+    except OSError as error:
+        raise HarnessError(f"{_shown(folder)}: {error.strerror}") from error
 
 
 def _folder(options: Options) -> Path:
@@ -263,48 +289,75 @@ def _folder(options: Options) -> Path:
         if any(folder.iterdir()):
             raise HarnessError(f"{folder} is not empty: every run has a folder of its own")
     except OSError as error:
-        shown = str(folder)[:PATH_CHARACTERS]
-        raise HarnessError(f"{shown}: {error.strerror}") from error
+        raise HarnessError(f"{_shown(folder)}: {error.strerror}") from error
     return folder
 
 
-async def _run(options: Options, folder: Path, say: Say) -> dict[str, Any]:
-    started_s = time.monotonic()
-    _write_test(options, folder)
+def _shown(path: Path) -> str:
+    return str(path)[:PATH_CHARACTERS]
+
+
+async def _carried_out(run_: Run, folder: Path, say: Say, interruption: Interruption) -> Check:
+    """The part with processes: on return none is left, whatever happened.
+
+    Raises:
+        HarnessError: as `run`; so NotUndoneError and KeyboardInterrupt.
+    """
+    work = asyncio.create_task(run_.carry_out())
+    with interruption.cancels(work):
+        try:
+            converged = await work
+        except asyncio.CancelledError:
+            assert interruption.came, "nobody else cancels it"
+            raise KeyboardInterrupt from None
+        except ClusterError as error:
+            raise HarnessError(str(error)) from error
+        finally:
+            with contextlib.suppress(Exception):  # whoever listened may be gone
+                say("stopping nodes")
+            await _undo(run_, folder, say)
+        if interruption.came:  # too late to cancel anything
+            raise KeyboardInterrupt
+    return converged
+
+
+async def _undo(run_: Run, folder: Path, say: Say) -> None:
+    """Ends the nodes, then keeps what they wrote; no step keeps another from being done.
+
+    Raises:
+        NotUndoneError: a node may still run.
+    """
     try:
-        run_ = Run(options, folder, say)
-    except ClusterError as error:
-        raise HarnessError(str(error)) from error
-    try:
-        converged = await _interruptible(run_.carry_out())
-    except ClusterError as error:
-        raise HarnessError(str(error)) from error
+        await run_.cluster.stop()
+    except Exception as error:
+        place = run_.cluster.folder
+        raise NotUndoneError(
+            f"not everything is undone: {error}; scripts/quorum down --dir {place} ends nodes"
+        ) from error
     finally:
-        say("stopping nodes")
-        await asyncio.shield(_undo(run_, folder))
-    say("checking")
-    seconds = round(time.monotonic() - started_s, 1)
-    return _judged(options, run_, converged, folder) | {"seconds": seconds}
+        run_.recorder.close()
+        for node_id, path in run_.cluster.node_folders().items():
+            _keep_output(path / "node.log", folder / f"node-{node_id}.log", say)
 
 
-async def _interruptible(work: Any) -> Check:
-    """Runs until the end or the first SIGINT or SIGTERM; later ones do not disturb the undoing."""
-    task: asyncio.Task[Check] = asyncio.create_task(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+def _keep_output(source: Path, target: Path, say: Say) -> None:
+    """Copies the output of a node; it stays in the node's folder where that fails."""
     try:
-        return await task
-    except asyncio.CancelledError as error:
-        raise KeyboardInterrupt from error
+        if source.exists():
+            shutil.copyfile(source, target)
+    except OSError as error:
+        with contextlib.suppress(Exception):  # whoever listened may be gone
+            say(f"{target.name} could not be written: {error.strerror}")
 
 
-async def _undo(run_: Run, folder: Path) -> None:
-    run_.recorder.close()
-    for node_id, path in run_.cluster.node_folders().items():
-        if (path / "node.log").exists():
-            shutil.copyfile(path / "node.log", folder / f"node-{node_id}.log")
-    await run_.cluster.stop()
+def _store(folder: Path, results: dict[str, Any]) -> None:
+    try:
+        write_results(folder, results)
+    except OSError as error:
+        raise HarnessError(
+            f"{_shown(folder / RESULTS_FILE)}: {error.strerror}; the verdict was "
+            f"{results['verdict']}"
+        ) from error
 
 
 def _judged(options: Options, run_: Run, converged: Check, folder: Path) -> dict[str, Any]:
