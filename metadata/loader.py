@@ -107,14 +107,18 @@ class Loader:
             IllegalRecordError: the log contradicts itself; fatal.
         """
         published: list[tuple[Image, MetadataDelta]] = []
+        end_offset = self.end_offset
+        before: CommittedBatch | None = None  # its end is not the provenance of `latest` yet
         for batch in batches:
-            assert batch.base_offset >= self.end_offset, f"{batch.base_offset=} {self.end_offset=}"
+            assert batch.base_offset >= end_offset, f"{batch.base_offset=} {end_offset=}"
             for offset, record in enumerate(batch.records, batch.base_offset):
                 if type(record) in _MARKERS:
-                    self._mark(record, Offset(offset), batch, published)
+                    self._mark(record, Offset(offset), batch, before, published)
                 else:
                     self._latest = apply(self._latest, record, Offset(offset), self._delta)
-            self._latest = _at(self._latest, batch.end_offset, batch)
+            end_offset, before = batch.end_offset, batch
+        if before is not None:
+            self._latest = _at(self._latest, end_offset, before)
         if self._transaction_start is None:
             self._publish(published)
         return published
@@ -149,15 +153,18 @@ class Loader:
         record: Record,
         offset: Offset,
         batch: CommittedBatch,
+        before: CommittedBatch | None,
         published: list[tuple[Image, MetadataDelta]],
     ) -> None:
-        """Begin, End or Abort of a transaction."""
+        """Begin, End or Abort of a transaction, in a batch behind that before it in this call."""
         kind = type(record)
         if kind is BeginTransactionRecord:
             if self._transaction_start is not None:
                 raise IllegalRecordError(record, "a transaction is open")
             if offset > batch.base_offset:
                 self._latest = _at(self._latest, offset, batch, is_batch_aligned=False)
+            elif before is not None:
+                self._latest = _at(self._latest, before.end_offset, before)
             self._publish(published)
             self._transaction_start = offset
             return
