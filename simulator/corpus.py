@@ -3,7 +3,7 @@
 A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
 `short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
 since faults were added, `standard-3` or `short-3` since clients look up, `standard-4` or `short-4`
-with the newest faults. A seed finds its bug again
+with the newest faults; `short-4:sync_error,kill` runs with these faults alone. A seed finds its bug again
 only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md) show that the
 simulator still can.
 """
@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from simulator.arguments import SHORT
-from simulator.draw import Options
+from simulator.draw import FAULT_NAMES, Options
 
 OPTIONS: Final = {
     "standard": Options(draws=1),
@@ -43,7 +43,8 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def options(self) -> Options:
         """What it runs with."""
-        return OPTIONS[self.options_name]
+        name, _, faults = self.options_name.partition(":")
+        return replace(OPTIONS[name], faults=tuple(faults.split(",")) if faults else None)
 
 
 def corpus() -> list[Entry]:
@@ -67,7 +68,9 @@ def entry_of(number: int, line: str) -> Entry:
         ValueError: it is none.
     """
     words = line.split(maxsplit=FIELDS - 1)
-    if len(words) != FIELDS or words[1] not in OPTIONS or not words[0].isdigit():
+    name, _, faults = words[1].partition(":") if len(words) == FIELDS else ("", "", "")
+    are_known = all(fault in FAULT_NAMES for fault in faults.split(",") if faults)
+    if name not in OPTIONS or not are_known or not words[0].isdigit():
         allowed = "|".join(OPTIONS)
-        raise ValueError(f"seeds.txt:{number}: seed, {allowed}, invariants, commit, text")
+        raise ValueError(f"seeds.txt:{number}: seed, {allowed}[:FAULTS], invariants, commit, text")
     return Entry(int(words[0]), words[1], tuple(words[2].split(",")), words[3], words[4])

@@ -24,6 +24,9 @@ REST_US: Final = 60_000_000
 STABLE_TIMEOUTS: Final = 10
 """So many election time-outs the epoch of the core has to stay."""
 
+UNANSWERED_US: Final = 40_000_000
+"""A broker sends a request on for 30 s of its own clock after its client went away."""
+
 EPOCHS_PER_MINUTE_MAX: Final = 10
 ASKED_EVERY: Final = 16
 """Events between two looks at whether the core is at rest."""
@@ -57,6 +60,12 @@ def come_to_rest(world: World) -> None:
     end_us = world.scheduler.now_us + REST_US
     everybody = tuple(world.machines)
     await_rest(world, everybody, end_us)
+    if world.resources.are_requests_under_way():
+        answered_us = world.scheduler.now_us + UNANSWERED_US
+        world.run_until(
+            lambda: not world.resources.are_requests_under_way(), answered_us, ASKED_EVERY
+        )
+        await_rest(world, everybody, world.scheduler.now_us + REST_US)
     for machine in world.machines.values():
         assert machine.kernel is not None
         world.invariants.compare_image(machine, machine.kernel)

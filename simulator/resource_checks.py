@@ -57,6 +57,14 @@ class ResourceChecks:
             ]
         )
 
+    def are_requests_under_way(self) -> bool:
+        """Whether any node sends a request of a client on, or waits for its commit."""
+        kernels = [each.kernel for each in self._machines.values() if each.kernel is not None]
+        controllers = [kernel.state.controller for kernel in kernels]
+        return any(kernel.forwarding._waiting for kernel in kernels) or any(
+            controller is not None and controller._deadlines for controller in controllers
+        )
+
     def _epoch_count(self, number: int, entries: list[Entry]) -> int:
         """How many epochs a log has; a cut log is another list, a longer one is counted anew."""
         known = self._counted.get(number)

@@ -105,7 +105,7 @@ class World:
         self.invariants = Invariants(self.machines, self.voters, self.probes)
         self._voter_checks = VoterChecks(self.voters, self.invariants.ledger)
         self._client_checks = ClientChecks(self.invariants.ledger.writes)
-        self._resources = ResourceChecks(self.machines, self.invariants.mirrors)
+        self.resources = ResourceChecks(self.machines, self.invariants.mirrors)
         self._roles: dict[int, Role | None] = dict.fromkeys(self.machines)
         self._look_us = dict.fromkeys(self.machines, 0)
         """When voters and resources of a node are looked at again, whatever its role."""
@@ -251,7 +251,7 @@ class World:
             Violation: something is still held.
         """
         for machine in self.machines.values():
-            large = self._resources.broken_at_rest(machine)
+            large = self.resources.broken_at_rest(machine)
             if large is not None:
                 raise Violation("I19", f"node {machine.id}: {large}")
 
@@ -377,7 +377,7 @@ class World:
             return
         self._look_us[number] = now_us + LOOKED_AT_EVERY_US
         self.check_shutdowns()
-        large = self._resources.broken(machine)
+        large = self.resources.broken(machine)
         if large is not None:
             raise Violation("I19", f"node {number}: {large}")
 

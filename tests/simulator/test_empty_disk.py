@@ -86,7 +86,7 @@ def test_i19_an_observer_more_than_disks_there_were(world):
 
 def _rows(world):
     machine = leader(world)
-    return world._resources.rows(machine.id, machine.kernel)
+    return world.resources.rows(machine.id, machine.kernel)
 
 
 def test_only_observers_are_drawn_and_only_where_there_are_any():

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 import simulator.machine
 from simulator.arguments import SHORT
@@ -55,6 +56,14 @@ def test_what_a_seed_once_found_is_mended(entry):
 def test_a_line_of_the_corpus_that_is_none_is_named():
     with pytest.raises(ValueError, match=r"seeds\.txt:7"):
         entry_of(7, "23 standard I4")
+    with pytest.raises(ValueError, match=r"seeds\.txt:8"):
+        entry_of(8, "23 short-4:sync_error,nonsense I4 2a33746 what it was")
+
+
+def test_a_line_of_the_corpus_may_fix_the_faults():
+    entry = entry_of(1, "386 short-4:sync_error,kill I19 2a33746 what it was")
+    assert entry.options == replace(SHORT, draws=4, faults=("sync_error", "kill"))
+    assert entry_of(1, "386 short-4 I19 2a33746 what").options == replace(SHORT, draws=4)
 
 
 def test_one_seed_is_one_run():

@@ -29,7 +29,7 @@ def wrong_voters(world, machine):
 
 
 def too_large(world, machine):
-    return world._resources.broken(machine)
+    return world.resources.broken(machine)
 
 
 def test_nothing_is_wrong_with_a_quiet_world(world):
@@ -37,7 +37,7 @@ def test_nothing_is_wrong_with_a_quiet_world(world):
     for machine in world.machines.values():
         assert wrong_voters(world, machine) is None
         assert too_large(world, machine) is None
-        assert world._resources.broken_at_rest(machine) is None
+        assert world.resources.broken_at_rest(machine) is None
 
 
 def test_i15_a_leader_that_counts_a_stranger(world):
@@ -167,7 +167,7 @@ GROW = {
 
 def test_every_table_is_grown_once(world):
     machine = leader(world)
-    assert {name for name, _, _ in world._resources.rows(machine.id, machine.kernel)} == set(GROW)
+    assert {name for name, _, _ in world.resources.rows(machine.id, machine.kernel)} == set(GROW)
 
 
 @pytest.mark.parametrize("table", GROW)
@@ -206,6 +206,14 @@ def test_i19_what_is_still_held_at_rest(world, table):
     HELD[table](leader(world).kernel)
     with pytest.raises(Violation, match=f"I19: .* 1 {table} at rest"):
         world.check_resources_at_rest()
+
+
+@pytest.mark.parametrize("table", ["forwarded requests", "deadlines"])
+def test_requests_under_way_are_waited_for_before_the_look_at_rest(world, table):
+    """Whose client gave up is still sent on, for as long as its time-out allows."""
+    assert not world.resources.are_requests_under_way()
+    HELD[table](leader(world).kernel)
+    assert world.resources.are_requests_under_way()
 
 
 def test_i19_folders_that_are_being_removed_are_no_leak(world):
