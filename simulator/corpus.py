@@ -3,9 +3,9 @@
 A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
 `short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
 since faults were added, `standard-3` or `short-3` since clients look up, `standard-4` or `short-4`
-with the newest faults; `short-4:sync_error,kill` runs with these faults alone. A seed finds its bug again
-only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md) show that the
-simulator still can.
+with the newest faults; `short-4:sync_error,kill` runs with these faults alone. A seed finds its bug
+again only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md) show
+that the simulator still can.
 """
 
 from importlib import resources
