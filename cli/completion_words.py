@@ -51,7 +51,7 @@ def _known_values() -> dict[str, list[str]]:
     }
 
 
-class _Found(Exception):  # noqa: N818 - a way out, no failure
+class _Found(BaseException):  # a way out, no failure
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
         self.parser = parser

@@ -4,8 +4,10 @@ Only the module of the command asked for is imported, so that the first output c
 """
 
 import importlib
+import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Final
 
@@ -29,6 +31,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
     "sim": ("cli.sim", "run simulated clusters with faults and check their invariants"),
 }
+# what ends without a verdict where 1 is one: (a wrong command line, anything else)
+NO_VERDICT: Final[dict[str, tuple[int, int]]] = {
+    "verify": (2, 2),
+    "run": (254, 255),
+    "check": (254, 255),
+}
 
 
 def usage() -> str:
@@ -39,23 +47,63 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line (that of the process when none is given); returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stderr is None:  # closed by the caller
+        sys.stderr = io.StringIO()
     try:
-        exit_code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        exit_code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output left: nothing more to say, not even at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        _give_up_output()
+        return _failure_codes(words)[1]
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if words[:1] != ["jepsen"]:
+            raise
+        _tell(words, error)
+        return _failure_codes(words)[1]
     return exit_code
+
+
+def _failure_codes(words: list[str]) -> tuple[int, int]:
+    """Exit codes of a wrong command line, and of a failure that is no result of the command."""
+    if words[:1] != ["jepsen"]:
+        return 1, 1
+    return NO_VERDICT.get(words[1], (2, 2)) if len(words) > 1 else (2, 2)
+
+
+def _tell(words: list[str], error: Exception) -> None:
+    """One line for what the machine refuses, such as a full disk; a stack for a mistake of ours."""
+    command = " ".join(["kraftline", *words[:2]])
+    try:
+        if isinstance(error, OSError):
+            where = "" if error.filename is None else f"{str(error.filename)[:80]}: "
+            sys.stderr.write(f"{command}: {where}{error.strerror or error}\n")
+        else:
+            traceback.print_exception(error)
+            sys.stderr.write(f"{command}: no verdict: {type(error).__name__}\n")
+    except OSError:
+        pass
+    _give_up_output()
+
+
+def _give_up_output() -> None:
+    """What cannot be written is dropped, also what is still held back for the end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(words: list[str]) -> int:
     for word in words:
         if _is_bytes(word):
             sys.stderr.write(f"an argument is not UTF-8: {word[:80]!r}\n")
-            return 1
+            return _failure_codes(words)[0]
     if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(usage())
         return 0

@@ -40,7 +40,7 @@ FIRST_LINE_MAX = 900
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 
 
-class Found(Exception):  # noqa: N818 - a way out, no failure
+class Found(BaseException):  # a way out, no failure
     """Carries the parser of a command."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
