@@ -72,14 +72,14 @@ def check_command(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=_folder, metavar="DIR", help="what 'run --dir' named")
     parser.add_argument("--json", action="store_true", help="one object as the last line")
     asked = parser.parse_args(arguments)
-    from jepsen.judgement import StoredRunError, judged, stored  # noqa: PLC0415  # as above
+    from jepsen.judgement import StoredRunError, judged_again  # noqa: PLC0415  # as above
     from jepsen.run import EXIT_CODES  # noqa: PLC0415
 
     try:
-        results = judged(stored(asked.folder)) | {"dir": str(asked.folder)}
+        results = judged_again(asked.folder) | {"dir": str(asked.folder)}
     except StoredRunError as error:
         parser.error(str(error))
-    except OSError as error:  # the picture of an illegal history
+    except OSError as error:  # a folder that cannot be looked into
         parser.error(f"{shortened(str(error.filename))}: {error.strerror}")
     sys.stdout.write(json.dumps(results) + "\n" if asked.json else _text(results))
     sys.stdout.flush()

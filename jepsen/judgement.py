@@ -4,14 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from jepsen.final_reads import check_final_reads
 from jepsen.history import JSONL_FILE, NEMESIS
-from jepsen.linearizability import History, HistoryError, read_history
+from jepsen.linearizability import Event, History, HistoryError, read_history
+from jepsen.linearizability.formats.codecs import packed_fields
 from jepsen.logs import check_logs
-from jepsen.names import KINDS, WORKLOADS
+from jepsen.names import KINDS, NODES_MAX, WORKLOADS
 from jepsen.report import (
     RESULTS_FILE,
     UNKNOWN,
@@ -48,7 +50,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     """Of the run; the picture of an illegal history is written there."""
     nodes: Mapping[int, Path]
-    """Folder of every node."""
+    """Folder of every node; none where the data of one is not there."""
+    node_count: int
     committed: int | None
     """High watermark that all nodes had reached after the healing; None: they had not."""
     converged: Check
@@ -59,11 +62,15 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judged(left: Left) -> dict[str, Any]:
-    """The object of results.json but `seconds` and `dir`; all checks are made."""
-    model = workload_named(left.workload, is_local=False, operations=0).model
+    """The object of results.json but `seconds` and `dir`; all checks are made.
+
+    Raises:
+        HistoryError: it is no history of this workload.
+    """
+    workload = workload_named(left.workload, is_local=False, operations=0)
     events = left.history.events
     by_function = counts(events)
-    legal, details = linearizable(left.history, model, left.folder)
+    legal, details = linearizable(left.history, workload.model, left.folder)
     same_logs, batches = Check("logs", UNKNOWN, "the nodes did not converge"), 0
     if left.committed is not None and not left.nodes:
         same_logs = Check("logs", UNKNOWN, "the data of the nodes is not there")
@@ -73,6 +80,7 @@ def judged(left: Left) -> dict[str, Any]:
         legal,
         same_logs,
         left.converged,
+        check_final_reads(events, left.node_count, has_key_field=workload.has_key_field),
         enough_happened(by_function),
         nemesis_bit(left.bites, left.nemesis),
     ]
@@ -100,15 +108,28 @@ class _Test(msgspec.Struct, frozen=True):
     workload: str
     nemesis: tuple[str, ...]
     seed: int
-    nodes: int
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=NODES_MAX)]
 
 
 class _Results(msgspec.Struct, frozen=True):
     """What is read of results.json: what no checker can find out again."""
 
-    high_watermark: int | None = None
+    high_watermark: Annotated[int, msgspec.Meta(ge=0)] | None = None
     leaders: dict[str, int] = {}
     checks: tuple[Check, ...] = ()
+
+
+def judged_again(folder: Path) -> dict[str, Any]:
+    """What `judged` says of a stored run.
+
+    Raises:
+        StoredRunError: as `stored`; or its history is none of its workload.
+    """
+    left = stored(folder)
+    try:
+        return judged(left)
+    except HistoryError as error:
+        raise StoredRunError(str(error)) from error
 
 
 def stored(folder: Path) -> Left:
@@ -129,6 +150,8 @@ def stored(folder: Path) -> Left:
         results = _read(folder / RESULTS_FILE, _Results)
     interrupted = Check(CONVERGED, UNKNOWN, f"the run did not end: no {RESULTS_FILE} says")
     found = [check for check in results.checks if check.name == CONVERGED]
+    if len(found) > 1:
+        raise StoredRunError(f"{_shown(folder / RESULTS_FILE)}: two checks named {CONVERGED}")
     history = _read_history(folder / JSONL_FILE)
     bites = Counter(
         event.f
@@ -146,7 +169,8 @@ def stored(folder: Path) -> Left:
         seed=test.seed,
         history=history,
         folder=folder,
-        nodes=nodes if len(nodes) == test.nodes else {},
+        nodes=nodes if nodes.keys() == set(range(1, test.nodes + 1)) else {},
+        node_count=test.nodes,
         committed=results.high_watermark,
         converged=found[0] if found else interrupted,
         bites=bites,
@@ -166,11 +190,22 @@ def _read(path: Path, kind: Any) -> Any:
 
 def _read_history(path: Path) -> History:
     try:
-        return read_history(path)
+        history = read_history(path)
+        for position, event in enumerate(history.events):
+            _check_text(event, history.place(position))
     except HistoryError as error:
         raise StoredRunError(str(error)) from error
     except OSError as error:
         raise StoredRunError(f"{_shown(path)}: {error.strerror}") from error
+    return history
+
+
+def _check_text(event: Event, place: str) -> None:
+    """No name of Kafka's is what cannot be written: half of a UTF-16 pair."""
+    try:
+        json.dumps(packed_fields(event), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise HistoryError(f"{place}: {error.object[error.start]!r} is no character") from error
 
 
 def _shown(path: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from jepsen.linearizability import Event
+from jepsen.linearizability import Event, HistoryError
 from jepsen.linearizability.history import OK
 from jepsen.report import INVALID, UNKNOWN, VALID, Check
 from wire.batch import iterate_batches
@@ -65,17 +65,16 @@ def check_logs(
 
     Returns:
         The check, and how many batches were compared.
+
+    Raises:
+        HistoryError: an id that was acknowledged is none.
     """
     logs: dict[int, list[LoggedBatch]] = {}
     for node_id, folder in folders.items():
-        try:
-            log = read_log(folder)
-        except (CorruptBatchError, OSError) as error:
-            return Check(NAME, INVALID, f"node {node_id}: {error}"), 0
-        logs[node_id] = [batch for batch in log if batch.end_offset <= high_watermark]
-        end = logs[node_id][-1].end_offset if logs[node_id] else 0
-        if end < high_watermark:
-            return Check(NAME, INVALID, f"node {node_id}: ends at {end}, not {high_watermark}"), 0
+        found = _committed(node_id, folder, high_watermark)
+        if isinstance(found, Check):
+            return found, 0
+        logs[node_id] = found
     first = min(logs)
     for node_id in sorted(logs):
         reason = _difference(logs[first], logs[node_id])
@@ -89,6 +88,21 @@ def check_logs(
     if not logs[first]:
         return Check(NAME, UNKNOWN, "the logs are empty"), 0
     return Check(NAME, VALID), len(logs[first])
+
+
+def _committed(node_id: int, folder: Path, high_watermark: int) -> list[LoggedBatch] | Check:
+    """The batches of a node below the high watermark; a check where they are not to be had."""
+    try:
+        log = read_log(folder)
+    except OSError as error:
+        return Check(NAME, UNKNOWN, f"node {node_id}: {error.filename}: {error.strerror}")
+    except CorruptBatchError as error:
+        return Check(NAME, INVALID, f"node {node_id}: {error}")
+    batches = [batch for batch in log if batch.end_offset <= high_watermark]
+    end = batches[-1].end_offset if batches else 0
+    if end < high_watermark:
+        return Check(NAME, INVALID, f"node {node_id}: ends at {end}, not {high_watermark}")
+    return batches
 
 
 def _difference(ours: list[LoggedBatch], theirs: list[LoggedBatch]) -> str | None:
@@ -106,8 +120,16 @@ def _difference(ours: list[LoggedBatch], theirs: list[LoggedBatch]) -> str | Non
 
 
 def _created(events: Iterable[Event]) -> list[tuple[str, UUID]]:
+    """Topics with the ids that their creation was told; HistoryError where one is none."""
     return [
-        (event.value[0], UUID(event.value[1]))
+        (event.value[0], _id(*event.value))
         for event in events
         if event.f == "create" and event.type == OK
     ]
+
+
+def _id(name: str, text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise HistoryError(f"create of {name} was told {text!r}, which is no UUID") from error

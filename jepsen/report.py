@@ -6,7 +6,7 @@ Checks are composed as in Jepsen: false beats unknown beats true.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -29,6 +29,7 @@ from jepsen.linearizability.values import thawed, to_plain
 VALID: Final = "valid"
 INVALID: Final = "invalid"
 UNKNOWN: Final = "unknown"
+Verdict = Literal["valid", "invalid", "unknown"]
 CHECK_SECONDS_MAX: Final = 120.0
 RESULTS_FILE: Final = "results.json"
 PICTURE_FILE: Final = "linear.html"
@@ -38,20 +39,21 @@ class Check(msgspec.Struct, frozen=True):
     """What one checker says: `valid`, `invalid` or `unknown`, and why not valid."""
 
     name: str
-    verdict: str
+    verdict: Verdict
     reason: str | None = None
 
 
-def composed(checks: Iterable[Check]) -> str:
+def composed(checks: Iterable[Check]) -> Verdict:
     """The verdict of all."""
-    verdicts = {check.verdict for check in checks}
+    verdicts: set[Verdict] = {check.verdict for check in checks}
+    assert verdicts, "no check proves nothing"
     return next(verdict for verdict in (INVALID, UNKNOWN, VALID) if verdict in verdicts)
 
 
 def linearizable(history: History, model: str, folder: Path) -> tuple[Check, dict[str, Any]]:
     """Whether the history is linearizable, with the verdict of every key.
 
-    An illegal history is drawn into the folder.
+    An illegal history is drawn into the folder; where it cannot be, the reason says so.
     """
     result = check(history, model_named(model), budget=Budget(seconds=CHECK_SECONDS_MAX))
     details: dict[str, Any] = {
@@ -68,9 +70,13 @@ def linearizable(history: History, model: str, folder: Path) -> tuple[Check, dic
     assert found is not None, "an illegal history has a counterexample"
     details["counterexample"] = found.text()
     page = page_of(history, model_named(model), result, found)
-    (folder / PICTURE_FILE).write_text(page, encoding="utf-8")
+    seen = f"see {PICTURE_FILE}"
+    try:
+        (folder / PICTURE_FILE).write_text(page, encoding="utf-8")
+    except OSError as error:
+        seen = f"{PICTURE_FILE} cannot be written: {error.strerror}"
     keys = ", ".join(str(to_plain(thawed(key))) for key in found.keys)
-    return Check(name, INVALID, f"key {keys}: no legal order; see {PICTURE_FILE}"), details
+    return Check(name, INVALID, f"key {keys}: no legal order; {seen}"), details
 
 
 def _by_key(result: Result) -> dict[str, str]:

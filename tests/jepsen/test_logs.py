@@ -74,4 +74,8 @@ def test_damage_and_absence(folders):
     assert "node 2: 00000000000000000000.log: wrong checksum at 2" in verdict(folders)[1]
     rewrite(folders, 2)
     assert verdict(folders) == ("invalid", "node 2: ends at 0, not 3")
+    log = folders[2] / LOG_FOLDER / f"{0:020d}.log"
+    log.unlink()
+    log.mkdir()
+    assert verdict(folders) == ("unknown", f"node 2: {log}: Is a directory")
     assert verdict(folders, mark=0, events=())[0] == "unknown", "nothing to compare proves nothing"
