@@ -113,7 +113,7 @@ def _parser() -> Parser:
         argument_default=argparse.SUPPRESS,
         description="Run whole clusters in one process: one seed, one run, always the same.",
         epilog="Exit code: 0 all held, 10 safety, 11 liveness, 12 crash, 13 nondeterminism, "
-        "1 a mark is missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM.",
+        "1 a mark is missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 255 a process of --jobs died.",
     )
     add = parser.add_argument
     add("--seeds", type=_range, metavar="A..B", help="from A to B, both included (1..100)")

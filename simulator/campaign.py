@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -24,6 +25,10 @@ SAFETY, LIVENESS, CRASH, NONDETERMINISM = 10, 11, 12, 13
 """Exit codes by the kind of a failure."""
 
 NONDETERMINISTIC: Final = "nondeterminism"
+
+
+class WorkerDiedError(Exception):
+    """A process of the pool is gone; the text names the seeds that were under way."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +194,11 @@ def _begin_worker() -> None:
 def results(
     seeds: Iterable[int], options: Options, *, is_twice: bool, job_count: int
 ) -> Iterator[Result]:
-    """The results of seeds as they come; with one job in the order of the seeds."""
+    """The results of seeds as they come; with one job in the order of the seeds.
+
+    Raises:
+        WorkerDiedError: one of several processes is gone.
+    """
     if job_count == 1:
         with collecting_as_a_node():
             for seed in seeds:
@@ -198,6 +207,7 @@ def results(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(job_count, mp_context=context, initializer=_begin_worker) as pool:
         waiting: set[Future[Result]] = set()
+        seed_of: dict[Future[Result], int] = {}
         left = iter(seeds)
         try:
             while True:
@@ -205,12 +215,21 @@ def results(
                     following = next(left, None)
                     if following is None:
                         break
-                    waiting.add(pool.submit(run_one, following, options, is_twice=is_twice))
+                    future = pool.submit(run_one, following, options, is_twice=is_twice)
+                    waiting.add(future)
+                    seed_of[future] = following
                 if not waiting:
                     return
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
+                    del seed_of[future]
+        except BrokenProcessPool as error:
+            under_way = ", ".join(map(str, sorted(seed_of.values())))
+            raise WorkerDiedError(
+                f"a process of --jobs {job_count} died, killed or out of memory; seeds that were"
+                f" under way and are not counted: {under_way}"
+            ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -1,7 +1,8 @@
 """`kraftline sim` and `python -m simulator`: run seeds, say which failed and how to repeat it.
 
 Exit code: 0 all held, 10 safety, 11 liveness, 12 crash, 13 nondeterminism, 1 a required mark is
-missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM. Of several failures the first one decides.
+missing, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 255 a process of --jobs died. Of several failures the
+first one decides.
 
 The simulator itself is imported after the command line has been read: it takes half a second.
 """

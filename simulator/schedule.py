@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from simulator.draw import FAULT_NAMES, Options
+from simulator.arguments import SEED_MAX
+from simulator.draw import FAULT_NAMES, NEWEST_DRAWS, Options
 from simulator.lost_messages import MESSAGES
 from simulator.plan import Decision
 from simulator.run import settings_of
@@ -67,8 +68,16 @@ _LIMITS: Final = {
     "write_count": (0, 10**9),
     "think_us": (0, 10**12),
     "partition_count": (1, 10**6),
+    "draws": (1, NEWEST_DRAWS),
 }
 """Of options in a file: what is outside runs for ever or not at all."""
+_LIMITS_OF_FAULTS: Final = {
+    "at_us": (0, 10**12),
+    "length_us": (0, 10**12),
+    "amount": (0, 10**6),
+}
+WITHOUT_TARGETS: Final = ("depose_leader",)
+"""Faults that find whom they strike when they come."""
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -79,28 +88,13 @@ def read_schedule(path: Path) -> Schedule:
     """
     lines = path.read_bytes().splitlines()
     header = _decoded(path, 1, lines[0] if lines else b"", _Header)
-    if header.schedule != FORM:
-        raise ScheduleError(f"{path}:1: schedule {header.schedule}, only {FORM} is known")
-    for name, (least, most) in _LIMITS.items():
-        value = getattr(header.options, name)
-        if value is not None and not least <= value <= most:
-            raise ScheduleError(f"{path}:1: {name} is {value}, allowed: {least} to {most}")
+    _check_header(f"{path}:1", header)
     settings, _ = settings_of(header.seed, header.options)
     known = set(machine_ids(settings))
     plan = []
     for number, line in enumerate(lines[1:], 2):
         decision = _decoded(path, number, line, Decision)
-        if decision.kind not in FAULT_NAMES:
-            allowed = ", ".join(FAULT_NAMES)
-            raise ScheduleError(f"{path}:{number}: unknown fault '{decision.kind}': {allowed}")
-        strangers = [target for target in decision.targets if target not in known]
-        if strangers:
-            raise ScheduleError(f"{path}:{number}: no nodes {strangers}, only {sorted(known)}")
-        if decision.kind == "lost_messages" and decision.messages not in MESSAGES:
-            allowed = ", ".join(MESSAGES)
-            raise ScheduleError(f"{path}:{number}: no messages '{decision.messages}': {allowed}")
-        if decision.at_us < 0 or decision.length_us < 0:
-            raise ScheduleError(f"{path}:{number}: times are not negative")
+        _check_fault(f"{path}:{number}", decision, known)
         plan.append(decision)
     return Schedule(
         seed=header.seed,
@@ -110,6 +104,43 @@ def read_schedule(path: Path) -> Schedule:
         invariant=header.invariant,
         text=header.text,
     )
+
+
+def _check_header(where: str, header: _Header) -> None:
+    if header.schedule != FORM:
+        raise ScheduleError(f"{where}: schedule {header.schedule}, only {FORM} is known")
+    if not 0 <= header.seed <= SEED_MAX:
+        raise ScheduleError(f"{where}: seed is {header.seed}, allowed: 0 to {SEED_MAX}")
+    _check_limits(where, header.options, _LIMITS)
+    for kind in header.options.faults or ():
+        _check_kind(where, kind)
+
+
+def _check_fault(where: str, decision: Decision, known: set[int]) -> None:
+    _check_kind(where, decision.kind)
+    strangers = [target for target in decision.targets if target not in known]
+    if strangers:
+        raise ScheduleError(f"{where}: no nodes {strangers}, only {sorted(known)}")
+    if len(set(decision.targets)) < len(decision.targets):
+        raise ScheduleError(f"{where}: targets {list(decision.targets)} name a node twice")
+    if not decision.targets and decision.kind not in WITHOUT_TARGETS:
+        raise ScheduleError(f"{where}: '{decision.kind}' without targets, of {sorted(known)}")
+    if decision.kind == "lost_messages" and decision.messages not in MESSAGES:
+        allowed = ", ".join(MESSAGES)
+        raise ScheduleError(f"{where}: no messages '{decision.messages}': {allowed}")
+    _check_limits(where, decision, _LIMITS_OF_FAULTS)
+
+
+def _check_kind(where: str, kind: str) -> None:
+    if kind not in FAULT_NAMES:
+        raise ScheduleError(f"{where}: unknown fault '{kind}': {', '.join(FAULT_NAMES)}")
+
+
+def _check_limits(where: str, given: object, limits: dict[str, tuple[int, int]]) -> None:
+    for name, (least, most) in limits.items():
+        value = getattr(given, name)
+        if value is not None and not least <= value <= most:
+            raise ScheduleError(f"{where}: {name} is {value}, allowed: {least} to {most}")
 
 
 def _decoded(path: Path, number: int, line: bytes, kind: Any) -> Any:

@@ -16,6 +16,7 @@ from simulator.campaign import (
     NONDETERMINISTIC,
     Result,
     Totals,
+    WorkerDiedError,
     exit_code_of,
     result_of,
     run_campaign,
@@ -46,6 +47,7 @@ SIMULATED: Final = (
 """The packages that a run is made of."""
 MARK_MISSING: Final = 1
 INTERRUPTED: Final = 130
+WORKER_DIED: Final = 255
 TERMINATED: Final = 143
 
 
@@ -144,6 +146,10 @@ def _run_seeds(parsed: Parsed) -> int:
         interrupted = TERMINATED
     except KeyboardInterrupt:
         interrupted = INTERRUPTED
+    except WorkerDiedError as error:
+        interrupted = WORKER_DIED
+        live.clear()
+        sys.stderr.write(f"kraftline sim: {error}\n")
     live.clear()
     _say_end(parsed, totals, seconds or time.monotonic() - started, commit)
     return interrupted if interrupted and not totals.failed else _exit_code(parsed, totals)

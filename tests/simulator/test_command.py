@@ -1,6 +1,7 @@
 """`kraftline sim`: what it prints, its exit codes, its files."""
 
 import json
+import multiprocessing
 import os
 import signal
 import termios
@@ -193,6 +194,20 @@ def test_an_interrupted_pool_ends(capsys, monkeypatch, number, code):
     found, lines, err = sim(capsys, "--seeds", "1..50", "--short", "--jobs", "2")
     assert (found, err) == (code, "")
     assert " 0 failed; " in lines[0]
+
+
+@pytest.mark.long
+def test_a_killed_process_of_a_pool_is_said_and_the_rest_summed_up(capsys, monkeypatch):
+    def kill_one(*_):
+        for child in multiprocessing.active_children()[:1]:
+            child.kill()
+
+    monkeypatch.setattr(LiveLine, "show", kill_one)
+    found, lines, err = sim(capsys, "--seeds", "1..50", "--short", "--jobs", "2", "--json")
+    assert found == 255
+    assert err.startswith("kraftline sim: a process of --jobs 2 died, killed or out of memory; ")
+    assert err.count("\n") == 1
+    assert json.loads(lines[-1])["failed"] == 0
 
 
 def test_the_live_line_fits_into_the_terminal():

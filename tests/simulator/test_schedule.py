@@ -54,7 +54,25 @@ HEAD = '{"schedule":1,"seed":4,"options":{"node_count":3}}'
         ),
         (
             HEAD + '\n{"at_us":-1,"kind":"kill","targets":[1],"length_us":1}',
-            "run.jsonl:2: times are not negative",
+            "run.jsonl:2: at_us is -1, allowed: 0 to 1000000000000",
+        ),
+        (
+            HEAD + '\n{"at_us":1,"kind":"swizzle","targets":[],"length_us":1}',
+            "run.jsonl:2: 'swizzle' without targets, of [1, 2, 3",
+        ),
+        (
+            HEAD + '\n{"at_us":1,"kind":"kill","targets":[2,2],"length_us":1}',
+            "run.jsonl:2: targets [2, 2] name a node twice",
+        ),
+        (
+            HEAD + '\n{"at_us":1,"kind":"clock_jump","targets":[1],"length_us":1,"amount":-1}',
+            "run.jsonl:2: amount is -1, allowed: 0 to 1000000",
+        ),
+        ('{"schedule":1,"seed":-1}', "run.jsonl:1: seed is -1, allowed: 0 to 18446744073709551615"),
+        ('{"schedule":1,"seed":1,"options":{"draws":9}}', "run.jsonl:1: draws is 9, allowed: 1 to"),
+        (
+            '{"schedule":1,"seed":1,"options":{"faults":["nope"]}}',
+            "run.jsonl:1: unknown fault 'nope': kill, ",
         ),
         (
             HEAD + '\n{"at_us":1,"kind":"lost_messages","targets":[1],"length_us":1,'
