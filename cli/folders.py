@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from cli.arguments import INT32_MAX, UsageError, shortened
+from cli.controller_properties import read_properties_file
 from cli.feature_table import check_level, parse_levels
 from cli.release_versions import features_at, level_of
 from cli.scram import MECHANISMS, SALT_BYTES, Credential
@@ -24,7 +25,6 @@ from metadata.schema import Record
 from node.config import read_config
 from node.errors import ConfigError, StartError
 from node.identity import check_cluster_id
-from node.properties import PropertiesError, parse_properties
 from quorum_controller.scram import scram_keys
 from storage.errors import CorruptFileError
 from storage.meta_properties import decode_uuid, encode_uuid, read_meta_properties
@@ -45,7 +45,6 @@ def run(options: Namespace) -> int:
         UsageError,
         ConfigError,
         StartError,
-        PropertiesError,
         FormatError,
         CorruptFileError,
     ) as error:
@@ -94,7 +93,7 @@ def _format(options: Namespace) -> int:
 
 def _static_config(options: Namespace) -> NodeConfig:
     """The node's configuration; a quorum without static voters is refused here."""
-    properties = parse_properties(Path(options.config).read_text(encoding="utf-8"))
+    properties = read_properties_file(Path(options.config))
     if options.initial_controllers is not None:
         check_initial_controllers(options.initial_controllers)
     asked = [flag for flag in DYNAMIC_FLAGS if getattr(options, flag)]
@@ -244,9 +243,9 @@ def _directories(path: Path) -> list[str]:
     """Folders of a server.properties, the metadata folder first, whatever else the file says.
 
     Raises:
-        UsageError: it names none.
+        UsageError: it names none, or cannot be read.
     """
-    properties = parse_properties(path.read_text(encoding="utf-8"))
+    properties = read_properties_file(path)
     text = properties.get("log.dirs") or properties.get("log.dir", "")
     folders = [folder.strip() for folder in text.split(",") if folder.strip()]
     metadata = properties.get("metadata.log.dir", "").strip()

@@ -206,6 +206,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         ConfigError: the first value that is refused.
     """
     given = {key: value.strip() for key, value in properties.items()}
+    _refuse_bytes(given)
     _refuse_unsupported(given)
     roles = _roles(given)
     node_id = _node_id(given)
@@ -255,6 +256,15 @@ def inspection_limits(properties: Mapping[str, str]) -> dict[str, int]:
     """
     given = {key: value.strip() for key, value in properties.items()}
     return _groups(given)["inspection"]
+
+
+def _refuse_bytes(given: Mapping[str, str]) -> None:
+    """Refuse what is no text, as variables of the environment can be."""
+    for key, value in given.items():
+        try:
+            f"{key}{value}".encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError.invalid(value, key, "not UTF-8") from error
 
 
 def _refuse_unsupported(given: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ r"""The format of Java's `.properties` files: reading and writing. Standard libr
     key=first, \
         second    (a line that ends in an odd number of backslashes goes on in the next one)
     \t \n \r \f \uXXXX are characters, any other \x is x
+    \uD83D\uDE00 are the halves of one character; a half alone is none (Java keeps it)
 
 A key that occurs twice has its last value. (java.util.Properties.load)
 The launcher in `scripts/` reads and writes with this module before anything is installed.
@@ -18,18 +19,28 @@ SEPARATORS: Final = "=:"
 ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 ESCAPED_AT_WRITE: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 UNICODE_DIGITS: Final = 4
+SHOWN_CHARACTERS: Final = 80
+"""Of a key in an error line."""
 
 
 class PropertiesError(ValueError):
-    r"""The text is not in the format: a `\u` without four hexadecimal digits."""
+    r"""The text is not in the format: a `\u` without four hexadecimal digits, or half a pair."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of the text, in the order of the first occurrence of each key."""
+    """Keys and values of the text, in the order of the first occurrence of each key.
+
+    Raises:
+        PropertiesError: a malformed escape; the text names the key.
+    """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         key_end, value_start = _split_position(line)
-        found[_unescape(line[:key_end])] = _unescape(line[value_start:])
+        try:
+            key = _joined(_unescape(line[:key_end]))
+            found[key] = _joined(_unescape(line[value_start:]))
+        except PropertiesError as error:
+            raise PropertiesError(f"{line[: min(key_end, SHOWN_CHARACTERS)]}: {error}") from error
     return found
 
 
@@ -102,6 +113,19 @@ def _unicode_character(digits: str) -> str:
     if len(digits) != UNICODE_DIGITS or not all(c in "0123456789abcdefABCDEF" for c in digits):
         raise PropertiesError(f"malformed \\uxxxx encoding: \\u{digits}")
     return chr(int(digits, 16))
+
+
+def _joined(text: str) -> str:
+    """The halves of UTF-16 pairs as characters."""
+    if all(char < "\ud800" or char > "\udfff" for char in text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError as error:
+        half = int.from_bytes(error.object[error.start : error.start + 2], "little")
+        raise PropertiesError(
+            f"\\u{half:04x} is half of a pair of escapes and no character alone"
+        ) from error
 
 
 def _escape(text: str, *, in_key: bool) -> str:

@@ -172,6 +172,32 @@ def test_without_static_voters(capsys: pytest.CaptureFixture[str], folder: Path)
     assert "not supported yet" in do_format(capsys, "--standalone")[2]
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (bytes(range(256)), "n1/server.properties: 'utf-8' codec can't decode byte 0x80"),
+        (b"log.dirs=x\\ud800\n", "n1/server.properties: log.dirs: \\ud800 is half of a pair"),
+        (b"broker.rack=\\u12\n", "n1/server.properties: broker.rack: malformed \\uxxxx"),
+        (None, "n1/server.properties: No such file or directory"),
+    ],
+)
+def test_a_file_that_is_no_properties(
+    capsys: pytest.CaptureFixture[str], folder: Path, content: bytes | None, said: str
+) -> None:
+    path = folder / "n1" / "server.properties"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    for code, out, err in (
+        do_format(capsys),
+        storage(capsys, "info", "-c", "n1/server.properties"),
+    ):
+        assert (code, out) == (1, "")
+        assert said in err
+        assert err.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["n1"]
+
+
 def test_random_uuid_skips_a_leading_dash() -> None:
     draws = [b"\xf8" + bytes(15), b"\x01" + bytes(15)]
     text = random_uuid(lambda _count: draws.pop(0))

@@ -52,6 +52,12 @@ def test_a_refusal_is_one_line_that_names_the_key(text: str) -> None:
             assert key in said or key.replace(".", " ") in said, (key, said)
 
 
+def test_what_is_no_text_is_refused_wherever_it_stands() -> None:
+    for key in KEYS:
+        expected = f"Invalid value \\ud800 for configuration {key}: not UTF-8"
+        assert refusal_of(key, "\ud800") == expected
+
+
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number.key)
 def test_numbers_out_of_range_and_other_things_are_refused(number: Whole) -> None:
     key, _, _, minimum, maximum = number
