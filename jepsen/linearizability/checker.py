@@ -94,8 +94,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         steps: Steps of all searches together.
         cache_size: Configurations visited by all searches together.
         wall_s: Wall time in seconds; 0 if no clock was given.
-        reason: For `unknown`: which budget ended it. For `illegal` without a search: why. For
-            `ok`: what was not looked at, if anything.
+        reason: For `unknown`: which budget ended it, or that there is nothing to judge. For
+            `illegal` without a search: why. For `ok`: what was not looked at, if anything. Behind
+            it, whatever the verdict, what the reader of the file left out.
     """
 
     verdict: str
@@ -241,6 +242,8 @@ def check(
     now = clock or (lambda: 0.0)
     assert clock is not None or budget.seconds is None, "a limit of time needs a clock"
     started = now()
+    if not history.operations:
+        return _nothing_to_judge(history)
     partitions = ordered_partitions(history, model, split=split, reduce=prune)
     violation = model.violation(history.operations)
     if violation is not None:
@@ -262,7 +265,28 @@ def check(
         steps=sum(result.steps for result in results),
         cache_size=sum(result.cache_size for result in results),
         wall_s=now() - started,
-        reason=race.reason,
+        reason=_joined(race.reason, history.left_out),
+    )
+
+
+def _joined(*reasons: str | None) -> str | None:
+    return "; ".join(reason for reason in reasons if reason is not None) or None
+
+
+def _nothing_to_judge(history: History) -> Result:
+    """An empty history is linearizable; one whose events are of no client proves nothing."""
+    why = "the history is empty"
+    if history.events:
+        why = f"none of {len(history.events)} events is of a client: their processes are names"
+    return Result(
+        verdict=UNKNOWN if history.events else OK,
+        partitions=(),
+        engine="none",
+        operations=0,
+        steps=0,
+        cache_size=0,
+        wall_s=0.0,
+        reason=_joined(why, history.left_out),
     )
 
 
@@ -276,7 +300,7 @@ def _refuted(history: History, violation: Violation, wall_s: float) -> Result:
         steps=0,
         cache_size=0,
         wall_s=wall_s,
-        reason=f"{violation.text} ({', '.join(places)})",
+        reason=_joined(f"{violation.text} ({', '.join(places)})", history.left_out),
     )
 
 

@@ -81,10 +81,18 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History:
-    """Events in the order in which they happened, with the place each came from."""
+    """Events in the order in which they happened, with the place each came from.
+
+    `left_out` says what a file held behind them, torn off by the end of its writer; else None.
+    """
 
     def __init__(
-        self, events: Sequence[Event], *, source: str = "history", lines: Sequence[int] = ()
+        self,
+        events: Sequence[Event],
+        *,
+        source: str = "history",
+        lines: Sequence[int] = (),
+        left_out: str | None = None,
     ) -> None:
         """Takes the events as they are; `operations` joins and judges them.
 
@@ -92,10 +100,12 @@ class History:
             events: In file order.
             source: Name for messages, such as a file.
             lines: Line (or object) number of every event, from 1; empty: position + 1.
+            left_out: See the class.
         """
         assert not lines or len(lines) == len(events), f"{len(lines)=} {len(events)=}"
         self.events: Final = tuple(events)
         self.source: Final = source
+        self.left_out: Final = left_out
         self._lines: Final = tuple(lines)
         self._operations: tuple[Operation, ...] | None = None
 

@@ -33,6 +33,11 @@ INT64_MIN: Final = -(1 << 63)
 UINT64_MAX: Final = (1 << 64) - 1
 DEPTH_MAX: Final = 100
 """Values may be nested so deep; deeper ones are refused instead of exhausting the stack."""
+DIGITS_MAX: Final = 4000
+"""Digits of a number: CPython itself reads and writes no whole number of more than 4300."""
+
+SHOWN_MAX: Final = 40
+"""Characters of a bad value in an error line."""
 
 
 class Keyword(str):
@@ -91,6 +96,54 @@ def hashable(value: Any) -> Any:
     return value
 
 
+def whole_number(text: str) -> int:
+    """The int of its digits.
+
+    Raises:
+        ValueError: It is none, or has more than DIGITS_MAX digits.
+    """
+    if len(text) > DIGITS_MAX:
+        _check_digits(sum(character.isdigit() for character in text))
+    return int(text)
+
+
+def digits_of(number: int) -> str:
+    """The text that `whole_number` reads.
+
+    Raises:
+        ValueError: It has more than DIGITS_MAX digits.
+    """
+    text = str(number)
+    _check_digits(len(text.lstrip("-")))
+    return text
+
+
+def decimal_number(text: str) -> Decimal:
+    """The decimal of a text such as `-1.5E+3`.
+
+    Raises:
+        ValueError: It is none, not finite, or has too many digits or too large an exponent.
+    """
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"{text} is no decimal number, or one of too large an exponent") from error
+    check_decimal(number)
+    return number
+
+
+def check_decimal(number: Decimal) -> None:
+    """Raises ValueError unless every format can hold the number: it is finite and not too long."""
+    if not number.is_finite():
+        raise ValueError(f"the decimal {number} is not finite")
+    _check_digits(len(number.as_tuple().digits))
+
+
+def _check_digits(digits: int) -> None:
+    if digits > DIGITS_MAX:
+        raise ValueError(f"a number of {digits} digits, more than {DIGITS_MAX}")
+
+
 class Typed(NamedTuple):
     """A value that Python takes for another one, with its type: 1.0, True and 1 are three values.
 
@@ -132,7 +185,7 @@ def frozen(value: Any) -> Hashable:  # noqa: PLR0911  # one case each
     if isinstance(value, float) and math.isnan(value):
         return Typed(float, "NaN")  # a register that holds it tells it
     if isinstance(value, Decimal) and value.is_nan():
-        return Typed(Decimal, str(value))
+        return Typed(Decimal, str(value))  # in no file; a caller may hold one
     assert isinstance(value, Hashable), f"{value=}"
     return Typed(type(value), value)
 
@@ -194,7 +247,7 @@ def to_plain(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911, PLR0912
     if kind is str:
         return value
     if kind is int:
-        return value if INT64_MIN <= value <= UINT64_MAX else {"#int": str(value)}
+        return value if INT64_MIN <= value <= UINT64_MAX else {"#int": digits_of(value)}
     if kind is float:
         return value if math.isfinite(value) else {"#float": str(value)}
     for text_kind, name in ((Keyword, "#keyword"), (Symbol, "#symbol"), (Character, "#char")):
@@ -209,6 +262,7 @@ def to_plain(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911, PLR0912
     if isinstance(value, Tagged):
         return {"#tag": value.tag, "#value": to_plain(value.value, depth + 1)}
     if isinstance(value, Decimal):
+        check_decimal(value)
         return {"#decimal": str(value)}
     if isinstance(value, bytes):
         return {"#bytes": value.hex()}
@@ -241,16 +295,19 @@ def from_plain(plain: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911  # one
     if len(plain) == 1 and first in _TEXTS and isinstance(content, str):
         try:
             return _TEXTS[first](content)
-        except (ValueError, InvalidOperation) as error:
-            raise ValueError(f"{first} {content!r} cannot be read") from error
+        except ValueError as error:
+            raise ValueError(f"{first} {_cut(content)!r} cannot be read: {error}") from error
+    if first == "#map" and len(plain) == 1 and _are_pairs(content):
+        return map_of(
+            (hashable(from_plain(key, depth + 1)), from_plain(item, depth + 1))
+            for key, item in content
+        )
     if len(plain) == 1 and isinstance(content, list):
         items = [from_plain(item, depth + 1) for item in content]
         if first == "#list":
             return tuple(items)
         if first == "#set":
             return SetValue(hashable(item) for item in items)
-        if first == "#map" and all(isinstance(item, list) and len(item) == 2 for item in items):
-            return map_of((hashable(key), item) for key, item in items)
     raise ValueError(f"{first} is not one of #tag, #list, #set, #map, {', '.join(_TEXTS)}")
 
 
@@ -258,6 +315,16 @@ def _plain_key(key: Any) -> str:
     if not isinstance(key, str) or key.startswith("#"):
         raise ValueError(f"key {key!r} of a map is not a plain string")
     return key
+
+
+def _are_pairs(content: Any) -> bool:
+    return isinstance(content, list) and all(
+        isinstance(pair, list) and len(pair) == 2 for pair in content
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def _character(text: str) -> Character:
@@ -270,8 +337,8 @@ _TEXTS: Final[dict[str, Callable[[str], Any]]] = {
     "#keyword": Keyword,
     "#symbol": Symbol,
     "#char": _character,
-    "#decimal": Decimal,
+    "#decimal": decimal_number,
     "#float": float,
-    "#int": int,
+    "#int": whole_number,
     "#bytes": bytes.fromhex,
 }

@@ -177,7 +177,8 @@ def _judge_share(
             found = explain(part, model, result=result, seconds=task.explain_seconds)
         rows.append(_result_row(task, before, _key_text(partition.keys), result, found))
     if task.share == 0:  # `put_together` gives it the verdict
-        rows.append(_row(task, started, key=WHOLE, ops=len(history.operations), verdict=""))
+        count, reason = len(history.operations), history.left_out
+        rows.append(_row(task, started, key=WHOLE, ops=count, verdict="", reason=reason))
     return rows
 
 
@@ -214,7 +215,7 @@ def _whole_of(whole: KeyVerdict, keys: list[KeyVerdict]) -> KeyVerdict:
         seconds=round(sum(row.seconds for row in keys), 6),
         states=sum(row.states for row in keys),
         max_rss=max((row.max_rss for row in keys), default=0),
-        reason=None if first is None or verdict == "valid" else first.reason,
+        reason=whole.reason if first is None or verdict == "valid" else first.reason,
         counterexample=None if first is None else first.counterexample,
     )  # fmt: skip
 

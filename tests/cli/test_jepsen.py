@@ -49,6 +49,25 @@ def test_one_object_a_file(files, capsys, kind):
     assert lines[1]["operations"] == 3
 
 
+def test_a_torn_last_line_is_said(files, tmp_path, capsys):
+    path = tmp_path / "torn.jsonl"
+    path.write_text(Path(files(GOOD)).read_text() + '{"process":4,"ty')
+    assert verify(str(path)) == 0
+    assert ": ok (line 5 breaks off: left out)  2 operations" in capsys.readouterr().out
+    assert verify("--json", str(path)) == 0
+    assert json.loads(capsys.readouterr().out)["reason"] == "line 5 breaks off: left out"
+
+
+def test_a_history_without_operations_is_unknown(tmp_path, capsys):
+    path = tmp_path / "h.jsonl"
+    path.write_text('{"process":"nemesis","type":"info","f":"kill"}\n')
+    assert verify(str(path)) == 2
+    assert ": unknown (none of 1 events is of a client" in capsys.readouterr().out
+    path.write_text("")
+    assert verify(str(path)) == 0
+    assert ": ok (the history is empty)  0 operations" in capsys.readouterr().out
+
+
 def test_lines_for_people(files, capsys):
     assert verify(files(GOOD)) == 0
     assert ": ok  2 operations, 3 steps, " in capsys.readouterr().out

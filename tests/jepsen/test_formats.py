@@ -190,9 +190,12 @@ def test_a_key_in_front_of_every_value_splits_the_history():
 
 def test_a_torn_end_is_left_out_and_damage_before_it_is_not():
     events = [Event(process=n, type="invoke", f="read") for n in range(3)]
-    for kind in (Format.JSONL, Format.EDN, Format.MSGPACK):
+    for kind, what in ((Format.JSONL, "line"), (Format.EDN, "line"), (Format.MSGPACK, "object")):
         whole = written_history(events, kind)
-        assert parse_history(whole[:-3]).events == tuple(events[:2]), kind
+        torn = parse_history(whole[:-3])
+        assert torn.events == tuple(events[:2]), kind
+        assert torn.left_out == f"{what} 3 breaks off: left out"
+        assert parse_history(whole).left_out is None
     lines = written_history(events, Format.JSONL).split(b"\n")
     damaged = b"\n".join([lines[0], lines[1][:-4], lines[2], b""])
     with pytest.raises(HistoryError, match=r"^run:2: no JSON object"):
@@ -200,6 +203,81 @@ def test_a_torn_end_is_left_out_and_damage_before_it_is_not():
     lines = written_history(events, Format.EDN).split(b"\n")
     with pytest.raises(HistoryError, match=r"^run:2: \] where \} is due"):
         parse_history(b"\n".join([lines[0], lines[1][:-1] + b"]", lines[2], b""]), "run")
+
+
+RICH = Event(
+    process=7, type="ok", f="read", time=12,
+    value=[-1.5, 1e-9, True, None, 'a\\"\u20ac\n', {"k": [{}, []]}, Keyword("x"), Character("\n"),
+           Tagged("inst", "x"), math.inf, (1,), SetValue((1, "b")), Decimal("1.5E+7"), "\ud800"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [Format.JSONL, Format.EDN, Format.MSGPACK])
+def test_every_cut_of_the_last_line_is_torn_and_said(kind):
+    first = Event(process=0, type="invoke", f="read")
+    whole = written_history([first, RICH], kind)
+    start = len(written_history([first], kind))
+    end = len(whole) - (kind is not Format.MSGPACK)  # a last line need not be ended
+    for cut in range(start + 1, end):
+        history = parse_history(whole[:cut])
+        assert history.events == (first,), whole[start:cut]
+        assert history.left_out, whole[start:cut]
+    assert len(parse_history(whole[:end]).events) == 2
+
+
+EVENT = '{"process":0,"type":"invoke","f":"read"}'
+EDN_EVENT = "{:process 0 :type :invoke :f :read}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"[{EVENT}, {EVENT}]", "run:1: a JSON array is no history: one object per line"),
+        (f"[\n{EVENT},\n{EVENT}\n]\n", "run:1: a JSON array is no history: one object per line"),
+        ("{this is no history at all", "run:1: { is not closed"),
+        ('{"a": nonsense', "run:1: no JSON object: Expecting value"),
+        ('{"process":0,"type":"inv', "run:1: no JSON object: "),  # nothing whole stands before it
+        (f"{EVENT}\n{EVENT[:-1]}]", "run:2: no JSON object: "),
+        (f"{EVENT}\n{EVENT} x", "run:2: no JSON object: Extra data"),
+        (f'{EVENT}\n{{"process":nil', "run:2: no JSON object: "),
+        (f'{EVENT}\n[{{"process":', "run:2: no JSON object: "),
+        (f'{EVENT}\n{{"n":{"9" * 5000}}}', "run:2: no JSON object: a number of 5000 digits"),
+        (f"{EDN_EVENT} {{:process 08x}} {EDN_EVENT}", "run:1: 08x is no number"),
+        (f"{EDN_EVENT} {{:process 1 :ty", "run:1: { is not closed"),  # no line of its own
+        (f"{EDN_EVENT}\n{{:process 1 :value 08x", "run:2: 08x is no number"),
+        (f'{EDN_EVENT}\n{{:process 1 :value "\\q', "run:2: cannot be read: "),
+        (f"{EDN_EVENT}\n{{:process 1\n :ty", "run:2: { is not closed"),
+        (f"[{EDN_EVENT} {{:a \\foo}}]", "run:1: \\foo is no character"),
+        (f"{EDN_EVENT}\n{EDN_EVENT} {{", "run:2: { is not closed"),
+        ('{"process":"0","type":"ok","f":"x"}\n', "run:1: process '0' is a string; the number"),
+        ("{:process 0 :type :ok :f :x 5 6}", "run:1: field name 5 is no string"),
+        (
+            "{:process 0 :type :ok :f :x :value 1e9999999999999999999M}",
+            "run:1: 1e9999999999999999999 ",
+        ),
+        ('{"value":{"#map":[[{"#decimal":"sNaN"},1]]}}\n', "run:1: #decimal 'sNaN' cannot be read"),
+    ],
+)
+def test_damage_is_no_torn_end(text, message):
+    with pytest.raises(HistoryError) as refused:
+        parse_history(text.encode(), "run")
+    assert str(refused.value).startswith(message)
+
+
+def test_damage_of_messagepack_that_swallows_events_is_no_torn_end():
+    events = [Event(process=n, type="invoke", f="read") for n in range(4)]
+    data = written_history(events, Format.MSGPACK)
+    cut = len(written_history(events[:1], Format.MSGPACK))
+    swallowing = data[:cut] + bytes([data[cut] + 9]) + data[cut + 1 :]  # a map of more fields
+    with pytest.raises(HistoryError, match="run: object 2: no MessagePack: it goes beyond the end"):
+        parse_history(swallowing[: 3 * cut], "run")
+
+
+def test_events_as_jepsen_prints_its_records():
+    text = "#jepsen.history.Op{:index 0, :type :invoke, :process 0, :f :write, :value 1}\n"
+    history = parse_history(text.encode())
+    assert history.events == (Event(process=0, type="invoke", f="write", value=1, index=0),)
+    assert parse_history(f"[{text}]".encode()).events == history.events
 
 
 @pytest.mark.parametrize(
@@ -244,3 +322,15 @@ def test_files_may_be_zipped(tmp_path):
     write_history(path, events, Format.EDN)
     assert gzip.decompress(path.read_bytes()).startswith(b"{:process 0")
     assert read_history(path).events == events
+
+
+def test_all_members_of_a_zipped_file_are_read_and_a_cut_one_is_refused():
+    events = [Event(process=n, type="invoke", f="read") for n in range(2)]
+    one, two = (gzip.compress(written_history([event], Format.JSONL)) for event in events)
+    assert parse_history(one + two).events == tuple(events)
+    assert parse_history(one + two + bytes(512)).events == tuple(events)
+    for cut in (one[:-9], one + two[:-1], one + two[:20]):
+        with pytest.raises(HistoryError, match="cannot be unzipped: the file ends before its data"):
+            parse_history(cut)
+    with pytest.raises(HistoryError, match="cannot be unzipped: "):
+        parse_history(one + b"behind it")

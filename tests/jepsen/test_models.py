@@ -2,7 +2,15 @@
 
 import pytest
 
-from jepsen.linearizability import History, HistoryError, Operation, check, history_of, model_named
+from jepsen.linearizability import (
+    Event,
+    History,
+    HistoryError,
+    Operation,
+    check,
+    history_of,
+    model_named,
+)
 from jepsen.linearizability.classification import (
     OBSERVATIONS,
     REFUSALS,
@@ -210,8 +218,20 @@ def test_outcomes_of_a_controller():
     assert not set(UNKNOWN_OUTCOMES) & (set(OBSERVATIONS) | set(REFUSALS))
 
 
-def test_a_history_without_clients_is_ok():
-    assert check(History([]), "kv").verdict == "ok"
+def test_a_history_without_operations_proves_nothing_unless_it_is_empty():
+    empty = check(History([]), "kv")
+    assert (empty.verdict, empty.reason) == ("ok", "the history is empty")
+    faults = check(History([Event(process="nemesis", type="info", f="kill")]), "kv")
+    assert faults.verdict == "unknown"
+    assert faults.reason == "none of 1 events is of a client: their processes are names"
+
+
+def test_what_a_reader_left_out_is_in_the_reason_of_every_verdict():
+    events = history_of(sequence(("write", 1, 1), ("read", None, 1))).events
+    assert check(History(events, left_out="line 5"), "register").reason == "line 5"
+    stale = history_of(sequence(("write", 1, 1), ("read", None, 2))).events
+    refuted = check(History(stale, left_out="line 5"), "register")
+    assert (refuted.verdict, refuted.reason) == ("illegal", "line 5")
 
 
 def test_a_lost_write_that_only_a_cas_noticed_is_kept():

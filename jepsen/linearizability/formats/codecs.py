@@ -1,48 +1,101 @@
 """Histories as EDN, JSON lines and MessagePack: text or bytes to events and back.
 
-A harness that is killed leaves a torn last line or object: it is left out. Any other damage is a
-`HistoryError` with its place.
+A harness that is killed leaves a torn last line or object behind whole ones: it is left out, and
+`Parsed.left_out` says so. Torn is what more text could have made whole, and nothing else. Any other
+damage is a `HistoryError` with its place.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgpack  # type: ignore[import-untyped]
 
 from jepsen.linearizability.formats import edn
 from jepsen.linearizability.formats.fields import event_of, fields_of
 from jepsen.linearizability.history import Event, HistoryError
-from jepsen.linearizability.values import Keyword, from_plain, to_plain
+from jepsen.linearizability.values import (
+    Keyword,
+    Tagged,
+    from_plain,
+    to_plain,
+    whole_number,
+)
 
 OBJECT_BYTES_MAX: Final = 1 << 26
+OPERATION_TAG: Final = "jepsen.history.Op"
+"""Jepsen 0.3 prints its events as tagged maps."""
+LEVELS_AROUND_VALUES: Final = 3
+"""Of EDN: a vector of events, the tag of one, its map."""
+BLANK: Final = re.compile(r"[\s,]*(?:;[^\n]*\n[\s,]*)*")
+JSON_ARRAY: Final = re.compile(r'\[\s*\{\s*"(?:[^"\\]|\\.)*"\s*:')
+JSON_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
+JSON_TOKEN_ENDS: Final = (
+    "", '"', '\\"', '0"', '00"', '000"', '0000"', "0", "e", "ue", "rue", "se", "lse", "alse",
+    "l", "ll", "ull",
+)  # fmt: skip
+JSON_MEMBER_ENDS: Final = ("", "0", ":0", '"":0')
+PROCESS_FIELD: Final = b"\xa7process"
+"""The name of a field of every event, as MessagePack holds it."""
 
 
-def parse_edn(text: str, source: str) -> Iterator[tuple[Event, int]]:
+class Parsed(NamedTuple):
+    """The events of a file; `lines` has the line or object of each, from 1.
+
+    `left_out` says which torn line or object stands behind them, None if there is none.
+    """
+
+    events: list[Event]
+    lines: list[int]
+    left_out: str | None = None
+
+
+def parse_edn(text: str, source: str) -> Parsed:
     """One map per event, or one vector of maps; numbered by the line where each ends."""
+    found = Parsed([], [])
     line, counted = 1, 0
     try:
-        for form, offset in edn.forms(text):
+        for form, offset in edn.forms(text, spare_depth=LEVELS_AROUND_VALUES):
             line += text.count("\n", counted, offset)
             counted = offset
             for fields in form if isinstance(form, list) else [form]:
-                yield _event(_with_plain_names(fields), f"{source}:{line}"), line
+                found.events.append(_event(fields, f"{source}:{line}", _with_plain_names))
+                found.lines.append(line)
     except edn.EdnError as error:
+        if found.events and error.is_cut and _is_last_line(text, counted):
+            return found._replace(left_out=_torn("line", text.count("\n") + 1))
         line += text.count("\n", counted, error.offset)
-        last_line_start = text.rfind("\n", 0, len(text)) + 1
-        if not text.endswith("\n") and _starts_in_last_line(text, counted, last_line_start):
-            return
+        if JSON_ARRAY.match(text.lstrip()) is not None:
+            text = "a JSON array is no history: one object per line, without brackets around them"
+            raise HistoryError(f"{source}:1: {text}") from error
         raise HistoryError(f"{source}:{line}: {error}") from error
+    return found
 
 
-def _starts_in_last_line(text: str, counted: int, last_line_start: int) -> bool:
-    return not text[counted:last_line_start].strip(" \t\r\n,")
+def _torn(what: str, number: int) -> str:
+    return f"{what} {number} breaks off: left out"
+
+
+def _is_last_line(text: str, whole_end: int) -> bool:
+    """Whether what begins behind the last whole form is one event, in the last line, alone."""
+    start = text.rfind("\n") + 1
+    is_alone = whole_end < start < len(text) and BLANK.fullmatch(text, whole_end, start) is not None
+    return is_alone and text[start:].lstrip().startswith(("{", "#"))
 
 
 def _with_plain_names(fields: Any) -> Any:
+    if isinstance(fields, Tagged) and fields.tag == OPERATION_TAG:
+        fields = fields.value
     if not isinstance(fields, Mapping):
         return fields
-    return {str(name) if isinstance(name, str) else repr(name): v for name, v in fields.items()}
+    return {_field_name(name): item for name, item in fields.items()}
+
+
+def _field_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"field name {name!r} is no string")  # noqa: TRY004  # input, not a bug
+    return str(name)
 
 
 def written_edn(events: Sequence[Event]) -> str:
@@ -59,24 +112,56 @@ def written_edn(events: Sequence[Event]) -> str:
     return "".join(lines)
 
 
-def parse_jsonl(text: str, source: str) -> Iterator[tuple[Event, int]]:
+def parse_jsonl(text: str, source: str) -> Parsed:
     """One object per line."""
+    found = Parsed([], [])
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         place = f"{source}:{number}"
         try:
-            fields = json.loads(line, parse_constant=_refuse_constant)
+            fields = _JSON.decode(line)
         except (ValueError, RecursionError) as error:
-            if number == len(lines):  # no line end behind it: torn
-                return
+            if found.events and number == len(lines) and _is_torn_object(line):
+                return found._replace(left_out=_torn("line", number))
             raise HistoryError(f"{place}: no JSON object: {error}") from error
-        yield _event(_unpacked(fields, place), place), number
+        found.events.append(_event(fields, place, _unpacked))
+        found.lines.append(number)
+    return found
+
+
+def _is_torn_object(line: str) -> bool:
+    """Whether some ending makes the line an object: the rest of a token, a member, brackets."""
+    if not line.lstrip().startswith("{"):
+        return False
+    closing: list[str] = []
+    for bracket in re.findall(r"[][{}]", JSON_STRING.sub("", line)):
+        if bracket in "[{":
+            closing.append("]" if bracket == "[" else "}")
+        elif not closing or closing.pop() != bracket:
+            return False
+    closed = "".join(reversed(closing))
+    return any(
+        _is_json(f"{line}{token}{member}{closed}")
+        for token in JSON_TOKEN_ENDS
+        for member in JSON_MEMBER_ENDS
+    )
+
+
+def _is_json(text: str) -> bool:
+    try:
+        _JSON.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=whole_number)
 
 
 def written_jsonl(events: Sequence[Event]) -> str:
@@ -87,7 +172,7 @@ def written_jsonl(events: Sequence[Event]) -> str:
     )
 
 
-def parse_msgpack(data: bytes, source: str) -> Iterator[tuple[Event, int]]:
+def parse_msgpack(data: bytes, source: str) -> Parsed:
     """One map per event, one behind the other; numbered from 1."""
     unpacker = msgpack.Unpacker(
         raw=False,
@@ -97,17 +182,22 @@ def parse_msgpack(data: bytes, source: str) -> Iterator[tuple[Event, int]]:
         max_str_len=OBJECT_BYTES_MAX,
     )
     unpacker.feed(data)
-    number = 0
+    found = Parsed([], [])
     while True:
-        number += 1
+        number, start = len(found.events) + 1, unpacker.tell()
         place = f"{source}: object {number}"
         try:
             fields = unpacker.unpack()
-        except msgpack.OutOfData:
-            return  # the end, or a torn last object
+        except msgpack.OutOfData as error:
+            if start == len(data):
+                return found
+            if found.events and data.count(PROCESS_FIELD, start) <= 1:
+                return found._replace(left_out=_torn("object", number))
+            raise HistoryError(f"{place}: no MessagePack: it goes beyond the end") from error
         except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
             raise HistoryError(f"{place}: no MessagePack: {error}") from error
-        yield _event(_unpacked(fields, place), place), number
+        found.events.append(_event(fields, place, _unpacked))
+        found.lines.append(number)
 
 
 def written_msgpack(events: Sequence[Event]) -> bytes:
@@ -128,17 +218,14 @@ def packed_fields(event: Event) -> dict[str, Any]:
         raise HistoryError(f"event {event.f} of process {event.process}: {error}") from error
 
 
-def _unpacked(fields: Any, place: str) -> Any:
+def _unpacked(fields: Any) -> Any:
     if not isinstance(fields, dict):
         return fields
-    try:
-        return {str(name): from_plain(item) for name, item in fields.items()}
-    except ValueError as error:
-        raise HistoryError(f"{place}: {error}") from error
+    return {_field_name(name): from_plain(item) for name, item in fields.items()}
 
 
-def _event(fields: Any, place: str) -> Event:
+def _event(fields: Any, place: str, unpacked: Callable[[Any], Any]) -> Event:
     try:
-        return event_of(fields)
+        return event_of(unpacked(fields))
     except ValueError as error:
         raise HistoryError(f"{place}: {error}") from error

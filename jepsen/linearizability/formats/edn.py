@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from jepsen.linearizability.values import (
     DEPTH_MAX,
+    SHOWN_MAX,
     Character,
     Keyword,
     MapKey,
@@ -20,30 +21,46 @@ from jepsen.linearizability.values import (
     Symbol,
     Tagged,
     Vector,
+    check_decimal,
+    decimal_number,
+    digits_of,
     hashable,
     map_of,
+    whole_number,
 )
 
+TAG_NAME: Final = r"[A-Za-z][\w.*+!?$%&=<>/'-]*"
+KEYWORD_NAME: Final = r"""[^\s,()\[\]{}";\\]+"""
+SYMBOL_NAME: Final = r"""[^\s,()\[\]{}";\\\#:][^\s,()\[\]{}";\\]*"""
+
 TOKEN: Final = re.compile(
-    r"""[\s,]*(?:;[^\n]*(?:\n|\Z)[\s,]*)*
+    rf"""[\s,]*(?:;[^\n]*(?:\n|\Z)[\s,]*)*
     (?: (?P<string>"(?:[^"\\]|\\.)*")
-      | (?P<open>\#\{|[(\[{])
-      | (?P<close>[)\]}])
+      | (?P<open>\#\{{|[(\[{{])
+      | (?P<close>[)\]}}])
       | (?P<discard>\#_)
       | (?P<special>\#\#[A-Za-z-]+)
-      | (?P<tag>\#[A-Za-z][\w.*+!?$%&=<>/'-]*)
-      | (?P<char>\\(?:u[0-9a-fA-F]{4}|[a-z]+|.))
+      | (?P<tag>\#{TAG_NAME})
+      | (?P<char>\\(?:u[0-9a-fA-F]{{4}}|[a-z]+|.))
       | (?P<number>[+-]?\d[\w.+/-]*)
-      | (?P<keyword>:[^\s,()\[\]{}";\\]+)
-      | (?P<symbol>[^\s,()\[\]{}";\\\#:][^\s,()\[\]{}";\\]*)
+      | (?P<keyword>:{KEYWORD_NAME})
+      | (?P<symbol>{SYMBOL_NAME})
       | (?P<end>\Z)
     )""",
     re.VERBOSE | re.DOTALL,
 )
+BROKEN_OFF: Final = re.compile(
+    r"""[\s,]*(?:;[^\n]*\n[\s,]*)*
+    (?: "(?:[^"\\]|\\(?:[trn\\"bf]|u[0-9a-fA-F]{4}))*(?:\\(?:u[0-9a-fA-F]{0,3})?)?
+      | \\ | : | \#\#? )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""A text that ends within a token, where the token has no form of its own yet."""
+BROKEN_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d*)?[eE][+-]?")
 INTEGER: Final = re.compile(r"[+-]?\d+N?")
 FLOAT: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
 BYTES_TAG: Final = "bytes"
-DIGITS_MAX: Final = 4000
 CLOSING: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 WORDS: Final = {"nil": None, "true": True, "false": False}
 SPECIALS: Final = {"##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan")}
@@ -54,15 +71,26 @@ ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\
 ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 NAME: Final = re.compile(r"[A-Za-z*!_?$%&=<>+.-][\w*!?$%&=<>+.#:'-]*(?:/[\w*!?$%&=<>+.#:'-]+)?")
 WRITTEN_AS_ESCAPE: Final = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
+SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+TAG: Final = re.compile(TAG_NAME)
+KEYWORD: Final = re.compile(KEYWORD_NAME)
+SYMBOL: Final = re.compile(SYMBOL_NAME)
+NUMBER_START: Final = re.compile(r"[+-]?\d")
 
 
 class EdnError(ValueError):
-    """Text that is no EDN; `offset` is the character where it shows, from 0."""
+    """Text that is no EDN.
 
-    def __init__(self, text: str, offset: int) -> None:
+    Attributes:
+        offset: The character where it shows, from 0.
+        is_cut: The text ends within a form: more text could have made it one.
+    """
+
+    def __init__(self, text: str, offset: int, *, is_cut: bool = False) -> None:
         """`text` says what is wrong there."""
         super().__init__(text)
         self.offset: Final = offset
+        self.is_cut: Final = is_cut
 
 
 class _Discarded:
@@ -81,7 +109,9 @@ class _Reader:
         match = TOKEN.match(self.text, self.offset)
         if match is None:
             place = self.offset
-            raise EdnError(f"cannot be read: {self.text[place : place + 20]!r}", place)
+            is_cut = BROKEN_OFF.fullmatch(self.text, place) is not None
+            shown = self.text[place : place + 20]
+            raise EdnError(f"cannot be read: {shown!r}", place, is_cut=is_cut)
         kind = match.lastgroup
         assert kind is not None
         token, start = match.group(kind), match.start(kind)
@@ -103,14 +133,16 @@ class _Reader:
         try:
             return _ATOMS[kind](token)
         except ValueError as error:
-            raise EdnError(str(error), start) from error
+            is_cut = self.offset == len(self.text) and _is_begun(kind, token)
+            raise EdnError(str(error), start, is_cut=is_cut) from error
 
     def _operand(self, depth: int, what: str, start: int) -> Any:
         while True:
             try:
                 form = self.next_form(depth + 1)
             except EOFError:
-                raise EdnError(f"nothing stands behind {what}", start) from None
+                text = f"nothing stands behind {what}"
+                raise EdnError(text, start, is_cut=True) from None
             if not isinstance(form, _Discarded):
                 return form
 
@@ -129,7 +161,7 @@ class _Reader:
             try:
                 form = self.next_form(depth + 1)
             except EOFError:
-                raise EdnError(f"{opening} is not closed", start) from None
+                raise EdnError(f"{opening} is not closed", start, is_cut=True) from None
             if not isinstance(form, _Discarded):
                 items.append(form)
         match opening:
@@ -154,9 +186,28 @@ def _tagged(tag: str, value: Any) -> Any:
     return Tagged(tag, value)
 
 
+def _is_begun(kind: str, token: str) -> bool:
+    """Whether a token that cannot be read could have become one that can."""
+    match kind:
+        case "char":
+            return any(name.startswith(token[1:]) for name in NAMED_CHARACTERS)
+        case "special":
+            return any(name.startswith(token) for name in SPECIALS)
+        case "number":
+            return BROKEN_NUMBER.fullmatch(token) is not None
+        case _:
+            return False
+
+
 def _string(token: str) -> str:
     inner = token[1:-1]
-    return ESCAPED.sub(_unescaped, inner) if "\\" in inner else inner
+    if "\\" not in inner:
+        return inner
+    text = ESCAPED.sub(_unescaped, inner)
+    if SURROGATE.search(text) is None:
+        return text
+    # two escapes may be one character, as in JSON
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -180,13 +231,11 @@ def _character(token: str) -> Character:
 
 
 def _number(token: str) -> int | float | Decimal:
-    if len(token) > DIGITS_MAX:
-        raise ValueError(f"a number of {len(token)} digits, more than {DIGITS_MAX}")
     if INTEGER.fullmatch(token):
-        return int(token.rstrip("N"))
+        return whole_number(token.rstrip("N"))
     if FLOAT.fullmatch(token):
-        return Decimal(token[:-1]) if token.endswith("M") else float(token)
-    raise ValueError(f"{token} is no number")
+        return decimal_number(token[:-1]) if token.endswith("M") else float(token)
+    raise ValueError(f"{token[:SHOWN_MAX]} is no number")
 
 
 def _special(token: str) -> float:
@@ -209,8 +258,12 @@ _ATOMS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-def forms(text: str) -> Iterator[tuple[Any, int]]:
+def forms(text: str, *, spare_depth: int = 0) -> Iterator[tuple[Any, int]]:
     """The forms of a text one after the other, each with the offset behind it.
+
+    Args:
+        text: Any number of forms.
+        spare_depth: Levels around the values that do not count as their depth.
 
     Raises:
         EdnError: At the form that cannot be read.
@@ -218,7 +271,7 @@ def forms(text: str) -> Iterator[tuple[Any, int]]:
     reader = _Reader(text)
     while True:
         try:
-            form = reader.next_form()
+            form = reader.next_form(-spare_depth)
         except EOFError:
             return
         if not isinstance(form, _Discarded):
@@ -249,20 +302,23 @@ def dumps(value: Any) -> str:  # noqa: C901, PLR0911, PLR0912  # one case each
     if kind is str:
         return '"' + WRITTEN_AS_ESCAPE.sub(_escape, value) + '"'
     if kind is int:
-        return str(value)
+        return digits_of(value)
     if kind is float:
         return _float_text(value)
     if isinstance(value, Keyword | Symbol):
-        if not NAME.fullmatch(value) or (isinstance(value, Symbol) and value in WORDS):
-            raise ValueError(f"{value!r} is no name in EDN")
+        if not _is_readable(value):
+            raise ValueError(f"{value!r} is no {kind.__name__.lower()} in EDN")
         return f":{value}" if isinstance(value, Keyword) else str(value)
     if isinstance(value, Character):
         return _character_text(value)
     if isinstance(value, Decimal):
+        check_decimal(value)
         return f"{value}M"
     if isinstance(value, bytes):
         return f'#{BYTES_TAG} "{value.hex()}"'
     if isinstance(value, Tagged):
+        if not TAG.fullmatch(value.tag) or not isinstance(_tagged(value.tag, value.value), Tagged):
+            raise ValueError(f"tag {value.tag!r} before {value.value!r} is not kept by EDN")
         return f"#{value.tag} {dumps(value.value)}"
     if isinstance(value, dict | MapKey):
         pairs = value.items() if isinstance(value, dict) else value
@@ -275,8 +331,18 @@ def dumps(value: Any) -> str:  # noqa: C901, PLR0911, PLR0912  # one case each
     raise ValueError(f"value of type {kind.__name__} has no form in EDN: {value!r}")
 
 
+def _is_readable(name: Keyword | Symbol) -> bool:
+    """Whether the reader gives the same name back: foreign ones go beyond what EDN allows."""
+    if SURROGATE.search(name) is not None:
+        return False
+    if isinstance(name, Keyword):
+        return KEYWORD.fullmatch(name) is not None
+    is_other = name in WORDS or NUMBER_START.match(name) is not None
+    return SYMBOL.fullmatch(name) is not None and not is_other
+
+
 def is_name(text: str) -> bool:
-    """True if the text can be a keyword."""
+    """True if the text can be a keyword that every reader of EDN knows."""
     return NAME.fullmatch(text) is not None
 
 
@@ -297,4 +363,5 @@ def _character_text(value: str) -> str:
     names = {character: name for name, character in NAMED_CHARACTERS.items()}
     if value in names:
         return f"\\{names[value]}"
-    return f"\\{value}" if "!" <= value <= "~" else f"\\u{ord(value):04x}"
+    is_plain = "!" <= value <= "~" or value > "\uffff"  # an escape has four digits
+    return f"\\{value}" if is_plain else f"\\u{ord(value):04x}"

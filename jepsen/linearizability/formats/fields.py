@@ -1,10 +1,12 @@
 """An event as a map of its fields, the common ground of EDN, JSON lines and MessagePack."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from jepsen.linearizability.history import TYPES, Event
 
+NUMBER: Final = re.compile(r"\s*[+-]?\d+\s*")
 NAMED: Final = ("index", "time", "process", "type", "f", "value", "error")
 
 
@@ -34,6 +36,9 @@ def event_of(fields: Any) -> Event:
     if isinstance(process, bool) or not isinstance(process, int | str):
         text = f"process {process!r} is neither a number nor a name"
         raise ValueError(text)  # noqa: TRY004  # input, not a bug
+    if isinstance(process, str) and NUMBER.fullmatch(process):
+        text = f"process {str(process)!r} is a string; the number of a client has no quotes"
+        raise ValueError(text)
     if kind not in TYPES:
         raise ValueError(f"type {kind!r} is not one of {', '.join(TYPES)}")
     if not isinstance(f, str):

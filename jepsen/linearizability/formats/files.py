@@ -3,12 +3,13 @@
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from jepsen.linearizability.formats import codecs, jepsen_log
+from jepsen.linearizability.formats.codecs import Parsed
 from jepsen.linearizability.history import Event, History, HistoryError
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -59,20 +60,14 @@ def parse_history(data: bytes, source: str = "history") -> History:
     if data.startswith(GZIP_MAGIC):
         data = _unzipped(data, source)
     kind = format_of(data, source)
-    found = list(_parsed(kind, data, source))
-    return History(
-        [event for event, _ in found], source=source, lines=[number for _, number in found]
-    )
+    found = _parsed(kind, data, source)
+    return History(found.events, source=source, lines=found.lines, left_out=found.left_out)
 
 
-def _parsed(kind: Format, data: bytes, source: str) -> Iterator[tuple[Event, int]]:
+def _parsed(kind: Format, data: bytes, source: str) -> Parsed:
     if kind is Format.MSGPACK:
         return codecs.parse_msgpack(data, source)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise HistoryError(f"{source}:{line}: not UTF-8: {error.reason}") from error
+    text = _decoded(data, source)
     match kind:
         case Format.JEPSEN_LOG:
             return jepsen_log.parse(text, source)
@@ -82,15 +77,35 @@ def _parsed(kind: Format, data: bytes, source: str) -> Iterator[tuple[Event, int
             return codecs.parse_jsonl(text, source)
 
 
-def _unzipped(data: bytes, source: str) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
+def _decoded(data: bytes, source: str) -> str:
+    """The text; a character that the end cuts is U+FFFD, so that its line does not look whole."""
     try:
-        found = unpacker.decompress(data, UNPACKED_BYTES_MAX)
-    except zlib.error as error:
-        raise HistoryError(f"{source}: cannot be unzipped: {error}") from error
-    if unpacker.unconsumed_tail:
-        raise HistoryError(f"{source}: more than {UNPACKED_BYTES_MAX} bytes when unzipped")
-    return found
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        is_cut = error.end == len(data) and error.reason == "unexpected end of data"
+        if is_cut and b"\n" not in data[error.start :]:
+            return data[: error.start].decode("utf-8-sig") + "\ufffd"
+        line = data.count(b"\n", 0, error.start) + 1
+        raise HistoryError(f"{source}:{line}: not UTF-8: {error.reason}") from error
+
+
+def _unzipped(data: bytes, source: str) -> bytes:
+    """What all members of a gzip file hold, one behind the other."""
+    found: list[bytes] = []
+    room = UNPACKED_BYTES_MAX
+    while data:
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            found.append(unpacker.decompress(data, room + 1))
+        except zlib.error as error:
+            raise HistoryError(f"{source}: cannot be unzipped: {error}") from error
+        room -= len(found[-1])
+        if room < 0:
+            raise HistoryError(f"{source}: more than {UNPACKED_BYTES_MAX} bytes when unzipped")
+        if not unpacker.eof:
+            raise HistoryError(f"{source}: cannot be unzipped: the file ends before its data do")
+        data = unpacker.unused_data.lstrip(b"\0")  # gzip allows zeros behind a member
+    return b"".join(found)
 
 
 def read_history(path: Path) -> History:

@@ -5,10 +5,11 @@ value and the error `timed-out`. Lines of other loggers are left out. There are 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from jepsen.linearizability.formats import edn
+from jepsen.linearizability.formats.codecs import Parsed
 from jepsen.linearizability.formats.fields import event_of
 from jepsen.linearizability.history import Event, HistoryError
 from jepsen.linearizability.values import Keyword
@@ -19,13 +20,14 @@ TIMED_OUT: Final = "timed-out"
 KNOWN_FIELDS: Final = "process, type, f, value"
 
 
-def parse(text: str, source: str) -> Iterator[tuple[Event, int]]:
+def parse(text: str, source: str) -> Parsed:
     """The events with their line numbers, from 1.
 
     Raises:
         HistoryError: A line of the right logger that is no event.
     """
-    for number, line in enumerate(text.splitlines(), start=1):
+    parsed = Parsed([], [])
+    for number, line in enumerate(text.split("\n"), start=1):  # a value may hold other line ends
         found = LOGGER.search(line)
         if found is None:
             continue
@@ -43,9 +45,11 @@ def parse(text: str, source: str) -> Iterator[tuple[Event, int]]:
                 "value": None if timed_out else value,
                 "error": TIMED_OUT if timed_out else None,
             }
-            yield event_of(fields), number
+            parsed.events.append(event_of(fields))
+            parsed.lines.append(number)
         except ValueError as error:
             raise HistoryError(f"{source}:{number}: {error}") from error
+    return parsed
 
 
 def written(events: Sequence[Event]) -> str:
