@@ -67,9 +67,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if not arguments or arguments[0] != "verify":
         given = f"unknown command '{shortened(arguments[0])}'" if arguments else "no command"
-        return _refuse(
-            f"kraftline jepsen: {given}, allowed: verify, run, check".replace("\n", "\\n")
-        )
+        return _refuse(f"kraftline jepsen: {given}, allowed: verify, run, check")
     options = _parse(arguments[1:])
     if options.html is not None:
         try:
@@ -167,8 +165,14 @@ def _give_up(path: Path, text: str, seconds: float, options: Namespace) -> int:
 
 
 def _refuse(text: str) -> int:
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{_line(text)}\n")
     return EXIT_UNKNOWN
+
+
+def _line(text: str) -> str:
+    """The text as one line that can be encoded: a half character or a line end is an escape."""
+    joined = text.replace("\n", "\\n").replace("\r", "\\r")
+    return joined.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _progress_line(name: str) -> Callable[[Progress], None]:
@@ -194,12 +198,13 @@ def _print(
     path: Path, result: Result, seconds: float, counterexample: Counterexample | None
 ) -> None:
     reason = f" ({result.reason})" if result.reason else ""
+    what = f"{path}: {result.verdict}{reason}"
     sys.stdout.write(
-        f"{path}: {result.verdict}{reason}  "
+        f"{_line(what)}  "
         f"{result.operations:,} operations, {result.steps:,} steps, {seconds:.3f} s\n"
     )
     lines = [] if counterexample is None else counterexample.text()
-    sys.stdout.writelines(f"  {line}\n" for line in lines)
+    sys.stdout.writelines(f"  {_line(line)}\n" for line in lines)
     sys.stdout.flush()
 
 

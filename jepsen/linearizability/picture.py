@@ -8,6 +8,7 @@ fetched: the data stand in the page. Their keys are those of porcupine's visuali
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
@@ -26,6 +27,7 @@ DRAWN_MAX: Final = 400
 """Operations of the whole partition that are drawn: the ones around the error."""
 SEARCH_STEPS_MAX: Final = 1 << 19
 RANK_UNIT: Final = 100
+PLACEHOLDER: Final = re.compile("@(TITLE|TEXT|DATA)@")
 FAULT_ENDS: Final = {"kill": "start", "pause": "resume", "partition": "heal"}
 FAULT_COLOURS: Final = {
     "kill": "#f4c7c3", "pause": "#fce8b2", "partition": "#d7c9f0", "clock": "#c9e4f0",
@@ -65,7 +67,7 @@ def page_of(
     *,
     annotations: Sequence[Annotation] = (),
 ) -> str:
-    """The page of a refuted history.
+    """The page of a refuted history; it can be encoded, half characters are shown as escapes.
 
     Args:
         history: The history.
@@ -93,8 +95,9 @@ def page_of(
     keys = ", ".join(str(key) for key in counterexample.keys if key is not None)
     title = f"{history.source}{f', key {keys}' if keys else ''}: not linearizable"
     text = "\n".join(counterexample.text())
-    page = page.replace("@TITLE@", escape(title)).replace("@TEXT@", escape(text))
-    return page.replace("@DATA@", literal)
+    parts = {"TITLE": escape(title), "TEXT": escape(text), "DATA": literal}
+    page = PLACEHOLDER.sub(lambda match: parts[match.group(1)], page)  # what is put in, stays
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _small(partition: Partition, counterexample: Counterexample) -> Partition:

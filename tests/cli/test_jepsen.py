@@ -163,3 +163,31 @@ def test_the_counterexample_in_words_and_as_a_page(files, tmp_path, capsys):
     assert "not linearizable" in page.read_text(encoding="utf-8")
     assert verify("--explain", "--json", stale) == 1
     assert json.loads(capsys.readouterr().out)["counterexample"]["operations"] == [0, 2]
+
+
+def test_half_characters_and_line_ends_are_shown_as_escapes(files, tmp_path, capfd):
+    odd = [
+        Operation(process=0, f="write", value="\ud800", call=0, end=10, output="\ud800"),
+        Operation(process=1, f="read", output="\ud801\n", call=11, end=12),
+    ]
+    page = tmp_path / "page.html"
+    assert verify("--explain", "--html", str(page), files(odd, name="a\nb")) == 1
+    found = capfd.readouterr()
+    assert "read -> \\ud801\\n: impossible" in found.out
+    assert "a\\nb.jsonl: illegal" in found.out
+    assert found.err == ""
+    assert "\\ud801" in page.read_text(encoding="utf-8")
+
+
+def test_what_stands_in_a_history_fills_no_place_of_the_page(tmp_path):
+    stale = [
+        Operation(process=0, f="write", value="@DATA@", call=0, end=10, output="@DATA@"),
+        Operation(process=1, f="read", output="@TEXT@", call=11, end=12),
+    ]
+    source, page = tmp_path / "@DATA@.jsonl", tmp_path / "page.html"
+    write_history(source, history_of(stale).events, Format.JSONL)
+    assert verify("--html", str(page), str(source)) == 1
+    text = page.read_text(encoding="utf-8")
+    assert f"<h1>{source}: not linearizable</h1>" in text
+    assert text.count("const DATA = {") == text.count('"Partitions"') == 1
+    assert "write @DATA@" in text

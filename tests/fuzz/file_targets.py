@@ -126,10 +126,15 @@ def _history(data: bytes) -> tuple[History, Any]:
 
 
 def _history_again(value: tuple[History, Any], _data: bytes, _rng: Random) -> None:
-    """What was read is written as JSON lines and as MessagePack, and reads the same."""
+    """What was read is written and reads the same; EDN has no form for some names and says so."""
     history, _ = value
-    for kind in (Format.JSONL, Format.MSGPACK):
-        again = parse_history(written(history.events, kind))
+    for kind in (Format.JSONL, Format.MSGPACK, Format.EDN):
+        try:
+            data = written(history.events, kind)
+        except HistoryError:
+            assert kind is Format.EDN
+            continue
+        again = parse_history(data)
         assert repr(again.events) == repr(history.events)
 
 
@@ -151,8 +156,14 @@ def _histories() -> list[bytes]:
         '{:process 1, :type :invoke, :f :append, :key "0", :value "x 1 0 y"} ; c\n'
         '{:process 1, :type :ok, :f :append, :value #{1 2N 3.5M \\a} #_ 1 :error #inst "x"}\n'
     )
+    odd = (
+        '{"process":0,"type":"invoke","f":"1","value":[{"#char":"\\ud83d\\ude00"},{"#symbol":"-"},'
+        '{"#tag":"bytes","#value":"zz"},{"#decimal":"1E+3"},{"#keyword":":\\u00e9@1"},1e16],'
+        '"a b":1}\n'
+    )
     kinds = (Format.JSONL, Format.MSGPACK, Format.EDN)
-    return [*(written(events, kind) for kind in kinds), log.encode(), edn.encode()]
+    texts = (log, edn, odd)
+    return [*(written(events, kind) for kind in kinds), *(text.encode() for text in texts)]
 
 
 def _name(path: str) -> Any:

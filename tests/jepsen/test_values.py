@@ -7,7 +7,15 @@ import pytest
 
 from jepsen.linearizability import ILLEGAL, OK, check, parse_history
 from jepsen.linearizability.formats import edn
-from jepsen.linearizability.values import from_plain, frozen, thawed, to_plain
+from jepsen.linearizability.values import (
+    Keyword,
+    Symbol,
+    Tagged,
+    from_plain,
+    frozen,
+    thawed,
+    to_plain,
+)
 
 DIFFERENT = (
     "nil", "false", "0", "0.0", "0M", "true", "1", "1.0", "1M", '"1"', '"nil"', '"a"', ":a", "a",
@@ -53,6 +61,86 @@ def test_no_key_is_lost_on_the_way_through_a_format(text):
     assert edn.dumps(value) == text
     again = from_plain(to_plain(value))
     assert edn.dumps(again) == text
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"#char": "\U0001f600"},
+        {"#char": "\u00e9"},
+        {"#keyword": "1"},
+        {"#keyword": "\u00e9t\u00e9"},
+        {"#keyword": "a@b"},
+        {"#keyword": "a/b/c"},
+        {"#symbol": "-"},
+        {"#symbol": "+a"},
+        {"#symbol": "a@b"},
+        {"#tag": "bytes", "#value": "no bytes"},
+        {"#tag": "bytes", "#value": {"#bytes": "00"}},
+        {"#decimal": "-0"},
+        {"#decimal": "1E+3"},
+        {"#decimal": "1" * 4000},
+        {"#map": [[[1], {"#map": [[1, 2]]}]]},
+        10**3999,
+        "\ud800",
+        "\U0001f600",
+    ],
+)
+def test_odd_values_are_the_same_behind_edn(plain):
+    value = from_plain(plain)
+    again = edn.loads(edn.dumps(value))
+    assert (type(again), repr(again)) == (type(value), repr(value))
+    assert repr(from_plain(to_plain(again))) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Symbol("-1"), "'-1' is no symbol in EDN"),
+        (Symbol("nil"), "'nil' is no symbol in EDN"),
+        (Symbol("a b"), "'a b' is no symbol in EDN"),
+        (Keyword(""), "'' is no keyword in EDN"),
+        (Keyword("\ud800"), "is no keyword in EDN"),
+        (Tagged("a b", 1), "tag 'a b' before 1 is not kept by EDN"),
+        (Tagged("bytes", "00"), "tag 'bytes' before '00' is not kept by EDN"),
+        (Decimal("NaN"), "the decimal NaN is not finite"),
+        (Decimal("-Infinity"), "the decimal -Infinity is not finite"),
+        (10**4000, "a number of 4001 digits, more than 4000"),
+    ],
+)
+def test_what_edn_would_change_is_refused(value, text):
+    with pytest.raises(ValueError, match=text):
+        edn.dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("plain", "text"),
+    [
+        ({"#decimal": "NaN"}, "'NaN' cannot be read: the decimal NaN is not finite"),
+        ({"#map": [[{"#decimal": "sNaN"}, 1]]}, "the decimal sNaN is not finite"),
+        ({"#decimal": "1e9999999999999999999"}, "is no decimal number, or one of too large an"),
+        ({"#decimal": "x"}, "x is no decimal number"),
+        ({"#decimal": "1" * 4001}, r"'1{40}\.\.\.' cannot be read: a number of 4001 digits"),
+        ({"#int": "1" * 4001}, "a number of 4001 digits, more than 4000"),
+    ],
+)
+def test_numbers_that_no_format_holds_are_refused(plain, text):
+    with pytest.raises(ValueError, match=text):
+        from_plain(plain)
+
+
+def test_maps_of_any_keys_may_be_nested_as_deep_as_others():
+    value = 1
+    for _ in range(100):
+        value = {1: value}
+    assert from_plain(to_plain(value)) == value
+    with pytest.raises(ValueError, match="nested deeper than 100"):
+        to_plain({1: value})
+
+
+def test_two_escapes_of_one_character():
+    assert edn.loads(r'"\ud83d\ude00"') == "\U0001f600"
+    assert edn.loads(r'"\ude00\ud83d"') == "\ude00\ud83d"
 
 
 @pytest.mark.parametrize(
