@@ -17,6 +17,7 @@ METADATA_TOPIC = b"__cluster_metadata"
 CLIENT_ID = b"quorum"
 CORRELATION_ID = 1
 BROKERS = 1
+VARINT_BYTES_MAX = 5
 RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 NO_ERROR = 0
 NO_TAGS = b"\x00"
@@ -62,25 +63,29 @@ class Reader:
         return value
 
     def varint(self) -> int:
-        """Unsigned varint."""
-        value = shift = 0
-        while True:
+        """Unsigned varint of 32 bits."""
+        value = 0
+        for shift in range(0, 7 * VARINT_BYTES_MAX, 7):
             byte = self.number("B")
             value |= (byte & 0x7F) << shift
-            shift += 7
             if byte < 0x80:
                 return int(value)
+        raise NoAnswerError("a varint is too long")
+
+    def raw(self, length: int) -> bytes:
+        """So many bytes."""
+        found = self.content[self.position : self.position + length]
+        if len(found) != length:
+            raise NoAnswerError("response is too short")
+        self.position += length
+        return found
 
     def text(self) -> str | None:
         """Compact string, None for null."""
         length = self.varint() - 1
         if length < 0:
             return None
-        raw = self.content[self.position : self.position + length]
-        if len(raw) != length:
-            raise NoAnswerError("response is too short")
-        self.position += length
-        return raw.decode(errors="replace")
+        return self.raw(length).decode(errors="replace")
 
     def count(self) -> int:
         """Length of a compact array, 0 for null."""
@@ -90,7 +95,7 @@ class Reader:
         """Skip tagged fields."""
         for _ in range(self.varint()):
             self.varint()
-            self.position += self.varint()
+            self.raw(self.varint())
 
 
 def describe_quorum_request() -> bytes:

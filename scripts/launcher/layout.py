@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.properties import format_properties, parse_properties
+from node.properties import PropertiesError, format_properties, parse_properties
 from scripts.launcher.refusal import RefusalError
 
 HOST = "127.0.0.1"
@@ -29,6 +29,8 @@ HTTP_PORT_DISTANCE = 2000
 FIRST_BROKER_ID = 101
 NODES_MAX = 100
 PORT_MAX = 65535
+JSON_TYPES = {str: "a text", int: "a whole number", dict: "an object"}
+SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -168,19 +170,45 @@ def load_cluster(folder: Path) -> Cluster | None:
     """The quorum in a folder, None if there is none; refuses a damaged description."""
     path = folder / CLUSTER_FILE
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return Cluster(
+        text = path.read_text(encoding="utf-8")
+        content = _field({"the content": json.loads(text)}, "the content", dict)
+        cluster = Cluster(
             folder=folder,
-            cluster_id=content["cluster_id"],
-            node_count=content["nodes"],
-            broker_count=content["brokers"],
-            base_port=content["base_port"],
-            settings=content["settings"],
+            cluster_id=_field(content, "cluster_id", str),
+            node_count=_field(content, "nodes", int),
+            broker_count=_field(content, "brokers", int),
+            base_port=_field(content, "base_port", int),
+            settings=_field(content, "settings", dict),
         )
+        for key in cluster.settings:
+            _check_text(key, "a setting")
+            _check_text(_field(cluster.settings, key, str), f"setting '{key[:SHOWN_CHARACTERS]}'")
+        _check_text(cluster.cluster_id, "'cluster_id'")
+        plan_nodes(cluster.node_count, cluster.broker_count, cluster.base_port)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError, RecursionError, OSError) as error:
+    except (ValueError, RecursionError, OSError, RefusalError) as error:
         raise RefusalError(f"cannot read {path}: {error}") from error
+    return cluster
+
+
+def _field(content: dict[str, Any], name: str, kind: type) -> Any:
+    """A value of one JSON type; ValueError if it is missing or another."""
+    shown = f"'{name[:SHOWN_CHARACTERS]}'"
+    if name not in content:
+        raise ValueError(f"{shown} is missing")
+    value = content[name]
+    if type(value) is not kind:  # True is an int elsewhere
+        raise ValueError(f"{shown} is {str(value)[:SHOWN_CHARACTERS]!r}, not {JSON_TYPES[kind]}")
+    return value
+
+
+def _check_text(text: str, what: str) -> None:
+    """Refuses what no file can hold: half of a UTF-16 pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} has {text[error.start]!r}, which is no character") from error
 
 
 def save_cluster(cluster: Cluster) -> None:
@@ -210,7 +238,10 @@ def check_cluster_ids(cluster: Cluster) -> None:
         path = cluster.data_folder(node.id) / "meta.properties"
         if not path.exists():
             continue
-        found = parse_properties(path.read_text(encoding="utf-8", errors="replace"))
+        try:
+            found = parse_properties(path.read_text(encoding="utf-8", errors="replace"))
+        except PropertiesError as error:
+            raise RefusalError(f"cannot read {path}: {error}") from error
         for key, wanted in (("cluster.id", cluster.cluster_id), ("node.id", str(node.id))):
             if found.get(key) != wanted:
                 raise RefusalError(

@@ -71,9 +71,55 @@ def test_folder_is_saved_and_loaded(tmp_path):
     assert load_cluster(planned.folder) == planned
     text = (planned.node_folder(2) / "server.properties").read_text()
     assert parse_properties(text)["node.id"] == "2"
-    (planned.folder / "cluster.json").write_text("{")
-    with pytest.raises(RefusalError, match="cannot read"):
-        load_cluster(planned.folder)
+
+
+CLUSTER_JSON = {"cluster_id": CLUSTER_ID, "nodes": 3, "brokers": 0, "base_port": 1, "settings": {}}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "'the content' is '[]', not an object"),
+        ("[" * 100_000, "recursion"),
+        ({"nodes": ...}, "'nodes' is missing"),
+        ({"nodes": "3"}, "'nodes' is '3', not a whole number"),
+        ({"nodes": True}, "'nodes' is 'True', not a whole number"),
+        ({"brokers": 1.0}, "'brokers' is '1.0', not a whole number"),
+        ({"nodes": 0}, "--nodes 0 is not between 1 and 100"),
+        ({"base_port": 70_000}, "--base-port 70000 is not between 1 and"),
+        ({"cluster_id": None}, "'cluster_id' is 'None', not a text"),
+        ({"cluster_id": "\ud800"}, "'cluster_id' has '\\ud800', which is no character"),
+        ({"settings": []}, "'settings' is '[]', not an object"),
+        ({"settings": {"a": 1}}, "'a' is '1', not a text"),
+        ({"settings": {"a": "\ud800"}}, "setting 'a' has '\\ud800', which is no character"),
+    ],
+)
+def test_a_damaged_description_is_one_line(tmp_path, capsys, content, said):
+    if isinstance(content, dict):
+        fields = {key: value for key, value in (CLUSTER_JSON | content).items() if value != ...}
+        content = json.dumps(fields)
+    (tmp_path / "cluster.json").write_text(content)
+    assert main(["status", "--dir", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"quorum: cannot read {tmp_path / 'cluster.json'}: ")
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_meta_properties_that_cannot_be_read(tmp_path):
+    planned = cluster(tmp_path)
+    planned.data_folder(1).mkdir(parents=True)
+    (planned.data_folder(1) / "meta.properties").write_text("cluster.id=\\u12")
+    with pytest.raises(RefusalError, match=r"meta.properties: cluster.id: malformed"):
+        check_cluster_ids(planned)
+
+
+def test_answers_that_are_too_short_or_too_long():
+    start = b"\0\0\0\1"
+    for rest in (b"", b"\x80" * 6 + b"\1", b"\1\0\x7f", b"\0\0\0\xff\xff\xff\xff\x7f"):
+        with pytest.raises(kafka_client.NoAnswerError, match=r"too short|too long"):
+            kafka_client.decode_describe_quorum(start + rest)
 
 
 def test_folder_of_another_cluster_is_refused(tmp_path):
