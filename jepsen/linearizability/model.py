@@ -121,7 +121,12 @@ class Call(NamedTuple):
     output: Any
 
 
-def calls_of(operations: Sequence[Operation], pairs: frozenset[str] = frozenset()) -> list[Call]:
+def calls_of(
+    operations: Sequence[Operation],
+    pairs: frozenset[str] = frozenset(),
+    *,
+    is_keyed: bool | None = None,
+) -> list[Call]:
     """Takes the keys out of the values.
 
     A key stands beside the value (`key`) or, when this holds for every operation of the history,
@@ -130,24 +135,38 @@ def calls_of(operations: Sequence[Operation], pairs: frozenset[str] = frozenset(
     Args:
         operations: All operations of the history.
         pairs: Names of operations whose value without a key is a pair too (`cas [from to]`).
+        is_keyed: Whether keys stand in front, where the model knows; None: `may_be_keyed`.
+
+    Raises:
+        OperationError: An answer is about another key than its call.
     """
-    keyed = bool(operations) and all(
+    if is_keyed is None:
+        is_keyed = may_be_keyed(operations, pairs)
+    if not is_keyed:
+        return [Call(each, frozen(each.key), each.value, each.output) for each in operations]
+    return [_keyed(operation) for operation in operations]
+
+
+def may_be_keyed(operations: Sequence[Operation], pairs: frozenset[str] = frozenset()) -> bool:
+    """True if no call contradicts that a key stands in front of every value; see `calls_of`."""
+    return bool(operations) and all(
         operation.key is None
         and is_pair(operation.value)
         and (operation.f not in pairs or is_pair(operation.value[1]))
         for operation in operations
     )
-    if not keyed:
-        return [Call(each, frozen(each.key), each.value, each.output) for each in operations]
-    return [
-        Call(
-            each,
-            frozen(each.value[0]),
-            each.value[1],
-            each.output[1] if is_pair(each.output) else each.output,
-        )
-        for each in operations
-    ]
+
+
+def _keyed(operation: Operation) -> Call:
+    key, value = operation.value
+    output = operation.output
+    if is_pair(output):
+        if frozen(output[0]) != frozen(key):
+            raise OperationError(
+                operation, f"{operation.f} of key {key!r} answered for key {output[0]!r}"
+            )
+        output = output[1]
+    return Call(operation, frozen(key), value, output)
 
 
 def refuse(operation: Operation, model: str, allowed: str) -> OperationError:

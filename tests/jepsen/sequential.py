@@ -267,7 +267,9 @@ class TopicObject:
             return state, (OK, dict(topics), None)
         name, topic_id = value
         if f == "exists":
-            return state, (OK, [name, topics.get(name)], None)
+            given = topics.get(name)
+            error = "UNKNOWN_TOPIC_OR_PARTITION" if given is None and rng.random() < 0.5 else None
+            return state, (OK, [name, given], error)
         if f == "create":
             free = [each for each in IDS if each not in used]
             if name in topics:
@@ -284,7 +286,7 @@ class TopicObject:
         if operation.f == "list":
             return {"output": {name: rng.choice(IDS) for name in KEYS if rng.random() < 0.5}}
         if operation.f == "exists":
-            return {"output": [operation.value[0], rng.choice([None, *IDS])]}
+            return {"output": [operation.value[0], rng.choice([None, *IDS])], "error": None}
         if operation.f == "delete":
             return {"type": OK, "error": rng.choice([None, "UNKNOWN_TOPIC_ID"])}
         return {"output": operation.value, "error": "TOPIC_ALREADY_EXISTS"}

@@ -60,6 +60,7 @@ def test_model_names():
         ("topic-set", ("create", "t", "t"), "value of create is 't', not [name id]"),
         ("topic-set", ("create", ["t", None], ["t", None]), "create of t succeeded without an id"),
         ("topic-set", ("delete", [None, "u9"], [None, "u9"]), "which no answer gives a name"),
+        ("topic-set", ("exists", ["t", None], ["t", "u1"], GONE), "gave the id 'u1' and the error"),
     ],
 )
 def test_an_operation_of_a_wrong_form_is_named_with_its_place(model, operation, text):
@@ -114,6 +115,22 @@ def test_a_delete_by_another_id_is_refused_and_remembered():
     created = ("create", ["t", None], ["t", None], EXISTS)
     after = sequence(created, refused, look)
     assert check([base[0], *after], "topic-set").verdict == "illegal"
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        ("exists", ["t", None], ["t", None]),
+        ("exists", ["t", None], ["t", None], GONE),
+        ("exists", ["t", None], ["t", None], ("error", "UNKNOWN_TOPIC_ID")),
+        ("exists", ["t", None], ["t", "UNKNOWN"]),
+        ("exists", ["t", None], ["t", None], GONE, ("type", "fail")),
+    ],
+)
+def test_a_topic_that_is_not_there_is_seen_whatever_form_the_answer_has(absent):
+    created = ("create", ["t", None], ["t", "u1"])
+    assert check(sequence(created, absent), "topic-set").verdict == "illegal"
+    assert check(sequence(absent, created), "topic-set").verdict == "ok"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +209,27 @@ def test_offsets_are_ranks():
     assert check(sequence(*good, ("read", None, ["a", "b"])), "append-log").verdict == "ok"
     assert check(sequence(*good, ("read-from", 2, [])), "append-log").verdict == "ok"
     assert check(sequence(*good, ("read-from", 1, ["a"])), "append-log").verdict == "illegal"
+
+
+def test_records_that_are_pairs_are_told_from_keys_by_the_answers():
+    records = sequence(("append", [1, 2], [[1, 2], 0]), ("append", [3, 4], [[3, 4], 1]))
+    assert check(records, "append-log").verdict == "ok"
+    records = sequence(("append", [1, 2], [[1, 2], 0]), ("append", [3, 4], [[3, 4], 0]))
+    assert check(records, "append-log").verdict == "illegal"
+    keys = [("append", [1, "a"], [1, ["a", 0]]), ("append", [3, "a"], [3, 0])]
+    assert check(sequence(*keys), "append-log").verdict == "ok"
+    assert check(sequence(*keys, ("append", [1, "b"], [1, 0])), "append-log").verdict == "illegal"
+    assert check(sequence(("append", [1, "a"], [1, "a"])), "append-log").verdict == "ok"
+    for open_answer in (0, [1, 2]):
+        with pytest.raises(HistoryError, match="is the pair a record, or a key with one"):
+            check(sequence(("append", [1, 2], open_answer)), "append-log")
+    read = ("read", [1, None], [1, [2]])  # only a key stands before nil
+    assert check(sequence(("append", [1, 2], 0), read), "append-log").verdict == "ok"
+
+
+def test_an_answer_for_another_key_is_refused():
+    with pytest.raises(HistoryError, match="history:1: read of key 'k' answered for key 'j'"):
+        check(sequence(("read", ["k", None], ["j", 1])), "register")
 
 
 def test_blocks_of_ids_are_disjoint():

@@ -6,6 +6,10 @@
 | `read` | nil | every record from offset 0 to the end |
 | `read-from` | first offset | the records from there to the end, none if it lies beyond |
 
+The key stands beside the value (`key`) or in front of it (`[key record]`, answered by
+`[key [record offset]]` or `[key offset]`). Where records are pairs and nothing is read, the answers
+tell whether a pair is a record or a key with one; a history whose answers do not is refused.
+
 A state is a number: the log is a chain of (log before, last record) pairs, numbered as they are
 met, so that equal logs have equal numbers and comparing two logs costs nothing.
 """
@@ -26,6 +30,7 @@ from jepsen.linearizability.model import (
     State,
     calls_of,
     is_pair,
+    may_be_keyed,
     refuse,
 )
 from jepsen.linearizability.values import frozen
@@ -48,7 +53,8 @@ class AppendLog(Model):
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
         """One part each; a refused append has none."""
-        return [self._parts(call) for call in calls_of(operations)]
+        is_keyed = may_be_keyed(operations) and _has_keys_in_front(operations)
+        return [self._parts(call) for call in calls_of(operations, is_keyed=is_keyed)]
 
     def _parts(self, call: Call) -> tuple[Part, ...]:
         """Input is the name with record or offset; output an offset, a log number, or records."""
@@ -173,3 +179,35 @@ class AppendLog(Model):
     def describe_state(self, state: State) -> str:
         """The list of its records."""
         return str(self.records(state))
+
+
+def _has_keys_in_front(operations: Sequence[Operation]) -> bool:
+    """Whether the values of a history, all of them pairs, are keys with records.
+
+    Raises:
+        OperationError: An append tells an offset in a form that leaves it open.
+    """
+    if any(operation.f != "append" for operation in operations):
+        return True  # a read without a key has no pair
+    told = [each for each in operations if each.type == OK and each.output is not None]
+    pairs = [each for each in told if is_pair(each.output)]
+    if any(_same(each.output[0], each.value) for each in pairs):
+        return False
+    if any(
+        _same(each.output[0], each.value[0]) and not _same(each.output, each.value)
+        for each in pairs
+    ):
+        return True
+    for operation in told:
+        answer = operation.output[1] if is_pair(operation.output) else operation.output
+        if type(answer) is int:
+            raise OperationError(
+                operation,
+                f"append of {operation.value!r} gave {operation.output!r}: is the pair a record, or"
+                " a key with one? Answer [record offset], or put the key beside the value (key)",
+            )
+    return True
+
+
+def _same(one: Any, other: Any) -> bool:
+    return frozen(one) == frozen(other)

@@ -4,7 +4,7 @@
 |---|---|---|
 | `create` | `[name nil]` | `[name id]`; or the error TOPIC_ALREADY_EXISTS |
 | `delete` | `[name nil]`, `[nil id]` or `[name id]` | the same; or an UNKNOWN_TOPIC_* error |
-| `exists` | `[name nil]` | `[name id]`, `[name nil]` if absent |
+| `exists` | `[name nil]` | `[name id]`; `[name nil]` or an UNKNOWN_TOPIC_* error if absent |
 | `list` | nil | `{name id ...}` or `[[name id] ...]` |
 
 The error stands in `error` (or in the place of the id) of an `ok` or a `fail`: it reflects the
@@ -154,6 +154,8 @@ class TopicSet(Model):
             return [] if name is None else [(name, topic_id if done else None)]
         if name is None:
             raise OperationError(operation, f"{operation.f} without a topic name")
+        if operation.f == "exists" and _error(operation) in UNKNOWN_ERRORS:
+            self._check_absent(operation)
         if operation.type != OK or _error(operation) is not None:
             return [(name, None)]
         answered, given = self._pair(operation, operation.output)
@@ -162,6 +164,13 @@ class TopicSet(Model):
         if operation.f == "create" and given is None:
             raise OperationError(operation, f"create of {name} succeeded without an id")
         return [(name, given)]
+
+    def _check_absent(self, operation: Operation) -> None:
+        """Raises OperationError if an answer says that there is no topic, and its id."""
+        told = operation.output[1] if is_pair(operation.output) else None
+        if told is not None and told not in SHORT_NAMES:
+            error = _error(operation)
+            raise OperationError(operation, f"exists gave the id {told!r} and the error {error}")
 
     def _pair(self, operation: Operation, value: Any) -> tuple[str | None, str | None]:
         """Name and id, either may be missing; OperationError if the form is another."""
@@ -184,14 +193,11 @@ class TopicSet(Model):
     def _parts(self, operation: Operation, known: "_Ids") -> tuple[Part, ...]:  # noqa: PLR0911
         """Input is the name with the id to delete; output the id told, `refused` or UNKNOWN."""
         if operation.f == "list":
-            if operation.type != OK:
-                return ()
-            listed = self._listed(operation)
-            return tuple(
-                Part(name, ("exists", None), known.tagged(listed.get(name), name))
-                for name in known.universe
-            )
+            return self._list_parts(operation, known)
         name, topic_id = self._pair(operation, operation.value)
+        if operation.f == "exists":
+            assert name is not None, "checked when it was asked what the answer tells"
+            return (Part(name, ("exists", None), self._seen(operation, name, known)),)
         if name is None and topic_id is None:
             raise OperationError(operation, "delete without a topic name or id")
         key = name if name is not None else known.names.get(topic_id or "")
@@ -207,14 +213,33 @@ class TopicSet(Model):
         given = (operation.f, known.tagged(topic_id, key) if operation.f == "delete" else None)
         if operation.type == INFO:
             return (Part(key, given, UNKNOWN),)
-        if operation.f != "exists" and error in refused:
+        if error in refused:
             return (Part(key, given, "refused"),)
         if operation.type != OK or error is not None:
-            return (Part(key, given, UNKNOWN),) if operation.f == "exists" else ()
+            return ()
         if operation.f == "delete":
             return (Part(key, given, None),)
         answered = self._pair(operation, operation.output)[1]
         return (Part(key, given, known.tagged(answered, key)),)
+
+    def _list_parts(self, operation: Operation, known: "_Ids") -> tuple[Part, ...]:
+        """A list looks up every name of the history."""
+        if operation.type != OK:
+            return ()
+        listed = self._listed(operation)
+        return tuple(
+            Part(name, ("exists", None), known.tagged(listed.get(name), name))
+            for name in known.universe
+        )
+
+    def _seen(self, operation: Operation, name: str, known: "_Ids") -> Any:
+        """What an `exists` was told: an id, None where there is no topic, or UNKNOWN."""
+        error = _error(operation)
+        if operation.type != INFO and error in UNKNOWN_ERRORS:
+            return None
+        if operation.type != OK or error is not None:
+            return UNKNOWN
+        return known.tagged(self._pair(operation, operation.output)[1], name)
 
     @override
     def init(self) -> State:
