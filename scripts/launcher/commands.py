@@ -243,10 +243,12 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
 
 def _start(cluster: Cluster, nodes: list[NodePlan], python: Path) -> None:
     """Start nodes and wait until they serve; what was started is stopped again when one fails."""
-    started = {node.id: processes.start_node(cluster, node, python, ROOT) for node in nodes}
+    started: dict[int, subprocess.Popen[bytes]] = {}
     try:
+        for node in nodes:
+            started[node.id] = processes.start_node(cluster, node, python, ROOT)
         _wait_ready(cluster, nodes, started)
-    except (RefusalError, KeyboardInterrupt):
+    except (RefusalError, OSError, KeyboardInterrupt):
         for process in started.values():
             process.kill()
             process.wait()

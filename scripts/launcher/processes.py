@@ -38,7 +38,13 @@ def start_node(
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": str(root)},
         )
-    (folder / PID_FILE).write_text(f"{process.pid} {start_time(process.pid)}\n", encoding="ascii")
+    try:
+        text = f"{process.pid} {start_time(process.pid)}\n"
+        (folder / PID_FILE).write_text(text, encoding="ascii")
+    except (OSError, KeyboardInterrupt):  # nobody would find it again
+        process.kill()
+        process.wait()
+        raise
     return process
 
 

@@ -115,6 +115,27 @@ def test_meta_properties_that_cannot_be_read(tmp_path):
         check_cluster_ids(planned)
 
 
+def test_no_process_without_its_pid_file(tmp_path):
+    planned = cluster(tmp_path)
+    node = planned.nodes[0]
+    (planned.node_folder(node.id) / "node.pid").mkdir(parents=True)
+    idle = tmp_path / "idle"
+    idle.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    idle.chmod(0o755)
+    with pytest.raises(IsADirectoryError):
+        processes.start_node(planned, node, idle, tmp_path)
+    lines = [line for path in Path("/proc").glob("[0-9]*/cmdline") if (line := command_line(path))]
+    assert lines
+    assert not [line for line in lines if str(tmp_path).encode() in line]
+
+
+def command_line(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def test_answers_that_are_too_short_or_too_long():
     start = b"\0\0\0\1"
     for rest in (b"", b"\x80" * 6 + b"\1", b"\1\0\x7f", b"\0\0\0\xff\xff\xff\xff\x7f"):
