@@ -216,12 +216,18 @@ def _changed_list(
         return ApiError(ErrorCode.invalid_request, f"Null value not supported for : {name}")
     text = before if before is not None else definition.default or ""
     parts = [part for part in text.split(",") if part]
-    for part in value.split(","):
+    for part in _split(value):
         if operation == APPEND and part not in parts:
             parts.append(part)
         elif operation == SUBTRACT and part in parts:
             parts.remove(part)
     return ",".join(parts)
+
+
+def _split(value: str) -> list[str]:
+    """As Java's `split(",")`: without the empty parts at the end, "" is one empty part."""
+    kept = value.rstrip(",")
+    return kept.split(",") if kept or not value else []
 
 
 # --- refusals -----------------------------------------------------------------------------------

@@ -154,6 +154,9 @@ class KeyValueObject:
         return operation.type != FAIL
 
 
+CONFIG_DEFAULTS = dict(zip(KEYS, [None, *["b"] * len(KEYS)], strict=False))
+
+
 class ConfigObject:
     """config-map: values under two keys, lists, requests on both keys at once."""
 
@@ -171,8 +174,9 @@ class ConfigObject:
             return f, [[each, rng.choice(["a", "b", None])] for each in KEYS], None
         if f == "get-many":
             return f, [[each, None] for each in KEYS], None
-        given = f in ("set", "append", "subtract")
-        return f, [key, rng.choice(["a", "b", "a,b"]) if given else None], None
+        if f in ("append", "subtract"):
+            return f, [key, rng.choice(["a", "b", "a,b", "b,"]), CONFIG_DEFAULTS[key]], None
+        return f, [key, rng.choice(["a", "b", "a,b"]) if f == "set" else None], None
 
     def perform(self, state, f, value, key, rng):
         configs = dict(state)
@@ -180,12 +184,13 @@ class ConfigObject:
             pairs = value if f == "get-many" else [value]
             answer = [[name, configs.get(name)] for name, _ in pairs]
             return state, (OK, answer if f == "get-many" else answer[0], None)
-        for name, given in value if f == "set-many" else [value]:
+        for name, given, *default in value if f == "set-many" else [value]:
             if f in ("set", "set-many", "delete"):
                 configs[name] = given
             else:
-                old = [item for item in (configs.get(name) or "").split(",") if item]
-                for item in given.split(","):
+                held = configs[name] if name in configs else default[0] or ""
+                old = [item for item in held.split(",") if item]
+                for item in given.rstrip(",").split(","):
                     if f == "append" and item not in old:
                         old = [*old, item]
                     if f == "subtract":

@@ -1,5 +1,7 @@
 """What single models promise, beyond what the comparison with brute force covers."""
 
+import itertools
+
 import pytest
 
 from jepsen.linearizability import (
@@ -18,6 +20,8 @@ from jepsen.linearizability.classification import (
     classify,
 )
 from jepsen.linearizability.id_allocation import Overlap, overlap_in
+from metadata.config_schema import RESOURCE_TOPIC
+from quorum_controller.alter_configs import APPEND, SUBTRACT, _changed_list
 
 
 def sequence(*steps):
@@ -56,6 +60,10 @@ def test_model_names():
         ("append-log", ("read", None, 7), "read gave 7, not a list of records"),
         ("append-log", ("append", "a", ["a", -1]), "offset of append is -1"),
         ("config-map", ("set", ["k", 5], None), "config k of set is 5, not a string"),
+        ("config-map", ("append", ["k", "a", 5], None), "default of k is 5, not a string"),
+        ("config-map", ("append", ["k", None], None), "value of append is nil, not a string"),
+        ("config-map", ("append", ["k"], None), "value of append is ['k'], not [key value]"),
+        ("config-map", ("set", ["k", "a", "b"], None), "not [key value]"),
         ("config-map", ("set-many", [["k", "a"], ["k", "b"]], None), "names a key twice"),
         ("topic-set", ("create", "t", "t"), "value of create is 't', not [name id]"),
         ("topic-set", ("create", ["t", None], ["t", None]), "create of t succeeded without an id"),
@@ -202,6 +210,74 @@ def test_list_configs_as_the_controller_changes_them():
         ("get", [["topic", "t"], None], [["topic", "t"], None]),
     )
     assert check(steps, "config-map").verdict == "ok"
+
+
+def got(value):
+    return ("get", ["k", None], ["k", value])
+
+
+@pytest.mark.parametrize(
+    ("steps", "answer"),
+    [
+        ([("append", ["k", "compact", "delete"], None)], "delete,compact"),
+        ([("append", ["k", "delete", "delete"], None)], "delete"),
+        ([("subtract", ["k", "delete", "delete"], None)], ""),
+        ([("append", ["k", "a", None], None)], "a"),
+        ([("subtract", ["k", "a", None], None)], ""),
+        ([("append", ["k", "c", "d"], None), ("append", ["k", "e"], None)], "d,c,e"),
+        ([("append", ["k", "c", "d"], None), ("delete", ["k", None], None),
+          ("append", ["k", "e"], None)], "d,e"),
+        ([("set", ["k", "a, b"], None), ("append", ["k", "b", "d"], None)], "a, b,b"),
+        ([("set", ["k", "a,,b,"], None), ("append", ["k", "c,,"], None)], "a,b,c"),
+        ([("set", ["k", "a"], None), ("append", ["k", ",c"], None)], "a,,c"),
+        ([("set", ["k", "a,b,a"], None), ("subtract", ["k", "a"], None)], "b,a"),
+    ],
+)  # fmt: skip
+def test_list_configs_begin_with_their_default_and_are_split_as_by_the_controller(steps, answer):
+    assert check(sequence(*steps, got(answer)), "config-map").verdict == "ok"
+    assert check(sequence(*steps, got(answer + "x")), "config-map").verdict == "illegal"
+    assert check(sequence(*steps, got(None)), "config-map").verdict == "illegal"
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict"),
+    [
+        (["delete,compact", "delete,compact"], "ok"),
+        (["compact"], "ok"),
+        (["x,y,compact,z"], "ok"),
+        (["delete"], "illegal"),  # what was appended is there
+        (["compact,gone"], "illegal"),  # what was taken out is not
+        ([None], "illegal"),  # it was set by both
+    ],
+)
+def test_a_default_that_nobody_told_may_be_any(answers, verdict):
+    steps = [("append", ["k", "compact,gone"], None), ("subtract", ["k", "gone"], None)]
+    operations = sequence(*steps, *(got(answer) for answer in answers))
+    assert check(operations, "config-map").verdict == verdict
+
+
+def test_a_key_has_one_default():
+    steps = [("append", ["k", "a", "b"], None), ("subtract", ["k", "a", None], None)]
+    with pytest.raises(HistoryError, match="history:3: default of k is None, but 'b' before"):
+        check(sequence(*steps), "config-map")
+    other = ("subtract", ["j", "a", None], None)
+    assert check(sequence(steps[0], other, got("b,a")), "config-map").verdict == "ok"
+
+
+def test_a_default_that_nobody_told_ends_with_a_set():
+    steps = [("append", ["k", "a"], None), ("set", ["k", "b"], None), ("append", ["k", "c"], None)]
+    assert check(sequence(*steps, got("b,c")), "config-map").verdict == "ok"
+    assert check(sequence(*steps, got("x,b,c")), "config-map").verdict == "illegal"
+
+
+def test_the_list_changes_of_this_controller():
+    names = {"append": APPEND, "subtract": SUBTRACT}
+    texts = ("", ",", "a", "b", "a,b", "a, b", "a,,b", "b,", ",b", "delete", "a,a")
+    for f, before, items in itertools.product(names, (None, *texts), texts):
+        expected = _changed_list(RESOURCE_TOPIC, "cleanup.policy", before, names[f], items)
+        steps = [] if before is None else [("set", ["k", before], None)]
+        steps += [(f, ["k", items, "delete"], None), got(expected)]
+        assert check(sequence(*steps), "config-map").verdict == "ok", (f, before, items)
 
 
 def test_offsets_are_ranks():

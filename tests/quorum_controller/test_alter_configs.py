@@ -68,6 +68,15 @@ def test_a_list_grows_from_its_default_and_shrinks(harness):
     assert configs_of(harness, CONFIG_TOPIC, "a")["cleanup.policy"] == "compact"
 
 
+def test_commas_at_the_end_of_a_list_say_nothing(harness):
+    """Java's split drops them; a part between two commas stays."""
+    assert alter(harness, 2, "a", ("cleanup.policy", APPEND, "compact,,")) == (0, None)
+    assert configs_of(harness, CONFIG_TOPIC, "a")["cleanup.policy"] == "delete,compact"
+    before = len(harness.log)
+    assert alter(harness, 2, "a", ("cleanup.policy", APPEND, ",")) == (0, None)
+    assert len(harness.log) == before
+
+
 def test_a_topic_config_that_does_not_change_makes_no_record(harness):
     before = len(harness.log)
     assert alter(harness, 2, "a", ("retention.ms", SET, "5")) == (0, None)

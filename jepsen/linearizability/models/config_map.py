@@ -5,18 +5,29 @@
 | `set` | `[key value]` | the same |
 | `delete` | `[key nil]` | the same |
 | `append` | `[key "a,b"]`: items put behind the list, each only if it is not in it | the same |
-| `subtract` | `[key "a,b"]`: items taken out of the list | the same |
+| `subtract` | `[key "a,b"]`: items taken out of the list, each once | the same |
+| both | `[key "a,b" default]`: a string, nil where the key has no default | the same |
 | `get` | `[key nil]` | `[key value]`, nil if not set |
 | `set-many` | `[[key value] ...]` in one atomic request, nil deletes | the same |
 | `get-many` | `[[key nil] ...]` in one atomic read | `[[key value] ...]` |
 
 A key is any value: `retention.ms`, or `[resource name]`. A value is a string. Lists are separated
-by commas; one that is not set is empty, one that becomes empty is "" (apache/kafka:
-`ConfigurationControlManager.incrementalAlterConfig`, APPEND and SUBTRACT).
+by commas, items are not trimmed, empty ones of the old value are left out, and so are those at the
+end of what is appended; a list that becomes empty is "".
+
+Where the key is not set, `append` and `subtract` begin with its default: `cleanup.policy` is
+`delete` by default, and `compact` appended makes `delete,compact`. Only nodes know their defaults,
+so the history tells them, once for a key; a second one that differs is refused. Of a key whose
+default is not told this much is certain: after `append` the items are in the list, after `subtract`
+they are not (no default has an item twice), and every answer that agrees is legal until the key is
+set or deleted. That refutes less, and never wrongly.
+
+Source: apache/kafka: `ConfigurationControlManager.incrementalAlterConfigResource` and `getParts`.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -31,10 +42,45 @@ from jepsen.linearizability.model import (
     is_pair,
     refuse,
 )
-from jepsen.linearizability.values import frozen
+from jepsen.linearizability.values import Vector, frozen
 
 WRITES: Final = ("set", "delete", "append", "subtract", "set-many")
 READS: Final = ("get", "get-many")
+LIST_WRITES: Final = ("append", "subtract")
+
+
+class Default(Enum):
+    """What is known of the default of a key that no operation told."""
+
+    UNTOLD = "untold"
+
+
+class ListChange(NamedTuple):
+    """Items to append or subtract, and the default of their key: None if it has none."""
+
+    items: str
+    default: str | Default | None
+
+
+class FromDefault(NamedTuple):
+    """A list that was changed while only its default, which nobody told, was in force."""
+
+    has: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
+
+    def changed(self, f: str, items: str) -> "FromDefault":
+        """After `append` or `subtract` of the items."""
+        given = frozenset(split_list(items)) - {""}
+        if f == "append":
+            return FromDefault(self.has | given, self.lacks - given)
+        return FromDefault(self.has - given, self.lacks | given)
+
+    def agrees(self, value: str | None) -> bool:
+        """Whether some default could have become the value."""
+        if value is None:
+            return False
+        items = frozenset(split_list(value))
+        return self.has <= items and not self.lacks & items
 
 
 class ConfigMap(Model):
@@ -45,13 +91,33 @@ class ConfigMap(Model):
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
         """A part for each key that an operation names; a refused write has none."""
-        return [self._parts(operation) for operation in operations]
+        defaults = self._defaults(operations)
+        return [self._parts(operation, defaults) for operation in operations]
 
-    def _parts(self, operation: Operation) -> tuple[Part, ...]:
+    def _defaults(self, operations: Sequence[Operation]) -> dict[Hashable, str | None]:
+        """The defaults that list operations tell, by key; OperationError if two differ."""
+        found: dict[Hashable, str | None] = {}
+        for operation in operations:
+            if operation.f not in LIST_WRITES or not _tells_default(operation.value):
+                continue
+            given, _, default = operation.value
+            if default is not None and type(default) is not str:
+                text = f"default of {given} is {default!r}, not a string"
+                raise OperationError(operation, text)
+            if found.setdefault(frozen(given), default) != default:
+                text = f"default of {given} is {default!r}, but {found[frozen(given)]!r} before"
+                raise OperationError(operation, text)
+        return found
+
+    def _parts(
+        self, operation: Operation, defaults: dict[Hashable, str | None]
+    ) -> tuple[Part, ...]:
         """Input is the name with the value, output what a read was told."""
         f = operation.f
         if f not in WRITES + READS:
             raise refuse(operation, self.name, ", ".join(WRITES + READS))
+        if f in LIST_WRITES:
+            return self._list_write(operation, defaults)
         many = f.endswith("-many")
         pairs = self._pairs(operation, operation.value, many=many)
         if f in READS:
@@ -65,6 +131,20 @@ class ConfigMap(Model):
             return ()
         output = UNKNOWN if operation.type == INFO else None
         return tuple(Part(key, self._write(operation, value), output) for key, value in pairs)
+
+    def _list_write(
+        self, operation: Operation, defaults: dict[Hashable, str | None]
+    ) -> tuple[Part, ...]:
+        """Input is the name with a ListChange."""
+        value = operation.value[:2] if _tells_default(operation.value) else operation.value
+        ((key, items),) = self._pairs(operation, value, many=False)
+        if items is None:
+            raise OperationError(operation, f"value of {operation.f} is nil, not a string")
+        if operation.type == FAIL:
+            return ()
+        change = ListChange(items, defaults.get(key, Default.UNTOLD))
+        output = UNKNOWN if operation.type == INFO else None
+        return (Part(key, (operation.f, change), output),)
 
     def _pairs(
         self, operation: Operation, value: Any, *, many: bool
@@ -103,17 +183,20 @@ class ConfigMap(Model):
         """A read is legal where it tells this value; every write is legal everywhere."""
         f, value = given
         if f == "get":
-            return state if output is UNKNOWN or output == state else ILLEGAL
+            told = output == state
+            if isinstance(state, FromDefault):
+                told = output is not UNKNOWN and state.agrees(output)
+            return state if told or output is UNKNOWN else ILLEGAL
         if f in ("set", "delete"):
             return value
-        assert state is None or isinstance(state, str)
-        items = items_of(state)
-        for item in value.split(","):
-            if f == "append" and item not in items:
-                items.append(item)
-            elif f == "subtract" and item in items:
-                items.remove(item)
-        return ",".join(items)
+        assert isinstance(value, ListChange)
+        before = value.default if state is None else state
+        if before is Default.UNTOLD:
+            before = FromDefault()
+        if isinstance(before, FromDefault):
+            return before.changed(f, value.items)
+        assert before is None or isinstance(before, str)
+        return changed_list(before, f, value.items)
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
@@ -127,15 +210,36 @@ class ConfigMap(Model):
         unknown = part.output is UNKNOWN
         if f == "get":
             return f"get {part.key} -> {'?' if unknown else self.describe_state(part.output)}"
+        if isinstance(value, ListChange):
+            value = value.items
         what = "" if value is None else f" {value!r}"
         return f"{f} {part.key}{what}{' -> ?' if unknown else ''}"
 
     @override
     def describe_state(self, state: State) -> str:
         """The value, or that there is none."""
+        if isinstance(state, FromDefault):
+            has, lacks = (", ".join(sorted(items)) or "nothing" for items in state)
+            return f"its default with {has}, without {lacks}"
         return "not set" if state is None else repr(state)
 
 
-def items_of(value: str | None) -> list[str]:
-    """The items of a list config, as Kafka splits it: trimmed, empty ones left out."""
-    return [] if value is None else [item.strip() for item in value.split(",") if item.strip()]
+def _tells_default(value: Any) -> bool:
+    return type(value) in (list, tuple, Vector) and len(value) == 3
+
+
+def split_list(text: str) -> list[str]:
+    """The items as Java's `split(",")` gives them: without the empty ones at the end."""
+    kept = text.rstrip(",")
+    return kept.split(",") if kept or not text else []
+
+
+def changed_list(before: str | None, f: str, items: str) -> str:
+    """The list behind `append` or `subtract` of the items; `before` is its value or default."""
+    found = [item for item in split_list(before or "") if item]
+    for item in split_list(items):
+        if f == "append" and item not in found:
+            found.append(item)
+        elif f == "subtract" and item in found:
+            found.remove(item)
+    return ",".join(found)
