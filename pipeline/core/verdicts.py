@@ -139,10 +139,18 @@ def judge(task: HistoryTask) -> list[KeyVerdict]:
 
 
 def can_split(history: History, model: Model) -> bool:
-    """Whether the keys of the history can be judged apart: exactly, and without a common rule."""
+    """Whether the keys of the history can be judged apart: exactly, and without a common rule.
+
+    A model may tell from the whole history what its values mean, and not from the part of a key.
+    """
     if model.violation(history.operations) is not None:
         return False
     found = partitions_of(history.operations, model)
+    try:
+        for each in found:
+            model.prepare([history.operations[item.operation] for item in each.items])
+    except HistoryError:
+        return False
     return all(each.standing is Standing.EXACT for each in found)
 
 

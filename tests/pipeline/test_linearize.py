@@ -8,7 +8,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from jepsen.linearizability import Budget, Format, check, history_of, write_history
+from jepsen.linearizability import Budget, Format, Operation, check, history_of, write_history
 from pipeline.cli import main
 from pipeline.core.verdicts import NAMES, HistoryTask, judge, put_together
 from tests.jepsen.sequential import OBJECTS, random_operations
@@ -41,6 +41,41 @@ def write_corpus(folder: Path, model: str, count: int) -> dict[str, str]:
         write_history(path, history.events, kind)
         expected[str(path)] = NAMES[check(history, model).verdict]
     return expected
+
+
+def shares_of(path: Path, model: str) -> tuple[str, str | None]:
+    """Verdict and reason of a history whose keys three workers judge."""
+    rows = [
+        row
+        for share in range(3)
+        for row in judge(
+            HistoryTask(path=str(path), size=1, model=model, budget=Budget(), share=share, shares=3)
+        )
+    ]
+    (whole,) = (row for row in put_together(rows) if row.key == "*")
+    return whole.verdict, whole.reason
+
+
+def test_what_the_reader_left_out_is_said_of_a_history_in_shares(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(
+        '{"process":0,"type":"invoke","f":"write","key":"k","value":1}\n'
+        '{"process":1,"type":"invoke","f":"write","key":"j","value":1}\n'
+        '{"process":1,"type":"o'
+    )
+    assert shares_of(path, "register") == ("valid", "line 3 breaks off: left out")
+
+
+def test_a_key_that_alone_would_be_ambiguous_is_judged_with_the_others(tmp_path: Path) -> None:
+    steps = [([1, 2], [1, 2]), ([3, 4], [3, 0])]  # [key record]; an offset of 2 in an empty log
+    operations = [
+        Operation(process=n, f="append", value=value, output=output, call=n, end=n)
+        for n, (value, output) in enumerate(steps)
+    ]
+    path = tmp_path / "history.jsonl"
+    write_history(path, history_of(operations).events, Format.JSONL)
+    assert check(operations, "append-log").verdict == "illegal"
+    assert shares_of(path, "append-log")[0] == "invalid"
 
 
 @pytest.mark.parametrize("model", thinned(sorted(BY_MODEL), every=3))
