@@ -245,6 +245,7 @@ def test_list_configs_begin_with_their_default_and_are_split_as_by_the_controlle
         (["delete,compact", "delete,compact"], "ok"),
         (["compact"], "ok"),
         (["x,y,compact,z"], "ok"),
+        (["delete,compact", "compact,delete"], "illegal"),  # one answer tells the value
         (["delete"], "illegal"),  # what was appended is there
         (["compact,gone"], "illegal"),  # what was taken out is not
         ([None], "illegal"),  # it was set by both
@@ -254,6 +255,14 @@ def test_a_default_that_nobody_told_may_be_any(answers, verdict):
     steps = [("append", ["k", "compact,gone"], None), ("subtract", ["k", "gone"], None)]
     operations = sequence(*steps, *(got(answer) for answer in answers))
     assert check(operations, "config-map").verdict == verdict
+
+
+def test_a_value_that_an_answer_told_is_changed_as_any_other():
+    steps = [("append", ["k", "c"], None), got("d,c"), ("append", ["k", "e"], None)]
+    assert check(sequence(*steps, got("d,c,e")), "config-map").verdict == "ok"
+    assert check(sequence(*steps, got("x,c,e")), "config-map").verdict == "illegal"
+    lost_read = Operation(process=700, f="get", value=["k", None], call=11, end=12, type="fail")
+    assert check([*sequence(*steps), lost_read], "config-map").verdict == "ok"
 
 
 def test_a_key_has_one_default():

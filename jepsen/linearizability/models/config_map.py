@@ -19,8 +19,8 @@ Where the key is not set, `append` and `subtract` begin with its default: `clean
 `delete` by default, and `compact` appended makes `delete,compact`. Only nodes know their defaults,
 so the history tells them, once for a key; a second one that differs is refused. Of a key whose
 default is not told this much is certain: after `append` the items are in the list, after `subtract`
-they are not (no default has an item twice), and every answer that agrees is legal until the key is
-set or deleted. That refutes less, and never wrongly.
+they are not (no default has an item twice). The first answer that agrees tells the value then, as
+the id of a topic is told; that refutes less, and never wrongly.
 
 Source: apache/kafka: `ConfigurationControlManager.incrementalAlterConfigResource` and `getParts`.
 """
@@ -92,7 +92,14 @@ class ConfigMap(Model):
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
         """A part for each key that an operation names; a refused write has none."""
         defaults = self._defaults(operations)
-        return [self._parts(operation, defaults) for operation in operations]
+        parts = [self._parts(operation, defaults) for operation in operations]
+        untold = {
+            part.key
+            for each in parts
+            for part in each
+            if isinstance(part.input[1], ListChange) and part.input[1].default is Default.UNTOLD
+        }
+        return [tuple(_binding(part, untold) for part in each) for each in parts]
 
     def _defaults(self, operations: Sequence[Operation]) -> dict[Hashable, str | None]:
         """The defaults that list operations tell, by key; OperationError if two differ."""
@@ -183,10 +190,11 @@ class ConfigMap(Model):
         """A read is legal where it tells this value; every write is legal everywhere."""
         f, value = given
         if f == "get":
-            told = output == state
-            if isinstance(state, FromDefault):
-                told = output is not UNKNOWN and state.agrees(output)
-            return state if told or output is UNKNOWN else ILLEGAL
+            if output is UNKNOWN or output == state:
+                return state
+            if isinstance(state, FromDefault) and state.agrees(output):
+                return output
+            return ILLEGAL
         if f in ("set", "delete"):
             return value
         assert isinstance(value, ListChange)
@@ -200,8 +208,9 @@ class ConfigMap(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
-        """Reads."""
-        return bool(given[0] == "get")
+        """Reads, but of a key whose default nobody told: an answer may tell its value."""
+        f, binds = given
+        return f == "get" and (output is UNKNOWN or not binds)
 
     @override
     def describe(self, part: Part) -> str:
@@ -222,6 +231,12 @@ class ConfigMap(Model):
             has, lacks = (", ".join(sorted(items)) or "nothing" for items in state)
             return f"its default with {has}, without {lacks}"
         return "not set" if state is None else repr(state)
+
+
+def _binding(part: Part, untold: set[Hashable]) -> Part:
+    """A read of a key whose value an answer may tell is marked in its input."""
+    binds = part.input[0] == "get" and part.key in untold
+    return part._replace(input=("get", True)) if binds else part
 
 
 def _tells_default(value: Any) -> bool:
