@@ -3,9 +3,9 @@
 A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
 `short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
 since faults were added, `standard-3` or `short-3` since clients look up, `standard-4` or `short-4`
-with the newest faults; `short-4:sync_error,kill` runs with these faults alone. A seed finds its bug
-again only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md) show
-that the simulator still can.
+with the newest faults; `short-4:sync_error,kill` runs with these faults alone, `short-4:4` with
+four voters. A seed finds its bug again only while the simulator draws as it did then; the mutants
+(docs/simulator/mutants.md) show that the simulator still can.
 """
 
 from importlib import resources
@@ -43,8 +43,12 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def options(self) -> Options:
         """What it runs with."""
-        name, _, faults = self.options_name.partition(":")
-        return replace(OPTIONS[name], faults=tuple(faults.split(",")) if faults else None)
+        name, fixed = _parts(self.options_name)
+        faults = tuple(word for word in fixed if not word.isdigit())
+        voters = [int(word) for word in fixed if word.isdigit()]
+        return replace(
+            OPTIONS[name], faults=faults or None, node_count=voters[0] if voters else None
+        )
 
 
 def corpus() -> list[Entry]:
@@ -68,9 +72,14 @@ def entry_of(number: int, line: str) -> Entry:
         ValueError: it is none.
     """
     words = line.split(maxsplit=FIELDS - 1)
-    name, _, faults = words[1].partition(":") if len(words) == FIELDS else ("", "", "")
-    are_known = all(fault in FAULT_NAMES for fault in faults.split(",") if faults)
+    name, fixed = _parts(words[1]) if len(words) == FIELDS else ("", ())
+    are_known = all(word in FAULT_NAMES or word.isdigit() for word in fixed)
     if name not in OPTIONS or not are_known or not words[0].isdigit():
-        allowed = "|".join(OPTIONS)
-        raise ValueError(f"seeds.txt:{number}: seed, {allowed}[:FAULTS], invariants, commit, text")
+        allowed = f"{'|'.join(OPTIONS)}[:FAULTS|VOTERS]"
+        raise ValueError(f"seeds.txt:{number}: seed, {allowed}, invariants, commit, text")
     return Entry(int(words[0]), words[1], tuple(words[2].split(",")), words[3], words[4])
+
+
+def _parts(options_name: str) -> tuple[str, tuple[str, ...]]:
+    name, _, fixed = options_name.partition(":")
+    return name, tuple(fixed.split(",")) if fixed else ()

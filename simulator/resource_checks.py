@@ -133,7 +133,8 @@ def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
     """What a change of the metadata leaves to be done; what a full disk holds back has slack."""
     state, replica = kernel.state, kernel.replica
     image, log = state.loader.image, replica.writer.log
-    unread = max(0, (replica.core.high_watermark or 0) - state.loader.end_offset)
+    # Not the high watermark of raft: who resigns between two halves of a step has none.
+    unread = max(0, state._committed_end_offset - state.loader.end_offset)
     retention = kernel.snapshots._retention
     rows = [
         ("adopted batches", len(state._adopted), unread),

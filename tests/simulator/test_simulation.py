@@ -60,9 +60,11 @@ def test_a_line_of_the_corpus_that_is_none_is_named():
         entry_of(8, "23 short-4:sync_error,nonsense I4 2a33746 what it was")
 
 
-def test_a_line_of_the_corpus_may_fix_the_faults():
+def test_a_line_of_the_corpus_may_fix_faults_and_voters():
     entry = entry_of(1, "386 short-4:sync_error,kill I19 2a33746 what it was")
     assert entry.options == replace(SHORT, draws=4, faults=("sync_error", "kill"))
+    four = entry_of(1, "1082 short-4:4 I19 2a33746 what it was")
+    assert four.options == replace(SHORT, draws=4, node_count=4)
     assert entry_of(1, "386 short-4 I19 2a33746 what").options == replace(SHORT, draws=4)
 
 

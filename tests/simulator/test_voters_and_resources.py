@@ -208,6 +208,17 @@ def test_i19_what_is_still_held_at_rest(world, table):
         world.check_resources_at_rest()
 
 
+def test_i19_what_a_leader_adopted_before_it_resigned_is_no_leak(world):
+    """Between the halves of a step; raft has forgotten its high watermark by then."""
+    machine = leader(world)
+    state = machine.kernel.state
+    raft_of(machine.kernel).high_watermark = None
+    state._adopted.append(None)
+    assert "1 adopted batches, at most 0" in too_large(world, machine)
+    state._committed_end_offset = state.loader.end_offset + 1
+    assert too_large(world, machine) is None
+
+
 @pytest.mark.parametrize("table", ["forwarded requests", "deadlines"])
 def test_requests_under_way_are_waited_for_before_the_look_at_rest(world, table):
     """Whose client gave up is still sent on, for as long as its time-out allows."""
