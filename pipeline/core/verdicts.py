@@ -32,7 +32,7 @@ from jepsen.linearizability import (
     read_history,
 )
 from jepsen.linearizability.model import Model
-from jepsen.linearizability.partition import Standing, partitions_of
+from jepsen.linearizability.partition import Partition, Standing, partitions_of
 from jepsen.linearizability.values import thawed, to_plain
 from pipeline.core.errors import BadInputError
 
@@ -141,17 +141,28 @@ def judge(task: HistoryTask) -> list[KeyVerdict]:
 def can_split(history: History, model: Model) -> bool:
     """Whether the keys of the history can be judged apart: exactly, and without a common rule.
 
-    A model may tell from the whole history what its values mean, and not from the part of a key.
+    A model tells from all operations of a history what its values mean (is a pair a key with a
+    value?). The operations of each key alone must mean what they mean among the others. A history
+    without keys is judged whole: `check` says why there is nothing to judge.
     """
-    if model.violation(history.operations) is not None:
-        return False
-    found = partitions_of(history.operations, model)
     try:
-        for each in found:
-            model.prepare([history.operations[item.operation] for item in each.items])
+        if model.violation(history.operations) is not None:
+            return False
+        found = partitions_of(history.operations, model)
+    except HistoryError:
+        return False  # `check` names the place
+    return bool(found) and all(
+        each.standing is Standing.EXACT and _means_the_same(each, history, model) for each in found
+    )
+
+
+def _means_the_same(partition: Partition, history: History, model: Model) -> bool:
+    """Whether the model takes the operations of a partition alone as it does in the history."""
+    alone = [history.operations[item.operation] for item in partition.items]
+    try:
+        return model.prepare(alone) == [item.parts for item in partition.items]
     except HistoryError:
         return False
-    return all(each.standing is Standing.EXACT for each in found)
 
 
 def _judge_whole(

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
@@ -76,6 +77,60 @@ def test_a_key_that_alone_would_be_ambiguous_is_judged_with_the_others(tmp_path:
     write_history(path, history_of(operations).events, Format.JSONL)
     assert check(operations, "append-log").verdict == "illegal"
     assert shares_of(path, "append-log")[0] == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("model", "steps", "verdict"),
+    [
+        (
+            "register",
+            [("write", "a", 1, 1), ("write", None, [1, 5], [1, 5]), ("write", None, [2, 6], [2, 6]),
+             ("read", None, [1, None], [1, 5])],
+            "invalid",
+        ),
+        (
+            "cas-register",
+            [("write", "a", 1, 1), ("write", None, [0, 0], [0, 0]),
+             ("cas", None, [[0, 0], [1, 1]], [[0, 0], [1, 1]])],
+            "valid",
+        ),
+    ],
+)  # fmt: skip
+def test_values_that_alone_would_be_keys_are_judged_with_the_others(
+    model: str, steps: list[tuple[str, Any, Any, Any]], verdict: str, tmp_path: Path
+) -> None:
+    operations = [
+        Operation(process=n, f=f, key=key, value=value, output=output, call=n, end=n)
+        for n, (f, key, value, output) in enumerate(steps)
+    ]
+    path = tmp_path / "history.jsonl"
+    write_history(path, history_of(operations).events, Format.JSONL)
+    assert NAMES[check(operations, model).verdict] == verdict
+    assert shares_of(path, model)[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"process":"nemesis","type":"info","f":"kill"}\n',
+            ("unknown", "none of 1 events is of a client: their processes are names"),
+        ),
+        ("", ("valid", "the history is empty")),
+    ],
+)
+def test_a_history_in_shares_that_judges_nothing_says_so(
+    text: str, expected: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(text)
+    assert shares_of(path, "register") == expected
+
+
+def test_a_refused_operation_is_named_by_its_place_in_shares_too(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"process":0,"type":"invoke","f":"put","key":"k","value":1}\n')
+    assert shares_of(path, "kv") == ("unreadable", f"{path}:1: value of put is 1, not a string")
 
 
 @pytest.mark.parametrize("model", thinned(sorted(BY_MODEL), every=3))
