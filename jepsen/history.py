@@ -4,6 +4,7 @@
 alone. A harness that is killed leaves a readable prefix; a torn last line is left out by readers.
 """
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -62,9 +63,14 @@ class Recorder:
         return History(self.events, source=JSONL_FILE)
 
     def close(self) -> None:
-        """Closes the files."""
-        for file in (self._jsonl, self._msgpack, self._nemesis):
-            file.close()
+        """Closes the files, the others too when one says on closing that it could not be written.
+
+        Raises:
+            OSError: one says so.
+        """
+        with contextlib.ExitStack() as files:
+            for file in (self._jsonl, self._msgpack, self._nemesis):
+                files.callback(file.close)
 
     def _event(
         self,

@@ -326,7 +326,9 @@ async def _undo(run_: Run, folder: Path, say: Say) -> None:
 
     Raises:
         NotUndoneError: a node may still run.
+        HarnessError: the end of the history could not be written.
     """
+    unwritten: OSError | None = None
     try:
         await run_.cluster.stop()
     except Exception as error:
@@ -335,9 +337,14 @@ async def _undo(run_: Run, folder: Path, say: Say) -> None:
             f"not everything is undone: {error}; scripts/quorum down --dir {place} ends nodes"
         ) from error
     finally:
-        run_.recorder.close()
+        try:
+            run_.recorder.close()
+        except OSError as error:
+            unwritten = error
         for node_id, path in run_.cluster.node_folders().items():
             _keep_output(path / "node.log", folder / f"node-{node_id}.log", say)
+    if unwritten is not None:
+        raise HarnessError(f"the history could not be closed: {unwritten.strerror}") from unwritten
 
 
 def _keep_output(source: Path, target: Path, say: Say) -> None:

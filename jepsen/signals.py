@@ -13,8 +13,9 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 class Interruption:
     """What the first signal of `ENDING` does; later ones do not disturb the undoing.
 
-    While a task is shielded the signal cancels the task; else it raises KeyboardInterrupt. SIGHUP
-    that the process was started without (`nohup`) stays ignored.
+    While a task is shielded the signal cancels the task; else it raises KeyboardInterrupt. What the
+    process was started to ignore (SIGHUP by `nohup`, SIGINT and SIGQUIT by `&` in a script) stays
+    ignored.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class Interruption:
         before = {
             number: signal.getsignal(number)
             for number in ENDING
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+            if signal.getsignal(number) is not signal.SIG_IGN
         }
         for number in before:
             signal.signal(number, self._on_signal)

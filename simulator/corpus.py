@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from simulator.arguments import SHORT
+from simulator.arguments import SHORT, VOTERS_MAX
 from simulator.draw import FAULT_NAMES, Options
 
 OPTIONS: Final = {
@@ -28,6 +28,7 @@ OPTIONS: Final = {
     "short-4": replace(SHORT, draws=4),
 }
 FIELDS: Final = 5
+_VOTERS: Final = tuple(map(str, range(1, VOTERS_MAX + 1)))
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -44,11 +45,9 @@ class Entry(msgspec.Struct, frozen=True):
     def options(self) -> Options:
         """What it runs with."""
         name, fixed = _parts(self.options_name)
-        faults = tuple(word for word in fixed if not word.isdigit())
-        voters = [int(word) for word in fixed if word.isdigit()]
-        return replace(
-            OPTIONS[name], faults=faults or None, node_count=voters[0] if voters else None
-        )
+        faults = tuple(word for word in fixed if word not in _VOTERS)
+        voters = next((int(word) for word in fixed if word in _VOTERS), None)
+        return replace(OPTIONS[name], faults=faults or None, node_count=voters)
 
 
 def corpus() -> list[Entry]:
@@ -73,7 +72,8 @@ def entry_of(number: int, line: str) -> Entry:
     """
     words = line.split(maxsplit=FIELDS - 1)
     name, fixed = _parts(words[1]) if len(words) == FIELDS else ("", ())
-    are_known = all(word in FAULT_NAMES or word.isdigit() for word in fixed)
+    are_known = all(word in (*FAULT_NAMES, *_VOTERS) for word in fixed)
+    are_known = are_known and len([word for word in fixed if word in _VOTERS]) <= 1
     if name not in OPTIONS or not are_known or not words[0].isdigit():
         allowed = f"{'|'.join(OPTIONS)}[:FAULTS|VOTERS]"
         raise ValueError(f"seeds.txt:{number}: seed, {allowed}, invariants, commit, text")
@@ -82,4 +82,4 @@ def entry_of(number: int, line: str) -> Entry:
 
 def _parts(options_name: str) -> tuple[str, tuple[str, ...]]:
     name, _, fixed = options_name.partition(":")
-    return name, tuple(fixed.split(",")) if fixed else ()
+    return name, tuple(fixed.split(",")) if ":" in options_name else ()

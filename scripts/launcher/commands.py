@@ -92,7 +92,7 @@ def up(arguments: argparse.Namespace) -> int:
     processes.check_disk(folder)
     try:
         _start(cluster, stopped, python)
-    except RefusalError:
+    except (RefusalError, OSError, KeyboardInterrupt):
         # Settings that no node started with are not for the next `up`.
         save_cluster(existing or replace(cluster, settings={}))
         raise

@@ -126,6 +126,25 @@ def test_nodes_that_cannot_be_stopped(folder, quorum, capsys):
     assert "undone: nodes" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("at_down", "said"),
+    [("pass", "history could not be closed: Bad"), (DOWN_FAILS, "not everything")],
+)
+def test_a_history_that_cannot_be_closed_hides_nothing(folder, quorum, at_down, said):
+    quorum(at_up=UP_FAILS, at_down=at_down)
+
+    def say(line):
+        if line == "stopping nodes":
+            for link in Path("/proc/self/fd").iterdir():
+                if link.exists() and str(link.readlink()).startswith(str(folder / "history")):
+                    os.close(int(link.name))
+
+    with pytest.raises(HarnessError, match=said) as left:
+        run(options(folder), say)
+    assert isinstance(left.value, NotUndoneError) is (at_down == DOWN_FAILS)
+    assert (folder / "node-1.log").read_text() == "its output"
+
+
 def test_a_temporary_folder_is_kept_while_nodes_live_in_it(tmp_path, folder, quorum, monkeypatch):
     quorum(at_down=DOWN_FAILS)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -188,12 +207,14 @@ def test_a_signal_while_things_are_undone_is_not_forgotten():
     assert interruption.came
 
 
-def test_nohup_is_respected():
+@pytest.mark.parametrize("name", ["HUP", "INT", "QUIT"])
+def test_what_a_process_was_started_to_ignore_stays_ignored(name):
+    """By `nohup`, or by `&` in a script."""
     code = (
         "import os, signal; from jepsen.signals import Interruption\n"
-        "with Interruption().handled(): os.kill(os.getpid(), signal.SIGHUP)\n"
+        f"with Interruption().handled(): os.kill(os.getpid(), signal.SIG{name})\n"
     )
-    words = ["sh", "-c", 'trap "" HUP; exec "$0" -c "$1"', sys.executable, code]
+    words = ["sh", "-c", f'trap "" {name}; exec "$0" -c "$1"', sys.executable, code]
     root = Path(__file__).parents[2]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -8,7 +8,7 @@ import pytest
 
 from node.config import node_config
 from node.properties import parse_properties
-from scripts.launcher import kafka_client, processes, report
+from scripts.launcher import commands, kafka_client, processes, report
 from scripts.launcher.commands import main
 from scripts.launcher.kafka_client import ClusterView, QuorumView
 from scripts.launcher.layout import (
@@ -30,6 +30,18 @@ CLUSTER_ID = "Z29sZGVuLXNoYXJlZC0wMQ"
 
 def cluster(folder=Path("/q"), brokers=0, settings=None):
     return Cluster(folder, CLUSTER_ID, 3, brokers, 9092, settings or {})
+
+
+@pytest.mark.parametrize("error", [RefusalError("no"), OSError(28, "full"), KeyboardInterrupt()])
+def test_settings_that_no_node_started_with_are_forgotten(tmp_path, monkeypatch, error):
+    def start_node(*_):
+        raise error
+
+    monkeypatch.setattr(commands, "ensure_environment", lambda: Path(sys.executable))
+    monkeypatch.setattr(processes, "start_node", start_node)
+    words = ["--nodes", "1", "--base-port", "41234", "--set", "log.retention.ms=5"]
+    assert main(["up", "--dir", str(tmp_path), *words]) != 0
+    assert json.loads((tmp_path / "cluster.json").read_text())["settings"] == {}
 
 
 def test_combined_plan_and_dedicated_plan():

@@ -56,8 +56,9 @@ def test_what_a_seed_once_found_is_mended(entry):
 def test_a_line_of_the_corpus_that_is_none_is_named():
     with pytest.raises(ValueError, match=r"seeds\.txt:7"):
         entry_of(7, "23 standard I4")
-    with pytest.raises(ValueError, match=r"seeds\.txt:8"):
-        entry_of(8, "23 short-4:sync_error,nonsense I4 2a33746 what it was")
+    for fixed in ("sync_error,nonsense", "4,5", "0", "99999", "\u00b2", ""):
+        with pytest.raises(ValueError, match=r"seeds\.txt:8: seed, "):
+            entry_of(8, f"23 short-4:{fixed} I4 2a33746 what it was")
 
 
 def test_a_line_of_the_corpus_may_fix_faults_and_voters():
