@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from jepsen.linearizability.history import HistoryError, Operation
+from jepsen.linearizability.history import OK, HistoryError, Operation
 from jepsen.linearizability.values import MapKey, SetValue, frozen
 
 State = Any
@@ -161,11 +161,14 @@ def _keyed(operation: Operation) -> Call:
     key, value = operation.value
     output = operation.output
     if is_pair(output):
-        if frozen(output[0]) != frozen(key):
+        if frozen(output[0]) == frozen(key):
+            output = output[1]
+        elif operation.type == OK:
             raise OperationError(
                 operation, f"{operation.f} of key {key!r} answered for key {output[0]!r}"
             )
-        output = output[1]
+        else:
+            output = None  # why it failed, such as [:not-leader 3]: no answer
     return Call(operation, frozen(key), value, output)
 
 

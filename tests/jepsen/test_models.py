@@ -86,6 +86,25 @@ def test_a_failed_cas_tells_the_state_unless_it_has_an_error():
     assert check(sequence(("write", 1, 1), unsent), "cas-register").verdict == "ok"
 
 
+def test_the_value_of_a_failure_that_says_why_is_no_answer():
+    """Of a call with its key in front; `not-leader` is no other key."""
+    why = ("not-leader", 3)
+    failed_write = ("write", [1, 5], why, ("type", "fail"))
+    look = ("read", [1, None], [1, None])
+    for model in ("register", "cas-register"):
+        assert check(sequence(failed_write, look), model).verdict == "ok"
+    write = ("write", [1, 0], [1, 0])
+    for value in (why, [1, why], None):
+        failed = ("cas", [1, [0, 2]], value, ("type", "fail"))
+        assert check(sequence(write, failed), "cas-register").verdict == "ok"
+    refused = ("cas", [1, [0, 2]], [1, [0, 2]], ("type", "fail"))
+    assert check(sequence(write, refused), "cas-register").verdict == "illegal"
+    unkeyed = sequence(("write", 0, 0), ("cas", [0, 2], why, ("type", "fail")))
+    assert check(unkeyed, "cas-register").verdict == "ok"
+    with pytest.raises(HistoryError, match="write of key 1 answered for key 2"):
+        check(sequence(("write", [1, 5], [2, 5])), "register")
+
+
 def test_an_id_is_bound_to_a_lost_create_once():
     look = ("exists", ["t", None], ["t", "u1"])
     gone = ("delete", ["t", None], ["t", None])

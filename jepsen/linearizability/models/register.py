@@ -6,9 +6,9 @@
 | `write` | what to write | the same |
 | `cas` | `[from to]` | the same; `fail` without an error: the comparison failed |
 
-State: the value, None while absent. A `fail` of cas *with* an error certainly did not happen and
-tells nothing; without one it says that the register did not hold `from`. A `fail` of a read has
-an unknown output and ends there.
+State: the value, None while absent. A `fail` of cas *with* an error, or with another value than its
+call (`[:not-leader 3]`), certainly did not happen and tells nothing; else it says that the register
+did not hold `from`. A `fail` of a read has an unknown output and ends there.
 """
 
 from collections.abc import Sequence
@@ -133,8 +133,8 @@ class CasRegister(Register):
         if operation.type == INFO:
             return (Part(call.key, given, UNKNOWN),)
         if operation.type == FAIL:
-            did_not_happen = operation.error is not None or not is_pair(call.output)
-            return () if did_not_happen else (Part(call.key, given, CAS_REFUSED),)
+            is_refused = operation.error is None and frozen(call.output) == given[1]
+            return (Part(call.key, given, CAS_REFUSED),) if is_refused else ()
         return (Part(call.key, given, None),)
 
     @override
