@@ -3,14 +3,16 @@
 import contextlib
 import gzip
 import math
+import random
 from decimal import Decimal
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepsen.linearizability import Event, Format, HistoryError, parse_history, written_history
-from jepsen.linearizability.formats import edn
+from jepsen.linearizability.formats import edn, files
 from jepsen.linearizability.formats.files import format_of, read_history, write_history
 from jepsen.linearizability.values import (
     Character,
@@ -213,9 +215,13 @@ RICH = Event(
 
 
 @pytest.mark.parametrize("kind", [Format.JSONL, Format.EDN, Format.MSGPACK])
-def test_every_cut_of_the_last_line_is_torn_and_said(kind):
+@pytest.mark.parametrize(
+    "value", [RICH.value, {"process": {"process": 3}}, [{"index": 1, "process": 2}, "process"]]
+)
+def test_every_cut_of_the_last_line_is_torn_and_said(kind, value):
     first = Event(process=0, type="invoke", f="read")
-    whole = written_history([first, RICH], kind)
+    last = msgspec.structs.replace(RICH, value=value)
+    whole = written_history([first, last], kind)
     start = len(written_history([first], kind))
     end = len(whole) - (kind is not Format.MSGPACK)  # a last line need not be ended
     for cut in range(start + 1, end):
@@ -269,8 +275,10 @@ def test_damage_of_messagepack_that_swallows_events_is_no_torn_end():
     data = written_history(events, Format.MSGPACK)
     cut = len(written_history(events[:1], Format.MSGPACK))
     swallowing = data[:cut] + bytes([data[cut] + 9]) + data[cut + 1 :]  # a map of more fields
-    with pytest.raises(HistoryError, match="run: object 2: no MessagePack: it goes beyond the end"):
-        parse_history(swallowing[: 3 * cut], "run")
+    in_bytes = data[:cut] + b"\xc4\xff" + data[cut:]  # 255 bytes, of which the events are some
+    for damaged in (swallowing[: 3 * cut], in_bytes):
+        with pytest.raises(HistoryError, match="run: object 2: no MessagePack: it goes beyond"):
+            parse_history(damaged, "run")
 
 
 def test_events_as_jepsen_prints_its_records():
@@ -334,3 +342,19 @@ def test_all_members_of_a_zipped_file_are_read_and_a_cut_one_is_refused():
             parse_history(cut)
     with pytest.raises(HistoryError, match="cannot be unzipped: "):
         parse_history(one + b"behind it")
+
+
+def test_members_of_every_length_are_read_up_to_a_bound(monkeypatch):
+    rng = random.Random(8)
+    parts = [rng.randbytes(rng.choice((0, 1, 50, 5_000, 8_150, 8_192, 30_000))) for _ in range(60)]
+    events = [
+        Event(process=n, type="invoke", f="write", value=part) for n, part in enumerate(parts)
+    ]
+    members = [gzip.compress(written_history([event], Format.MSGPACK)) for event in events]
+    data = b"".join(member + bytes(rng.choice((0, 0, 9_000))) for member in members)
+    assert parse_history(data).events == tuple(events)
+    monkeypatch.setattr(files, "MEMBERS_MAX", 60)
+    assert len(parse_history(data).events) == 60
+    monkeypatch.setattr(files, "MEMBERS_MAX", 59)
+    with pytest.raises(HistoryError, match=r"^run: more than 59 gzip members$"):
+        parse_history(data, "run")

@@ -5,6 +5,8 @@ A harness that is killed leaves a torn last line or object behind whole ones: it
 damage is a `HistoryError` with its place.
 """
 
+import contextlib
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +38,10 @@ JSON_TOKEN_ENDS: Final = (
     "l", "ll", "ull",
 )  # fmt: skip
 JSON_MEMBER_ENDS: Final = ("", "0", ":0", '"":0')
-PROCESS_FIELD: Final = b"\xa7process"
-"""The name of a field of every event, as MessagePack holds it."""
+PACKED_FIELDS: Final = re.compile(rb"(?=(?:[\x81-\x8f]|\xde..|\xdf....)[\xa1-\xbf])", re.DOTALL)
+"""The beginning of a map as MessagePack holds it, if a name of up to 31 bytes stands first."""
+LOOKS_MAX: Final = 1000
+LOOK_BYTES: Final = 1 << 16
 
 
 class Parsed(NamedTuple):
@@ -191,13 +195,28 @@ def parse_msgpack(data: bytes, source: str) -> Parsed:
         except msgpack.OutOfData as error:
             if start == len(data):
                 return found
-            if found.events and data.count(PROCESS_FIELD, start) <= 1:
+            if found.events and not _holds_event(data, start + 1):
                 return found._replace(left_out=_torn("object", number))
             raise HistoryError(f"{place}: no MessagePack: it goes beyond the end") from error
         except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
             raise HistoryError(f"{place}: no MessagePack: {error}") from error
         found.events.append(_event(fields, place, _unpacked))
         found.lines.append(number)
+
+
+def _holds_event(data: bytes, start: int) -> bool:
+    """Whether a whole event stands somewhere behind `start`: damage has swallowed it.
+
+    A value may hold the names of fields too, so they alone say nothing. An event is looked for in
+    the first 1,000 places where a map may begin, in 64 KiB each.
+    """
+    for match in itertools.islice(PACKED_FIELDS.finditer(data, start), LOOKS_MAX):
+        unpacker = msgpack.Unpacker(raw=False, strict_map_key=False, unicode_errors="surrogatepass")
+        unpacker.feed(data[match.start() : match.start() + LOOK_BYTES])
+        with contextlib.suppress(ValueError, TypeError, RecursionError, msgpack.UnpackException):
+            event_of(_unpacked(unpacker.unpack()))
+            return True
+    return False
 
 
 def written_msgpack(events: Sequence[Event]) -> bytes:

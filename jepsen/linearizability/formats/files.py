@@ -14,6 +14,9 @@ from jepsen.linearizability.history import Event, History, HistoryError
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 UNPACKED_BYTES_MAX: Final = 1 << 30
+MEMBERS_MAX: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 13
+PADDING: Final = re.compile(rb"\0*")
 LOOK_BYTES: Final = 1 << 16
 
 
@@ -90,22 +93,32 @@ def _decoded(data: bytes, source: str) -> str:
 
 
 def _unzipped(data: bytes, source: str) -> bytes:
-    """What all members of a gzip file hold, one behind the other."""
+    """What all members of a gzip file hold, one behind the other.
+
+    The file is given in pieces, for what a member leaves of its piece is copied.
+    """
     found: list[bytes] = []
-    room = UNPACKED_BYTES_MAX
-    while data:
+    room, at = UNPACKED_BYTES_MAX, 0
+    for _ in range(MEMBERS_MAX):
         unpacker = zlib.decompressobj(wbits=31)
-        try:
-            found.append(unpacker.decompress(data, room + 1))
-        except zlib.error as error:
-            raise HistoryError(f"{source}: cannot be unzipped: {error}") from error
-        room -= len(found[-1])
-        if room < 0:
-            raise HistoryError(f"{source}: more than {UNPACKED_BYTES_MAX} bytes when unzipped")
+        while at < len(data) and not unpacker.eof:
+            piece = data[at : at + PIECE_BYTES]
+            try:
+                found.append(unpacker.decompress(piece, room + 1))
+            except zlib.error as error:
+                raise HistoryError(f"{source}: cannot be unzipped: {error}") from error
+            at += len(piece) - len(unpacker.unused_data)
+            room -= len(found[-1])
+            if room < 0:
+                raise HistoryError(f"{source}: more than {UNPACKED_BYTES_MAX} bytes when unzipped")
         if not unpacker.eof:
             raise HistoryError(f"{source}: cannot be unzipped: the file ends before its data do")
-        data = unpacker.unused_data.lstrip(b"\0")  # gzip allows zeros behind a member
-    return b"".join(found)
+        padding = PADDING.match(data, at)  # gzip allows zeros behind a member
+        assert padding is not None, "it matches nothing too"
+        at = padding.end()
+        if at == len(data):
+            return b"".join(found)
+    raise HistoryError(f"{source}: more than {MEMBERS_MAX} gzip members")
 
 
 def read_history(path: Path) -> History:
