@@ -1,6 +1,10 @@
-"""What holds for all tests: fewer random examples in quick runs, no collector while they load."""
+"""What holds for all tests: fewer random examples in quick runs, no collector while they load.
+
+Signals do what they do at a prompt: a script that starts the tests with `&` has them ignore SIGINT.
+"""
 
 import gc
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -11,6 +15,10 @@ from tests.selection import QUICK_PROFILE, QUICK_SHARE
 EXAMPLES = 100  # hypothesis' own
 
 settings.register_profile(QUICK_PROFILE, max_examples=EXAMPLES // QUICK_SHARE)
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)

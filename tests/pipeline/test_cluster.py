@@ -40,6 +40,12 @@ BATCHES = 60
 RECORDS = 100
 # Stages of a history job: 0 scan, 1 decode, 2 fold of the partitions, one task per 65,536 records.
 DECODE, FOLD = 1, 2
+ON_BOTH = {
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+}
+"""No task before both workers, which have a core each, are there: else one may do them all."""
 
 
 VOLATILE = ("run_id", "seconds", "max_rss")
@@ -175,7 +181,8 @@ def test_a_job_gives_on_a_cluster_what_it_gives_on_one_machine(
     code = main([*command, "--master", "local[*]", "--output", str(alone)])
     assert code == (1 if job == "linearize" else 0)  # half of the histories were changed
     before = [worker.tasks().finished for worker in idle_cluster.workers]
-    master = ["--master", idle_cluster.url, *CONF]
+    both = [part for key, value in ON_BOTH.items() for part in ("--conf", f"{key}={value}")]
+    master = ["--master", idle_cluster.url, *CONF, *both]
     process = Job(command_line(*command, *master, "--output", str(out)), tmp_path / "job.log")
     assert process.end() == code, process.errors()
     assert tables(out) == tables(alone)
