@@ -1,6 +1,6 @@
 """What holds for all tests: fewer random examples in quick runs, no collector while they load.
 
-Signals do what they do at a prompt: a script that starts the tests with `&` has them ignore SIGINT.
+Signals do what they do at a prompt: `&` in a script has them ignore SIGINT, `nohup` SIGHUP.
 """
 
 import gc
@@ -19,6 +19,7 @@ settings.register_profile(QUICK_PROFILE, max_examples=EXAMPLES // QUICK_SHARE)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -137,7 +137,7 @@ def run(
         if is_fresh and not is_accepted:
             raise FoundError(target.name, data, "a generated input was refused")
         if number % MEMORY_EVERY == 0 or len(data) > largest:
-            _check_memory(target, data)
+            check_memory(target, data)
             largest = max(largest, len(data))
         report.cases += 1
         report.seconds = time.perf_counter() - started
@@ -169,7 +169,12 @@ def peak_bytes(target: Target, data: bytes) -> int:
         tracemalloc.stop()
 
 
-def _check_memory(target: Target, data: bytes) -> None:
+def check_memory(target: Target, data: bytes) -> None:
+    """One input may take memory in proportion to its length.
+
+    Raises:
+        FoundError: it takes more.
+    """
     limit = MEMORY_FACTOR * len(data) + MEMORY_BYTES_MAX
     for _ in range(2):  # once for caches that the first use fills
         peak = peak_bytes(target, data)

@@ -17,6 +17,7 @@ from tests.fuzz.engine import (
     FoundError,
     Report,
     Target,
+    check_memory,
     check_one,
     peak_bytes,
     run,
@@ -51,7 +52,9 @@ def test_many_inputs(name):
 
 @pytest.mark.parametrize("row", REGRESSIONS, ids=lambda row: row["found"])
 def test_what_was_found_once(row):
-    check_one(TARGETS[row["target"]], bytes.fromhex(row["input"]), Random(0), Report("once"))
+    target, data = TARGETS[row["target"]], bytes.fromhex(row["input"])
+    check_one(target, data, Random(0), Report("once"))
+    check_memory(target, data)
 
 
 # ---- the engine itself: every property can fail ----------------------------------------------

@@ -211,8 +211,14 @@ def _holds_event(data: bytes, start: int) -> bool:
     the first 1,000 places where a map may begin, in 64 KiB each.
     """
     for match in itertools.islice(PACKED_FIELDS.finditer(data, start), LOOKS_MAX):
-        unpacker = msgpack.Unpacker(raw=False, strict_map_key=False, unicode_errors="surrogatepass")
-        unpacker.feed(data[match.start() : match.start() + LOOK_BYTES])
+        looked_at = data[match.start() : match.start() + LOOK_BYTES]
+        unpacker = msgpack.Unpacker(
+            raw=False,
+            strict_map_key=False,
+            unicode_errors="surrogatepass",
+            max_buffer_size=len(looked_at),  # else every look allocates a megabyte
+        )
+        unpacker.feed(looked_at)
         with contextlib.suppress(ValueError, TypeError, RecursionError, msgpack.UnpackException):
             event_of(_unpacked(unpacker.unpack()))
             return True
