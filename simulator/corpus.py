@@ -44,10 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def options(self) -> Options:
         """What it runs with."""
-        name, fixed = _parts(self.options_name)
-        faults = tuple(word for word in fixed if word not in _VOTERS)
-        voters = next((int(word) for word in fixed if word in _VOTERS), None)
-        return replace(OPTIONS[name], faults=faults or None, node_count=voters)
+        return options_of(self.options_name)
 
 
 def corpus() -> list[Entry]:
@@ -71,15 +68,28 @@ def entry_of(number: int, line: str) -> Entry:
         ValueError: it is none.
     """
     words = line.split(maxsplit=FIELDS - 1)
-    name, fixed = _parts(words[1]) if len(words) == FIELDS else ("", ())
-    are_known = all(word in (*FAULT_NAMES, *_VOTERS) for word in fixed)
-    are_known = are_known and len([word for word in fixed if word in _VOTERS]) <= 1
-    if name not in OPTIONS or not are_known or not words[0].isdigit():
+    try:
+        seed, options_name, invariants, commit, text = words
+        options_of(options_name)
+        if not seed.isdecimal():
+            raise ValueError(seed)  # noqa: TRY301 - one text for all that is wrong with a line
+        return Entry(int(seed), options_name, tuple(invariants.split(",")), commit, text)
+    except ValueError as error:
         allowed = f"{'|'.join(OPTIONS)}[:FAULTS|VOTERS]"
-        raise ValueError(f"seeds.txt:{number}: seed, {allowed}, invariants, commit, text")
-    return Entry(int(words[0]), words[1], tuple(words[2].split(",")), words[3], words[4])
+        form = f"seeds.txt:{number}: seed, {allowed}, invariants, commit, text"
+        raise ValueError(form) from error
 
 
-def _parts(options_name: str) -> tuple[str, tuple[str, ...]]:
-    name, _, fixed = options_name.partition(":")
-    return name, tuple(fixed.split(",")) if ":" in options_name else ()
+def options_of(name: str) -> Options:
+    """The options of a name such as `short-4:kill`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    base, colon, fixed = name.partition(":")
+    words = fixed.split(",") if colon else []
+    faults = tuple(word for word in words if word in FAULT_NAMES)
+    voters = [int(word) for word in words if word in _VOTERS]
+    if base not in OPTIONS or len(faults) + len(voters) < len(words) or len(voters) > 1:
+        raise ValueError(name)
+    return replace(OPTIONS[base], faults=faults or None, node_count=voters[0] if voters else None)

@@ -5,6 +5,7 @@ microseconds.
 """
 
 import json
+import re
 from html import escape
 from importlib import resources
 from typing import Any, Final
@@ -13,6 +14,7 @@ from simulator.recording import Recording
 from simulator.run import Outcome
 
 FULL_STOP: Final = "all invariants held"
+PLACEHOLDER: Final = re.compile("@(SEED|CLASS|VERDICT|COMMIT|COMMAND|DATA)@")
 
 
 def page_of(outcome: Outcome, recording: Recording, commit: str, command: str) -> str:
@@ -29,15 +31,15 @@ def page_of(outcome: Outcome, recording: Recording, commit: str, command: str) -
     verdict = FULL_STOP if outcome.invariant is None else outcome.text
     if not outcome.is_complete:
         verdict = f"stopped at event {outcome.event_count:,}; so far {FULL_STOP}"
-    for name, text in (
-        ("@SEED@", f"{outcome.seed:#x}"),
-        ("@CLASS@", "held" if outcome.invariant is None else "broken"),
-        ("@VERDICT@", verdict),
-        ("@COMMIT@", commit),
-        ("@COMMAND@", command),
-    ):
-        template = template.replace(name, escape(text))
-    return template.replace("@DATA@", literal)
+    parts = {
+        "SEED": f"{outcome.seed:#x}",
+        "CLASS": "held" if outcome.invariant is None else "broken",
+        "VERDICT": escape(verdict),
+        "COMMIT": escape(commit),
+        "COMMAND": escape(command),
+        "DATA": literal,
+    }
+    return PLACEHOLDER.sub(lambda match: parts[match.group(1)], template)  # what is put in, stays
 
 
 def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
