@@ -313,8 +313,7 @@ async def _carried_out(run_: Run, folder: Path, say: Say, interruption: Interrup
         except ClusterError as error:
             raise HarnessError(str(error)) from error
         finally:
-            with contextlib.suppress(Exception):  # whoever listened may be gone
-                say("stopping nodes")
+            _mention(say, "stopping nodes")
             await _undo(run_, folder, say)
         if interruption.came:  # too late to cancel anything
             raise KeyboardInterrupt
@@ -353,8 +352,13 @@ def _keep_output(source: Path, target: Path, say: Say) -> None:
         if source.exists():
             shutil.copyfile(source, target)
     except OSError as error:
-        with contextlib.suppress(Exception):  # whoever listened may be gone
-            say(f"{target.name} could not be written: {error.strerror}")
+        _mention(say, f"{target.name} could not be written: {error.strerror}")
+
+
+def _mention(say: Say, line: str) -> None:
+    """Says a line; whoever listened may be gone, which keeps nothing from being undone."""
+    with contextlib.suppress(OSError, ValueError):  # a broken pipe, a full disk; a closed file
+        say(line)
 
 
 def _store(folder: Path, results: dict[str, Any]) -> None:
