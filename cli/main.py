@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if words[:1] != ["jepsen"]:
+        if words[:1] != ["jepsen"] and not isinstance(error, OSError):
             raise
         _tell(words, error)
         return _failure_codes(words)[1]
@@ -76,11 +76,12 @@ def _failure_codes(words: list[str]) -> tuple[int, int]:
 
 def _tell(words: list[str], error: Exception) -> None:
     """One line for what the machine refuses, such as a full disk; a stack for a mistake of ours."""
-    command = " ".join(["kraftline", *words[:2]])
+    command = " ".join(["kraftline", *words[: 2 if words[:1] == ["jepsen"] else 1]])
     try:
         if isinstance(error, OSError):
             where = "" if error.filename is None else f"{str(error.filename)[:80]}: "
-            sys.stderr.write(f"{command}: {where}{error.strerror or error}\n")
+            why = error.strerror or str(error) or type(error).__name__
+            sys.stderr.write(f"{command}: {where}{why}\n")
         else:
             traceback.print_exception(error)
             sys.stderr.write(f"{command}: no verdict: {type(error).__name__}\n")

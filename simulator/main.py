@@ -37,8 +37,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         raise  # the reader of our output left (cli/main.py)
     except OSError as error:
-        where = str(error.filename)[:PATH_CHARACTERS]
-        sys.stderr.write(f"kraftline sim: {where}: {error.strerror or error}\n")
+        where = "" if error.filename is None else f"{str(error.filename)[:PATH_CHARACTERS]}: "
+        sys.stderr.write(f"kraftline sim: {where}{error.strerror or error}\n")
     return USAGE
 
 

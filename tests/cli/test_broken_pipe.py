@@ -87,6 +87,20 @@ def test_no_verdict_is_told_where_none_can_be_written(
 
 
 @pytest.mark.parametrize(
+    ("words", "code", "name"),
+    [
+        (["--help"], 1, "kraftline --help"),
+        (["completion", "bash"], 1, "kraftline completion"),
+        (["sim", "--seed", "1", "--short", "--json"], 2, "kraftline sim"),
+    ],
+)
+def test_a_full_disk_is_one_line(words: list[str], code: int, name: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        line = f"{name}: No space left on device\n"
+        assert ended(words, stdout=full) == (code, line.encode())
+
+
+@pytest.mark.parametrize(
     ("words", "code"),
     [
         (["jepsen", "verify", b"\xff"], 2),

@@ -14,7 +14,7 @@ import pytest
 from jepsen.linearizability import Budget, Format, check, explain, parse_history, read_history
 from jepsen.linearizability import written_history as written
 
-FOLDER = os.environ.get("KRAFTLINE_HISTORIES")
+FOLDER = os.environ.get("KRAFTLINE_HISTORIES") or None  # empty means unset, as elsewhere
 ROW = re.compile(r"^\| (\w+/\S+) \|[^|]*\| (\d+) \| (\d+) \| (yes|no) \|", re.MULTILINE)
 MODELS = {"jepsen": "cas-register", "kv": "kv"}
 ETCD_SECONDS_MAX = 3.0  # the acceptance condition of all register histories, parsing included
