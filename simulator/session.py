@@ -1,6 +1,7 @@
 """What a command line of `kraftline sim` asks for: seeds, one run told or drawn, a schedule."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -161,8 +162,7 @@ def _look_closer(parsed: Parsed, totals: Totals, commit: str) -> None:
     if failed:
         _shrink_first(parsed, failed[0], commit)
     if parsed.html is not None:
-        shown = failed[0].seed if failed else parsed.seeds[0]
-        _draw(parsed, shown, parsed.options, None)
+        _draw(parsed, failed[0].seed if failed else parsed.seeds[0])
 
 
 @contextmanager
@@ -242,10 +242,10 @@ def _run_watched(
     result = result_of(outcome, time.process_time() - cpu_started)
     totals = Totals()
     totals.add(result)
+    command = command_of(seed, options)
+    if parsed.schedule is not None:
+        command = f"kraftline sim --schedule {shlex.quote(str(parsed.schedule))}"
     if result.invariant is not None:
-        command = command_of(seed, options)
-        if parsed.schedule is not None:
-            command = f"kraftline sim --schedule {parsed.schedule}"
         out = sys.stderr if parsed.is_json else sys.stdout
         out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
         _write_history(outcome, out)
@@ -254,7 +254,7 @@ def _run_watched(
         said = f"stopped at {where}" if not outcome.is_complete else f"the run ended at {where}"
         (sys.stderr if parsed.is_json else sys.stdout).write(f"{said}\n")
     if recording is not None:
-        _write_page(parsed, outcome, recording)
+        _write_page(parsed, outcome, recording, command)
     _say_end(parsed, totals, time.monotonic() - started, commit)
     return _exit_code(parsed, totals)
 
@@ -263,15 +263,16 @@ def _print_line(now_us: int, text: str) -> None:
     sys.stdout.write(f"{now_us / 1e6:12.6f}  {text}\n")
 
 
-def _draw(parsed: Parsed, seed: int, options: Options, plan: list[Decision] | None) -> None:
+def _draw(parsed: Parsed, seed: int) -> None:
     recording = Recording()
-    outcome = run_seed(seed, options, plan=plan, recording=recording)
-    _write_page(parsed, outcome, recording)
+    outcome = run_seed(seed, parsed.options, recording=recording)
+    _write_page(parsed, outcome, recording, command_of(seed, parsed.options))
 
 
-def _write_page(parsed: Parsed, outcome: Outcome, recording: Recording) -> None:
+def _write_page(parsed: Parsed, outcome: Outcome, recording: Recording, command: str) -> None:
+    """The page of a run; `command` repeats it."""
     assert parsed.html is not None
-    page = page_of(outcome, recording, commit_name(), command_of(outcome.seed, parsed.options))
+    page = page_of(outcome, recording, commit_name(), command)
     parsed.html.write_text(page, encoding="utf-8")
 
 

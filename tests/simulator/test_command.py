@@ -3,9 +3,11 @@
 import json
 import multiprocessing
 import os
+import shlex
 import signal
 import termios
 import zlib
+from html import escape
 
 import pytest
 
@@ -18,7 +20,7 @@ from simulator.draw import Options, Until
 from simulator.mutants.catalogue import MUTANTS
 from simulator.report import LiveLine
 from simulator.run import run_seed
-from simulator.schedule import read_schedule
+from simulator.schedule import Schedule, read_schedule, write_schedule
 
 FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")
 LAST_KEYS = {"seeds", "failed", "events", "events_per_second", "virtual_seconds", "marks"}
@@ -145,6 +147,18 @@ def test_a_page_of_the_failed_run(capsys, folder):
     content = (folder / "run.html").read_text()
     assert "I3: node" in content
     assert "kraftline sim --seed 0x1" in content
+
+
+@pytest.mark.parametrize("name", ["small.jsonl", "a small one.jsonl"])
+def test_a_page_of_a_schedule_names_the_schedule(capsys, folder, name):
+    options = Options(node_count=3, observer_count=0, faults=(), duration_us=100_000, write_count=0)
+    schedule = Schedule(
+        seed=3, options=options, plan=[], commit="0123456789", invariant="I10", text="it was"
+    )
+    write_schedule(folder / name, schedule)
+    assert sim(capsys, "--schedule", name, "--html", "run.html")[0] == 0
+    command = f"kraftline sim --schedule {shlex.quote(name)}"
+    assert f"again: <code>{escape(command)}</code>" in (folder / "run.html").read_text()
 
 
 def test_a_trace_up_to_an_event(capsys):
