@@ -6,7 +6,8 @@ is appended while it runs belongs to the next one (grouping without a linger).
 A full disk stops the appends, not the node: what this node made as leader waits here in order,
 nothing after it is written, and every `RETRY_MS` it is tried again; a leader that is not alone
 resigns, so that a voter with space leads. What a follower fetched is dropped and fetched again.
-Elections and truncations get their blocks from the reserve; without it the node stops.
+Elections, truncations and the installation of a whole snapshot get their blocks from the reserve;
+without it the node stops.
 """
 
 from collections import deque
@@ -75,7 +76,7 @@ class LogWriter:
             done = self._perform(effect, core)
         except OutOfSpaceError as error:
             self._note_full(error)
-            if not isinstance(effect, _PROMISES):
+            if not isinstance(effect, _PROMISES) and not self.downloads.is_installing:
                 return self._refused(effect, core)
             self._reserve.release()
             return self._perform(effect, core)

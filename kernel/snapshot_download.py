@@ -1,7 +1,8 @@
 """A snapshot that is fetched: chunks into a `.part` file, checked whole, then it replaces the log.
 
 INV-SNAP-1: the log is not touched before the snapshot has been read back, found to be the bytes
-that were decoded, and renamed into place. Damage or a full disk leaves the log as it was.
+that were decoded, and renamed into place. Damage or a full disk leaves the log as it was until
+then; from then on the log is replaced or the node stops, nothing is refused any more.
 """
 
 from collections.abc import Callable
@@ -30,11 +31,32 @@ class SnapshotDownloads:
         self._files = files
         self._effects = effects
         self._download: tuple[OffsetAndEpoch, SnapshotWriter] | None = None
+        self._whole: SnapshotLoading | None = None
         self.reading = SnapshotReading(clock)
         self.on_installed: Installed | None = None
 
+    @property
+    def is_installing(self) -> bool:
+        """The snapshot is in place and what it replaces is going: there is no way back."""
+        return self._whole is not None
+
     def write(self, effect: WriteSnapshotChunk) -> SnapshotInstalled | SnapshotRefused | None:
-        """Keep a chunk; the last one installs the snapshot."""
+        """Keep a chunk; the last one installs the snapshot.
+
+        Raises:
+            OutOfSpaceError: `is_installing`, and the log may have no segment by now. Only the same
+                chunk can be given, once more, when there is space; else the node must stop.
+        """
+        if self._whole is None:
+            refused = self._keep(effect)
+            if self._whole is None:
+                return refused
+        self._install(effect.snapshot_id, self._whole)
+        self._whole = None
+        return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
+
+    def _keep(self, effect: WriteSnapshotChunk) -> SnapshotRefused | None:
+        """Write the chunk; after the last one the snapshot has its name and `_whole` is set."""
         try:
             writer = self._writer(effect)
             writer.append(effect.chunk)
@@ -48,8 +70,8 @@ class SnapshotDownloads:
             event = "fetched_snapshot_damaged"
             return self._refuse(effect.snapshot_id, LogLevel.WARN, event, str(error))
         self._download = None
-        self._install(effect.snapshot_id, loading)
-        return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
+        self._whole = loading
+        return None
 
     def _writer(self, effect: WriteSnapshotChunk) -> SnapshotWriter:
         """The file that a chunk belongs to; a chunk at 0 begins it anew."""

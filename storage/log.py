@@ -316,6 +316,9 @@ class Log:
         """Drop what is at or above the offset, with the whole batch that spans it; durable.
 
         Returns the new end offset.
+
+        Raises:
+            OutOfSpaceError: begun and not ended, as in `truncate_fully_and_start_at`.
         """
         assert end_offset >= 0
         if end_offset >= self.end_offset:
@@ -339,7 +342,13 @@ class Log:
         return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin an empty log at the offset; durable."""
+        """Drop everything and begin an empty log at the offset; durable.
+
+        Raises:
+            OutOfSpaceError: begun and not ended. Segments may be gone and none is there to append
+                to: the same call again ends it once there is space; without that the node must
+                stop, as Kafka's log directory goes offline.
+        """
         self._lower_recovery_point(0)
         self._remove_segments(0)
         self._segments.append(self._create_segment(offset))

@@ -95,9 +95,13 @@ def append_and_flush(log: Log) -> None:
 
 @dataclass
 class LogIs:
-    """`kept` is there whatever happens; afterwards the log ends and starts where it should."""
+    """`kept` is there whatever happens; afterwards the log ends and starts where it should.
+
+    `between` holds all (start, end) that the log may have before, meanwhile and afterwards.
+    """
 
     kept: range
+    between: set[tuple[int, int]]
     done_end: int | None = None
     done_start: int | None = None
     killed_end: int | None = None
@@ -116,6 +120,8 @@ class LogIs:
             assert log.read(offset, 1) == batch(offset, 1), offset
         for offset in range(log.log_start_offset, log.end_offset):  # whole or not at all
             assert log.read(offset, 1) == batch(offset, 1 if offset < FLUSHED else 2), offset
+        found = log.log_start_offset, log.end_offset
+        assert found in self.between, found
         if end is not None:
             assert log.end_offset == end
         if is_done and self.done_start is not None:
@@ -329,35 +335,52 @@ def same(vfs: MemoryVfs) -> MemoryVfs:
     return vfs
 
 
+def ends(*found: int) -> set[tuple[int, int]]:
+    """A log from 0 that ends at one of these."""
+    return {(0, end) for end in found}
+
+
 ACKNOWLEDGED = range(FLUSHED)
+BASES = (6, 12, 18)
+"""Where the segments of `prepared_log` begin, but the first."""
+APPENDED = ends(*range(FLUSHED, FLUSHED + 9))
 OPERATIONS = {
     "log-append": Operation(
-        prepared_log, append_and_roll, LogIs(ACKNOWLEDGED, killed_end=FLUSHED + 8)
+        prepared_log, append_and_roll, LogIs(ACKNOWLEDGED, APPENDED, killed_end=FLUSHED + 8)
     ),
     "log-append-fetched": Operation(
-        prepared_log, append_fetched, LogIs(ACKNOWLEDGED, killed_end=FLUSHED + 8)
+        prepared_log, append_fetched, LogIs(ACKNOWLEDGED, APPENDED, killed_end=FLUSHED + 8)
     ),
     "log-flush": Operation(
-        prepared_log, append_and_flush, LogIs(ACKNOWLEDGED, done_end=FLUSHED + 8)
+        prepared_log, append_and_flush, LogIs(ACKNOWLEDGED, APPENDED, done_end=FLUSHED + 8)
     ),
-    "log-close": Operation(prepared_log, Log.close, LogIs(ACKNOWLEDGED, done_end=FLUSHED)),
+    "log-close": Operation(
+        prepared_log, Log.close, LogIs(ACKNOWLEDGED, ends(FLUSHED), done_end=FLUSHED)
+    ),
     "log-truncate": Operation(
-        prepared_log, lambda log: log.truncate_to(13), LogIs(range(13), done_end=13)
+        prepared_log,
+        lambda log: log.truncate_to(13),
+        LogIs(range(13), ends(13, 18, FLUSHED), done_end=13),
     ),
     "log-truncate-fully": Operation(
         prepared_log,
         lambda log: log.truncate_fully_and_start_at(40),
-        LogIs(range(0), done_end=40, done_start=40),
+        LogIs(range(0), ends(0, *BASES, FLUSHED) | {(40, 40)}, done_end=40, done_start=40),
     ),
     "log-raise-start": Operation(
         prepared_log,
         lambda log: log.raise_log_start_to(14),
-        LogIs(range(14, FLUSHED), done_end=FLUSHED, done_start=12),  # where the segment of 14 is
+        LogIs(  # it starts where the segment of 14 does
+            range(14, FLUSHED),
+            {(start, FLUSHED) for start in (0, 6, 12)},
+            done_end=FLUSHED,
+            done_start=12,
+        ),
     ),
     "log-open": Operation(
         lambda vfs: (prepared_log(vfs), vfs)[1],
         lambda vfs: open_metadata_log(vfs, "/d", CONFIG),
-        LogIs(ACKNOWLEDGED, done_end=FLUSHED),
+        LogIs(ACKNOWLEDGED, ends(FLUSHED), done_end=FLUSHED),
     ),
     "segment-indexes": Operation(prepared_segment, Segment.write_indexes, segment_is),
     "quorum-state": Operation(

@@ -18,6 +18,7 @@ from storage.snapshot_files import SnapshotFiles, snapshot_name
 from tests.storage.test_crash import batch
 from tests.storage.test_crash_operations import (
     ACKNOWLEDGED,
+    APPENDED,
     CONFIG,
     DIRECTORY,
     DISKS,
@@ -31,6 +32,7 @@ from tests.storage.test_crash_operations import (
     Operation,
     append_and_roll,
     disk,
+    ends,
     one_of,
     prepared_log,
     prepared_snapshots,
@@ -101,21 +103,25 @@ def cleaned_is(vfs: MemoryVfs, is_done: bool) -> None:
 
 OPERATIONS = {
     "log-first-creation": Operation(
-        same, lambda vfs: open_metadata_log(vfs, "/d", CONFIG), LogIs(range(0), done_end=0)
+        same, lambda vfs: open_metadata_log(vfs, "/d", CONFIG), LogIs(range(0), ends(0), done_end=0)
     ),
-    "log-first-batches": Operation(same, first_batches, LogIs(range(0), done_end=5)),
+    "log-first-batches": Operation(
+        same, first_batches, LogIs(range(0), ends(*range(6)), done_end=5)
+    ),
     "log-truncate-flushed-and-unflushed": Operation(
-        with_tail, lambda log: log.truncate_to(13), LogIs(range(13), done_end=13)
+        with_tail,
+        lambda log: log.truncate_to(13),
+        LogIs(range(13), ends(*range(13, FLUSHED + TAIL + 1)), done_end=13),
     ),
     "log-truncate-unflushed": Operation(
         with_tail,
         lambda log: log.truncate_to(FLUSHED + 3),
-        LogIs(ACKNOWLEDGED, killed_end=FLUSHED + 3),
+        LogIs(ACKNOWLEDGED, APPENDED, killed_end=FLUSHED + 3),
     ),
     "log-truncate-all-unflushed": Operation(
         with_tail,
         lambda log: log.truncate_to(FLUSHED),
-        LogIs(ACKNOWLEDGED, done_end=FLUSHED),
+        LogIs(ACKNOWLEDGED, APPENDED, done_end=FLUSHED),
     ),
     "quorum-state-first": Operation(
         lambda vfs: QuorumStateFile(vfs, "/d"),
