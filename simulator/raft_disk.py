@@ -2,7 +2,7 @@
 
 from raft import effects as fx
 from raft import events as ev
-from simulator.raft_text import Record, decode_records
+from simulator.raft_text import DAMAGED, Record, decode_records
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 
@@ -65,7 +65,7 @@ class ScenarioDisk:
                 self.records += [(effect.epoch, value.decode()) for value in effect.values]
             case fx.AppendFetched():
                 for record in decode_records(effect.records):
-                    if record[0] > effect.epoch:
+                    if record[0] > effect.epoch or record[1] == DAMAGED:
                         break
                     self.records.append(record)
         last_epoch = self.record_epoch(self.end_offset - 1) or 0

@@ -95,6 +95,8 @@ class ScenarioQuorum:
         self.callers: dict[int, tuple[NodeId | None, fx.SendRequest | None]] = {}
         """Reply token -> who asked, and the request when a replica sent it."""
         self.said: list[str] = []
+        self.shows_endpoints = False
+        """Whether the line of an answer ends with the endpoint that it names for the leader."""
         self._committed: list[Record | None] = []
         self._next_token = 1
 
@@ -261,6 +263,8 @@ class ScenarioQuorum:
         )
         caller_id, sent = self.callers.pop(effect.reply_token, (None, None))
         answer = text.response_text(response, base_offset)
+        if self.shows_endpoints:
+            answer += text.endpoint_text(response)
         self.say(replica, f"=> {text.name_of(caller_id)} {answer}")
         if caller_id is not None and sent is not None:
             self._post(replica.id, caller_id, sent, response)

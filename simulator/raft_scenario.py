@@ -69,11 +69,18 @@ class RaftScenario:
     # --- setting up -----------------------------------------------------------------------------
 
     def _nodes(self, command: Command) -> None:
-        """`nodes voters=1,2,3 [observers=4] [evidence=on] [dirs=on] [max_bytes=N]`."""
+        """`nodes voters=1,2,3 [observers=4] [evidence=on] [dirs=on] [max_bytes=N]`.
+
+        Also `[request_timeout=MS]`: how long a request without an answer is waited for. `max_bytes`
+        is what one Fetch or FetchSnapshot asks for; `[endpoints=on]` lets answers show where they
+        say that the leader is.
+        """
         voters = tuple(
             (NodeId(i), Endpoint("CONTROLLER", f"host{i}", 9093)) for i in command.numbers("voters")
         )
         has_directories = command.option("dirs", "off") == "on"
+        max_bytes = command.number_option("max_bytes", 1_000_000)
+        self.quorum.shows_endpoints = command.option("endpoints", "off") == "on"
         ids = [*(voter_id for voter_id, _ in voters), *map(NodeId, command.numbers("observers"))]
         for node_id in ids:
             config = RaftConfig(
@@ -82,7 +89,9 @@ class RaftScenario:
                 cluster_id=CLUSTER_ID,
                 voters=voters,
                 evidence=command.option("evidence", "off") == "on",
-                fetch_max_bytes=command.number_option("max_bytes", 1_000_000),
+                request_timeout_ms=command.number_option("request_timeout", 2_000),
+                fetch_max_bytes=max_bytes,
+                fetch_snapshot_max_bytes=max_bytes,
             )
             self.quorum.replicas[node_id] = Replica(config)
 

@@ -2,8 +2,8 @@
 
 Reading and writing use the same words: what a node prints as `1 -> 2 Fetch epoch=1 offset=3
 last_epoch=1 hw=3` is told to a node by `recv 2 Fetch from=1 epoch=1 offset=3 last_epoch=1 hw=3`.
-`-` is an unknown id. A position is `EPOCH/END`, records are `EPOCHxCOUNT`, a snapshot is
-`END-EPOCH`; every END is exclusive.
+`-` is an unknown id. A position is `EPOCH/END`, records are `EPOCHxCOUNT` with a `!` behind when
+their bytes are damaged, a snapshot is `END-EPOCH`; every END is exclusive.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,8 @@ ERROR_NAMES: Final = {
     if isinstance(value, int) and not name.startswith("_")
 }
 ERROR_CODES: Final = {name: code for code, name in ERROR_NAMES.items()}
+DAMAGED: Final = "damaged"
+"""Value of a record whose bytes are not what was sent: a log appends nothing from it on."""
 ANSWERS: Final[dict[type[m.RaftRequest], Callable[..., m.RaftResponse]]] = {
     m.VoteRequest: m.VoteResponse,
     m.BeginQuorumEpochRequest: m.BeginQuorumEpochResponse,
@@ -58,11 +60,12 @@ def decode_records(data: bytes) -> list[Record]:
 
 
 def parse_records(text: str) -> list[Record]:
-    """`1x3,2x1` = three records of epoch 1, then one of epoch 2; `-` = none."""
+    """`1x3,2x1!` = three records of epoch 1, then a damaged one of epoch 2; `-` = none."""
     records: list[Record] = []
     for part in text.split(",") if text != "-" else []:
-        epoch, _, count = part.partition("x")
-        records += [(to_int(epoch), "r")] * to_int(count or "1")
+        epoch, _, count = part.removesuffix("!").partition("x")
+        value = DAMAGED if part.endswith("!") else "r"
+        records += [(to_int(epoch), value)] * to_int(count or "1")
     return records
 
 
@@ -173,6 +176,14 @@ def response_text(response: m.RaftResponse, base_offset: int = 0) -> str:
         end = response.position_bytes + len(response.chunk)
         text += f" bytes=[{response.position_bytes},{end}) of {response.size_bytes}"
     return text
+
+
+def endpoint_text(response: m.RaftResponse) -> str:
+    """Where an answer says that the leader is; nothing when it names no endpoint."""
+    if isinstance(response, m.DescribeQuorumResponse) or response.leader_endpoint is None:
+        return ""
+    endpoint = response.leader_endpoint
+    return f" endpoint={endpoint.host}:{endpoint.port}"
 
 
 def _describe_quorum_text(response: m.DescribeQuorumResponse) -> str:
