@@ -16,7 +16,6 @@ from typing import Any, Final
 from kernel.forwarding import refusal_body
 from metadata.image import Image, sorted_items
 from quorum_controller.authorization import (
-    ANONYMOUS,
     AccessRules,
     Action,
     Caller,
@@ -29,7 +28,7 @@ from quorum_controller.authorization import (
 from wire import codec
 from wire.api_keys import DESCRIBE_TOPIC_PARTITIONS
 from wire.errors import ErrorCode, RemoteProtocolError
-from wire.primitives import read_unsigned_varint
+from wire.primitives import read_unsigned_varint, skip_tagged_fields
 
 _TOPIC_OPERATIONS: Final = (
     Operation.READ,
@@ -43,6 +42,8 @@ _TOPIC_OPERATIONS: Final = (
 )
 _NOT_REQUESTED: Final = -(2**31)
 _FAILED: Final = ErrorCode.topic_authorization_failed
+_TOKEN_AUTHENTICATED_BYTES: Final = 1
+_SHOWN_BYTES_MAX: Final = 40
 
 
 class Access:
@@ -151,18 +152,21 @@ def principal_of(content: bytes | None) -> str:
     """`type:name` from an Envelope's principal (DefaultPrincipalData v0).
 
     Raises:
-        RemoteProtocolError: the bytes are no principal.
+        RemoteProtocolError: there is no principal, or the bytes are none.
     """
     if content is None:
-        return ANONYMOUS
+        raise RemoteProtocolError("an Envelope without a principal")
     try:
         view = memoryview(content)
-        if int.from_bytes(view[:2], "big") != 0:
-            raise RemoteProtocolError("a principal of an unknown version")
+        version = int.from_bytes(view[:2], "big")
+        if version != 0:
+            raise RemoteProtocolError(f"principal of version {version}, only 0 is known")
         kind, position = _compact_string(view, 2)
-        name, _ = _compact_string(view, position)
-    except (IndexError, UnicodeDecodeError) as error:
-        raise RemoteProtocolError(f"no principal: {content.hex()}") from error
+        name, position = _compact_string(view, position)
+        skip_tagged_fields(view, position + _TOKEN_AUTHENTICATED_BYTES)
+    except (IndexError, ValueError) as error:  # the latter is also what UTF-8 raises
+        shown = content[:_SHOWN_BYTES_MAX].hex()
+        raise RemoteProtocolError(f"{shown} is no principal: {error}") from error
     return f"{kind}:{name}"
 
 
@@ -170,5 +174,5 @@ def _compact_string(view: memoryview, position: int) -> tuple[str, int]:
     size, position = read_unsigned_varint(view, position)
     end = position + size - 1
     if size == 0 or end > len(view):
-        raise IndexError(position)
+        raise IndexError(f"a text at {position} is null or runs over the end")
     return bytes(view[position:end]).decode(), end

@@ -262,14 +262,22 @@ class Dispatch:
     # ---- Envelope ----------------------------------------------------------------------------
 
     def _envelope(self, body: Any, answered: Answered) -> None:
-        """A broker's client asks: answer its request inside, or NOT_CONTROLLER outside."""
+        """A broker's client asks: answer its request inside, or an error outside.
+
+        The principal comes first, as in Kafka: one that cannot be read is
+        PRINCIPAL_DESERIALIZATION_FAILURE whatever is asked (core/.../EnvelopeUtils.scala).
+        """
         if not self._state.is_active:
             answered(envelope_body(ErrorCode.not_controller))
             return
         address = bytes(body.client_host_address)
         try:
-            inner = parse_request(APIS[ListenerKind.CONTROLLER], bytes(body.request_data))
             principal = principal_of(body.request_principal)
+        except RemoteProtocolError:
+            answered(envelope_body(ErrorCode.principal_deserialization_failure))
+            return
+        try:
+            inner = parse_request(APIS[ListenerKind.CONTROLLER], bytes(body.request_data))
         except RemoteProtocolError:
             answered(envelope_body(ErrorCode.invalid_request))
             return

@@ -12,7 +12,10 @@ from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from metadata.records import AccessControlEntryRecord, PartitionRecord, TopicRecord
 from quorum_controller.authorization import AccessRules, Caller, Operation
+from tests.kernel.harness import World
 from wire import codec
+from wire.api_keys import DESCRIBE_QUORUM, ENVELOPE
+from wire.codec import encode_request
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.types import LeaderEpoch, NodeId, PartitionEpoch
 
@@ -161,9 +164,59 @@ def test_the_quorum_is_for_nodes_with_cluster_action():
     assert super_user.refusal(image(), ALICE, VOTE, request) is None
 
 
+def principal(kind=b"\x05User", name=b"\x02a", version=b"\0\0", end=b"\0\0"):
+    return version + kind + name + end
+
+
+UNREADABLE = {
+    "none": None,
+    "empty": b"",
+    "version": principal(version=b"\0\7"),
+    "cut": principal()[:4],
+    "null type": principal(kind=b"\0"),
+    "null name": principal(name=b"\0"),
+    "no UTF-8": principal(kind=b"\x03\xff\xff"),
+    "long length": principal(kind=b"\x80" * 11),
+    "long length of the name": principal(name=b"\xff" * 9 + b"\1"),
+    "no end": principal(end=b""),
+    "tags over the end": principal(end=b"\0\1\0\x7f"),
+    "long number of a tag": principal(end=b"\0\1" + b"\x80" * 11),
+}
+
+
+def describe_quorum():
+    new = codec.newest(DESCRIBE_QUORUM, "request")
+    partition = new.PartitionData(partition_index=0)
+    topic = new.TopicData(topic_name="__cluster_metadata", partitions=(partition,))
+    return new.DescribeQuorumRequest(topics=(topic,))
+
+
 def test_principals_of_envelopes():
     assert principal_of(ANONYMOUS_PRINCIPAL) == "User:ANONYMOUS"
-    assert principal_of(None) == "User:ANONYMOUS"
-    for wrong in (b"", b"\x00\x07\x05User", b"\x00\x00\x05Us", b"\x00\x00\x03\xff\xff\x02a"):
-        with pytest.raises(RemoteProtocolError):
-            principal_of(wrong)
+    assert principal_of(principal(name=b"\x03\xc3\xa9", end=b"\1\0")) == "User:\u00e9"
+
+
+@pytest.mark.parametrize("wrong", UNREADABLE.values(), ids=UNREADABLE)
+def test_what_is_no_principal(wrong):
+    with pytest.raises(RemoteProtocolError):
+        principal_of(wrong)
+
+
+def test_an_envelope_with_an_unreadable_principal_is_refused_and_the_node_lives_on():
+    world = World(1, seed=1)
+    world.start_all()
+    world.run_until(world.is_ready)
+    client = world.client(1, "CONTROLLER")
+    inner = encode_request(DESCRIBE_QUORUM, 0, 1, "c", describe_quorum())
+
+    def asked(content, data=inner):
+        request = codec.newest(ENVELOPE, "request").EnvelopeRequest(
+            request_data=data, request_principal=content, client_host_address=b"\x7f\0\0\1"
+        )
+        return client.call(ENVELOPE, request).error_code
+
+    for wrong in UNREADABLE.values():
+        assert asked(wrong) is ErrorCode.principal_deserialization_failure
+    assert asked(b"", data=b"") is ErrorCode.principal_deserialization_failure
+    assert asked(principal(), data=b"") is ErrorCode.invalid_request
+    assert asked(principal()) is ErrorCode.none
