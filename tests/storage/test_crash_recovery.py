@@ -15,8 +15,7 @@ from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.partition_directories import open_metadata_log
 from storage.quorum_state_file import QUORUM_STATE_NAME, QuorumStateFile
 from storage.snapshot_files import SnapshotFiles, snapshot_name
-from tests.storage.test_crash import batch
-from tests.storage.test_crash_operations import (
+from tests.storage.crashes import (
     ACKNOWLEDGED,
     APPENDED,
     CONFIG,
@@ -24,10 +23,6 @@ from tests.storage.test_crash_operations import (
     DISKS,
     FLUSHED,
     LAZY,
-    LED,
-    NEW,
-    OLD,
-    VOTE,
     LogIs,
     Operation,
     append_and_roll,
@@ -35,11 +30,18 @@ from tests.storage.test_crash_operations import (
     ends,
     one_of,
     prepared_log,
-    prepared_snapshots,
     run,
+    steps_of,
+)
+from tests.storage.test_crash import batch
+from tests.storage.test_crash_operations import (
+    LED,
+    NEW,
+    OLD,
+    VOTE,
+    prepared_snapshots,
     same,
     snapshots_are,
-    steps_of,
     write_snapshot,
 )
 
