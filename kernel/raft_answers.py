@@ -47,8 +47,22 @@ def body_of_response(response: raft.RaftResponse) -> Any:
             return _describe_quorum_body(response)
 
 
-def invalid_request_body(api_key: int) -> Any:
-    """The answer to a request that is not about exactly the metadata partition."""
+def refusal_body(api_key: int, body: Any) -> Any:
+    """The answer to a request `body` that is not about exactly the metadata partition.
+
+    INVALID_REQUEST; UNKNOWN_TOPIC_OR_PARTITION for each partition that DescribeQuorum, and for the
+    one that FetchSnapshot asks about. Source: apache/kafka: raft/.../KafkaRaftClient.java.
+    """
+    if api_key == api_keys.DESCRIBE_QUORUM:
+        return _unknown_quorum_body(body)
+    is_snapshot = api_key == api_keys.FETCH_SNAPSHOT
+    if is_snapshot and len(body.topics) == 1 and len(body.topics[0].partitions) == 1:
+        return _unknown_snapshot_body(body.topics[0])
+    return _invalid_request_body(api_key)
+
+
+def _invalid_request_body(api_key: int) -> Any:
+    """INVALID_REQUEST at the top of an answer without topics."""
     new = codec.newest(api_key, "response")
     match api_key:
         case api_keys.FETCH:
@@ -61,16 +75,58 @@ def invalid_request_body(api_key: int) -> Any:
             return new.BeginQuorumEpochResponse(error_code=ErrorCode.invalid_request, topics=())
         case api_keys.END_QUORUM_EPOCH:
             return new.EndQuorumEpochResponse(error_code=ErrorCode.invalid_request, topics=())
-        case api_keys.DESCRIBE_QUORUM:
-            return new.DescribeQuorumResponse(
-                error_code=ErrorCode.invalid_request, error_message=NO_MESSAGE, topics=(), nodes=()
-            )
         case api_keys.FETCH_SNAPSHOT:
             return new.FetchSnapshotResponse(
                 throttle_time=_ZERO, error_code=ErrorCode.invalid_request, topics=()
             )
         case _:
             raise AssertionError(f"not a raft api: {api_key=}")
+
+
+def _unknown_quorum_body(body: Any) -> Any:
+    """DescribeQuorum about other partitions; Kafka leaves every number at 0."""
+    new = codec.newest(api_keys.DESCRIBE_QUORUM, "response")
+    topics = tuple(
+        new.TopicData(
+            topic_name=topic.topic_name,
+            partitions=tuple(
+                new.PartitionData(
+                    partition_index=partition.partition_index,
+                    error_code=ErrorCode.unknown_topic_or_partition,
+                    error_message=NO_MESSAGE,
+                    leader_id=0,
+                    leader_epoch=0,
+                    high_watermark=0,
+                    current_voters=(),
+                    observers=(),
+                )
+                for partition in topic.partitions
+            ),
+        )
+        for topic in body.topics
+    )
+    return new.DescribeQuorumResponse(
+        error_code=ErrorCode.none, error_message=NO_MESSAGE, topics=topics, nodes=()
+    )
+
+
+def _unknown_snapshot_body(topic: Any) -> Any:
+    """FetchSnapshot of another partition; Kafka leaves every number at 0."""
+    new = codec.newest(api_keys.FETCH_SNAPSHOT, "response")
+    partition = new.PartitionSnapshot(
+        index=topic.partitions[0].partition,
+        error_code=ErrorCode.unknown_topic_or_partition,
+        snapshot_id=new.SnapshotId(end_offset=0, epoch=0),
+        current_leader=new.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        size=0,
+        position=0,
+        unaligned_records=b"",
+    )
+    return new.FetchSnapshotResponse(
+        throttle_time=_ZERO,
+        error_code=ErrorCode.none,
+        topics=(new.TopicSnapshot(name=topic.name, partitions=(partition,)),),
+    )
 
 
 def _endpoints(new: Any, response: Any) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Raft messages <-> Kafka RPC bodies: the wrapping in topics and partitions, and nothing else.
 
 A request that is not about exactly partition 0 of `__cluster_metadata` never reaches the core:
-`request_of` gives None and `invalid_request_body` is the answer (KIP-595, "prologue").
+`request_of` gives None and `refusal_body` is the answer (KIP-595, "prologue").
 """
 
 from collections.abc import Callable
@@ -255,7 +255,7 @@ def _one_topic(new: Any, partition: Any) -> tuple[Any]:
 
 body_of_response = raft_answers.body_of_response
 response_of = raft_answers.response_of
-invalid_request_body = raft_answers.invalid_request_body
+refusal_body = raft_answers.refusal_body
 
 
 def _wire_id(node_id: NodeId | None) -> int:

@@ -121,7 +121,7 @@ class Replica:
         """A raft request of a peer; `answered` gets the response body."""
         request: RaftRequest | None = raft_rpc.request_of(api_key, body)
         if request is None:
-            answered(raft_rpc.invalid_request_body(api_key))
+            answered(raft_rpc.refusal_body(api_key, body))
             return
         token = self.replies.expect(answered)
         self.enqueue(

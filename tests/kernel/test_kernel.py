@@ -1,8 +1,11 @@
 """A whole quorum in one process: start, topics through any node, failures, restarts."""
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 
-from tests.kernel.harness import World, create_topic_body
+from tests.kernel.harness import CLUSTER_ID, World, create_topic_body
 from wire import codec
 from wire.errors import ErrorCode
 
@@ -170,6 +173,99 @@ def test_describe_quorum_through_a_broker() -> None:
     partition = world.client(follower).call(55, body).topics[0].partitions[0]
     assert partition.leader_id == world.active()
     assert {voter.replica_id for voter in partition.current_voters} == {1, 2, 3}
+
+
+def snapshot_body(*partitions: tuple[str, int]) -> Any:
+    """FetchSnapshot of partitions, each in a topic of its own."""
+    new = codec.newest(59, "request")
+    return new.FetchSnapshotRequest(
+        topics=tuple(
+            new.TopicSnapshot(
+                name=topic,
+                partitions=(
+                    new.PartitionSnapshot(
+                        partition=index,
+                        current_leader_epoch=1,
+                        snapshot_id=new.SnapshotId(end_offset=5, epoch=1),
+                        position=0,
+                    ),
+                ),
+            )
+            for topic, index in partitions
+        )
+    )
+
+
+@pytest.mark.parametrize("name", [("__cluster_metadata", 1), ("other", 0)])
+def test_a_snapshot_of_another_partition_is_unknown(name: tuple[str, int]) -> None:
+    world = ready_world(1)
+    answer = world.client(1, "CONTROLLER").call(59, snapshot_body(name))
+    (topic,) = answer.topics
+    (partition,) = topic.partitions
+    assert answer.error_code is ErrorCode.none
+    assert (topic.name, partition.index) == name
+    assert partition.error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_snapshots_of_two_partitions_or_none_are_invalid() -> None:
+    world = ready_world(1)
+    client = world.client(1, "CONTROLLER")
+    for names in ((), (("__cluster_metadata", 0), ("other", 0))):
+        answer = client.call(59, snapshot_body(*names))
+        assert (answer.error_code, answer.topics) == (ErrorCode.invalid_request, ())
+
+
+def test_the_quorum_of_other_partitions_is_unknown() -> None:
+    world = ready_world(1)
+    new = codec.newest(55, "request")
+    partitions = tuple(new.PartitionData(partition_index=i) for i in (0, 1))
+    body = new.DescribeQuorumRequest(
+        topics=(new.TopicData(topic_name="other", partitions=partitions),)
+    )
+    answer = world.client(1).call(55, body)
+    assert answer.error_code is ErrorCode.none
+    assert [
+        (topic.topic_name, partition.partition_index, partition.error_code)
+        for topic in answer.topics
+        for partition in topic.partitions
+    ] == [("other", i, ErrorCode.unknown_topic_or_partition) for i in (0, 1)]
+
+
+def test_a_voter_that_describes_itself_is_accepted_though_voters_do_not_change() -> None:
+    """Kafka 4.3 sends UpdateRaftVoter at kraft.version 0 and expects no error of the leader."""
+    world = ready_world()
+    new = codec.newest(82, "request")
+    body = new.UpdateRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        current_leader_epoch=1,
+        voter_id=2,
+        voter_directory_id=UUID(int=2),
+        listeners=(new.Listener(name="CONTROLLER", host="elsewhere", port=9),),
+        k_raft_version_feature=new.KRaftVersionFeature(
+            min_supported_version=0, max_supported_version=1
+        ),
+    )
+    leader_id = world.active()
+    voters = world.kernel(1).replica.core.config.voters
+    for node_id in world.nodes:
+        answer = world.client(node_id, "CONTROLLER").call(82, body)
+        is_leader = node_id == leader_id
+        expected = ErrorCode.none if is_leader else ErrorCode.not_leader_or_follower
+        assert answer.error_code is expected
+        leader = answer.current_leader
+        assert (leader.leader_id, leader.host, leader.port) == (leader_id, str(leader_id), 9093)
+    assert all(world.kernel(i).replica.core.config.voters == voters for i in world.nodes)
+
+
+@pytest.mark.parametrize("listener", ["CONTROLLER", "PLAINTEXT"])
+def test_adding_and_removing_voters_is_not_offered(listener: str) -> None:
+    world = ready_world(1)
+    new = codec.newest(18, "request")
+    body = new.ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    answer = world.client(1, listener).call(18, body)
+    offered = {api.api_key for api in answer.api_keys}
+    assert 55 in offered
+    assert offered & {80, 81} == set()
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
