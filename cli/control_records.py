@@ -1,7 +1,6 @@
 """Control records of the log as Kafka's dump tool prints them: a label and one JSON object."""
 
 import dataclasses
-import importlib
 import struct
 import uuid
 from base64 import urlsafe_b64encode
@@ -13,21 +12,25 @@ ABORT: Final = 0
 COMMIT: Final = 1
 ABORTED: Final = "ABORT"
 COMMITTED: Final = "COMMIT"
-# type of the key -> what the dump prints before the JSON, and the schema of the value
-SCHEMAS: Final[dict[int, tuple[str, str, str]]] = {
-    2: ("LeaderChange", "leader_change_message", "LeaderChangeMessage"),
-    3: ("SnapshotHeader", "snapshot_header_record", "SnapshotHeaderRecord"),
-    4: ("SnapshotFooter", "snapshot_footer_record", "SnapshotFooterRecord"),
-    5: ("KRaftVersion", "k_raft_version_record", "KRaftVersionRecord"),
-    6: ("KRaftVoters", "voters_record", "VotersRecord"),
+# type of the key -> what the dump prints before the JSON
+NAMES: Final[dict[int, str]] = {
+    ABORT: ABORTED,
+    COMMIT: COMMITTED,
+    2: "LeaderChange",
+    3: "SnapshotHeader",
+    4: "SnapshotFooter",
+    5: "KRaftVersion",
+    6: "KRaftVoters",
 }
+_TYPE: Final = struct.Struct(">h")  # behind the version of the key
+_END_TRANSACTION: Final = struct.Struct(">hi")  # version, coordinator epoch
 
 
-def describe_control_record(key: bytes, value: bytes) -> str:
+def describe_control_record(key: bytes | None, value: bytes | None) -> str:
     """The text after the record's own fields.
 
     Raises:
-        ValueError: key or value is not a control record that is known.
+        ValueError: as `control_record`.
     """
     name, payload = control_record(key, value)
     if payload is None:
@@ -38,34 +41,44 @@ def describe_control_record(key: bytes, value: bytes) -> str:
     return f"{name}{colon} {msgspec.json.encode(payload).decode()}"
 
 
-def control_record(key: bytes, value: bytes) -> tuple[str, dict[str, Any] | None]:
+def control_record(key: bytes | None, value: bytes | None) -> tuple[str, dict[str, Any] | None]:
     """The name of a control record, and its fields by Kafka's names; None for an unknown one.
 
     Raises:
-        ValueError: the key is too short, or the version of the value is unknown.
+        ValueError: key or value is absent, cut or damaged; the text says which.
     """
-    if len(key) < 4:
-        raise ValueError(f"control record key of {len(key)} bytes")
-    (kind,) = struct.unpack_from(">h", key, 2)
-    if kind in (ABORT, COMMIT):
-        (epoch,) = struct.unpack_from(">i", value, 2)
-        return COMMITTED if kind else ABORTED, {"coordinatorEpoch": epoch}
-    if kind not in SCHEMAS:
-        return f"UNKNOWN({kind})", None
-    name, module_name, class_name = SCHEMAS[kind]
-    (version,) = struct.unpack_from(">h", value)
-    return name, _fields(_decode(module_name, class_name, version, value), version)
-
-
-def _decode(module_name: str, class_name: str, version: int, value: bytes) -> Any:
-    from kio.serial import entity_reader  # noqa: PLC0415  # only control batches need it
+    from wire.control_records import control_type, decode_control_value  # noqa: PLC0415  # with kio
+    from wire.errors import CorruptBatchError  # noqa: PLC0415
 
     try:
-        module = importlib.import_module(f"kio.schema.{module_name}.v{version}.data")
-    except ImportError as error:
-        raise ValueError(f"{class_name} version {version} is unknown") from error
-    decoded = entity_reader(getattr(module, class_name))(value, 0)
-    return decoded[0] if isinstance(decoded, tuple) else decoded
+        kind = control_type(key)
+        if kind is None:
+            assert key is not None
+            return f"UNKNOWN({_TYPE.unpack_from(key, 2)[0]})", None
+        content = value or b""
+        if kind in (ABORT, COMMIT):
+            return NAMES[kind], {"coordinatorEpoch": _coordinator_epoch(content)}
+        entity = decode_control_value(kind, content)
+    except CorruptBatchError as error:
+        raise ValueError(str(error)) from error
+    (version,) = _TYPE.unpack_from(content)
+    return NAMES[kind], _fields(entity, version)
+
+
+def _coordinator_epoch(value: bytes) -> int:
+    """What an end of a transaction says.
+
+    Raises:
+        ValueError: it is cut, or of a negative version.
+    """
+    if len(value) < _END_TRANSACTION.size:
+        raise ValueError(
+            f"end of a transaction of {len(value)} bytes, at least {_END_TRANSACTION.size} are due"
+        )
+    version, epoch = _END_TRANSACTION.unpack_from(value)
+    if version < 0:
+        raise ValueError(f"end of a transaction of version {version}")
+    return int(epoch)
 
 
 def _fields(entity: Any, version: int) -> dict[str, Any]:

@@ -73,10 +73,10 @@ class SegmentObjects(SegmentDump):
                 "sequence": sequence_of(header, record),
                 "headerKeys": [key for key, _ in record.headers],
             }
-        if header.is_control:
-            name, control = control_record(record.key or b"", record.value or b"")
-            return _line({**fields, "control": name, "payload": control})
         try:
+            if header.is_control:
+                name, control = control_record(record.key, record.value)
+                return _line({**fields, "control": name, "payload": control})
             key, payload = map(self._value, self.texts(record))
         except ValueError as error:
             return _line({**fields, "error": str(error)})

@@ -110,10 +110,10 @@ class SegmentDump:
 
     def _record_line(self, header: BatchHeader, record: RecordView) -> str:
         words = [] if self.skip_record_metadata else [_record_fields(header, record)]
-        if header.is_control:
-            words.append(describe_control_record(record.key or b"", record.value or b""))
-            return " ".join(words)
         try:
+            if header.is_control:
+                words.append(describe_control_record(record.key, record.value))
+                return " ".join(words)
             key, payload = self.texts(record)
         except ValueError as error:
             words.append(f"payload: Error at {record.offset}, skipping. {error}")

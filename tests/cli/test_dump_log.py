@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cli.control_records import control_record, describe_control_record
 from cli.dump_files import line_as_object
 from cli.dump_log import run
 from wire.batch import encode_batch, encode_control_batch
@@ -105,6 +106,48 @@ def test_damage_under_the_metadata_decoder_is_exit_1(
     path.write_bytes(content)
     assert run(["--cluster-metadata-decoder", "--files", str(path)]) == 1
     assert "checksum does not match" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "value", "reason"), [
+    (2, "", "LEADER_CHANGE record cannot be read"),
+    (2, "0000", "LEADER_CHANGE record cannot be read"),
+    (2, "0000000000017f0000000100", "LEADER_CHANGE record cannot be read"),
+    (4, "0000ff", "SNAPSHOT_FOOTER record cannot be read"),
+    (5, "8000000100", "KRAFT_VERSION record cannot be read"),
+    (1, "0000000000", "end of a transaction of 5 bytes, at least 6 are due"),
+    (0, "", "end of a transaction of 0 bytes"),
+    (0, "ffff00000001", "end of a transaction of version -1"),
+])  # fmt: skip
+def test_a_control_record_that_cannot_be_read_is_skipped_as_others_are(
+    kind: int, value: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    damaged = encode_control_batch([(kind, bytes.fromhex(value))], 0, 1, 0)
+    path.write_bytes(damaged + encode_batch([b"behind"], 1, 1, 0))
+    assert run(["--print-data-log", "--files", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert f"payload: Error at 0, skipping. {reason}" in printed.out
+    assert printed.out.endswith("payload: behind\n")
+    assert printed.err == ""
+    found = objects_of(capsys, "--print-data-log", "--files", str(path))
+    assert found[3]["error"].startswith(reason)
+    assert found[-1]["payload"] == "behind"
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\0\0\0", b"\xff\xff\0\2"])
+def test_a_control_record_without_a_type_is_refused(key: bytes | None) -> None:
+    with pytest.raises(ValueError, match="control record"):
+        control_record(key, b"")
+
+
+def test_a_control_record_of_an_unknown_type_and_of_a_newer_version_is_named() -> None:
+    assert describe_control_record(b"\0\0\0\x63", b"") == "controlType: UNKNOWN(99)"
+    newer = bytes.fromhex("000900000007010101") + b"\x07\x01x"  # and a tagged field
+    name, fields = control_record(b"\0\0\0\2", newer)
+    assert (name, fields) == (
+        "LeaderChange",
+        {"version": 9, "leaderId": 7, "voters": [], "grantingVoters": []},
+    )
 
 
 def test_missing_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from functools import cache
 from tests.fuzz import (
     batch_targets,
     command_targets,
+    dump_target,
     file_targets,
     kernel_target,
     peer_target,
@@ -20,7 +21,7 @@ def all_targets() -> dict[str, Target]:
     """Every decoder that takes bytes from outside."""
     modules = (
         wire_targets, batch_targets, file_targets, run_file_targets, text_targets, kernel_target,
-        peer_target, command_targets,
+        peer_target, command_targets, dump_target,
     )  # fmt: skip
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)
