@@ -24,17 +24,57 @@ def test_there_are_enough_scenarios_of_bearable_length():
     assert untitled == []
 
 
-def test_the_table_of_kafkas_tests_names_every_one_and_what_is_there():
+def rows_of_the_table():
+    """(what the row is about, its text), of "here" and of "does not apply"."""
     page = (ROOT / "docs" / "simulator" / "raft-tests.md").read_text()
-    numbers = set()
-    for first, last in re.findall(r"^\| (\d+)(?:-(\d+))? \|", page, re.MULTILINE):
-        numbers.update(range(int(first), int(last or first) + 1))
-    assert numbers == set(range(1, 68))
-    known = {name for path in FILES for name in (path.stem, f"{path.parent.name}/{path.stem}")}
-    tests = (ROOT / "tests" / "kernel" / "test_snapshots.py").read_text()
+    row = re.compile(r"^\| ([A-F]|\d+(?:-\d+)?) \| (.*) \|$", re.MULTILINE)
+    here, elsewhere = page.split("## Do not apply")
+    return row.findall(here), row.findall(elsewhere)
+
+
+def claims_of(path):
+    """Numbers of tests and letters of traces that the comments of a scenario name."""
+    comments = [line[2:] for line in path.read_text().splitlines() if line.startswith("#")]
+    number = r"(?:[A-F]|\d+)\b"
+    claim = rf"(?:[Tt]ests?|trace) ({number}(?:(?:, | and ){number})*)"
+    found = re.findall(claim, " ".join(comments))
+    return {key for keys in found for key in re.findall(number, keys)}
+
+
+def test_the_table_of_kafkas_tests_names_every_one():
+    here, elsewhere = rows_of_the_table()
+    found = set()
+    for first, _, last in (key.partition("-") for key, _ in here + elsewhere):
+        found |= {str(i) for i in range(int(first), int(last) + 1)} if last else {first}
+    assert found == {str(i) for i in range(1, 68)} | set("ABCDEF")
+
+
+def test_a_row_of_the_table_and_the_scenarios_it_names_say_the_same():
+    in_table = {
+        (key, name)
+        for key, text in rows_of_the_table()[0]
+        for name in re.findall(r"`([a-z_]+[a-z])`", text)
+        if not name.startswith("test_")
+    }
+    raft = [path for path in FILES if path.parent.name == "raft"]
+    in_files = {(key, path.stem) for path in raft for key in claims_of(path)}
+    assert len(in_table) > 75
+    assert in_table - in_files == set(), "the scenario does not say that it shows the test"
+    assert in_files - in_table == set(), "the table does not name the scenario"
+
+
+def test_what_the_table_names_exists():
+    page = (ROOT / "docs" / "simulator" / "raft-tests.md").read_text()
+    scenarios = {name for path in FILES for name in (path.stem, f"{path.parent.name}/{path.stem}")}
     names = set(re.findall(r"`([a-z_/]+[a-z])`", page))
-    assert len(names) > 60
-    assert {name for name in names - known if f"def {name}(" not in tests} == set()
+    assert {name for name in names if not name.startswith("test_")} - scenarios == set()
+    tests = set()
+    for file, listed in re.findall(r"(tests/[a-z_/]+\.py) \(([^)]*)\)", page):
+        content = (ROOT / file).read_text()
+        found = re.findall(r"`(test_[a-z_]+)`", listed)
+        assert [name for name in found if f"def {name}(" not in content] == [], file
+        tests.update(found)
+    assert tests == {name for name in names if name.startswith("test_")}
 
 
 @pytest.fixture
