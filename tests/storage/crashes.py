@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from storage.errors import OutOfSpaceError
 from storage.log import Log, LogConfig
 from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.partition_directories import (
@@ -52,12 +53,16 @@ def prepared_log(vfs: MemoryVfs) -> Log:
 
 
 def append_and_roll(log: Log) -> None:
-    for offset in range(FLUSHED, FLUSHED + 8):
+    for offset in range(log.end_offset, FLUSHED + 8):
         log.append(batch(offset, 2), offset)
 
 
 def append_fetched(log: Log) -> None:
-    log.append_fetched(b"".join(batch(n, 2) for n in range(FLUSHED, FLUSHED + 8)), 2)
+    rest = range(log.end_offset, FLUSHED + 8)
+    done = log.append_fetched(b"".join(batch(n, 2) for n in rest), 2)
+    if done.stopped is not None:
+        assert done.stopped == "no space left on device"
+        raise OutOfSpaceError(log.directory)
 
 
 def append_and_flush(log: Log) -> None:

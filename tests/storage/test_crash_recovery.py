@@ -62,7 +62,7 @@ def with_tail(vfs: MemoryVfs) -> Log:
 
 def first_batches(vfs: MemoryVfs) -> None:
     log = open_metadata_log(vfs, "/d", CONFIG)
-    for offset in range(5):
+    for offset in range(log.end_offset, 5):
         log.append(batch(offset, 1), offset)
     log.flush()
 

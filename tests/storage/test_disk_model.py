@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from storage.disk_faults import DiskFaultRates, DiskFaults
 from storage.disk_model import SECTOR_BYTES, FileNode
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.memory_vfs import MemoryVfs
@@ -198,32 +197,6 @@ def test_locks_end_with_the_process() -> None:
     assert vfs.lock("/d/.lock") is None
     vfs.kill()
     assert vfs.lock("/d/.lock") is not None
-
-
-def test_drawn_faults_repeat_by_seed_and_are_counted() -> None:
-    rates = DiskFaultRates(
-        read_error=100_000,
-        write_error=100_000,
-        no_space=100_000,
-        sync_error=100_000,
-        slow_flush=100_000,
-        flush_ms_max=50,
-    )
-
-    def run(seed: int) -> tuple[list[int | None], list[int], dict[str, int]]:
-        faults = DiskFaults(random.Random(seed), rates, paths=("log",))
-        kinds = ["write", "sync", "read", "create", "rename"]
-        drawn = [faults(kinds[n % 5], "/d/log") for n in range(1000)]
-        assert faults("write", "/other") is None
-        return drawn, [faults.flush_delay_ms() for _ in range(200)], faults.fired
-
-    assert run(1) == run(1)
-    assert run(1) != run(2)
-    drawn, delays, fired = run(1)
-    assert set(fired) == {"read_error", "write_error", "no_space", "sync_error", "slow_flush"}
-    assert set(drawn) == {None, errno.EIO, errno.ENOSPC}
-    assert drawn[4::5] == [None] * 200  # a rename does not fail
-    assert 0 < max(delays) <= 50
 
 
 def test_the_same_seed_gives_the_same_disk() -> None:
