@@ -112,6 +112,13 @@ class DiskDamages:
         self._probes.hit(kind)
         return True
 
+    def what(self, machine: Machine) -> str:
+        """What of a machine's disk is damaged now, as text."""
+        damage = self._damages.get(machine.id)
+        if damage is None:
+            return "killed, nothing to damage"
+        return f"{damage.path.removeprefix(FOLDER + '/')} at byte {damage.position}"
+
     def _may_strike(self, machine: Machine) -> bool:
         vfs = machine.vfs
         if not machine.is_up or machine.id in self._damages or machine.is_terminating:

@@ -13,6 +13,7 @@ from kernel.kernel import Kernel
 from simulator.disk_damage import DiskDamages
 from simulator.draw import FSYNC_LIE, NEWEST_FAULTS
 from simulator.failing_calls import fail_allocation, fail_read
+from simulator.felt import AT_ONCE_US, Felt, felt_by
 from simulator.log_mirror import QUORUM_STATE
 from simulator.machine import Machine, Power
 from simulator.network import Network
@@ -29,6 +30,9 @@ READS_AHEAD_MAX: Final = 5
 
 Failing = Callable[[Kernel, int, Callable[[], bool], Callable[[str], None]], None]
 """`fail_allocation`, `fail_read`."""
+
+CarryingOut = Callable[[Decision, list[Machine]], Felt | None]
+"""Of one kind: brings a fault in and gives what it did, None for nothing."""
 
 
 def make_older(vfs: MemoryVfs) -> None:
@@ -80,6 +84,8 @@ class Nemesis:
     ) -> None:
         self.plan = plan
         self.fired: dict[str, int] = {}
+        """Kind -> how many came; `felt` are those that did anything."""
+        self.felt: dict[str, int] = {}
         self.is_over = False
         self._scheduler = scheduler
         self._network = network
@@ -87,7 +93,9 @@ class Nemesis:
         self._probes = probes
         self._restart = restart
         self._damages = damages
-        self.on_fired: Callable[[Decision], None] = lambda _: None
+        self.on_fault_begins: Callable[[], None] = lambda: None
+        self.on_fault: Callable[[Decision, Felt | None], None] = lambda *_: None
+        """Told what it did, None for nothing, once that is done."""
         self.on_wiped: Callable[[Machine], None] = lambda _: None
         """Told of a machine that has an empty disk now."""
         self.slow_disks: dict[int, int] = {}
@@ -150,11 +158,21 @@ class Nemesis:
         if self.is_over:
             return
         self.fired[decision.kind] = self.fired.get(decision.kind, 0) + 1
-        self.on_fired(decision)
+        if self._carry_out(decision) is not None:
+            self.felt[decision.kind] = self.felt.get(decision.kind, 0) + 1
+
+    def _carry_out(self, decision: Decision) -> Felt | None:
         machines = [self._machines[number] for number in decision.targets]
         is_newest = decision.kind in (*NEWEST_FAULTS, FSYNC_LIE)
         owner, name = (self._newest, "") if is_newest else (self, "_do_")
-        getattr(owner, name + decision.kind)(decision, machines)
+        carry_out: CarryingOut = getattr(owner, name + decision.kind)
+        felt = felt_by(decision, machines)  # what is told if it ends in a violation
+        self.on_fault_begins()
+        try:
+            felt = carry_out(decision, machines)
+        finally:
+            self.on_fault(decision, felt)
+        return felt
 
     def _later(self, decision: Decision, action: Callable[[], None]) -> None:
         def end() -> None:
@@ -168,76 +186,89 @@ class Nemesis:
 
     # ---- processes ---------------------------------------------------------------------------
 
-    def _do_kill(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_kill(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        running = [machine for machine in machines if machine.is_up]
         for machine in machines:
             machine.kill()
             self._restart_later(decision, machine)
+        return felt_by(decision, running)
 
-    def _do_power_failure(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_power_failure(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        running = [machine for machine in machines if machine.is_up]
         for machine in machines:
             if machine.is_up:
                 machine.power_off()
             self._restart_later(decision, machine)
+        return felt_by(decision, running)
 
-    def _do_all_down(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_all_down(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         self._probes.hit("all_nodes_down")
-        self._do_power_failure(decision, machines)
+        return self._do_power_failure(decision, machines)
 
-    def _do_terminate(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_terminate(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        asked = [m for m in machines if m.is_up and not m.is_terminating]
         for machine in machines:
             machine.terminate()
             self._restart_later(decision, machine)
+        return felt_by(decision, asked)
 
-    def _do_pause(self, decision: Decision, machines: list[Machine]) -> None:
-        for machine in machines:
-            if machine.power is Power.UP:
-                machine.pause()
-                self._later(decision, machine.resume)
+    def _do_pause(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        running = [machine for machine in machines if machine.power is Power.UP]
+        for machine in running:
+            machine.pause()
+            self._later(decision, machine.resume)
+        return felt_by(decision, running)
 
-    def _do_crash_at_operation(self, decision: Decision, machines: list[Machine]) -> None:
-        for machine in machines:
-            if machine.is_up:
-                machine.vfs.crash_at = machine.vfs.operations + decision.amount
-                self._restart_later(decision, machine)
+    def _do_crash_at_operation(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        running = [machine for machine in machines if machine.is_up]
+        for machine in running:
+            machine.vfs.crash_at = machine.vfs.operations + decision.amount
+            self._restart_later(decision, machine)
+        return felt_by(decision, running, f"after {decision.amount} operations of its disk")
 
-    def _do_out_of_memory(self, decision: Decision, machines: list[Machine]) -> None:
-        self._fail_a_call(decision, machines, fail_allocation, decision.amount)
+    def _do_out_of_memory(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        hit = self._fail_a_call(decision, machines, fail_allocation, decision.amount)
+        return felt_by(decision, hit, f"buffer {decision.amount} from now")
 
-    def _do_read_error(self, decision: Decision, machines: list[Machine]) -> None:
-        self._fail_a_call(decision, machines, fail_read, 1 + decision.amount % READS_AHEAD_MAX)
+    def _do_read_error(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        countdown = 1 + decision.amount % READS_AHEAD_MAX
+        hit = self._fail_a_call(decision, machines, fail_read, countdown)
+        return felt_by(decision, hit, f"read {countdown} from now")
 
     def _fail_a_call(
         self, decision: Decision, machines: list[Machine], fail: Failing, countdown: int
-    ) -> None:
+    ) -> list[Machine]:
         """One of the next calls fails, which ends the process; once the fault is over, none."""
         end_us = self._scheduler.now_us + decision.length_us
-        for machine in machines:
-            if machine.kernel is not None:
-                fail(
-                    machine.kernel,
-                    countdown,
-                    lambda: not self.is_over and self._scheduler.now_us < end_us,
-                    self._probes.hit,
-                )
-                self._restart_later(decision, machine)
+        running = [machine for machine in machines if machine.is_up]
+        for machine in running:
+            assert machine.kernel is not None
+            fail(
+                machine.kernel,
+                countdown,
+                lambda: not self.is_over and self._scheduler.now_us < end_us,
+                self._probes.hit,
+            )
+            self._restart_later(decision, machine)
+        return running
 
-    def _do_empty_disk(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_empty_disk(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """An observer loses its disk; it comes back with a new one, formatted, of a new identity.
 
         A voter may not: what it acknowledged and voted for is gone, and static voters are known
         by their id alone.
         """
-        for machine in machines:
-            if machine.config.is_controller:
-                continue
+        observers = [machine for machine in machines if not machine.config.is_controller]
+        for machine in observers:
             machine.kill()
             self._damages.restore(machine)
             machine.replace_disk()
             self.on_wiped(machine)
             self._probes.hit("disk_replaced")
             self._restart_later(decision, machine)
+        return felt_by(decision, observers)
 
-    def _do_old_quorum_state(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_old_quorum_state(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """A process is killed, and its quorum-state is that of the epoch before.
 
         Only where that breaks no promise: all voters follow one leader, and the log, which says
@@ -248,6 +279,7 @@ class Nemesis:
         is_calm = len(cores) == len(voters) and all(
             core.leader == cores[0].leader and core.leader.leader_id is not None for core in cores
         )
+        hit = []
         for machine in machines:
             if not is_calm or machine not in voters or machine.vfs.crash_at is not None:
                 continue
@@ -260,26 +292,30 @@ class Nemesis:
                 machine.vfs.bytes_max = None
                 make_older(machine.vfs)
                 self._restart_later(decision, machine)
+                hit.append(machine)
+        return felt_by(decision, hit)
 
     # ---- network -----------------------------------------------------------------------------
 
-    def _do_partition(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_partition(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         inside = {machine.id for machine in machines}
-        self._cut(decision, [(a, b) for a, b in self._pairs() if (a in inside) != (b in inside)])
+        links = [(a, b) for a, b in self._pairs() if (a in inside) != (b in inside)]
+        return felt_by(decision, machines if self._cut(decision, links) else ())
 
-    def _do_one_way(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_one_way(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         inside = {machine.id for machine in machines}
         outward = decision.amount % 2 == 0
-        self._cut(
-            decision,
-            [
-                (a, b)
-                for a, b in self._pairs()
-                if (a in inside) is outward and (b in inside) is not outward
-            ],
-        )
+        links = [
+            (a, b)
+            for a, b in self._pairs()
+            if (a in inside) is outward and (b in inside) is not outward
+        ]
+        how = "what they send" if outward else "what they are sent"
+        return felt_by(decision, machines if self._cut(decision, links) else (), how)
 
-    def _cut(self, decision: Decision, links: list[tuple[int, int]]) -> None:
+    def _cut(self, decision: Decision, links: list[tuple[int, int]]) -> bool:
+        """Whether any of them was whole."""
+        any_whole = not all(self._network.is_cut(*link) for link in links)
         for link in links:
             self._network.cut(*link)
 
@@ -288,12 +324,13 @@ class Nemesis:
                 self._network.heal(*link)
 
         self._later(decision, heal)
+        return any_whole
 
     def _pairs(self) -> list[tuple[int, int]]:
         ids = sorted(self._machines)
         return [(a, b) for a in ids for b in ids if a != b]
 
-    def _do_depose_leader(self, decision: Decision, _machines: list[Machine]) -> None:
+    def _do_depose_leader(self, decision: Decision, _machines: list[Machine]) -> Felt | None:
         """Cut the leader off until others have a newer epoch, then let everything through.
 
         What it sent meanwhile arrives just then: answers of the old epoch meet nodes of the new.
@@ -302,19 +339,22 @@ class Nemesis:
         """
         leading = [m for m in self._machines.values() if m.kernel is not None and leads(m)]
         if not leading:
-            return
+            return None
         self._probes.hit("leader_cut_off")
         number = max(leading, key=epoch_of).id
         links = [(a, b) for a, b in self._pairs() if number in (a, b)]
         if decision.amount % 3 == 0:  # only what it says
             links = [(a, b) for a, b in links if a == number]
+        how = "the leader, what it sends" if decision.amount % 3 == 0 else "the leader"
+        felt = Felt(nodes=(number,), how=how, length_us=None)
         epoch, machines = epoch_of(self._machines[number]), tuple(self._machines.values())
         wants_leader = decision.amount % 2 == 1
-        end_us = self._scheduler.now_us + DEPOSED_WITHIN_US
+        began_us = self._scheduler.now_us
         for link in links:
             self._network.cut(*link)
 
         def heal() -> None:
+            felt.length_us = self._scheduler.now_us - began_us
             for link in links:
                 self._network.heal(*link)
 
@@ -324,21 +364,28 @@ class Nemesis:
             is_time = has_newer_epoch(machines, epoch, by_leader=wants_leader)
             if is_time and wants_leader:
                 heal()
-                again = msgspec.structs.replace(decision, amount=decision.amount - 1)
-                self._do_depose_leader(again, [])
-            elif is_time or self._scheduler.now_us >= end_us:
+                self._carry_out(
+                    msgspec.structs.replace(
+                        decision, at_us=self._scheduler.now_us, amount=decision.amount - 1
+                    )
+                )
+            elif is_time or self._scheduler.now_us >= began_us + DEPOSED_WITHIN_US:
                 self._scheduler.after(decision.amount * HEALED_EARLIEST_US, heal)
             else:
                 self._scheduler.after(WATCHED_EVERY_US, watch)
 
         watch()
+        return felt
 
-    def _do_clog(self, decision: Decision, machines: list[Machine]) -> None:
-        if len(machines) > 1:
-            until_us = self._scheduler.now_us + decision.length_us
-            self._network.clog(machines[0].id, machines[1].id, until_us)
+    def _do_clog(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        if len(machines) < 2:
+            return None
+        until_us = self._scheduler.now_us + decision.length_us
+        source, target = machines[0].id, machines[1].id
+        self._network.clog(source, target, until_us)
+        return felt_by(decision, machines, f"from {source} to {target}")
 
-    def _do_swizzle(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_swizzle(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """Nodes lose their links one after the other, and get them back in another order."""
         rng = Random(f"{decision.at_us}/{decision.amount}")  # noqa: S311 - simulated chance
         lost: set[int] = set()
@@ -363,24 +410,31 @@ class Nemesis:
         for place, number in enumerate(numbers, len(numbers)):
             self._scheduler.after(place * step_us, partial(get_back, number))
         self._probes.hit("swizzled")
+        return felt_by(decision, machines if self._pairs() else ())
 
-    def _do_reset(self, _decision: Decision, machines: list[Machine]) -> None:
-        if len(machines) > 1:
-            for pipe in self._network.pipes_between(machines[0].id, machines[1].id):
-                self._network.reset(pipe)
+    def _do_reset(self, _decision: Decision, machines: list[Machine]) -> Felt | None:
+        if len(machines) < 2:
+            return None
+        nodes = (machines[0].id, machines[1].id)
+        pipes = self._network.pipes_between(*nodes)
+        for pipe in pipes:
+            self._network.reset(pipe)
+        how = f"connections: {len(pipes)}"
+        return Felt(nodes=nodes, how=how, length_us=AT_ONCE_US) if pipes else None
 
     # ---- disks and clocks --------------------------------------------------------------------
 
-    def _do_slow_disk(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_slow_disk(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         for machine in machines:
             number = machine.id
             self.slow_disks[number] = 5 * decision.amount
             self._later(decision, lambda n=number: self._speed_up(n))  # type: ignore[misc]
+        return felt_by(decision, machines, f"{5 * decision.amount} times slower")
 
     def _speed_up(self, number: int) -> None:
         self.slow_disks.pop(number, None)
 
-    def _do_sync_error(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_sync_error(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         for machine in machines:
             vfs = machine.vfs
 
@@ -392,25 +446,22 @@ class Nemesis:
 
             vfs.failing = fail_once
             self._restart_later(decision, machine)
+        return felt_by(decision, machines, "its next sync")
 
-    def _do_bit_rot(self, decision: Decision, machines: list[Machine]) -> None:
-        self._damage(decision, machines)
-
-    def _do_lost_write(self, decision: Decision, machines: list[Machine]) -> None:
-        self._damage(decision, machines)
-
-    def _do_misdirected_write(self, decision: Decision, machines: list[Machine]) -> None:
-        self._damage(decision, machines)
-
-    def _damage(self, decision: Decision, machines: list[Machine]) -> None:
+    def _damage(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """A disk changes; at the end of the fault it is brought back, and the process started."""
+        hit = []
         for machine in machines:
             rng = Random(f"{decision.at_us}/{decision.amount}")  # noqa: S311 - simulated chance
             if self._damages.strike(decision.kind, machine, rng):
+                hit.append(machine)
                 self._later(decision, partial(self._repair, machine))
                 if not machine.is_up:
                     half_us = decision.length_us // 2
                     self._scheduler.after(half_us, partial(self._start_in_vain, machine))
+        return felt_by(decision, hit, "; ".join(map(self._damages.what, hit)))
+
+    _do_bit_rot = _do_lost_write = _do_misdirected_write = _damage
 
     def _start_in_vain(self, machine: Machine) -> None:
         if not self.is_over:
@@ -420,12 +471,17 @@ class Nemesis:
         self._damages.restore(machine)
         self._restart(machine)
 
-    def _do_disk_full(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_disk_full(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         for machine in machines:
             vfs = machine.vfs
             vfs.bytes_max = vfs.used_bytes()
             self._later(decision, lambda v=vfs: setattr(v, "bytes_max", None))  # type: ignore[misc]
+        return felt_by(decision, machines)
 
-    def _do_clock_jump(self, decision: Decision, machines: list[Machine]) -> None:
+    def _do_clock_jump(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        jump_s = decision.amount - OPERATIONS_AHEAD_MAX // 2
         for machine in machines:
-            machine.wall_offset_ms += (decision.amount - OPERATIONS_AHEAD_MAX // 2) * 1_000
+            machine.wall_offset_ms += jump_s * 1_000
+        if jump_s == 0:
+            return None
+        return Felt(nodes=decision.targets, how=f"{jump_s:+d} s", length_us=AT_ONCE_US)

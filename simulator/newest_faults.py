@@ -6,6 +6,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from simulator.felt import Felt, felt_by
 from simulator.log_mirror import FOLDER
 from simulator.lost_messages import LostMessages, rule_of
 from simulator.machine import Machine
@@ -25,7 +26,7 @@ START_OPERATIONS_AHEAD_MAX: Final = 11
 
 
 class NewestFaults:
-    """Carries out the decisions of these kinds; a method each.
+    """Carries out the decisions of these kinds; a method each, which says what it did.
 
     Args:
         scheduler, network, machines, probes: of the world.
@@ -72,7 +73,7 @@ class NewestFaults:
 
     # ---- network -----------------------------------------------------------------------------
 
-    def lost_messages(self, decision: Decision, machines: list[Machine]) -> None:
+    def lost_messages(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """Frames of one kind vanish on the links from a node, or between two nodes."""
         self.watch_messages()
         rule = rule_of(decision.messages, self._links(machines, is_both_ways=False))
@@ -82,8 +83,9 @@ class NewestFaults:
             self._lost.rules.remove(rule)
 
         self._later(decision, end)
+        return felt_by(decision, machines if rule.links else (), decision.messages)
 
-    def full_link(self, decision: Decision, machines: list[Machine]) -> None:
+    def full_link(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """The links of a node hold few chunks together; a connection with one more is lost.
 
         They fill because nothing passes between the nodes for the length of the fault, or, every
@@ -100,7 +102,9 @@ class NewestFaults:
 
         network.on_full = lose
         network.capacities[number] = rng.choice(CAPACITIES)
+        how = f"{network.capacities[number]} chunks"
         if rng.random() < 0.75:
+            how += ", nothing passes"
             for link in self._links(machines, is_both_ways=True):
                 network.clog(*link, self._scheduler.now_us + decision.length_us)
 
@@ -108,6 +112,7 @@ class NewestFaults:
             network.capacities.pop(number, None)
 
         self._later(decision, end)
+        return felt_by(decision, machines[:1], how)
 
     def _links(self, machines: list[Machine], *, is_both_ways: bool) -> frozenset[tuple[int, int]]:
         """Between two nodes both ways; of a single one to all others, and back if asked for."""
@@ -120,13 +125,16 @@ class NewestFaults:
 
     # ---- processes ---------------------------------------------------------------------------
 
-    def restart_storm(self, decision: Decision, machines: list[Machine]) -> None:
+    def restart_storm(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """A process is ended and started several times within the length of the fault."""
         rng = Random(f"{decision.at_us}/{decision.amount}")  # noqa: S311 - simulated chance
+        counts = []
         for machine in machines:
             count = rng.choice(STARTS)
             mean_us = LIFE_US_MIN + decision.length_us // (2 * count)
             self._end_process(machine, rng, mean_us, count)
+            counts.append(f"{count} starts")
+        return felt_by(decision, machines, "; ".join(counts))
 
     def _end_process(self, machine: Machine, rng: Random, mean_us: int, left: int) -> None:
         if self._is_over():
@@ -149,12 +157,14 @@ class NewestFaults:
         again = partial(self._end_process, machine, rng, mean_us, left)
         self._scheduler.after(int(rng.expovariate(1.0) * mean_us), again)
 
-    def crash_at_start(self, decision: Decision, machines: list[Machine]) -> None:
+    def crash_at_start(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """The power fails, and fails again while the process recovers what that left.
 
         One to three times, each at one of the first operations of the start on its disk.
         """
+        crashes = []
         for machine in machines:
+            crashes.append(0)
             if machine.is_up:
                 machine.power_off()
             for _ in range(1 + decision.amount % 3):
@@ -165,25 +175,29 @@ class NewestFaults:
                     vfs.crash_at = None
                     break
                 self._probes.hit("crashed_during_start")
+                crashes[-1] += 1
             self._later(decision, partial(self._restart, machine))
+        times = "; ".join(f"{count} of its starts" for count in crashes)
+        return felt_by(decision, machines, times)
 
     # ---- disks -------------------------------------------------------------------------------
 
-    def write_error(self, decision: Decision, machines: list[Machine]) -> None:
+    def write_error(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """One of the next writes to the metadata log fails with EIO after half of its bytes.
 
         Every second time nothing of the log can be cut either until the fault is over: the half
         stays. Of several voters a minority has such a disk at one time.
         """
+        hit, countdown = [], 1 + decision.amount % WRITES_AHEAD_MAX
+        is_lasting = decision.amount % 2 == 0
         for machine in machines:
             vfs = machine.vfs
             if vfs.failing is not None or not self._may_fail(machine):
                 continue
             if machine.config.is_controller:
                 self._unwritable.add(machine.id)
-            vfs.failing = failing = FailingWrites(
-                1 + decision.amount % WRITES_AHEAD_MAX, is_lasting=decision.amount % 2 == 0
-            )
+            vfs.failing = failing = FailingWrites(countdown, is_lasting=is_lasting)
+            hit.append(machine)
 
             def end(machine: Machine = machine, failing: object = failing) -> None:
                 self._unwritable.discard(machine.id)
@@ -192,6 +206,8 @@ class NewestFaults:
                 self._restart(machine)
 
             self._later(decision, end)
+        what = f"write {countdown} from now"
+        return felt_by(decision, hit, f"{what}, and no cut" if is_lasting else what)
 
     def _may_fail(self, machine: Machine) -> bool:
         voters = [m.id for m in self._machines.values() if m.config.is_controller]
@@ -199,7 +215,7 @@ class NewestFaults:
             return True
         return len(self._unwritable) < max(1, (len(voters) - 1) // 2)
 
-    def fsync_lie(self, decision: Decision, machines: list[Machine]) -> None:
+    def fsync_lie(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """Syncs of the log return and nothing is durable; at the end the power fails on all."""
         for machine in machines:
             machine.vfs.sync_lies = SEGMENT_SUFFIX
@@ -211,6 +227,7 @@ class NewestFaults:
                 self._restart(machine)
 
         self._later(decision, end)
+        return felt_by(decision, machines)
 
 
 class FailingWrites:

@@ -10,6 +10,8 @@ from html import escape
 from importlib import resources
 from typing import Any, Final
 
+from simulator.felt import Felt
+from simulator.plan import Decision
 from simulator.recording import Recording
 from simulator.run import Outcome
 
@@ -58,14 +60,8 @@ def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
         "logEnds": recording.log_ends,
         "ends": recording.ends,
         "faults": [
-            [
-                d.at_us,
-                min(d.at_us + d.length_us, settings.duration_us),
-                d.kind,
-                list(d.targets),
-                d.amount,
-            ]
-            for d in recording.faults
+            _fault(decision, felt, min(outcome.at_us, settings.duration_us))
+            for decision, felt in recording.faults
         ],
         "messages": [list(message) for message in recording.messages],
         "operations": [
@@ -93,6 +89,16 @@ def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
         "eventsByKind": outcome.events_by_kind,
         "marks": outcome.marks,
     }
+
+
+def _fault(decision: Decision, felt: Felt | None, end_us: int) -> list[Any]:
+    """[from, to, kind, nodes that it hit, how]; `end_us`: when every fault is over."""
+    at_us = decision.at_us
+    if felt is None:
+        planned = ", ".join(map(str, decision.targets))
+        return [at_us, at_us, decision.kind, [], f"planned for {planned}, did nothing"]
+    to_us = end_us if felt.length_us is None else at_us + felt.length_us
+    return [at_us, max(at_us, min(to_us, end_us)), decision.kind, list(felt.nodes), felt.how]
 
 
 def _violator(text: str, nodes: list[int]) -> int | None:

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from raft.core import RaftCore
+from simulator.felt import Felt
 from simulator.frames import FrameReader
 from simulator.network import Direction, Pipe
 from simulator.plan import Decision
@@ -34,7 +35,8 @@ class Recording:
         """Of clients; the list of the workload."""
         self._frames: dict[Pipe, FrameReader] = {}
         self.messages_left_out = 0
-        self.faults: list[Decision] = []
+        self.faults: list[tuple[Decision, Felt | None]] = []
+        """What came, and what it did (simulator/felt.py)."""
         self._last: dict[int, tuple[object, ...]] = {}
 
     def after_step(self, now_us: int, number: int, core: RaftCore) -> None:

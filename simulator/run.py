@@ -42,6 +42,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     skips: dict[str, int]
     """Checks that could not be made (simulator/probes.py)."""
     faults: dict[str, int]
+    """How many came of each kind; `faults_felt` are those that did anything."""
+    faults_felt: dict[str, int]
     elections: int
     acknowledged: int
     operations: int
@@ -134,6 +136,7 @@ def run_seed(
         marks=world.probes.marks,
         skips=world.probes.skips,
         faults=world.nemesis.fired,
+        faults_felt=world.nemesis.felt,
         elections=world.invariants.elections,
         acknowledged=sum(
             operation.outcome == "ok" and operation.kind not in READS

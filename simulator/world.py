@@ -22,6 +22,7 @@ from simulator.core_tap import CoreTap
 from simulator.decoded_batches import DecodedBatches
 from simulator.disk_damage import DiskDamages
 from simulator.draw import Settings
+from simulator.fault_notes import FaultNotes
 from simulator.histories import Refuted
 from simulator.invariants import Invariants, Violation
 from simulator.log_mirror import segment_paths
@@ -93,7 +94,7 @@ class World:
         self.sent_again: dict[int, list[int]] = {}
         """Node -> when it was about to send somebody's request to a controller once more."""
         self._decoded = DecodedBatches()
-        self._trace = trace
+        self._notes = FaultNotes(self.scheduler, trace, recording)
         self._disk = streams.stream("disk")
         self._late = streams.stream("late")
         self._log_bytes = 0
@@ -126,7 +127,7 @@ class World:
             self.restart,
             damages=self._damages,
         )
-        self.nemesis.on_fired = self._on_fault
+        self._notes.listen_to(self.nemesis)
         self.nemesis.on_wiped = lambda machine: self.invariants.forget(machine.id)
         self._buggify = Buggify(settings, self.probes, lambda: self.nemesis.is_over)
         self._set_sites()
@@ -136,7 +137,7 @@ class World:
         if recording is not None:
             recording.operations = self.workload.history
         if trace is not None:
-            self._tap.note = self.workload.note = self._note
+            self._tap.note = self.workload.note = self._notes.note
 
     def _workload(self, streams: Streams) -> Workload:
         settings = self.settings
@@ -383,7 +384,7 @@ class World:
 
     def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
         """Note it; an error that no fault explains is a violation."""
-        self._note(f"node {machine.id}: {reason}")
+        self._notes.note(f"node {machine.id}: {reason}")
         self.invariants.process_ended(machine)
         if self.recording is not None:
             self.recording.ended(self.scheduler.now_us, machine.id, reason)
@@ -409,9 +410,9 @@ class World:
         mark = MARK_OF_LOG.get(log.event)
         if mark is not None:
             self.probes.hit(mark)
-        if self._trace is not None and log.event != "leader_changed":  # the roles tell it
+        if self._notes.is_traced and log.event != "leader_changed":  # the roles tell it
             fields = " ".join(f"{name}={value}" for name, value in log.fields.items())
-            self._note(f"node {machine.id}: {log.event} {fields}".rstrip())
+            self._notes.note(f"node {machine.id}: {log.event} {fields}".rstrip())
 
     def _on_acknowledged(self, operation: Operation) -> None:
         wrong = self._client_checks.on_acknowledged(operation)
@@ -421,19 +422,9 @@ class World:
         if kernel is not None and not kernel.state.is_active:
             self.probes.hit("request_forwarded")
 
-    def _on_fault(self, decision: Decision) -> None:
-        targets = ",".join(map(str, decision.targets))
-        self._note(f"fault {decision.kind} of {targets} for {decision.length_us / 1e6:.3f} s")
-        if self.recording is not None:
-            self.recording.faults.append(decision)
-
     def _on_sent(self, pipe: Pipe, direction: Direction, due_us: int, data: bytes) -> None:
         assert self.recording is not None
         self.recording.sent(self.scheduler.now_us, pipe, direction, due_us, data)
-
-    def _note(self, text: str) -> None:
-        if self._trace is not None:
-            self._trace(self.scheduler.now_us, text)
 
 
 MARK_OF_LOG: Final = {
