@@ -1,5 +1,6 @@
 """What a campaign says: the live line, the failures, the summary, the JSON object."""
 
+import math
 import os
 import time
 from typing import Any, Final, TextIO
@@ -14,28 +15,41 @@ TOP: Final = 6
 
 
 class LiveLine:
-    """One line on a terminal that is written anew; nothing elsewhere."""
+    """One line on a terminal that is written anew; elsewhere plain lines, if they are asked for.
 
-    def __init__(self, out: TextIO, seed_count: int) -> None:
+    Args:
+        out: where to.
+        seed_count: how many there will be.
+        label: what they are, in front of the sums.
+        plain_period_s: between two plain lines, the first one included; without: none.
+    """
+
+    def __init__(
+        self, out: TextIO, seed_count: int, *, label: str = "", plain_period_s: float = math.inf
+    ) -> None:
         self._out = out
         self._seed_count = seed_count
+        self._label = label
         self._is_terminal = out.isatty()
-        self._shown = 0.0
+        self._period_s = REFRESH_S if self._is_terminal else plain_period_s
+        self._shown = 0.0 if self._is_terminal else time.monotonic()
 
     def show(self, totals: Totals) -> None:
-        """The sums so far, at most four times a second."""
+        """The sums so far, at most four times a second on a terminal."""
         now = time.monotonic()
-        if not self._is_terminal or now - self._shown < REFRESH_S:
+        if now - self._shown < self._period_s:
             return
         self._shown = now
         faults = " ".join(f"{name} {count}" for name, count in _most(totals.faults))
         line = (
-            f"{totals.seeds:,}/{self._seed_count:,} seeds, {len(totals.failed)} failed, "
+            f"{self._label}{totals.seeds:,}/{self._seed_count:,} seeds, "
+            f"{len(totals.failed)} failed, "
             f"{totals.events_per_second:,.0f} events/s, "
             f"{totals.virtual_us / 3.6e9:.2f} virtual hours, "
             f"{totals.elections:,} elections, faults: {faults}"
         )
-        self._out.write(f"\r\x1b[K{line[: self._columns() - 1]}")  # a full line would wrap
+        shown = line[: self._columns() - 1]  # a full line would wrap
+        self._out.write(f"\r\x1b[K{shown}" if self._is_terminal else f"{line}\n")
         self._out.flush()
 
     def _columns(self) -> int:

@@ -1,25 +1,33 @@
 """`kraftline sim mutate`: seeds and seconds that each mutant needs to die.
 
-Exit code: 0 every mutant died within its budget (or the unmutated tree held), 1 not, 2 bad input.
+Exit code: 0 every mutant died within its budget, at most two of them by I20 only (or the unmutated
+tree held), 1 not, 2 bad input, 3 the seconds were spent before a mutant had died or survived, 255 a
+mutant does not fit the code or a process of --jobs died. Of several, 1 comes before 255 before 3.
 """
 
 import multiprocessing
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Final
 
 import msgspec
 
 from simulator.arguments import Parser
-from simulator.campaign import results
+from simulator.campaign import Totals, WorkerDiedError, results
+from simulator.draw import Options
 from simulator.mutants.arguments import Count
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
-from simulator.mutants.hunt import BASES, Hunt, Verdict, hunt, judge, option_sets
+from simulator.mutants.hunt import BASES, Hunt, State, Verdict, hunt, judge, option_sets
+from simulator.mutants.registry import MutantError
+from simulator.mutants.tally import HELD, SURVIVED, UNJUDGED, Tally
+from simulator.report import LiveLine
 
-SURVIVED: Final = 1
 ROW: Final = "{:<4} {:<24} {:>6} {:>6} {:>8}  {}"
+PLAIN_PERIOD_S: Final = 60.0
+"""Between two lines of progress where standard error is no terminal."""
 
 
 def perform(parser: Parser, given: Namespace) -> int:
@@ -30,13 +38,30 @@ def perform(parser: Parser, given: Namespace) -> int:
         return int(stop.code or 0)
     if given.unmutated is not None:
         return _control(given.unmutated, numbers, given.jobs, is_json=given.json)
+    return _hunt_all(given, numbers)
+
+
+def _hunt_all(given: Namespace, numbers: list[int]) -> int:
+    """Every mutant, each said as soon as its attempts are over; all of them judged at the end."""
     if not given.json:
         _say(ROW.format("", "mutant", "seeds", "of", "seconds", "killed by"))
-    is_clean = True
-    for verdict in _verdicts(numbers, BASES[: given.bases], given.budget, given.jobs):
-        is_clean = is_clean and verdict.is_killed
-        _say(msgspec.json.encode(verdict).decode() if given.json else _row(verdict))
-    return 0 if is_clean else SURVIVED
+    tally = Tally()
+    try:
+        for found in _verdicts(numbers, BASES[: given.bases], given.budget, given.jobs):
+            if isinstance(found, MutantError):
+                tally.is_unjudged = True
+                _complain(str(found))
+                continue
+            tally.add(found)
+            _say(msgspec.json.encode(found).decode() if given.json else _row(found))
+    except WorkerDiedError as error:
+        tally.is_unjudged = True
+        _complain(str(error))
+    if not given.json:
+        _say(tally.line)
+    if tally.complaint is not None:
+        _complain(tally.complaint)
+    return tally.exit_code
 
 
 def _say(text: str) -> None:
@@ -45,10 +70,21 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
+def _complain(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"kraftline sim mutate: {text}\n")
+
+
 def _row(verdict: Verdict) -> str:
     """A verdict as a line of the table."""
     killers = ", ".join(dict.fromkeys(verdict.invariants))
-    end = killers if verdict.is_killed else f"SURVIVED ({killers})"
+    end = {
+        State.KILLED: killers,
+        State.OTHERWISE: f"{killers} (another invariant than {', '.join(verdict.expected)})",
+        State.CRASHED: f"{killers} (I20 only)",
+        State.SURVIVED: f"SURVIVED ({killers})",
+        State.OVER: f"BUDGET OVER ({killers})",
+    }[verdict.state]
     seconds = f"{verdict.seconds:.1f}"
     return ROW.format(verdict.mutant, verdict.name, verdict.seeds, verdict.seeds_max, seconds, end)
 
@@ -72,11 +108,15 @@ def _numbers(parser: Parser, text: str | None) -> list[int]:
 
 def _verdicts(
     numbers: list[int], bases: tuple[int, ...], seconds_max: float, job_count: int
-) -> Iterator[Verdict]:
-    """In the order of the numbers, each as soon as its attempts are over."""
+) -> Iterator[Verdict | MutantError]:
+    """In the order of the numbers, each as soon as its attempts are over.
+
+    Raises:
+        WorkerDiedError: one of several processes is gone.
+    """
     if job_count == 1:
         for number in numbers:
-            yield judge(number, [hunt(number, base, seconds_max) for base in bases])
+            yield _verdict(number, (hunt(number, base, seconds_max) for base in bases))
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(job_count, mp_context=context) as pool:
@@ -85,7 +125,23 @@ def _verdicts(
             for number in numbers
         }
         for number, futures in waiting.items():
-            yield judge(number, [future.result() for future in futures])
+            try:
+                found = _verdict(number, (future.result() for future in futures))
+            except BrokenProcessPool as error:
+                left = ", ".join(f"M{each}" for each in numbers[numbers.index(number) :])
+                raise WorkerDiedError(
+                    f"a process of --jobs {job_count} died, killed or out of memory; mutants"
+                    f" without a verdict: {left}"
+                ) from error
+            yield found
+
+
+def _verdict(number: int, hunts: Iterable[Hunt]) -> Verdict | MutantError:
+    """Of the attempts on a mutant; the error of one that does not fit the code."""
+    try:
+        return judge(number, list(hunts))
+    except MutantError as error:
+        return error
 
 
 def _control(count: Count, numbers: list[int], job_count: int, *, is_json: bool) -> int:
@@ -93,16 +149,32 @@ def _control(count: Count, numbers: list[int], job_count: int, *, is_json: bool)
     failed = 0
     for options, budget in option_sets(numbers).items():
         seeds = range(BASES[0], BASES[0] + count.of(budget))
-        found = list(results(seeds, options, is_twice=False, job_count=job_count))
-        broken = [result for result in found if result.invariant is not None]
-        failed += len(broken)
+        label = f"{_kind(options)}: "
+        live = LiveLine(sys.stderr, len(seeds), label=label, plain_period_s=PLAIN_PERIOD_S)
+        totals, death = Totals(), None
+        try:
+            for result in results(seeds, options, is_twice=False, job_count=job_count):
+                totals.add(result)
+                live.show(totals)
+        except WorkerDiedError as error:
+            death = error
+        live.clear()
+        failed += len(totals.failed)
         line = {
             "options": msgspec.to_builtins(options),
-            "seeds": len(found),
-            "failed": [f"{r.seed} {r.invariant}: {r.text}" for r in broken],
-            "seconds": round(sum(result.cpu_seconds for result in found), 1),
+            "seeds": totals.seeds,
+            "failed": [f"{r.seed} {r.invariant}: {r.text}" for r in totals.failed],
+            "seconds": round(totals.cpu_seconds, 1),
         }
-        fixed = f"faults {options.faults or 'all'}, nodes {options.node_count or 'drawn'}"
-        text = f"{fixed}: {line['seeds']} seeds, failed {line['failed']}"
+        text = f"{label}{line['seeds']} seeds, failed {line['failed']}"
         _say(msgspec.json.encode(line).decode() if is_json else text)
-    return SURVIVED if failed else 0
+        if death is not None:
+            _complain(str(death))
+            return SURVIVED if failed else UNJUDGED
+    return SURVIVED if failed else HELD
+
+
+def _kind(options: Options) -> str:
+    """What seeds have in common, in a few words."""
+    faults = "all" if options.faults is None else ",".join(options.faults) or "none"
+    return f"faults {faults}, nodes {options.node_count or 'drawn'}"

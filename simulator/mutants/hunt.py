@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -16,6 +17,25 @@ BASES: Final = (0, 1_000_000, 2_000_000)
 """First seeds of the three attempts; the one in the middle counts."""
 
 
+CRASH: Final = "I20"
+"""An exception or an assertion of the code under test: it proves little about the checks."""
+
+
+class State(StrEnum):
+    """What the attempts on a mutant say; each kind of end counts in more than half of them."""
+
+    KILLED = "killed"
+    """By an invariant that is expected."""
+    OTHERWISE = "by another invariant"
+    """Killed, and not by one that is expected."""
+    CRASHED = "I20 only"
+    """Killed, but without the attempts that ended by I20 it were not; expected or not."""
+    SURVIVED = "survived"
+    """All its seeds were run."""
+    OVER = "budget over"
+    """Neither: the seconds were spent before the seeds were."""
+
+
 class Hunt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt on one mutant."""
 
@@ -26,7 +46,9 @@ class Hunt(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Of one core."""
     invariant: str | None
-    """What it broke, None if it survived."""
+    """What it broke, None if nothing."""
+    is_over: bool = False
+    """Its seconds were spent before its seeds were, and nothing broke."""
     text: str = ""
 
 
@@ -36,13 +58,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     mutant: str
     name: str
     text: str
-    is_killed: bool
-    """Within its budget of seeds, in more than half of the attempts."""
+    state: State
     seeds: int
     seeds_max: int
     seconds: float
     invariants: tuple[str, ...]
-    """What killed it, per attempt."""
+    """What killed it, per attempt; `-` where nothing did."""
     expected: tuple[str, ...]
     hunts: tuple[Hunt, ...]
 
@@ -65,19 +86,20 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
         seconds_max: of one core; at least one seed is run.
 
     Raises:
-        MutantError: the mutant does not fit the code, or no seed reached it.
+        MutantError: the mutant does not fit the code, or none of its seeds reached it.
     """
     mutant = mutant_of(number)
     started = time.process_time()
-    invariant, text, seeds = None, "", 0
+    invariant, text, seeds, is_over = None, "", 0, False
     with mutant.apply() as patches:
         while invariant is None and seeds < mutant.seeds_max:
             outcome = run_seed(base + seeds, mutant.options)
             seeds += 1
             invariant, text = outcome.invariant, outcome.text
             if time.process_time() - started > seconds_max:
+                is_over = invariant is None and seeds < mutant.seeds_max
                 break
-        if patches.calls == 0:
+        if patches.calls == 0 and not is_over:
             raise MutantError(f"{mutant.key} {mutant.name}: what it replaced never ran")
     return Hunt(
         number=number,
@@ -85,6 +107,7 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
         seeds=seeds,
         seconds=round(time.process_time() - started, 2),
         invariant=invariant,
+        is_over=is_over,
         text=text,
     )
 
@@ -98,7 +121,7 @@ def judge(number: int, hunts: list[Hunt]) -> Verdict:
         mutant=mutant.key,
         name=mutant.name,
         text=mutant.text,
-        is_killed=seeds <= mutant.seeds_max,
+        state=_state_of(hunts, mutant.expected),
         seeds=seeds if seeds <= mutant.seeds_max else max(each.seeds for each in hunts),
         seeds_max=mutant.seeds_max,
         seconds=statistics.median_low([each.seconds for each in hunts]),
@@ -106,6 +129,22 @@ def judge(number: int, hunts: list[Hunt]) -> Verdict:
         expected=mutant.expected,
         hunts=tuple(hunts),
     )
+
+
+def _state_of(hunts: list[Hunt], expected: tuple[str, ...]) -> State:
+    """What more than half of the attempts say."""
+    killers = [each.invariant for each in hunts if each.invariant is not None]
+    survivals = sum(each.invariant is None and not each.is_over for each in hunts)
+    half = len(hunts) / 2
+    if survivals > half:
+        return State.SURVIVED
+    if len(killers) <= half:
+        return State.OVER
+    if sum(killer != CRASH for killer in killers) <= half:
+        return State.CRASHED
+    if sum(killer in expected for killer in killers) <= half:
+        return State.OTHERWISE
+    return State.KILLED
 
 
 def option_sets(numbers: Iterable[int]) -> dict[Options, int]:

@@ -131,5 +131,8 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         """
         with ExitStack() as stack:
             patches = Patches(stack)
-            self.patch(patches)
+            try:
+                self.patch(patches)
+            except MutantError as error:
+                raise MutantError(f"{self.key} {self.name}: {error}") from None
             yield patches

@@ -1,6 +1,8 @@
 """`kraftline sim`: what it prints, its exit codes, its files."""
 
+import io
 import json
+import math
 import multiprocessing
 import os
 import shlex
@@ -235,6 +237,15 @@ def test_the_live_line_fits_into_the_terminal():
         said = shown.read(1_000).decode()
         assert said.removeprefix("\r\x1b[K").startswith("0/1,000 seeds, 0 failed, ")
         assert len(said.removeprefix("\r\x1b[K")) == 59
+
+
+def test_without_a_terminal_there_are_plain_lines_if_asked_for():
+    out = io.StringIO()
+    for period_s in (math.inf, 3_600.0, 0.0):
+        LiveLine(out, 9, label="faults all: ", plain_period_s=period_s).show(Totals())
+    assert out.getvalue().startswith("faults all: 0/9 seeds, 0 failed, ")
+    assert out.getvalue().count("\n") == 1
+    assert "\x1b" not in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,25 @@
 """Every mutant of the lists fits the code; the quick ones die here, all with `long`."""
 
 import json
+import multiprocessing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from kernel.kernel import Kernel
+from simulator.campaign import Result, WorkerDiedError, run_one
 from simulator.main import run
+from simulator.mutants import command
+from simulator.mutants import hunt as hunting
 from simulator.mutants.arguments import Count
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
-from simulator.mutants.hunt import BASES, Hunt, hunt, judge, mutant_of, option_sets
-from simulator.mutants.registry import MutantError, Patches
+from simulator.mutants.hunt import BASES, Hunt, State, hunt, judge, mutant_of, option_sets
+from simulator.mutants.registry import SHORT, Mutant, MutantError, Patches
+from simulator.mutants.tally import Tally
 from simulator.run import run_seed
+from storage.memory_vfs import MemoryVfs
 from tests.selection import thinned
 
 QUICK = ("M16", "M17", "M22", "M28", "M32", "M38", "M43", "M50", "M52", "M1", "M2", "M6", "M8")
@@ -84,18 +93,188 @@ def test_a_target_that_is_gone_is_an_error() -> None:
 
 
 def _mutant_with(patch):
-    from msgspec.structs import replace
-
     return replace(MUTANTS[0], patch=patch)
 
 
-def test_the_attempt_in_the_middle_counts() -> None:
-    def attempt(seeds: int, invariant: str | None) -> Hunt:
-        return Hunt(number=3, base=0, seeds=seeds, seconds=1.0, invariant=invariant)
+def attempt(invariant: str | None, seeds: int = 100, *, is_over: bool = False) -> Hunt:
+    """On M3, which has 100 seeds and dies by I4 or I7."""
+    return Hunt(number=3, base=0, seeds=seeds, seconds=1.0, invariant=invariant, is_over=is_over)
 
-    assert judge(3, [attempt(7, "I4"), attempt(90, "I4"), attempt(2, "I7")]).seeds == 7
-    assert judge(3, [attempt(7, "I4"), attempt(100, None), attempt(2, "I7")]).is_killed
-    assert not judge(3, [attempt(100, None), attempt(100, None), attempt(2, "I7")]).is_killed
+
+def test_the_attempt_in_the_middle_counts() -> None:
+    verdict = judge(3, [attempt("I4", 7), attempt("I4", 90), attempt("I7", 2)])
+    assert (verdict.state, verdict.seeds) == (State.KILLED, 7)
+
+
+OVER = attempt(None, 1, is_over=True)
+SURVIVAL = attempt(None)
+
+
+@pytest.mark.parametrize(
+    ("hunts", "state"),
+    [
+        ([attempt("I4"), SURVIVAL, attempt("I7")], State.KILLED),
+        ([SURVIVAL, SURVIVAL, attempt("I7")], State.SURVIVED),
+        ([attempt("I8"), attempt("I8"), attempt("I7")], State.OTHERWISE),
+        ([attempt("I8"), attempt("I4"), attempt("I7")], State.KILLED),
+        ([attempt("I20"), attempt("I20"), attempt("I20")], State.CRASHED),
+        ([attempt("I20"), attempt("I20"), attempt("I4")], State.CRASHED),
+        ([attempt("I20"), attempt("I4"), attempt("I7")], State.KILLED),
+        ([attempt("I20"), attempt("I8"), attempt("I4")], State.OTHERWISE),
+        ([OVER, OVER, attempt("I4")], State.OVER),
+        ([OVER, SURVIVAL, attempt("I4")], State.OVER),
+        ([OVER, attempt("I4"), attempt("I4")], State.KILLED),
+        ([OVER, SURVIVAL, SURVIVAL], State.SURVIVED),
+        ([OVER], State.OVER),
+        ([SURVIVAL], State.SURVIVED),
+        ([attempt("I20")], State.CRASHED),
+    ],
+)
+def test_every_end_has_a_state_of_its_own(hunts: list[Hunt], state: State) -> None:
+    assert judge(3, hunts).state is state
+
+
+def test_a_crash_is_one_where_it_is_expected_too() -> None:
+    (crash,) = (mutant for mutant in MUTANTS if mutant.expected == ("I20",))
+    assert judge(crash.number, [attempt("I20", 1)]).state is State.CRASHED
+
+
+def crashing(patches: Patches) -> None:
+    """Every process ends with its first event."""
+
+    def make(_: object) -> object:
+        def take(*_: object) -> None:
+            raise AssertionError("by the mutant")
+
+        return take
+
+    patches.method(Kernel, "take", make)
+
+
+def harmless(patches: Patches) -> None:
+    """What it replaces is called, and does what it did."""
+    patches.method(Kernel, "take", lambda original: original)
+
+
+def unreached(patches: Patches) -> None:
+    """No seed without faults calls it."""
+    patches.method(MemoryVfs, "damage", lambda original: original)
+
+
+def mutate(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mutants: tuple[Mutant, ...],
+    *words: str,
+) -> tuple[int, list[str], list[str]]:
+    """Exit code, lines and lines on standard error of one attempt on each of these."""
+    for module in (command, hunting):
+        monkeypatch.setattr(module, "MUTANTS", mutants)
+    code = run(["mutate", "--bases", "1", *words])
+    said = capsys.readouterr()
+    return code, said.out.splitlines(), said.err.splitlines()
+
+
+def mutants_with(patch: Callable[[Patches], None], count: int = 1) -> tuple[Mutant, ...]:
+    return tuple(
+        replace(MUTANTS[0], number=900 + number, patch=patch, seeds_max=1)
+        for number in range(count)
+    )
+
+
+def test_two_mutants_may_die_by_i20_only(monkeypatch, capsys) -> None:
+    code, lines, complaints = mutate(monkeypatch, capsys, mutants_with(crashing, 2))
+    assert (code, complaints) == (0, [])
+    assert lines[1].endswith("I20 (I20 only)")
+    assert "2 I20 only (M900, M901)" in lines[-1]
+
+
+def test_more_than_two_that_die_by_i20_only_are_a_failure(monkeypatch, capsys) -> None:
+    code, lines, complaints = mutate(monkeypatch, capsys, mutants_with(crashing, 3), "--json")
+    assert [json.loads(line)["state"] for line in lines] == ["I20 only"] * 3
+    assert complaints == [
+        "kraftline sim mutate: 3 mutants died by I20 only (M900, M901, M902), 2 at most may"
+    ]
+    assert code == 1
+
+
+def test_a_survivor_is_said(monkeypatch, capsys) -> None:
+    code, lines, complaints = mutate(monkeypatch, capsys, mutants_with(harmless))
+    assert (code, complaints) == (1, [])
+    assert lines[1].endswith("SURVIVED (-)")
+    assert lines[-1].endswith("1 survived (M900), 0 budget over")
+
+
+def test_another_invariant_than_the_expected_is_said(monkeypatch, capsys) -> None:
+    other = replace(mutant_of(16), expected=("I3",))
+    code, lines, _ = mutate(monkeypatch, capsys, (other,))
+    assert code == 0
+    assert lines[1].endswith("I9 (another invariant than I3)")
+    assert "0 killed, 1 by another invariant (M16)" in lines[-1]
+
+
+def test_seconds_that_are_spent_are_no_survival(monkeypatch, capsys) -> None:
+    late = replace(mutants_with(unreached)[0], seeds_max=1000, options=replace(SHORT, faults=()))
+    code, lines, complaints = mutate(monkeypatch, capsys, (late,), "--budget", "0.001")
+    assert (code, complaints) == (3, [])
+    assert lines[1].split()[2:4] == ["1", "1000"]
+    assert lines[1].endswith("BUDGET OVER (-)")
+    assert lines[-1].endswith("0 survived, 1 budget over (M900)")
+
+
+def test_a_mutant_that_does_not_fit_is_one_line_and_the_others_are_judged(
+    monkeypatch, capsys
+) -> None:
+    def gone(patches: Patches) -> None:
+        patches.method(Kernel, "gone", lambda original: original)
+
+    mutants = (*mutants_with(gone), mutant_of(16))
+    code, lines, complaints = mutate(monkeypatch, capsys, mutants)
+    said = "kraftline sim mutate: M900 vote-unsynced: kernel.kernel.Kernel has no gone"
+    assert complaints == [said]
+    assert lines[-1].startswith("1 killed, ")
+    assert code == 255
+
+
+def test_a_mutant_that_never_ran_is_one_line(monkeypatch, capsys) -> None:
+    never = replace(mutants_with(unreached)[0], options=replace(SHORT, faults=()))
+    code, _, complaints = mutate(monkeypatch, capsys, (never,))
+    (complaint,) = complaints
+    assert complaint.endswith("what it replaced never ran")
+    assert code == 255
+
+
+@pytest.mark.long
+def test_a_killed_process_of_a_pool_is_said(monkeypatch, capsys) -> None:
+    def kill_one(*_: object) -> None:
+        for child in multiprocessing.active_children()[:1]:
+            child.kill()
+
+    monkeypatch.setattr(command, "_say", kill_one)
+    code, _, (complaint,) = mutate(monkeypatch, capsys, (mutant_of(16), mutant_of(30)), "--jobs=2")
+    assert complaint.startswith("kraftline sim mutate: a process of --jobs 2 died, killed or out ")
+    assert complaint.endswith("mutants without a verdict: M30")
+    assert code == 255
+
+
+@pytest.mark.parametrize(
+    ("states", "is_unjudged", "code"),
+    [
+        ((State.KILLED, State.OTHERWISE), False, 0),
+        ((State.KILLED, State.OVER), False, 3),
+        ((State.OVER, State.SURVIVED), True, 1),
+        ((State.OVER, State.CRASHED, State.CRASHED, State.CRASHED), True, 1),
+        ((State.OVER,), True, 255),
+    ],
+)
+def test_what_is_certain_decides_first(
+    states: tuple[State, ...], is_unjudged: bool, code: int
+) -> None:
+    tally = Tally()
+    tally.is_unjudged = is_unjudged
+    for state in states:
+        tally.add(replace(judge(3, [attempt("I4")]), state=state))
+    assert tally.exit_code == code
 
 
 def test_a_mutant_that_does_not_apply_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +289,8 @@ def test_the_command_prints_one_object_per_mutant(capsys: pytest.CaptureFixture[
     assert run(["mutate", "--mutants", "M16,M17", "--bases", "1", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["mutant"] for line in lines] == ["M16", "M17"]
-    assert all(line["is_killed"] and line["invariants"][0] in line["expected"] for line in lines)
+    assert all(line["state"] == "killed" for line in lines)
+    assert all(line["invariants"][0] in line["expected"] for line in lines)
 
 
 @pytest.mark.long
@@ -122,6 +302,33 @@ def test_seeds_without_a_mutant_hold_and_are_counted_per_kind(
     assert [line["seeds"] for line in lines] == [2, 2]
     assert [line["options"]["node_count"] for line in lines] == [None, 3]
     assert [line["failed"] for line in lines] == [[], []]
+
+
+def test_seeds_without_a_mutant_are_told_while_they_run(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(command, "PLAIN_PERIOD_S", 0.0)
+    words = ("--unmutated", "2", "--json")
+    code, lines, told = mutate(monkeypatch, capsys, (mutant_of(16),), *words)
+    assert (code, len(lines)) == (0, 1)
+    assert [line.partition(" seeds, ")[0] for line in told] == [
+        "faults all, nodes drawn: 1/2",
+        "faults all, nodes drawn: 2/2",
+    ]
+
+
+@pytest.mark.parametrize("invariant", [None, "I9"])
+def test_a_process_that_dies_leaves_what_was_run(monkeypatch, capsys, invariant) -> None:
+    found = run_one(0, SHORT, is_twice=False)
+
+    def results(*_: object, **__: object) -> Iterator[Result]:
+        yield replace(found, invariant=invariant)
+        raise WorkerDiedError("a process died")
+
+    monkeypatch.setattr(command, "results", results)
+    words = ("--unmutated", "2", "--json")
+    code, (line,), told = mutate(monkeypatch, capsys, (mutant_of(16),), *words)
+    assert told == ["kraftline sim mutate: a process died"]
+    assert json.loads(line)["seeds"] == 1
+    assert code == (255 if invariant is None else 1)
 
 
 def test_budgets_are_those_of_the_mutants_with_the_same_seeds() -> None:
