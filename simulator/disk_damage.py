@@ -1,7 +1,7 @@
 """Disks that do not hold what was written and synced, and which stops of a node that explains.
 
 Three ways: a bit rots, a write was acknowledged and never happened (zeros, or the end is missing),
-a write went to another place of its file (old bytes stay where it belongs). Most strike while the
+a write went to another place of its file (what belongs there is gone). Most strike while the
 process is down: the next start has to refuse, at the damaged batch, and must not change the file.
 Some bits rot under a running process: it may go on as long as it does not read them; then it has
 to stop. Until the bytes are brought back (the end of the fault) every start is refused.
