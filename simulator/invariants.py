@@ -363,6 +363,11 @@ class Invariants:
         if high_watermark > core.log_end_offset:
             self._fail("I9", machine, f"{high_watermark=} above the log end {core.log_end_offset}")
         if high_watermark <= self.ledger.end_offset:
+            if type(core.role) is Leader and core.log_start_offset < high_watermark:
+                last = self._last_of_own(machine, core, high_watermark)
+                committed = self.ledger.entry_ending_at(high_watermark)
+                if committed != last:
+                    self._fail("I8", machine, f"it commits {last}, committed is {committed}")
             return
         if type(core.role) is not Leader:
             self._fail(
@@ -372,14 +377,19 @@ class Invariants:
             )
         self._commit(machine, core, high_watermark)
 
-    def _commit(self, machine: Machine, core: RaftCore, high_watermark: int) -> None:
-        mirror = self.mirrors[machine.id]
-        last = mirror.find(high_watermark - 1)
+    def _last_of_own(self, machine: Machine, core: RaftCore, high_watermark: int) -> Entry:
+        """What a leader commits ends with a whole batch of its own epoch, news to others or not."""
+        last = self.mirrors[machine.id].find(high_watermark - 1)
         if last is None or last.end_offset != high_watermark:
             self._fail("I10", machine, f"{high_watermark=} inside a batch: {last}")
         assert last is not None
         if last.epoch != core.epoch:
             self._fail("I10", machine, f"epoch {core.epoch} commits {last} of an earlier epoch")
+        return last
+
+    def _commit(self, machine: Machine, core: RaftCore, high_watermark: int) -> None:
+        mirror = self.mirrors[machine.id]
+        last = self._last_of_own(machine, core, high_watermark)
         held = {
             number: self.mirrors[number].durable_entry(self._machines[number].vfs, high_watermark)
             for number in sorted(self._voters)

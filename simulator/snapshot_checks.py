@@ -49,7 +49,8 @@ class SnapshotChecks:
             if wrong is not None:
                 return "I13", wrong
         ids = [i for i in map(parse_snapshot_name, sorted(names)) if i is not None]
-        if log_start > 0 and not any(i.offset >= log_start for i in ids):
+        ends = [i.offset for i in ids if i.offset > 0]
+        if log_start > 0 and (not ends or min(ends) < log_start):
             return "I13", f"the log starts at {log_start}, snapshots: {sorted(names)}"
         return None
 

@@ -287,6 +287,16 @@ def test_i10_a_commit_of_an_earlier_epoch_alone(world):
     assert "of an earlier epoch" in broken(world, machine, "I10")
 
 
+def test_i10_a_new_leader_that_begins_with_what_an_earlier_epoch_committed(world):
+    machine = follower(world)
+    store(machine, 9, leader_id=machine.id)
+    as_leader(machine, 9)
+    look(world, machine)
+    world.invariants._seen[machine.id].high_watermark = None
+    assert state_of(machine).high_watermark <= world.invariants.ledger.end_offset
+    assert "of an earlier epoch" in broken(world, machine, "I10")
+
+
 def test_i10_a_leader_that_counts_who_does_not_know_its_epoch(world):
     machine = follower(world)
     store(machine, 9, leader_id=machine.id)
@@ -364,6 +374,19 @@ def test_i13_a_log_start_without_a_snapshot(world):
     machine = follower(world)
     wrong = world.invariants._snapshots.broken(machine.id, machine.vfs, 5)
     assert wrong == ("I13", "the log starts at 5, snapshots: []")
+
+
+def test_i13_a_snapshot_from_before_the_log_start(world):
+    machine = follower(world)
+    image = machine.kernel.cache.image
+    ends = [end for end, kept in world.invariants.ledger.images.items() if kept is not None]
+    early = world.invariants.ledger.images[ends[-2]]
+    for each in (early, image):
+        write_snapshot(machine, each.provenance.snapshot_id, each)
+    start = image.provenance.end_offset
+    wrong = world.invariants._snapshots.broken(machine.id, machine.vfs, start)
+    assert wrong is not None
+    assert f"the log starts at {start}, snapshots: " in wrong[1]
 
 
 def test_i14_two_active_controllers_in_one_epoch(world):
