@@ -1,7 +1,7 @@
 """I12: what clients were told and what the log holds.
 
 - `ok` points at one committed record, at the moment when the client hears it; no other `ok` points
-  at the same.
+  at the same. A topic has all the partitions that were asked for by then.
 - `fail` points at none, when all is over. A failed creation has no id to look for, so the topics of
   a name are counted: as many as were acknowledged or may have been made, not one more. Nor is a
   config written more often than a broker sent the request.
@@ -16,10 +16,16 @@ from simulator.requests import CONFIG, READS, TOPIC_RESOURCE, TOPIC_WRITES, Oper
 
 
 class ClientChecks:
-    """Remembers which records were acknowledged."""
+    """Remembers which records were acknowledged.
 
-    def __init__(self, writes: CommittedWrites) -> None:
+    Args:
+        writes: what is committed.
+        partition_count: that clients ask for with every topic.
+    """
+
+    def __init__(self, writes: CommittedWrites, partition_count: int) -> None:
         self._writes = writes
+        self._partition_count = partition_count
         self._acknowledged: dict[tuple[str, bytes], Operation] = {}
         """(`create` or `delete`, topic id) -> whose it is."""
 
@@ -45,7 +51,15 @@ class ClientChecks:
         other = self._acknowledged.setdefault((operation.kind, topic_id), operation)
         if other is not operation:
             return f"{told}, {topic_id.hex()}, was acknowledged to {other.client} before"
-        return None
+        return self._without_partitions(topic_id, told) if operation.kind == "create" else None
+
+    def _without_partitions(self, topic_id: bytes, told: str) -> str | None:
+        """What of the partitions of a created topic is not as it was asked for."""
+        created, asked = self._writes.partitions.get(topic_id, set()), self._partition_count
+        if created == set(range(asked)):
+            return None
+        text = f"was acknowledged with {asked} partitions, committed are {sorted(created)}"
+        return f"{told}, {topic_id.hex()}, {text}"
 
     def _committed(self, kind: str) -> dict[bytes, str]:
         return self._writes.created if kind == "create" else self._writes.deleted

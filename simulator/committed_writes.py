@@ -13,6 +13,7 @@ from metadata.records import (
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
+    PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -25,6 +26,8 @@ class CommittedWrites:
     def __init__(self) -> None:
         self.created: dict[bytes, str] = {}
         """Topic id -> name."""
+        self.partitions: dict[bytes, set[int]] = {}
+        """Topic id -> partitions that were created, of topics that are gone too."""
         self.deleted: dict[bytes, str] = {}
         """Topic id -> name."""
         self.configs: Counter[tuple[int, str, str, str | None]] = Counter()
@@ -56,6 +59,8 @@ class CommittedWrites:
     def _enter(self, record: Record) -> None:
         if type(record) is TopicRecord:
             self.created[record.topic_id] = record.name
+        elif type(record) is PartitionRecord:
+            self.partitions.setdefault(record.topic_id, set()).add(record.partition_id)
         elif type(record) is RemoveTopicRecord:
             self.deleted[record.topic_id] = self.created.get(record.topic_id, "?")
         elif type(record) is ConfigRecord:

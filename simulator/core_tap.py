@@ -1,7 +1,7 @@
 """One raft core, looked at over its shoulder: events in, effects out. Sets coverage marks.
 
-It also checks what only the steps of a core show: of I3 that pre-votes neither persist anything nor
-begin an epoch, for the one who asks and for the one who answers; of I16 the changes of role.
+It also checks what only the steps of a core show: of I3 and I4 what pre-votes do
+(simulator/pre_vote_checks.py); of I16 the changes of role.
 
 The tap replaces the bound `step` of one core object; the core does not know it and production code
 is as it is.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from raft.core import RaftCore
-from raft.effects import Effects, PersistElection, SendResponse, TruncateLog, WriteSnapshotChunk
+from raft.effects import Effects, SendResponse, TruncateLog, WriteSnapshotChunk
 from raft.events import (
     Event,
     RequestReceived,
@@ -22,6 +22,13 @@ from raft.events import (
 from raft.messages import FetchResponse, VoteRequest, VoteResponse
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role
 from simulator.ledger import Ledger
+from simulator.pre_vote_checks import (
+    Broken,
+    HeardLeader,
+    wrong_answer,
+    wrong_grant,
+    wrong_question,
+)
 from simulator.probes import Probes
 from simulator.role_checks import wrong_change
 
@@ -35,10 +42,8 @@ class CoreTap:
     def __init__(self, ledger: Ledger, probes: Probes) -> None:
         self._ledger = ledger
         self._probes = probes
-        self.broken: str | None = None
-        """How a pre-vote broke I3, once one did."""
-        self.wrong_change: str | None = None
-        """How a change of role broke I16, once one did."""
+        self.broken: Broken | None = None
+        """How a pre-vote broke I3 or I4, or a change of role I16, once one did."""
         self.note: Callable[[str], None] | None = None
         """Told of new roles, votes given and what a leader commits; None: nobody asks."""
         self._candidates: dict[int, set[int]] = {}
@@ -46,28 +51,27 @@ class CoreTap:
 
     def attach(self, number: int, core: RaftCore) -> None:
         """Look at every step of this core from now on."""
-        step = core.step
+        step, heard = core.step, HeardLeader()
         self._download_began.pop(number, None)
 
         def tapped(event: Event, now_ms: int) -> Effects:
             before = core.role
             epoch, kind = before.epoch, type(event)
-            if type(event) is RequestReceived and type(event.request) is VoteRequest:
-                position = (int(core.last_epoch), int(core.log_end_offset))
-                leaves = type(before) is Resigned and before.election_deadline_ms <= now_ms
+            if type(event) is ResponseReceived:
+                deadline_ms = before.fetch_deadline_ms if type(before) is Follower else None
                 effects = step(event, now_ms)
-                self._on_vote(event, position, effects)
-                if event.request.pre_vote and not leaves:
-                    self._check_answered(event.request, before, core.role, effects)
+                heard.on_response(event, deadline_ms, core.role)
+                self._on_response(event, epoch, effects)
+            elif type(event) is RequestReceived and type(event.request) is VoteRequest:
+                effects = self._voting(core, step, event, now_ms, heard)
             else:
                 effects = step(event, now_ms)
-            if kind is ResponseReceived:
-                self._on_response(event, epoch, effects)  # type: ignore[arg-type]
+                heard.on_other(event)
             after = core.role
             if after is not before:
                 self._on_role(number, before, core, kind)
                 if type(after) is Prospective and kind not in BRINGS_EPOCHS:
-                    self._check_asking(before, after, effects)
+                    self.broken = self.broken or wrong_question(before, after, effects)
             for effect in effects.persist:
                 if type(effect) is WriteSnapshotChunk:
                     self._on_chunk(number, effect)
@@ -99,55 +103,64 @@ class CoreTap:
 
     def _on_role(self, number: int, before: Role, core: RaftCore, kind: type) -> None:
         after, is_sole = core.role, len(core.config.voters) == 1
-        self.wrong_change = self.wrong_change or wrong_change(before, after, is_sole=is_sole)
+        wrong = wrong_change(before, after, is_sole=is_sole)
+        if wrong is not None:
+            self.broken = self.broken or ("I16", wrong)
         if type(after) is Candidate:
             self._on_candidate(number, after.epoch)
         elif type(after) is Resigned and type(before) is Leader and kind not in ASKED_TO_RESIGN:
             self._probes.hit("leader_resigned_by_check_quorum")
 
-    def _on_vote(self, event: RequestReceived, position: tuple[int, int], effects: Effects) -> None:
-        request = event.request
+    def _voting(
+        self,
+        core: RaftCore,
+        step: Callable[[Event, int], Effects],
+        event: RequestReceived,
+        now_ms: int,
+        heard: HeardLeader,
+    ) -> Effects:
+        """A step that answers a request for a vote or a pre-vote.
+
+        Who resigned and whose time is over in that very step leaves its epoch whatever it is asked.
+        """
+        request, before = event.request, core.role
         assert type(request) is VoteRequest
+        position = (int(core.last_epoch), int(core.log_end_offset))
+        leaves = type(before) is Resigned and before.election_deadline_ms <= now_ms
+        effects = step(event, now_ms)
+        is_granted = self._on_vote(event, request, position, effects)
+        if request.pre_vote:
+            if is_granted:
+                is_led = heard.is_heard_by(before)
+                wrong = wrong_grant(request, before, position, is_led=is_led)
+                self.broken = self.broken or wrong
+            if not leaves:
+                self.broken = self.broken or wrong_answer(request, before, core.role, effects)
+        return effects
+
+    def _on_vote(
+        self,
+        event: RequestReceived,
+        request: VoteRequest,
+        position: tuple[int, int],
+        effects: Effects,
+    ) -> bool:
+        """Marks of the answer; whether it grants what was asked for."""
+        is_granted = False
         for effect in effects.send:
             if type(effect) is not SendResponse or effect.reply_token != event.reply_token:
                 continue
             response = effect.response
             if type(response) is not VoteResponse or response.error_code:
                 continue
+            is_granted = response.vote_granted
             if request.pre_vote:
-                granted = response.vote_granted
-                self._probes.hit("pre_vote_granted" if granted else "pre_vote_refused")
+                self._probes.hit("pre_vote_granted" if is_granted else "pre_vote_refused")
             elif not response.vote_granted:
                 self._probes.hit("vote_refused")
                 if (request.last_epoch, request.last_end_offset) < position:
                     self._probes.hit("vote_refused_for_shorter_log")
-
-    def _check_answered(
-        self, request: VoteRequest, before: Role, after: Role, effects: Effects
-    ) -> None:
-        """A pre-vote that was answered; one of a later epoch brings that epoch, as all requests.
-
-        Who resigned and whose time is over in that very step leaves its epoch whatever it is asked.
-        """
-        if request.replica_epoch <= before.epoch:
-            self._check_unchanged(before, after, effects, "it answered a pre-vote")
-        elif after.voted_key is not None or after.epoch not in (
-            before.epoch,
-            request.replica_epoch,
-        ):
-            self.broken = f"it answered {request} and is {after}"
-
-    def _check_asking(self, before: Role, after: Role, effects: Effects) -> None:
-        """Who led the epoch leaves it with the time-out of its resignation, and asks then."""
-        if type(before) is not Resigned:
-            self._check_unchanged(before, after, effects, "it asks for pre-votes")
-
-    def _check_unchanged(self, before: Role, after: Role, effects: Effects, what: str) -> None:
-        is_same = (before.epoch, before.voted_key) == (after.epoch, after.voted_key)
-        if not is_same:
-            self.broken = f"{what}: it was {before} and is {after}"
-        elif any(type(effect) is PersistElection for effect in effects.persist):
-            self.broken = f"{what} and persists {effects.persist}"
+        return is_granted
 
     def _on_response(self, event: ResponseReceived, epoch: int, effects: Effects) -> None:
         response = event.response

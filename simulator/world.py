@@ -105,7 +105,7 @@ class World:
         self.machines = {number: self._machine(number, streams) for number in machine_ids(settings)}
         self.invariants = Invariants(self.machines, self.voters, self.probes)
         self._voter_checks = VoterChecks(self.voters, self.invariants.ledger)
-        self._client_checks = ClientChecks(self.invariants.ledger.writes)
+        self._client_checks = ClientChecks(self.invariants.ledger.writes, settings.partition_count)
         self.resources = ResourceChecks(self.machines, self.invariants.mirrors)
         self._roles: dict[int, Role | None] = dict.fromkeys(self.machines)
         self._look_us = dict.fromkeys(self.machines, 0)
@@ -333,9 +333,7 @@ class World:
         if event is None and (wrong := self._damages.wrong_with_start(machine)) is not None:
             raise Violation("I18", f"node {machine.id}: {wrong}")
         if self._tap.broken is not None:
-            raise Violation("I3", f"node {machine.id}: {self._tap.broken}")
-        if self._tap.wrong_change is not None:
-            raise Violation("I16", f"node {machine.id}: {self._tap.wrong_change}")
+            raise Violation(self._tap.broken[0], f"node {machine.id}: {self._tap.broken[1]}")
         self.invariants.after_step(machine, event)
         kernel = machine.kernel
         assert kernel is not None

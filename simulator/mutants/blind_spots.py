@@ -4,10 +4,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kernel.kernel import Kernel
-from metadata.records import ConfigRecord
+from metadata.records import ConfigRecord, PartitionRecord
 from quorum_controller.result import Draft
+from raft import vote
+from raft.roles import Leader
 from raft.state import RaftState
-from simulator.mutants.registry import Mutant, Patches
+from simulator.draw import Options
+from simulator.mutants.registry import QUARREL, Mutant, Patches
 
 Original = Callable[..., Any]
 _PUBLISHED_MAX: Final = 12
@@ -54,6 +57,61 @@ def _observers_forget_epochs(patches: Patches) -> None:
     patches.method(RaftState, "persist_election", make)
 
 
+def _grants_pre_votes_to_all(patches: Patches) -> None:
+    """Who does not lead grants every pre-vote."""
+
+    def make(_: Original) -> Original:
+        def grant(state: RaftState, *, is_up_to_date: bool) -> bool:
+            del is_up_to_date
+            return not isinstance(state.role, Leader)
+
+        return grant
+
+    patches.function(vote, "_grant_pre_vote", make)
+
+
+def _grants_pre_votes_to_any_log(patches: Patches) -> None:
+    """A pre-vote is granted whatever the log of who asks."""
+
+    def make(original: Original) -> Original:
+        def grant(state: RaftState, *, is_up_to_date: bool) -> bool:
+            del is_up_to_date
+            granted: bool = original(state, is_up_to_date=True)
+            return granted
+
+        return grant
+
+    patches.function(vote, "_grant_pre_vote", make)
+
+
+def _grants_pre_votes_while_led(patches: Patches) -> None:
+    """A follower that hears its leader grants pre-votes as if it did not."""
+
+    def make(_: Original) -> Original:
+        def grant(state: RaftState, *, is_up_to_date: bool) -> bool:
+            return is_up_to_date and not isinstance(state.role, Leader)
+
+        return grant
+
+    patches.function(vote, "_grant_pre_vote", make)
+
+
+def _omits_last_partition(patches: Patches) -> None:
+    """A topic of two partitions is written without the second."""
+
+    def make(original: Original) -> Original:
+        def emit(self: Draft, record: Any) -> None:
+            is_last = type(record) is PartitionRecord and (
+                record.partition_id == Options().partition_count - 1
+            )
+            if not is_last:
+                original(self, record)
+
+        return emit
+
+    patches.method(Draft, "emit", make)
+
+
 BLIND_SPOTS: Final = (
     Mutant(
         number=50,
@@ -78,5 +136,39 @@ BLIND_SPOTS: Final = (
         expected=("I2",),
         seeds_max=50,
         patch=_observers_forget_epochs,
+    ),
+    Mutant(
+        number=57,
+        name="grants-pre-votes-to-all",
+        text="a node that does not lead grants every pre-vote",
+        expected=("I4",),
+        seeds_max=50,
+        patch=_grants_pre_votes_to_all,
+    ),
+    Mutant(
+        number=58,
+        name="grants-pre-votes-to-any-log",
+        text="a pre-vote is granted without a look at the log of who asks",
+        expected=("I4",),
+        seeds_max=100,
+        patch=_grants_pre_votes_to_any_log,
+        options=QUARREL,
+    ),
+    Mutant(
+        number=59,
+        name="grants-pre-votes-while-led",
+        text="a follower that hears its leader grants pre-votes",
+        expected=("I4",),
+        seeds_max=100,
+        patch=_grants_pre_votes_while_led,
+        options=QUARREL,
+    ),
+    Mutant(
+        number=60,
+        name="omits-last-partition",
+        text="CreateTopics writes no record of the last partition",
+        expected=("I12",),
+        seeds_max=50,
+        patch=_omits_last_partition,
     ),
 )

@@ -13,6 +13,7 @@ from metadata.records import (
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
+    PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -91,6 +92,10 @@ def writes_of(*records):
     return writes
 
 
+def checks_of(*records, partition_count=0):
+    return ClientChecks(writes_of(*records), partition_count)
+
+
 CREATED = TopicRecord(name="topic-0", topic_id=ID)
 CONFIGURED = ConfigRecord(
     resource_type=TOPIC_RESOURCE, resource_name="register", name=CONFIG, value="7"
@@ -108,13 +113,25 @@ CONFIGURED = ConfigRecord(
 )
 def test_i12_an_acknowledged_write_is_committed(operation, record):
     before = () if operation.kind in ("create", "write") else (CREATED,)
-    wrong = ClientChecks(writes_of(*before)).on_acknowledged(operation)
+    wrong = checks_of(*before).on_acknowledged(operation)
     assert "was acknowledged and is not committed" in str(wrong)
-    assert ClientChecks(writes_of(*before, record)).on_acknowledged(operation) is None
+    assert checks_of(*before, record).on_acknowledged(operation) is None
+
+
+@pytest.mark.parametrize("numbers", [(), (0,), (0, 1), (0, 1, 2), (1, 2)])
+def test_i12_an_acknowledged_topic_has_the_partitions_that_were_asked_for(numbers):
+    created = [PartitionRecord(topic_id=ID, partition_id=number) for number in numbers]
+    others = [PartitionRecord(topic_id=OTHER, partition_id=number) for number in (0, 1)]
+    checks = checks_of(CREATED, *created, *others, partition_count=2)
+    wrong = checks.on_acknowledged(asked("create", topic_id=ID))
+    if numbers == (0, 1):
+        assert wrong is None
+    else:
+        assert f"with 2 partitions, committed are {list(numbers)}" in str(wrong)
 
 
 def test_i12_two_acknowledgements_need_two_records():
-    checks = ClientChecks(writes_of(CREATED))
+    checks = checks_of(CREATED)
     assert checks.on_acknowledged(asked("create", topic_id=ID)) is None
     assert "was acknowledged to 1000 before" in str(
         checks.on_acknowledged(asked("create", topic_id=ID))
@@ -122,7 +139,7 @@ def test_i12_two_acknowledgements_need_two_records():
 
 
 def test_i12_an_acknowledgement_names_the_topic_that_was_asked_for():
-    checks = ClientChecks(writes_of(CREATED))
+    checks = checks_of(CREATED)
     other = asked("create", "topic-1", topic_id=ID)
     assert "that topic is named topic-0" in str(checks.on_acknowledged(other))
     assert "without a topic id" in str(checks.on_acknowledged(asked("create")))
@@ -138,7 +155,7 @@ def refused(kind, name="topic-0", **more):
 
 
 def test_i12_what_failed_is_not_committed():
-    checks = ClientChecks(writes_of(CREATED, CONFIGURED))
+    checks = checks_of(CREATED, CONFIGURED)
     assert checks.failed_but_committed([asked("create", topic_id=ID)], {}) is None
     assert "1 times create of topic-0 is committed" in str(
         checks.failed_but_committed([refused("create")], {})
@@ -149,7 +166,7 @@ def test_i12_what_failed_is_not_committed():
 
 
 def test_i12_a_config_is_written_as_often_as_it_was_sent():
-    checks = ClientChecks(writes_of(CONFIGURED, CONFIGURED))
+    checks = checks_of(CONFIGURED, CONFIGURED)
     write = asked("write", "register", value="7")
     assert checks.on_acknowledged(write) is None
     wrong = checks.failed_but_committed([write], {})
@@ -158,7 +175,7 @@ def test_i12_a_config_is_written_as_often_as_it_was_sent():
 
 
 def test_i12_a_refusal_by_the_state_did_nothing():
-    checks = ClientChecks(writes_of(CREATED, RemoveTopicRecord(topic_id=ID)))
+    checks = checks_of(CREATED, RemoveTopicRecord(topic_id=ID))
     made = asked("create", topic_id=ID)
     gone = asked("delete", outcome="info", error="unknown_topic_or_partition")
     assert "delete of topic-0" in str(checks.failed_but_committed([made, gone], {}))
@@ -167,7 +184,7 @@ def test_i12_a_refusal_by_the_state_did_nothing():
 
 
 def test_i12_what_nobody_knows_or_was_sent_again_may_be_committed():
-    checks = ClientChecks(writes_of(CREATED, TopicRecord(name="topic-0", topic_id=OTHER)))
+    checks = checks_of(CREATED, TopicRecord(name="topic-0", topic_id=OTHER))
     made = asked("create", topic_id=ID)
     lost = asked("create", outcome="info", error="TIMED_OUT")
     assert checks.failed_but_committed([made, lost], {}) is None

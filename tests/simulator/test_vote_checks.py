@@ -3,8 +3,8 @@
 import pytest
 
 from kernel import events
-from raft.events import RequestReceived, TimeAdvanced
-from raft.messages import VoteRequest
+from raft.events import LeaderUnreachable, RequestReceived, TimeAdvanced
+from raft.messages import EndQuorumEpochRequest, VoteRequest
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
 from simulator.invariants import Violation
@@ -110,7 +110,7 @@ def test_i4_what_an_older_file_forgot_is_not_held_against_the_node(world):
     look(world, machine)
 
 
-def pre_vote(epoch):
+def pre_vote(epoch, end_offset=10**6, last_epoch=None):
     return VoteRequest(
         cluster_id=None,
         voter_id=None,
@@ -118,15 +118,15 @@ def pre_vote(epoch):
         replica_id=NodeId(1),
         replica_directory_id=None,
         replica_epoch=epoch,
-        last_epoch=epoch - 1,
-        last_end_offset=10**6,
+        last_epoch=epoch - 1 if last_epoch is None else last_epoch,
+        last_end_offset=end_offset,
         pre_vote=True,
     )
 
 
-def steps_to_i3(world, machine, event, now_ms):
+def steps_to(world, machine, event, now_ms, invariant="I3"):
     machine.kernel.replica.core.step(event, now_ms)
-    with pytest.raises(Violation, match=f"^I3: node {machine.id}: ") as caught:
+    with pytest.raises(Violation, match=f"^{invariant}: node {machine.id}: ") as caught:
         world.after_step(machine, events.TimeAdvanced(), [])
     return str(caught.value)
 
@@ -144,7 +144,7 @@ def test_i3_an_answer_to_a_pre_vote_that_records_a_vote(world, monkeypatch, late
     state_of(machine).role = Unattached(epoch=epoch - later, election_deadline_ms=10**9)
     monkeypatch.setattr("raft.vote._grant_pre_vote", record)
     request = RequestReceived(reply_token=1, request=pre_vote(epoch))
-    told = steps_to_i3(world, machine, request, machine.now().monotonic_ms)
+    told = steps_to(world, machine, request, machine.now().monotonic_ms)
     assert "it answered" in told
 
 
@@ -158,7 +158,7 @@ def test_i3_who_asks_for_pre_votes_stays_in_its_epoch(world, monkeypatch):
         state.become(Prospective(epoch=epoch, votes=votes, election_deadline_ms=10**9))
 
     monkeypatch.setattr("raft.poll.become_prospective", bump)
-    told = steps_to_i3(world, machine, TimeAdvanced(), 10**8)
+    told = steps_to(world, machine, TimeAdvanced(), 10**8)
     assert "it asks for pre-votes" in told
 
 
@@ -193,4 +193,63 @@ def test_i3_who_resigned_leaves_its_epoch_for_a_pre_vote(world, monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr("raft.vote._grant_pre_vote", leave)
     request = RequestReceived(reply_token=1, request=pre_vote(epoch))
-    assert "it answered" in steps_to_i3(world, machine, request, now_ms)
+    assert "it answered" in steps_to(world, machine, request, now_ms)
+
+
+def grants_all(monkeypatch):
+    monkeypatch.setattr("raft.vote._grant_pre_vote", lambda state, *, is_up_to_date: True)
+
+
+def test_i4_a_pre_vote_for_a_worse_log(world, monkeypatch):
+    machine = follower(world)
+    grants_all(monkeypatch)
+    epoch = machine.kernel.replica.core.epoch
+    request = RequestReceived(reply_token=1, request=pre_vote(epoch + 1, end_offset=0))
+    told = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
+    assert "it grants a pre-vote to 1, which has" in told
+
+
+def test_i4_a_pre_vote_of_who_hears_its_leader(world, monkeypatch):
+    machine = follower(world)
+    epoch = machine.kernel.replica.core.epoch
+    request = RequestReceived(reply_token=1, request=pre_vote(epoch, last_epoch=epoch))
+    machine.kernel.replica.core.step(request, machine.now().monotonic_ms)
+    assert world._tap.broken is None, "refused"
+    grants_all(monkeypatch)
+    told = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
+    assert f"it grants a pre-vote to 1 and fetches from {leader(world).id}" in told
+
+
+def test_i4_a_pre_vote_of_who_leads(world, monkeypatch):
+    machine = leader(world)
+    grants_all(monkeypatch)
+    epoch = machine.kernel.replica.core.epoch
+    request = RequestReceived(reply_token=1, request=pre_vote(epoch, last_epoch=epoch))
+    told = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
+    assert "it grants a pre-vote to 1 and leads epoch" in told
+
+
+def told_that_the_leader_is_gone(machine):
+    core = machine.kernel.replica.core
+    led = core.role.leader_id
+    yield LeaderUnreachable(leader_id=led, epoch=core.epoch)
+    yield RequestReceived(
+        reply_token=7,
+        request=EndQuorumEpochRequest(
+            cluster_id=None, leader_id=led, leader_epoch=core.epoch, preferred_candidates=()
+        ),
+    )
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_who_was_told_that_its_leader_is_gone_may_grant_a_pre_vote(world, number):
+    machine = follower(world)
+    core, now_ms = machine.kernel.replica.core, machine.now().monotonic_ms
+    epoch = core.epoch
+    core.step(list(told_that_the_leader_is_gone(machine))[number], now_ms)
+    effects = core.step(
+        RequestReceived(reply_token=1, request=pre_vote(epoch, last_epoch=epoch)), now_ms
+    )
+    answers = [effect for effect in effects.send if getattr(effect, "reply_token", None) == 1]
+    assert answers[0].response.vote_granted
+    assert world._tap.broken is None
