@@ -15,6 +15,7 @@ from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.partition_directories import open_metadata_log
 from storage.quorum_state_file import QUORUM_STATE_NAME, QuorumStateFile
 from storage.snapshot_files import SnapshotFiles, snapshot_name
+from tests.selection import thinned
 from tests.storage.crashes import (
     ACKNOWLEDGED,
     APPENDED,
@@ -33,6 +34,7 @@ from tests.storage.crashes import (
     run,
     steps_of,
 )
+from tests.storage.every_disk import FEW, MOST, Many, disks
 from tests.storage.test_crash import batch
 from tests.storage.test_crash_operations import (
     LED,
@@ -137,15 +139,14 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.parametrize("many", thinned([FEW, MOST], every=2), ids=["few", "most"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_power_failure_at_every_step(name: str) -> None:
+def test_power_failure_at_every_step(name: str, many: Many) -> None:
     operation = OPERATIONS[name]
     for step in [*range(steps_of(operation)), None]:
         vfs, is_done = run(operation, step)
-        is_certain = is_done and operation.is_durable
-        operation.check(vfs.crash(), is_certain)
-        for seed in range(DISKS):
-            operation.check(vfs.crash(random.Random(f"{name} {step} {seed}")), is_certain)
+        for left in disks(vfs, f"{name} {step}", many):
+            operation.check(left, is_done and operation.is_durable)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -9,6 +9,7 @@ from storage.disk_model import SECTOR_BYTES, FileNode
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.memory_vfs import MemoryVfs
 from storage.vfs import write_file_atomically
+from tests.storage.every_disk import TooManyDisksError, disk_of, every_image, image_of
 
 SEEDS = range(200)
 
@@ -214,3 +215,49 @@ def test_the_same_seed_gives_the_same_disk() -> None:
 
     assert image(5) == image(5)
     assert image(5) != image(6)
+
+
+def many_changes() -> MemoryVfs:
+    """Torn sectors, a length without data, cuts, names that come, go, change and are forgotten."""
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"x" * 700)
+    write_file_atomically(vfs, "/d/b", b"b")
+    vfs.unlink("/d/b")
+    failed_sync_of(vfs, "/d")
+    file = vfs.open("/d/a")
+    file.pwrite(b"1" * 600, 500)
+    file.truncate(300)
+    file.pwrite(b"2" * 8, 296)
+    vfs.rename("/d/a", "/d/c")
+    vfs.make_directory("/d/p")
+    return vfs
+
+
+def few_changes() -> MemoryVfs:
+    vfs = disk()
+    write_file_atomically(vfs, "/d/a", b"x" * 700)
+    file = vfs.open("/d/a")
+    file.truncate(300)
+    file.pwrite(b"1" * 600, 500)
+    vfs.rename("/d/a", "/d/b")
+    return vfs
+
+
+def test_every_disk_that_is_drawn_is_among_those_counted_from_the_rules() -> None:
+    vfs = many_changes()
+    counted = every_image(vfs, 1_000)
+    drawn = {image_of(vfs.crash(random.Random(seed))) for seed in SEEDS}
+    assert len(drawn) > 40
+    assert drawn <= counted
+    assert image_of(vfs.crash()) in counted
+    assert image_of(disk_of(min(counted))) == min(counted)
+    with pytest.raises(TooManyDisksError):
+        every_image(vfs, len(counted) - 1)
+
+
+def test_every_disk_that_is_counted_can_be_drawn() -> None:
+    vfs = few_changes()
+    counted = every_image(vfs, 1_000)
+    written = 7 + 1 + 1  # some of three sectors, nothing, the length alone
+    assert len(counted) == 2 * 2 * written  # cut or not, under either name
+    assert {image_of(vfs.crash(random.Random(seed))) for seed in range(2_000)} == counted

@@ -18,11 +18,12 @@ from storage.partition_directories import open_metadata_log
 from tests.selection import thinned
 from tests.storage import test_crash_operations, test_crash_recovery
 from tests.storage.crashes import CONFIG, FLUSHED, LogIs, Operation, State, disk, steps_of
+from tests.storage.every_disk import Many, disks
 from tests.storage.test_crash import batch
 
 OPERATIONS = test_crash_operations.OPERATIONS | test_crash_recovery.OPERATIONS
 DECLARED = (OSError, OutOfSpaceError, FsyncError)
-DISKS = 4
+QUICK, LONG = Many(counted_max=20, drawn=1), Many(counted_max=100, drawn=4)
 CODES = pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 STEPS = pytest.mark.parametrize("every", thinned([5, 1], every=2))
 """Each fifth step in a quick run."""
@@ -72,9 +73,8 @@ def test_an_error_at_every_step_loses_nothing(name: str, code: int, every: int) 
         assert error is not None or code == errno.ENOSPC, step  # EIO is never passed over
         is_done = error is None
         is_certain = is_done and operation.is_durable
-        operation.check(vfs.crash(), is_certain)
-        for seed in range(DISKS if every == 1 else 1):
-            operation.check(vfs.crash(random.Random(f"{name} {step} {seed}")), is_certain)
+        for left in disks(vfs, f"{name} {step}", LONG if every == 1 else QUICK):
+            operation.check(left, is_certain)
         vfs.kill()
         look(operation, vfs, is_done=is_done)
 
