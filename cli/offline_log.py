@@ -1,24 +1,30 @@
 """The metadata log in a folder of a node, read without changing anything: batches, images."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from cli.arguments import UsageError
 from metadata.illegal import IllegalRecordError
 from metadata.image import EMPTY, Image
-from metadata.loader import committed_batches, image_of
+from metadata.loader import CommittedBatch, committed_batches, image_of
 from metadata.schema import MetadataRecordError
 from metadata.snapshot import decode_snapshot
 from metadata.time_travel import OffsetGoneError, Replay, oldest_offset, starting_point
 from storage.segment import segment_base_offset
 from storage.snapshot_files import parse_snapshot_name
-from wire.batch import iterate_batches
+from wire.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 from wire.types import Offset, OffsetAndEpoch
 
 METADATA_FOLDER: Final = "__cluster_metadata-0"
-_UNREADABLE: Final = (CorruptBatchError, MetadataRecordError, IllegalRecordError, OSError)
+_UNREADABLE: Final = (
+    CorruptBatchError,
+    MetadataRecordError,
+    IllegalRecordError,
+    OffsetGoneError,
+)
 
 
 class OfflineLog:
@@ -60,14 +66,20 @@ class OfflineLog:
         return Offset(self.segments[0][0] if self.segments else self._newest_snapshot())
 
     def end_offset(self) -> Offset:
-        """Behind the last whole batch; what of it is committed, a folder does not say."""
-        end = self.start_offset
-        for _, path in self.segments[-1:]:
-            for batch in iterate_batches(_content(path)):
-                if not batch.crc_is_valid:
-                    break
-                end = batch.header.end_offset
-        return Offset(max(end, self._newest_snapshot()))
+        """Behind the last whole batch; what of it is committed, a folder does not say.
+
+        Raises:
+            UsageError: the last segment cannot be read.
+        """
+        with self._refused():
+            end = self.start_offset
+            for base_offset, path in self.segments[-1:]:
+                end = Offset(base_offset)
+                for batch in _batches(path, base_offset):
+                    if not batch.crc_is_valid:
+                        break
+                    end = batch.header.end_offset
+            return Offset(max(end, self._newest_snapshot()))
 
     def oldest_offset(self) -> Offset:
         """The lowest offset at which an image can be built."""
@@ -82,14 +94,10 @@ class OfflineLog:
         end = self.end_offset()
         if not 0 <= offset <= end:
             raise UsageError(f"offset {offset}: {self.path} holds {self.oldest_offset()} to {end}")
-        try:
+        with self._refused():
             snapshot_id = starting_point(Offset(offset), self.start_offset, self.snapshots)
             base = EMPTY if snapshot_id is None else self.snapshot_image(snapshot_id)
             return self.replayed(base, offset)
-        except OffsetGoneError as error:
-            raise UsageError(f"{self.path}: {error}") from error
-        except _UNREADABLE as error:
-            raise UsageError(f"{self.path}: {error}") from error
 
     def snapshot_image(self, snapshot_id: OffsetAndEpoch) -> Image:
         """The image of a snapshot."""
@@ -101,26 +109,82 @@ class OfflineLog:
         return self._snapshot_paths[snapshot_id]
 
     def replayed(self, base: Image, offset: int) -> Image:
-        """The image at an offset from an earlier one and the log between."""
+        """The image at an offset from an earlier one and the log between.
+
+        Raises:
+            CorruptBatchError: a batch between them is damaged or missing.
+            MetadataRecordError: a record cannot be read.
+            IllegalRecordError: the log contradicts itself.
+        """
         replay = Replay(Offset(offset), base)
-        for content in self._contents(replay.next_offset):
-            if replay.is_complete:
-                break
-            replay.take(
-                batch
-                for batch in committed_batches(content)
-                if batch.end_offset > replay.next_offset
-            )
+        for segment in self._segments_from(replay.next_offset):
+            replay.take(_continuing(replay, *segment))
+        if not replay.is_complete:
+            raise CorruptBatchError(f"the log ends at {replay.next_offset}, before offset {offset}")
         return replay.image
 
-    def _contents(self, offset: int) -> Iterator[bytes]:
-        for index, (_, path) in enumerate(self.segments):
+    def _segments_from(self, offset: int) -> Iterator[tuple[int, Path]]:
+        for index, segment in enumerate(self.segments):
             is_last = index + 1 == len(self.segments)
             if is_last or self.segments[index + 1][0] > offset:
-                yield _content(path)
+                yield segment
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        """What damage is, as one line for the person."""
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise UsageError(f"{self.path}: {error}") from error
 
     def _newest_snapshot(self) -> int:
         return max((snapshot.offset for snapshot in self.snapshots), default=0)
+
+
+def _batches(path: Path, base_offset: int) -> Iterator[Batch]:
+    """The whole batches of a segment, in a row; checksums are the reader's business.
+
+    Raises:
+        CorruptBatchError: a header is impossible, or a batch is not where the one before it ends.
+    """
+    expected = base_offset
+    try:
+        for batch in iterate_batches(_content(path)):
+            _check_offsets(batch, expected)
+            yield batch
+            expected = batch.header.end_offset
+    except CorruptBatchError as error:
+        raise CorruptBatchError(f"{path.name}: {error}") from error
+
+
+def _check_offsets(batch: Batch, expected: int) -> None:
+    begin, end = batch.header.base_offset, batch.header.end_offset
+    if begin != expected or end <= begin:
+        raise CorruptBatchError(
+            f"batch at position {batch.position} has offsets {begin} to {end}, "
+            f"it must begin at {expected}"
+        )
+
+
+def _continuing(replay: Replay, base_offset: int, path: Path) -> Iterator[CommittedBatch]:
+    """The batches of a segment that a replay still needs.
+
+    Raises:
+        CorruptBatchError: one is damaged, or those between are missing.
+        MetadataRecordError: a record cannot be read.
+    """
+    for batch in () if replay.is_complete else _batches(path, base_offset):
+        begin = batch.header.base_offset
+        if replay.is_complete:
+            return
+        if batch.header.end_offset <= replay.next_offset:
+            continue
+        at = f"{path.name}: batch at position {batch.position} (offset {begin})"
+        if begin != replay.next_offset:
+            raise CorruptBatchError(f"{at} does not continue offset {replay.next_offset}")
+        if not batch.crc_is_valid:
+            raise CorruptBatchError(f"{at}: the checksum does not match")
+        yield from committed_batches(batch.buffer)
 
 
 def _content(path: Path) -> bytes:

@@ -11,7 +11,11 @@ from aiohttp.test_utils import TestServer
 
 from cli import at, diff
 from cli.diff import change_line
+from metadata import record_codec
+from metadata.records import TopicRecord
+from storage.segment import segment_name
 from tests.inspection.conftest import open_site, ready_world
+from wire.batch import encode_batch
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli" / "metadata-log"
 STATIC = str(GOLDEN / "static-4.3.1" / "n1")
@@ -128,6 +132,71 @@ def test_a_damaged_log_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_bytes(data)
     assert at.run(["50", "topics", str(tmp_path / "n1")]) == 1
     assert "cannot be 3 bytes long" in capsys.readouterr().err
+
+
+def batches(*values: list[bytes], start: int = 0) -> list[bytes]:
+    found = []
+    for records in values:
+        found.append(encode_batch(records, start, 1, 1000))
+        start += len(records)
+    return found
+
+
+def moved(batch: bytes, base_offset: int) -> bytes:
+    """A batch with another base offset, which no checksum covers."""
+    return base_offset.to_bytes(8, "big") + batch[8:]
+
+
+TOPICS = [
+    record_codec.encode(TopicRecord(name=f"t{n}", topic_id=bytes([n]) * 16), 0) for n in range(6)
+]
+ONE, TWO, THREE = batches(TOPICS[:2], TOPICS[2:4], TOPICS[4:])
+NEGATIVE = TWO[:8] + (-61).to_bytes(4, "big", signed=True) + TWO[12:]
+FLIPPED = TWO[:-1] + bytes([TWO[-1] ^ 1])
+DAMAGED = {
+    "negative length": ({0: ONE + NEGATIVE}, "cannot be -61 bytes long"),
+    "offset goes back": ({0: ONE + moved(TWO, 1) + THREE}, "it must begin at 2"),
+    "offset goes far back": ({0: ONE + TWO + moved(THREE, 0)}, "it must begin at 4"),
+    "gap": ({0: ONE + THREE}, "it must begin at 2"),
+    "checksum": ({0: ONE + FLIPPED + THREE, 6: b""}, "the checksum does not match"),
+    "segment missing": ({0: ONE, 4: THREE}, "(offset 4) does not continue offset 2"),
+    "segment cut": ({0: ONE + TWO[:-1], 4: THREE}, "(offset 4) does not continue offset 2"),
+    "segment cut, nothing behind": ({0: ONE + TWO[:-1], 4: b""}, "the log ends at 2, before"),
+    "segments meet": ({0: ONE + TWO, 2: TWO + THREE}, ""),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_log_damaged_in_any_place_is_one_line(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments, text = DAMAGED[kind]
+    for base_offset, content in segments.items():
+        (tmp_path / segment_name(base_offset)).write_bytes(content)
+    assert at.run(["end", "topics", str(tmp_path)]) == (1 if text else 0)
+    told = capsys.readouterr().err
+    assert text in told
+    assert told.count("\n") == bool(text)
+    assert diff.run(["0", "end", "--in", str(tmp_path)]) == (2 if text else 1)
+    assert text in capsys.readouterr().err
+
+
+def test_the_end_of_a_log_whose_last_segment_is_empty_is_the_name_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / segment_name(0)).write_bytes(ONE + TWO)
+    (tmp_path / segment_name(4)).touch()
+    assert at.run(["end", "topics", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metadata_offset"] == 4
+
+
+def test_a_torn_last_batch_is_not_of_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for torn in (THREE[:-1], THREE[:-1] + b"?"):
+        (tmp_path / segment_name(0)).write_bytes(ONE + TWO + torn)
+        assert at.run(["end", "topics", str(tmp_path), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["metadata_offset"] == 4
 
 
 def test_diff_is_0_1_or_2(capsys: pytest.CaptureFixture[str]) -> None:

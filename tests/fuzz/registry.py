@@ -8,6 +8,7 @@ from tests.fuzz import (
     dump_target,
     file_targets,
     kernel_target,
+    past_targets,
     peer_target,
     run_file_targets,
     text_targets,
@@ -21,7 +22,7 @@ def all_targets() -> dict[str, Target]:
     """Every decoder that takes bytes from outside."""
     modules = (
         wire_targets, batch_targets, file_targets, run_file_targets, text_targets, kernel_target,
-        peer_target, command_targets, dump_target,
+        peer_target, command_targets, dump_target, past_targets,
     )  # fmt: skip
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)
