@@ -56,6 +56,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     marks: dict[str, int]
     skips: dict[str, int] = {}
     """Checks that could not be made."""
+    is_complete: bool = True
+    """False when the run was stopped before its end."""
 
 
 def run_one(seed: int, options: Options, *, is_twice: bool) -> Result:
@@ -98,6 +100,7 @@ def result_of(outcome: Outcome, cpu_seconds: float) -> Result:
         faults_felt=outcome.faults_felt,
         marks={name: count for name, count in outcome.marks.items() if count},
         skips=outcome.skips,
+        is_complete=outcome.is_complete,
     )
 
 
@@ -113,6 +116,8 @@ class Totals:
     def __init__(self) -> None:
         self.seeds = 0
         self.failed: list[Result] = []
+        self.is_complete = True
+        """False when a run was stopped before its end."""
         self.events = 0
         self.cpu_seconds = 0.0
         self.virtual_us = 0
@@ -135,6 +140,7 @@ class Totals:
         self.seeds += 1
         if result.invariant is not None:
             self.failed.append(result)
+        self.is_complete = self.is_complete and result.is_complete
         self.events += result.events
         self.cpu_seconds += result.cpu_seconds
         self.virtual_us += result.virtual_us

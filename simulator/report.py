@@ -12,6 +12,7 @@ REFRESH_S: Final = 0.25
 COLUMNS: Final = 80
 """Of a terminal that does not tell."""
 TOP: Final = 6
+HOUR_US: Final = 3_600_000_000
 
 
 class LiveLine:
@@ -45,8 +46,8 @@ class LiveLine:
             f"{self._label}{totals.seeds:,}/{self._seed_count:,} seeds, "
             f"{len(totals.failed)} failed, "
             f"{totals.events_per_second:,.0f} events/s, "
-            f"{totals.virtual_us / 3.6e9:.2f} virtual hours, "
-            f"{totals.elections:,} elections, faults: {faults}"
+            f"{_virtual(totals.virtual_us)}, "
+            f"{_counted(totals.elections, 'election')}, faults: {faults}"
         )
         shown = line[: self._columns() - 1]  # a full line would wrap
         self._out.write(f"\r\x1b[K{shown}" if self._is_terminal else f"{line}\n")
@@ -101,16 +102,17 @@ def summary(totals: Totals, seconds: float, *, requires_marks: bool = False) -> 
         seconds: how long it took.
         requires_marks: whether a mark that was never met is a failure.
     """
-    seeds = "1 seed" if totals.seeds == 1 else f"{totals.seeds:,} seeds"
+    verdict = f"{len(totals.failed)} failed" if totals.is_complete else "not finished"
     first = (
-        f"{seeds}, {len(totals.failed)} failed; {totals.events:,} events, "
+        f"{_counted(totals.seeds, 'seed')}, {verdict}; {_counted(totals.events, 'event')}, "
         f"{totals.events_per_second:,.0f} per second of a core; "
-        f"{totals.virtual_us / 3.6e9:.2f} virtual hours in {seconds:.1f} s"
+        f"{_virtual(totals.virtual_us)} in {seconds:.1f} s"
     )
     second = (
-        f"{totals.elections:,} elections; {totals.operations:,} operations of clients, "
-        f"{totals.definite:,} answered definitely, {totals.acknowledged:,} writes acknowledged; "
-        f"{totals.messages:,} messages; digest {totals.digest}"
+        f"{_counted(totals.elections, 'election')}; "
+        f"{_counted(totals.operations, 'operation')} of clients, {totals.definite:,} answered "
+        f"definitely, {_counted(totals.acknowledged, 'write')} acknowledged; "
+        f"{_counted(totals.messages, 'message')}; digest {totals.digest}"
     )
     lines = [first, second, "events: " + _shares(totals.events_by_kind, totals.events)]
     if totals.faults:
@@ -131,10 +133,11 @@ def summary(totals: Totals, seconds: float, *, requires_marks: bool = False) -> 
     return lines
 
 
-def as_json(totals: Totals, seconds: float, commit: str) -> dict[str, Any]:
-    """The object of `--json`."""
+def as_json(totals: Totals, seconds: float, commit: str, *, asked: int) -> dict[str, Any]:
+    """The object of `--json`; `asked`: how many seeds should have run."""
     return {
         "seeds": totals.seeds,
+        "complete": totals.is_complete and totals.seeds == asked,
         "failed": len(totals.failed),
         "events": totals.events,
         "events_per_second": round(totals.events_per_second, 1),
@@ -160,6 +163,16 @@ def as_json(totals: Totals, seconds: float, commit: str) -> dict[str, Any]:
             for f in totals.failed
         ],
     }
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _virtual(time_us: int) -> str:
+    """A virtual time; below an hour in seconds."""
+    hours = time_us / HOUR_US
+    return f"{time_us / 1e6:,.3f} virtual seconds" if hours < 1 else f"{hours:,.2f} virtual hours"
 
 
 def _most(counts: dict[str, int], limit: int = TOP) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ from simulator.histories import Refuted, count_definite
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
+from simulator.node_states import NodeState, states_of
 from simulator.plan import Decision, draw_apart, draw_later, draw_newest, draw_plan
 from simulator.recording import Recording
 from simulator.requests import READS
@@ -58,6 +59,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     is_complete: bool = True
     """False when `until` stopped it."""
+    nodes: list[NodeState] = []
+    """Where they stand at the end."""
 
 
 def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
@@ -150,6 +153,7 @@ def run_seed(
         plan=used,
         settings=settings,
         is_complete=is_complete,
+        nodes=states_of(world.machines.values()),
     )
 
 

@@ -23,6 +23,7 @@ from simulator.campaign import (
     run_campaign,
 )
 from simulator.draw import Options
+from simulator.node_states import state_text
 from simulator.page import page_of
 from simulator.plan import Decision
 from simulator.recording import Recording
@@ -152,7 +153,7 @@ def _run_seeds(parsed: Parsed) -> int:
         live.clear()
         sys.stderr.write(f"kraftline sim: {error}\n")
     live.clear()
-    _say_end(parsed, totals, seconds or time.monotonic() - started, commit)
+    _say_end(parsed, totals, seconds or time.monotonic() - started, commit, len(parsed.seeds))
     return interrupted if interrupted and not totals.failed else _exit_code(parsed, totals)
 
 
@@ -199,10 +200,11 @@ def _write_history(outcome: Outcome, out: TextIO) -> None:
     out.write(f"  the history of the clients: {command}\n")
 
 
-def _say_end(parsed: Parsed, totals: Totals, seconds: float, commit: str) -> None:
+def _say_end(parsed: Parsed, totals: Totals, seconds: float, commit: str, asked: int) -> None:
+    """What a person reads, or the object: of as many of the seeds that were asked for as ended."""
     lines = summary(totals, seconds, requires_marks=parsed.requires_marks)
     if parsed.is_json:
-        lines = [json.dumps(as_json(totals, seconds, commit))]
+        lines = [json.dumps(as_json(totals, seconds, commit, asked=asked))]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     sys.stdout.flush()
 
@@ -250,13 +252,18 @@ def _run_watched(
         out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
         _write_history(outcome, out)
     elif parsed.until is not None:
-        where = f"event {outcome.event_count:,}, t={outcome.at_us / 1e6:.6f}s"
-        said = f"stopped at {where}" if not outcome.is_complete else f"the run ended at {where}"
-        (sys.stderr if parsed.is_json else sys.stdout).write(f"{said}\n")
+        _say_where(outcome, sys.stderr if parsed.is_json else sys.stdout)
     if recording is not None:
         _write_page(parsed, outcome, recording, command)
-    _say_end(parsed, totals, time.monotonic() - started, commit)
+    _say_end(parsed, totals, time.monotonic() - started, commit, asked=1)
     return _exit_code(parsed, totals)
+
+
+def _say_where(outcome: Outcome, out: TextIO) -> None:
+    """Where a run was stopped or ended, and its nodes with it."""
+    stopped = "the run ended" if outcome.is_complete else "stopped"
+    out.write(f"{stopped} at event {outcome.event_count:,}, t={outcome.at_us / 1e6:.6f}s\n")
+    out.writelines(f"  {state_text(state)}\n" for state in outcome.nodes)
 
 
 def _print_line(now_us: int, text: str) -> None:

@@ -20,9 +20,11 @@ from simulator.arguments import SHORT, parse
 from simulator.campaign import NONDETERMINISTIC, Totals, exit_code_of
 from simulator.draw import Options, Until
 from simulator.mutants.catalogue import MUTANTS
-from simulator.report import LiveLine
+from simulator.node_states import state_text, states_of
+from simulator.report import LiveLine, summary
 from simulator.run import run_seed
 from simulator.schedule import Schedule, read_schedule, write_schedule
+from tests.simulator.worlds import follower, leader, quiet_world
 
 FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")
 LAST_KEYS = {"seeds", "failed", "events", "events_per_second", "virtual_seconds", "marks"}
@@ -168,11 +170,59 @@ def test_a_trace_up_to_an_event(capsys):
     assert code == 0
     assert "voter_count=" in lines[0]
     assert any("-> Leader in epoch 1" in line for line in lines)
-    assert any(line.startswith("1 seed, 0 failed; 200 events") for line in lines)
-    assert any(line.startswith("stopped at event 200, t=") for line in lines)
+    assert any(line.startswith("1 seed, not finished; 200 events, ") for line in lines)
     code, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "999999999")
     assert code == 0
     assert lines[0].startswith("the run ended at event ")
+    assert any(line.startswith("1 seed, 0 failed; ") for line in lines)
+
+
+def test_a_stop_tells_where_the_nodes_stand(capsys):
+    _, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "200")
+    assert lines[0].startswith("stopped at event 200, t=")
+    assert lines[1] == (
+        "  node 1: up, Leader in epoch 1, leader 1, log end 10, high watermark 8, applied up to 8"
+    )
+    assert [line.split(":")[0] for line in lines[1:7]] == [
+        f"  node {number}" for number in (1, 2, 3, 101, 102, 103)
+    ]
+    assert lines[7].endswith(" s")
+    assert " 0.050 virtual seconds in " in lines[7]
+    assert lines[8].startswith("1 election; ")
+
+
+def test_json_says_whether_every_run_went_to_its_end(capsys, monkeypatch):
+    _, lines, err = sim(capsys, "--seed", "1", "--short", "--until", "200", "--json")
+    assert (json.loads(lines[-1])["complete"], len(lines)) == (False, 1)
+    assert err.startswith("stopped at event 200, t=")
+    _, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "999999999", "--json")
+    assert json.loads(lines[-1])["complete"] is True
+    is_stopped_at_the_first(monkeypatch, signal.SIGINT)
+    _, lines, _ = sim(capsys, "--seeds", "1..2", "--short", "--json")
+    assert json.loads(lines[-1])["complete"] is False
+
+
+@pytest.mark.parametrize(
+    ("time_us", "said"),
+    [
+        (50_000, "0.050 virtual seconds"),
+        (3_599_000_000, "3,599.000 virtual seconds"),
+        (3_600_000_000, "1.00 virtual hours"),
+    ],
+)
+def test_virtual_time_is_in_hours_from_one_on(time_us, said):
+    totals = Totals()
+    totals.virtual_us = time_us
+    assert f"; {said} in 2.0 s" in summary(totals, 2.0)[0]
+
+
+def test_nodes_that_are_down_or_paused_are_said_to_be():
+    world = quiet_world()
+    follower(world).kill()
+    leader(world).pause()
+    texts = [state_text(state) for state in states_of(world.machines.values())]
+    assert f"node {follower(world).id}: down" in texts
+    assert any(text.startswith(f"node {leader(world).id}: paused, Leader in ") for text in texts)
 
 
 @pytest.mark.long
