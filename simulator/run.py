@@ -141,10 +141,7 @@ def run_seed(
         faults=world.nemesis.fired,
         faults_felt=world.nemesis.felt,
         elections=world.invariants.elections,
-        acknowledged=sum(
-            operation.outcome == "ok" and operation.kind not in READS
-            for operation in world.workload.history
-        ),
+        acknowledged=sum(o.outcome == "ok" and o.kind not in READS for o in world.workload.history),
         operations=len(world.workload.history),
         definite=count_definite(world.workload, world.sent_again),
         verdict=world.verdict,
