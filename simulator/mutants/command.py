@@ -6,6 +6,7 @@ mutant does not fit the code or a process of --jobs died. Of several, 1 comes be
 """
 
 import multiprocessing
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
@@ -119,21 +120,27 @@ def _verdicts(
             yield _verdict(number, (hunt(number, base, seconds_max) for base in bases))
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(job_count, mp_context=context) as pool:
+    with ProcessPoolExecutor(job_count, mp_context=context, initializer=_begin_worker) as pool:
         waiting: dict[int, list[Future[Hunt]]] = {
             number: [pool.submit(hunt, number, base, seconds_max) for base in bases]
             for number in numbers
         }
-        for number, futures in waiting.items():
-            try:
-                found = _verdict(number, (future.result() for future in futures))
-            except BrokenProcessPool as error:
-                left = ", ".join(f"M{each}" for each in numbers[numbers.index(number) :])
-                raise WorkerDiedError(
-                    f"a process of --jobs {job_count} died, killed or out of memory; mutants"
-                    f" without a verdict: {left}"
-                ) from error
-            yield found
+        try:
+            for number, futures in waiting.items():
+                yield _verdict(number, (future.result() for future in futures))
+        except BrokenProcessPool as error:
+            left = ", ".join(f"M{each}" for each in numbers[numbers.index(number) :])
+            raise WorkerDiedError(
+                f"a process of --jobs {job_count} died, killed or out of memory; mutants without"
+                f" a verdict: {left}"
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    """In a process of the pool: Ctrl-C ends it at once, an attempt may take minutes."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _verdict(number: int, hunts: Iterable[Hunt]) -> Verdict | MutantError:

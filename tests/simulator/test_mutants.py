@@ -2,6 +2,10 @@
 
 import json
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -255,6 +259,25 @@ def test_a_killed_process_of_a_pool_is_said(monkeypatch, capsys) -> None:
     assert complaint.startswith("kraftline sim mutate: a process of --jobs 2 died, killed or out ")
     assert complaint.endswith("mutants without a verdict: M30")
     assert code == 255
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_a_pool_at_once() -> None:
+    words = ["sim", "mutate", "--mutants", "M16,M56,M31", "--jobs", "2"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "M16" in [process.stdout.readline(), process.stdout.readline()][1]
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            assert process.wait(8.0) == 130  # the attempts under way would take longer
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 @pytest.mark.parametrize(
