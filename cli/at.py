@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from cli.arguments import Parser, UsageError
-from cli.past import all_pages, folder_image, get_object, is_node, parse_offset
+from cli.past import TopicsPage, all_pages, folder_image, is_node, one_page, parse_offset
 
 if TYPE_CHECKING:
     from metadata.image import Image
@@ -64,12 +64,11 @@ def _of_node(options: Namespace, offset: int | None) -> str:
         raise UsageError("a node tells only topics of its past; name a folder for the rest")
     node = options.source.rstrip("/")
     if offset is None:
-        offset = get_object(f"{node}/v1/topics?limit=1", "metadata_offset")["metadata_offset"]
-    url = f"{node}/v1/metadata/at/{offset}/topics"
-    answer = all_pages(url, "topics")
+        offset = one_page(f"{node}/v1/topics?limit=1", TopicsPage).metadata_offset
+    answer = all_pages(f"{node}/v1/metadata/at/{offset}/topics", TopicsPage)
     if options.json:
         return msgspec.json.encode(answer).decode() + "\n"
-    return "".join(fields_line(row) for row in answer["topics"])
+    return "".join(fields_line(row) for row in answer.topics)
 
 
 def rows_of(image: "Image", what: str) -> list[Any]:

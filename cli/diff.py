@@ -12,7 +12,7 @@ import msgspec
 
 from cli.arguments import Parser, UsageError
 from cli.at import fields_line
-from cli.past import all_pages, folder_image, is_node, parse_offset
+from cli.past import ChangesPage, all_pages, folder_image, is_node, parse_offset
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
@@ -58,7 +58,8 @@ def _compared(options: Namespace) -> dict[str, Any]:
             if first is None or second is None:
                 raise UsageError("of a node name the offsets as numbers")
             url = f"{options.source.rstrip('/')}/v1/metadata/diff?from={first}&to={second}"
-            return all_pages(url, "changes")
+            answer: dict[str, Any] = msgspec.to_builtins(all_pages(url, ChangesPage))
+            return answer
         before, after = (folder_image(options.source, offset) for offset in (first, second))
     changes = changes_between(before, after)
     return {

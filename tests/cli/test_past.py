@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from cli import at, diff
+from cli import at, diff, past
+from cli.arguments import UsageError
 from cli.diff import change_line
 from metadata import record_codec
 from metadata.records import TopicRecord
@@ -86,6 +87,112 @@ async def test_who_is_no_node_is_told_so(capsys: pytest.CaptureFixture[str]) -> 
             words = [offset, "topics", str(server.make_url("/"))]
             assert await asyncio.to_thread(at.run, words) == 1
             assert "so it is not a node's\n" in capsys.readouterr().err
+
+
+CHANGE = {"kind": "topic", "key": "t", "change": "added", "fields": [],
+          "before": None, "after": {"name": "t"}}  # fmt: skip
+TOPICS_PAGE = {"metadata_offset": 9, "topics": [{"name": "t"}], "topic_count": 1}
+CHANGES_PAGE = {"from_offset": 1, "to_offset": 2, "change_count": 1, "changes": [CHANGE]}
+
+
+@pytest.mark.parametrize("answer", [
+    {"metadata_offset": 1, "topics": 5},
+    {"metadata_offset": []},
+    {"changes": [1]},
+    {"changes": [{}]},
+    TOPICS_PAGE | {"topics": [1]},
+    TOPICS_PAGE | {"metadata_offset": -1},
+    TOPICS_PAGE | {"metadata_offset": 2**63},
+    TOPICS_PAGE | {"next_after": 3},
+    CHANGES_PAGE | {"changes": {"a": 1}},
+    CHANGES_PAGE | {"changes": [CHANGE | {"change": "x"}]},
+    CHANGES_PAGE | {"changes": [CHANGE | {"before": 3}]},
+    CHANGES_PAGE | {"next_after": "t"},
+], ids=str)  # fmt: skip
+async def test_an_answer_of_another_shape_is_one_line(
+    answer: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    other = web.Application()
+    other.router.add_get("/{path:.*}", serve)
+    async with TestServer(other) as server:
+        url = str(server.make_url("/"))
+        assert await asyncio.to_thread(at.run, ["end", "topics", url]) == 1
+        assert await asyncio.to_thread(diff.run, ["1", "2", "--in", url]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    told = printed.err.splitlines()
+    assert [line.endswith(", so it is not a node's") for line in told] == [True, True]
+
+
+async def test_an_answer_without_an_end_and_a_long_refusal_are_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(request: web.Request) -> web.Response:
+        if request.path.startswith("/long"):
+            return web.json_response({"detail": "no\n" * 1000}, status=404)
+        return web.json_response(TOPICS_PAGE | {"metadata_offset": 1, "x": "y" * 1000})
+
+    monkeypatch.setattr(past, "PAGE_BYTES_MAX", 1000)
+    other = web.Application()
+    other.router.add_get("/{path:.*}", serve)
+    async with TestServer(other) as server:
+        for path, text in (("/", "the answer has more than 1000 bytes"), ("/long", "no\\nno")):
+            words = ["1", "topics", str(server.make_url(path))]
+            assert await asyncio.to_thread(at.run, words) == 1
+            told = capsys.readouterr().err
+            assert text in told
+            assert told.count("\n") == 1
+            assert len(told) < 1000
+
+
+def pages(answers: dict[str, object]) -> past.Fetch:
+    """A node that answers what is behind `after` of a URL; behind none for ""."""
+
+    def fetch(url: str, _: int) -> bytes:
+        return json.dumps(answers[url.partition("&after=")[2]]).encode()
+
+    return fetch
+
+
+def test_the_rows_of_all_pages_are_one_answer() -> None:
+    first = TOPICS_PAGE | {"topics": [{"name": "a"}], "topic_count": 2, "next_after": "a"}
+    last = TOPICS_PAGE | {"topics": [{"name": "b"}], "topic_count": 2, "next_after": None}
+    whole = past.all_pages("u", past.TopicsPage, pages({"": first, "a": last}))
+    assert whole == past.TopicsPage(
+        metadata_offset=9, topics=[{"name": "a"}, {"name": "b"}], topic_count=2, next_after=None
+    )
+
+
+def test_pages_that_do_not_go_on_are_refused() -> None:
+    def page(after: object) -> dict[str, object]:
+        return TOPICS_PAGE | {"next_after": after}
+
+    for answers in ({"": page("b"), "b": page("b")}, {"": page("b"), "b": page("a")}):
+        with pytest.raises(UsageError, match=r"&after=b: the page goes on behind '[ab]', not"):
+            past.all_pages("u", past.TopicsPage, pages(answers))
+    numbers = {"": CHANGES_PAGE | {"next_after": 10}, "10": CHANGES_PAGE | {"next_after": 9}}
+    with pytest.raises(UsageError, match="goes on behind '9', not further"):
+        past.all_pages("u", past.ChangesPage, pages(numbers))
+
+
+def test_pages_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(url: str, bytes_max: int) -> bytes:
+        assert bytes_max > 0
+        number = int(url.partition("&after=")[2] or 0)
+        content = json.dumps(CHANGES_PAGE | {"next_after": number + 1}).encode()
+        if len(content) > bytes_max:
+            raise UsageError("too long")
+        return content
+
+    monkeypatch.setattr(past, "PAGES_MAX", 7)
+    with pytest.raises(UsageError, match="u: more than 7 pages"):
+        past.all_pages("u", past.ChangesPage, fetch)
+    monkeypatch.setattr(past, "ALL_BYTES_MAX", 1000)
+    with pytest.raises(UsageError, match="too long"):
+        past.all_pages("u", past.ChangesPage, fetch)
 
 
 @pytest.mark.parametrize(("words", "text"), [

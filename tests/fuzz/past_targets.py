@@ -1,4 +1,4 @@
-"""Targets: `at`, `diff` and `log verify` of a folder with the metadata log."""
+"""Targets: `at`, `diff`, `log verify` of a folder with the metadata log, and pages of a node."""
 
 import json
 import shutil
@@ -10,9 +10,14 @@ from io import StringIO
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
 
 from cli import at, diff, log_verify
+from cli.arguments import UsageError
 from cli.offline_log import METADATA_FOLDER
+from cli.past import ChangesPage, TopicsPage, all_pages
 from storage.segment import segment_name
 from tests.fuzz.batch_targets import _record_seeds as record_seeds
 from tests.fuzz.engine import Target
@@ -133,6 +138,61 @@ def _odd_folder(rng: Random) -> bytes:
     return _packed(rng.randrange(len(_commands())), {segment_name(0): content})
 
 
+# ---- answers of a node -------------------------------------------------------------------------
+
+
+def _pages(data: bytes) -> tuple[Any, int]:
+    """The whole answer, and how often was asked. One byte of kind, then pages with NUL between."""
+    answers = iter(data[1:].split(b"\0"))
+    asked = 0
+
+    def fetch(url: str, bytes_max: int) -> bytes:
+        nonlocal asked
+        asked += 1
+        assert bytes_max > 0
+        return next(answers, b"")
+
+    kinds = (TopicsPage, ChangesPage)
+    return all_pages("http://n", kinds[data[0] % 2 if data else 0], fetch), asked
+
+
+def _pages_are_shown(found: tuple[Any, int], data: bytes, _rng: Random) -> None:
+    """All that is accepted can be printed, in both forms."""
+    page, asked = found
+    assert 1 <= asked <= data.count(b"\0") + 1
+    again = json.loads(msgspec.json.encode(page))
+    assert again["next_after"] is None
+    if isinstance(page, TopicsPage):
+        lines = [at.fields_line(row) for row in page.topics]
+    else:
+        lines = [diff.change_line(row) for row in msgspec.to_builtins(page)["changes"]]
+    "".join(lines).encode()
+
+
+def _page(rng: Random, kind: int, after: int | None) -> bytes:
+    row: dict[str, Any] = {"name": "t", "n": rng.choice((1, None, "a b", [1], {"a": 1.5}))}
+    if kind == 0:
+        mark = None if after is None else str(after)
+        head = {"metadata_offset": 7, "topics": [row], "topic_count": 1}
+        return json.dumps(head | {"next_after": mark}).encode()
+    change = {
+        "kind": "topic", "key": "t", "change": rng.choice(("added", "removed", "changed")),
+        "fields": ["n"], "before": row, "after": rng.choice((None, row)),
+    }  # fmt: skip
+    head = {"from_offset": 1, "to_offset": 7, "change_count": 1, "changes": [change]}
+    return json.dumps(head | {"next_after": after}).encode()
+
+
+def _answer(rng: Random) -> bytes:
+    kind, count = rng.randrange(2), rng.randrange(4)
+    pages = [_page(rng, kind, number) for number in range(count)]
+    return bytes([kind]) + b"\0".join([*pages, _page(rng, kind, None)])
+
+
 def targets() -> list[Target]:
     """All of this file."""
-    return [Target("past-folders", _folders(), _ran, (), _is_told, _odd_folder, weight=0.3)]
+    answers = [_answer(Random(seed)) for seed in range(8)]
+    return [
+        Target("past-folders", _folders(), _ran, (), _is_told, _odd_folder, weight=0.3),
+        Target("node-pages", answers, _pages, (UsageError,), _pages_are_shown, _answer),
+    ]
