@@ -57,7 +57,9 @@ EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
         "time": PROGRESS, "subprocess": "the name of the commit", "signal": STOPPED,
     },
     "simulator/mutants/hunt.py": {"time": PROGRESS},
-    "simulator/mutants/command.py": {"multiprocessing": PROCESSES, "concurrent": PROCESSES},
+    "simulator/mutants/command.py": {
+        "multiprocessing": PROCESSES, "concurrent": PROCESSES, "signal": STOPPED,
+    },
     "simulator/world.py": {"hash": "of numbers, which is the same in every process"},
 }  # fmt: skip
 

@@ -125,14 +125,16 @@ def _verdicts(
             number: [pool.submit(hunt, number, base, seconds_max) for base in bases]
             for number in numbers
         }
+        unjudged = [f"M{number}" for number in numbers]
         try:
             for number, futures in waiting.items():
-                yield _verdict(number, (future.result() for future in futures))
+                found = _verdict(number, (future.result() for future in futures))
+                del unjudged[0]
+                yield found
         except BrokenProcessPool as error:
-            left = ", ".join(f"M{each}" for each in numbers[numbers.index(number) :])
             raise WorkerDiedError(
                 f"a process of --jobs {job_count} died, killed or out of memory; mutants without"
-                f" a verdict: {left}"
+                f" a verdict: {', '.join(unjudged)}"
             ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
