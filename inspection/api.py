@@ -13,7 +13,14 @@ from aiohttp.typedefs import Handler
 
 from inspection.health import HealthView
 from inspection.metrics import NodeMetrics
-from inspection.negotiation import JSON, MSGPACK, accepts_gzip, is_known, negotiated
+from inspection.negotiation import (
+    JSON,
+    MSGPACK,
+    accepts_gzip,
+    is_known,
+    negotiated,
+    refused_expectation,
+)
 from inspection.openapi import document
 from inspection.parameters import read_parameters
 from inspection.problem import CONTENT_TYPE, Problem
@@ -163,18 +170,8 @@ def _edge(on_error: OnError) -> Any:
 
 async def _expectation(request: web.Request) -> web.StreamResponse | None:
     """Who waits for 100 Continue with a body gets the refusal of the body instead of it."""
-    expected = request.headers["Expect"]
-    if expected.lower() == "100-continue":
-        return None
-    return _problem(
-        Problem(
-            HTTPStatus.EXPECTATION_FAILED,
-            f"Expect is {expected[:100]!r}; allowed: 100-continue",
-            parameter="Expect",
-            value=expected[:100],
-            allowed="100-continue",
-        )
-    )
+    refused = refused_expectation(request.headers["Expect"])
+    return None if refused is None else _problem(refused)
 
 
 def _body_refused() -> web.Response:

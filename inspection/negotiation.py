@@ -1,4 +1,4 @@
-"""Accept, Accept-Encoding and If-None-Match, read as RFC 9110 says."""
+"""Accept, Accept-Encoding, Expect and If-None-Match, read as RFC 9110 says."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -66,6 +66,19 @@ def accepts_gzip(accept_encoding: str | None) -> bool:
         if found:
             return max(found) > 0
     return False
+
+
+def refused_expectation(expect: str) -> Problem | None:
+    """417 for anything but the wait for 100 Continue."""
+    if expect.lower() == "100-continue":
+        return None
+    return Problem(
+        HTTPStatus.EXPECTATION_FAILED,
+        f"Expect is {expect[:100]!r}; allowed: 100-continue",
+        parameter="Expect",
+        value=expect[:100],
+        allowed="100-continue",
+    )
 
 
 def is_known(etag: str, if_none_match: str | None) -> bool:

@@ -38,7 +38,13 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word; it is an answer, not 
         super().__init__(detail)
         self.status = status
         self.body = ProblemBody(
-            "about:blank", status.phrase, status.value, detail, parameter, value, allowed
+            "about:blank",
+            status.phrase,
+            status.value,
+            _encodable(detail),
+            None if parameter is None else _encodable(parameter),
+            None if value is None else _encodable(value),
+            allowed,
         )
 
     @classmethod
@@ -48,3 +54,11 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word; it is an answer, not 
             HTTPStatus.NOT_FOUND, f"{what} {value!r} does not exist", parameter=parameter,
             value=value,
         )  # fmt: skip
+
+
+def _encodable(text: str) -> str:
+    """The text with an escape for what UTF-8 has no bytes for.
+
+    A byte of a header that is no UTF-8 reaches us as a lone surrogate (PEP 383).
+    """
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -55,7 +55,8 @@ class Streams:
         media_type = negotiated(request.headers.get("Accept"), (SSE, MSGPACK))
         values = read_parameters(STREAM_PARAMETERS, {}, list(request.query.items()))
         node = self._service.node
-        position = _start(request.headers.get("Last-Event-ID"), values["from"], node.committed_end)
+        last_event_id = request.headers.get("Last-Event-ID")
+        position = start_offset(last_event_id, values["from"], node.committed_end)
         committed_records(node, position)  # refuses a position before the answer has begun
         if self._open >= self._streams_max:
             raise Problem(
@@ -133,7 +134,12 @@ def _resolver(future: "asyncio.Future[None]") -> Callable[[], None]:
     return wake
 
 
-def _start(last_event_id: str | None, start: int | None, end: int) -> int:
+def start_offset(last_event_id: str | None, start: int | None, end: int) -> int:
+    """Where a stream begins: behind the last event of the client, as asked, or at the end.
+
+    Raises:
+        Problem: 400, the header is no offset.
+    """
     if last_event_id:
         if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
             raise Problem(

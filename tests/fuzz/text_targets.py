@@ -6,10 +6,13 @@ from random import Random
 from typing import Any
 from urllib.parse import parse_qsl
 
-from inspection.negotiation import is_known, negotiated
-from inspection.parameters import Place, read_parameters
+import msgspec
+
+from inspection.negotiation import accepts_gzip, is_known, negotiated, refused_expectation
+from inspection.parameters import LONG_MAX, Parameter, Place, read_parameters
 from inspection.problem import Problem
-from inspection.routes import ROUTES
+from inspection.routes import ROUTES, STREAM_PARAMETERS
+from inspection.stream import start_offset
 from node.config import ConfigError, node_config
 from node.properties import PropertiesError, format_properties, parse_properties
 from tests.fuzz.engine import Target
@@ -69,30 +72,54 @@ def _examples() -> list[bytes]:
 # ---- HTTP --------------------------------------------------------------------------------------
 
 
-def _parameters(data: bytes) -> dict[str, Any]:
-    """Route number, then `path values?query#Accept#If-None-Match`."""
-    route = ROUTES[data[0] % len(ROUTES)] if data else ROUTES[0]
-    text = data[1:].decode("utf-8", errors="surrogateescape")
-    path_text, _, rest = text.partition("?")
-    query, _, headers = rest.partition("#")
-    accept, _, etag = headers.partition("#")
-    declared = [p for p in route.parameters if p.place is Place.PATH]
-    texts = [*path_text.split("/"), *([""] * len(declared))]
-    path = {p.name: text for p, text in zip(declared, texts, strict=False)}
-    values = read_parameters(
-        route.parameters, path, parse_qsl(query, keep_blank_values=True, max_num_fields=50)
-    )
-    if accept:
-        assert negotiated(accept, OFFERED) in OFFERED
-    is_known('"1-2"', etag or None)
-    return {"route": route, "values": values}
+RESOURCES = (
+    *((route.path, route.parameters) for route in ROUTES),
+    ("/v1/metadata/stream", STREAM_PARAMETERS),
+    ("/metrics", ()),
+)
+COMMITTED_END = 1000
+HEADERS = ("Accept", "If-None-Match", "Accept-Encoding", "Expect", "Last-Event-ID")
+
+
+def _request(data: bytes) -> dict[str, Any]:
+    """Number of the resource, then `path values?query`, then `#value` for each of HEADERS.
+
+    A refusal goes on as it is when its body has been encoded.
+    """
+    _, declared = RESOURCES[data[0] % len(RESOURCES)] if data else RESOURCES[0]
+    target, *values = data[1:].decode("utf-8", errors="surrogateescape").split("#")
+    headers = dict(zip(HEADERS, values, strict=False))
+    try:
+        found = _read(declared, target, headers)
+    except Problem as problem:
+        msgspec.json.encode(problem.body)
+        raise
+    return {"declared": declared, "values": found}
+
+
+def _read(declared: tuple[Parameter, ...], target: str, headers: dict[str, str]) -> dict[str, Any]:
+    expectation = refused_expectation(headers.get("Expect") or "100-continue")
+    if expectation is not None:
+        raise expectation
+    assert negotiated(headers.get("Accept"), OFFERED) in OFFERED
+    accepts_gzip(headers.get("Accept-Encoding"))
+    is_known('"1-2"', headers.get("If-None-Match"))
+    path_text, _, query = target.partition("?")
+    in_path = [parameter for parameter in declared if parameter.place is Place.PATH]
+    texts = [*path_text.split("/"), *([""] * len(in_path))]
+    path = {parameter.name: text for parameter, text in zip(in_path, texts, strict=False)}
+    values = read_parameters(declared, path, parse_qsl(query, keep_blank_values=True))
+    if declared is STREAM_PARAMETERS:
+        start = start_offset(headers.get("Last-Event-ID"), values["from"], COMMITTED_END)
+        assert 0 <= start <= LONG_MAX
+    return values
 
 
 def _parameters_fit(found: dict[str, Any], _data: bytes, _rng: Random) -> None:
     """Every declared parameter has a value of its schema."""
-    route, values = found["route"], found["values"]
-    assert set(values) == {parameter.name for parameter in route.parameters}
-    for parameter in route.parameters:
+    declared, values = found["declared"], found["values"]
+    assert set(values) == {parameter.name for parameter in declared}
+    for parameter in declared:
         value, schema = values[parameter.name], parameter.schema()
         if isinstance(value, int) and not isinstance(value, bool):
             assert schema["minimum"] <= value <= schema["maximum"]
@@ -102,15 +129,12 @@ def _parameters_fit(found: dict[str, Any], _data: bytes, _rng: Random) -> None:
 
 @cache
 def _requests() -> list[bytes]:
+    accepts = "#text/html;q=0.5, application/*;q=0.1, */*;q=nan"
+    others = '#W/"1-2", *#br, gzip;q=0.1#100-Continue#17'
     found = []
-    for number, route in enumerate(ROUTES):
-        query = "&".join(
-            f"{parameter.name}=1"
-            for parameter in route.parameters
-            if parameter.place is Place.QUERY
-        )
-        accepts = "#text/html;q=0.5, application/*;q=0.1, */*;q=nan"
-        found.append(bytes([number]) + f'1/name?{query}{accepts}#W/"1-2", *'.encode())
+    for number, (_, declared) in enumerate(RESOURCES):
+        query = "&".join(f"{p.name}=1" for p in declared if p.place is Place.QUERY)
+        found.append(bytes([number]) + f"1/name?{query}{accepts}{others}".encode())
         found.append(bytes([number]) + b"1")
     return found
 
@@ -124,5 +148,5 @@ def targets() -> list[Target]:
             "server-properties", _examples(), _config, (*texts, ConfigError), _config_holds, _node,
             weight=0.5,
         ),
-        Target("http-parameters", _requests(), _parameters, (Problem, ValueError), _parameters_fit),
+        Target("http-parameters", _requests(), _request, (Problem,), _parameters_fit),
     ]  # fmt: skip

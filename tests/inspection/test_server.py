@@ -197,6 +197,27 @@ async def test_an_expectation_is_refused_but_for_that_of_a_body(path: str) -> No
         assert (await served.ask(head + body))[0] == 413, "nobody waits for a body"
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "status"),
+    [
+        ("/v1/topics", "Accept", 406),
+        ("/v1/metadata/stream", "Accept", 406),
+        ("/v1/metadata/stream", "Last-Event-ID", 400),
+        ("/v1/topics", "Expect", 417),
+        ("/v1/topics", "If-None-Match", 200),
+        ("/v1/topics", "Accept-Encoding", 200),
+    ],
+)
+async def test_a_header_that_is_no_utf_8(path: str, name: str, status: int) -> None:
+    async with serving(idle_ms_max=100) as served:
+        head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: ".encode()
+        found, _, answer = await served.ask(head + b"\xff\xfe x\r\n\r\n")
+        assert found == status
+        if status != 200:
+            problem = json.loads(answer)
+            assert (problem["parameter"], problem["value"]) == (name, r"\udcff\udcfe x")
+
+
 def test_every_status_of_the_code_is_in_the_document() -> None:
     names = {
         name
