@@ -3,12 +3,15 @@
 import math
 import os
 import time
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 from simulator.campaign import Result, Totals
 from simulator.draw import Options
 
 REFRESH_S: Final = 0.25
+PLAIN_PERIOD_S: Final = 60.0
+"""Between two lines of progress where standard error is no terminal."""
 COLUMNS: Final = 80
 """Of a terminal that does not tell."""
 TOP: Final = 6
@@ -37,18 +40,25 @@ class LiveLine:
 
     def show(self, totals: Totals) -> None:
         """The sums so far, at most four times a second on a terminal."""
-        now = time.monotonic()
-        if now - self._shown < self._period_s:
-            return
-        self._shown = now
+        self.say(lambda: self._sums(totals))
+
+    def _sums(self, totals: Totals) -> str:
         faults = " ".join(f"{name} {count}" for name, count in _most(totals.faults))
-        line = (
+        return (
             f"{self._label}{totals.seeds:,}/{self._seed_count:,} seeds, "
             f"{len(totals.failed)} failed, "
             f"{totals.events_per_second:,.0f} events/s, "
             f"{_virtual(totals.virtual_us)}, "
-            f"{_counted(totals.elections, 'election')}, faults: {faults}"
+            f"{counted(totals.elections, 'election')}, faults: {faults}"
         )
+
+    def say(self, text: Callable[[], str]) -> None:
+        """Anything else, as often."""
+        now = time.monotonic()
+        if now - self._shown < self._period_s:
+            return
+        self._shown = now
+        line = text()
         shown = line[: self._columns() - 1]  # a full line would wrap
         self._out.write(f"\r\x1b[K{shown}" if self._is_terminal else f"{line}\n")
         self._out.flush()
@@ -104,15 +114,15 @@ def summary(totals: Totals, seconds: float, *, requires_marks: bool = False) -> 
     """
     verdict = f"{len(totals.failed)} failed" if totals.is_complete else "not finished"
     first = (
-        f"{_counted(totals.seeds, 'seed')}, {verdict}; {_counted(totals.events, 'event')}, "
+        f"{counted(totals.seeds, 'seed')}, {verdict}; {counted(totals.events, 'event')}, "
         f"{totals.events_per_second:,.0f} per second of a core; "
         f"{_virtual(totals.virtual_us)} in {seconds:.1f} s"
     )
     second = (
-        f"{_counted(totals.elections, 'election')}; "
-        f"{_counted(totals.operations, 'operation')} of clients, {totals.definite:,} answered "
-        f"definitely, {_counted(totals.acknowledged, 'write')} acknowledged; "
-        f"{_counted(totals.messages, 'message')}; digest {totals.digest}"
+        f"{counted(totals.elections, 'election')}; "
+        f"{counted(totals.operations, 'operation')} of clients, {totals.definite:,} answered "
+        f"definitely, {counted(totals.acknowledged, 'write')} acknowledged; "
+        f"{counted(totals.messages, 'message')}; digest {totals.digest}"
     )
     lines = [first, second, "events: " + _shares(totals.events_by_kind, totals.events)]
     if totals.faults:
@@ -165,7 +175,8 @@ def as_json(totals: Totals, seconds: float, commit: str, *, asked: int) -> dict[
     }
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """`1 seed`, `2,000 seeds`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -27,7 +27,15 @@ from simulator.node_states import state_text
 from simulator.page import page_of
 from simulator.plan import Decision
 from simulator.recording import Recording
-from simulator.report import LiveLine, as_json, command_of, failure_line, summary
+from simulator.report import (
+    PLAIN_PERIOD_S,
+    LiveLine,
+    as_json,
+    command_of,
+    counted,
+    failure_line,
+    summary,
+)
 from simulator.run import Outcome, prepare, run_seed
 from simulator.schedule import Schedule, read_schedule, write_schedule
 from simulator.scheduler import ENDLESS
@@ -119,7 +127,7 @@ def _run_seeds(parsed: Parsed) -> int:
         if ledger.cut_off:
             lines = "a line is" if ledger.cut_off == 1 else f"{ledger.cut_off} lines are"
             sys.stderr.write(f"kraftline sim: {parsed.ledger}: {lines} cut off and left out\n")
-    live = LiveLine(sys.stderr, len(parsed.seeds))
+    live = LiveLine(sys.stderr, len(parsed.seeds), plain_period_s=PLAIN_PERIOD_S)
     totals = Totals()
 
     def on_result(result: Result, sums: Totals) -> None:
@@ -143,7 +151,7 @@ def _run_seeds(parsed: Parsed) -> int:
             )
             live.clear()
             seconds = time.monotonic() - started
-            _look_closer(parsed, totals, commit)
+            _look_closer(parsed, totals, commit, live)
     except _Terminated:
         interrupted = TERMINATED
     except KeyboardInterrupt:
@@ -157,11 +165,11 @@ def _run_seeds(parsed: Parsed) -> int:
     return interrupted if interrupted and not totals.failed else _exit_code(parsed, totals)
 
 
-def _look_closer(parsed: Parsed, totals: Totals, commit: str) -> None:
+def _look_closer(parsed: Parsed, totals: Totals, commit: str, live: LiveLine) -> None:
     """The first failure made smaller and drawn; the first seed drawn where none failed."""
     failed = [result for result in totals.failed if result.invariant != NONDETERMINISTIC]
     if failed:
-        _shrink_first(parsed, failed[0], commit)
+        _shrink_first(parsed, failed[0], commit, live)
     if parsed.html is not None:
         _draw(parsed, failed[0].seed if failed else parsed.seeds[0])
 
@@ -292,31 +300,40 @@ def _free(name: str) -> Path:
     return path
 
 
-def _shrink_first(parsed: Parsed, result: Result, commit: str) -> None:
+def _shrink_first(parsed: Parsed, result: Result, commit: str, live: LiveLine) -> None:
     """Make the first failure small and write it as a schedule beside the caller."""
     if parsed.shrink_seconds == 0:
         return
-    deadline = time.monotonic() + parsed.shrink_seconds
-    seed = result.seed
-
-    def run_again(options: Options, plan: list[Decision]) -> Outcome:
-        return run_seed(seed, options, plan=plan)
-
     out = sys.stderr if parsed.is_json else sys.stdout
     if result.text.endswith(ENDLESS):
         out.write("  not made smaller: every run would take as long\n")
         return
+    out.write(f"  making it smaller, up to {parsed.shrink_seconds:g} s, Ctrl-C keeps the best\n")
+    out.flush()
+    deadline = time.monotonic() + parsed.shrink_seconds
+    seed = result.seed
     outcome = run_seed(seed, parsed.options)
     if outcome.invariant != result.invariant:
         out.write(f"  seed {seed:#x} did not fail again: it depends on more than its seed\n")
         return
+
+    def run_again(options: Options, plan: list[Decision]) -> Outcome:
+        live.say(lambda: _search_text(shrinker, deadline - time.monotonic()))
+        return run_seed(seed, options, plan=plan)
+
     shrinker = Shrinker(outcome, parsed.options, run_again, lambda: time.monotonic() >= deadline)
     try:
-        shrunk = shrinker.shrink()
-    except KeyboardInterrupt:
+        shrinker.shrink()
+    finally:  # after Ctrl-C too
+        live.clear()
         _write_shrunk(seed, shrinker.best, len(outcome.plan), commit, out)
-        raise
-    _write_shrunk(seed, shrunk, len(outcome.plan), commit, out)
+
+
+def _search_text(shrinker: Shrinker, seconds: float) -> str:
+    return (
+        f"making it smaller: run {shrinker.run_count}, {counted(len(shrinker.plan), 'fault')} and "
+        f"{counted(shrinker.options.write_count, 'write')} left, {seconds:.0f} s to go"
+    )
 
 
 def _write_shrunk(seed: int, shrunk: Shrunk, fault_count: int, commit: str, out: TextIO) -> None:
@@ -335,7 +352,8 @@ def _write_shrunk(seed: int, shrunk: Shrunk, fault_count: int, commit: str, out:
         ),
     )
     out.write(
-        f"  shrunk in {shrunk.run_count} runs from {fault_count} to {len(shrunk.plan)} "
-        f"faults, {shrunk.options.write_count} writes, {shrunk.outcome.event_count} events: "
+        f"  shrunk in {counted(shrunk.run_count, 'run')} from {fault_count:,} to "
+        f"{counted(len(shrunk.plan), 'fault')}, {counted(shrunk.options.write_count, 'write')}, "
+        f"{counted(shrunk.outcome.event_count, 'event')}: "
         f"kraftline sim --schedule {path}\n"
     )

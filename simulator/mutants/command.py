@@ -24,11 +24,9 @@ from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
 from simulator.mutants.hunt import BASES, Hunt, State, Verdict, hunt, judge, option_sets
 from simulator.mutants.registry import MutantError
 from simulator.mutants.tally import HELD, SURVIVED, UNJUDGED, Tally
-from simulator.report import LiveLine
+from simulator.report import PLAIN_PERIOD_S, LiveLine
 
 ROW: Final = "{:<4} {:<24} {:>6} {:>6} {:>8}  {}"
-PLAIN_PERIOD_S: Final = 60.0
-"""Between two lines of progress where standard error is no terminal."""
 
 
 def perform(parser: Parser, given: Namespace) -> int:

@@ -1,6 +1,7 @@
 """Campaigns of many seeds: the ledger, the name of the code, the seed that does not return."""
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -162,6 +163,39 @@ def test_an_interrupted_search_leaves_the_smallest_schedule_so_far(monkeypatch, 
     assert "kraftline sim --schedule sim-0x1.jsonl" in printed
     assert "1 seed, 1 failed" in printed
     assert read_schedule(tmp_path / "sim-0x1.jsonl").invariant == "I10"
+
+
+def stopped_after(limit):
+    """A search that ends with this run as if Ctrl-C came then."""
+    whole = Shrinker._try
+
+    def stopped(self, *candidate):
+        if self.run_count == limit:
+            raise KeyboardInterrupt
+        return whole(self, *candidate)
+
+    return stopped
+
+
+@pytest.mark.parametrize("period_s", [0.0, session.PLAIN_PERIOD_S])
+def test_a_search_says_that_it_goes_on(monkeypatch, capsys, tmp_path, period_s):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "PLAIN_PERIOD_S", period_s)
+    monkeypatch.setattr(Shrinker, "_try", stopped_after(2))
+
+    def broken(*_):
+        raise Violation("I10", "made up")
+
+    monkeypatch.setattr(run, "_run", broken)
+    assert main(["sim", "--seed", "1", "--short", "--json"]) == 10
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1
+    assert "  making it smaller, up to 60 s, Ctrl-C keeps the best\n" in err
+    assert "  shrunk in 2 runs from " in err
+    plain = [line for line in err.splitlines() if line.startswith("making it smaller: run ")]
+    assert len(plain) == (2 if period_s == 0 else 0)
+    for number, line in enumerate(plain, start=1):
+        assert re.fullmatch(rf".*: run {number}, \d+ faults? and 30 writes left, \d+ s to go", line)
 
 
 def test_checks_that_could_not_be_made_are_no_marks():

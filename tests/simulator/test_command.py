@@ -135,7 +135,8 @@ def test_a_failure_is_told_shrunk_and_repeated_from_its_schedule(capsys, folder)
         assert lines[0].startswith("SIM-FAIL seed=0x1 commit=")
         assert lines[0].endswith("replay: kraftline sim --seed 0x1 --nodes 3 --short")
         assert "invariant=I3 " in lines[0]
-        assert "kraftline sim --schedule sim-0x1.jsonl" in lines[2]
+        assert lines[2] == "  making it smaller, up to 4 s, Ctrl-C keeps the best"
+        assert "kraftline sim --schedule sim-0x1.jsonl" in lines[3]
         schedule = read_schedule(folder / "sim-0x1.jsonl")
         assert (schedule.seed, schedule.invariant) == (1, "I3")
         code, again, _ = sim(capsys, "--schedule", "sim-0x1.jsonl")
