@@ -1,10 +1,12 @@
 # ruff: noqa: SLF001 - who waits for an answer is nobody's business but the controller's
-"""I14: what a controller takes for committed, and whom it leaves behind when it resigns."""
+"""I14: what a controller takes for committed, whom it fences, and whom it leaves behind."""
 
 from kernel.metadata_state import MetadataState
 from metadata.image import Image
+from simulator.fencing_checks import FencingWatch
 from simulator.image_compare import image_difference
 from simulator.ledger import Ledger
+from simulator.machine import Machine
 
 
 class ControllerChecks:
@@ -13,11 +15,23 @@ class ControllerChecks:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._compared: dict[int, Image] = {}
+        self._fencings: dict[int, FencingWatch] = {}
+
+    def created(self, machine: Machine) -> None:
+        """A process has its kernel: look at whom its controller fences from now on."""
+        assert machine.kernel is not None
+        controller = machine.kernel.state.controller
+        if controller is not None:
+            session_ms = machine.config.broker.session_timeout_ms
+            self._fencings[machine.id] = FencingWatch(controller, session_ms)
 
     def broken(self, state: MetadataState, number: int) -> str | None:
         """What is wrong with the controller of a node, active or resigned in this step."""
         controller = state.controller
         assert controller is not None
+        too_early = self._fencings[number].broken
+        if too_early is not None:
+            return too_early
         waiting = len(state._replies)
         if waiting and not controller.is_active:
             return f"inactive and {waiting} requests were not answered"

@@ -10,6 +10,7 @@ from kernel.kernel import Kernel
 from metadata.image import Image
 from raft.core import RaftCore
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from simulator.apply_checks import LoaderWatch
 from simulator.controller_checks import ControllerChecks
 from simulator.delta_checks import DeltaWatch
 from simulator.image_compare import image_difference
@@ -50,6 +51,7 @@ class Invariants:
         self._replication = ReplicationChecks(machines, self.mirrors, voters)
         self._controllers = ControllerChecks(self.ledger)
         self._deltas: dict[int, DeltaWatch] = {}
+        self._loaders: dict[int, LoaderWatch] = {}
         self._equal: dict[int, tuple[Image, Image]] = {}
         """Node -> what it published last, and the oracle's image, which was equal."""
         self.elections = 0
@@ -59,10 +61,16 @@ class Invariants:
         self._vote_checks.starting(machine)
 
     def created(self, machine: Machine) -> None:
-        """A process has its kernel: look at what it publishes from now on."""
-        assert machine.kernel is not None
+        """A process has its kernel: look at its first role, and at what it does from now on."""
+        kernel = machine.kernel
+        assert kernel is not None
         watch = self._deltas[machine.id] = DeltaWatch()
-        machine.kernel.publishers.add(watch)
+        kernel.publishers.add(watch)
+        self._loaders[machine.id] = LoaderWatch(kernel.state.loader)
+        self._controllers.created(machine)
+        wrong = self._vote_checks.created(machine)
+        if wrong is not None:
+            self._fail("I16", machine, wrong)
 
     # ---- one step ------------------------------------------------------------------------------
 
@@ -430,6 +438,9 @@ class Invariants:
             if committed is not None and committed != last:
                 self._fail("I8", machine, f"applied {last}, committed is {committed}")
         seen.applied = applied
+        wrong = self._loaders[machine.id].broken(self.ledger)
+        if wrong is not None:
+            self._fail("I8", machine, wrong)
         watch = self._deltas.get(machine.id)
         if watch is not None and watch.broken is not None:
             self._fail("I17", machine, watch.broken)

@@ -31,6 +31,8 @@ class Ledger:
         self.writes = CommittedWrites()
         self.committed_in: dict[int, int] = {}
         """Base offset of a batch -> epoch in which it was committed."""
+        self.record_counts: dict[int, int] = {}
+        """Base offset of a batch -> its records of metadata, 0 for a control batch."""
         self.voter_changes: list[int] = []
         """Base offsets of control batches that would change the voters or their version."""
         self.fencings = 0
@@ -70,6 +72,8 @@ class Ledger:
             self._note_voter_changes(entry, content)
         brokers = self._loader.image.brokers
         batches = list(committed_batches(content))
+        for batch in batches:
+            self.record_counts[batch.base_offset] = len(batch.records)
         self._loader.commit(batches)
         self.writes.take(batches)
         if self._loader.image.brokers is not brokers:

@@ -1,5 +1,7 @@
 """I3 and I4: one vote per epoch, none once a leader is recorded, only for logs at least as good.
 
+And of I16 the role that a process begins with: that of its quorum-state and its log.
+
 A vote is compared with the log that its candidate stood with, read from that disk when it stood, so
 that it is judged too when the candidate is dead or far ahead by the time the vote is given.
 """
@@ -13,6 +15,9 @@ from simulator.machine import Machine
 
 Position = tuple[int, int]
 """(epoch of the last record, end offset)."""
+
+First = tuple[str, int, int, int]
+"""The role that a process begins with: its name, epoch, leader and vote, -1 for nobody."""
 
 
 class VoteChecks:
@@ -39,6 +44,39 @@ class VoteChecks:
             self._read[machine.id] = {} if content is None else json.loads(bytes(content))
         except ValueError:
             self._read[machine.id] = {}  # damaged: it may not start
+
+    def created(self, machine: Machine) -> str | None:
+        """How the first role of a process is not that of what it read, None if it is."""
+        assert machine.kernel is not None
+        core = machine.kernel.replica.core
+        role = core.role
+        voted_id = -1 if role.voted_key is None else int(role.voted_key.id)
+        leader_id = -1 if role.leader_id is None else int(role.leader_id)
+        begins: First = type(role).__name__, int(role.epoch), leader_id, voted_id
+        expected = self._first_role(machine, int(core.last_epoch))
+        if begins == expected:
+            return None
+        read = self._read.get(machine.id, {})
+        told = f"it begins as {begins} with the log of epoch {core.last_epoch} and {read}"
+        return f"{told}, expected {expected}"
+
+    def _first_role(self, machine: Machine, last_epoch: int) -> First:
+        """By the first rule that fits (apache/kafka: raft/.../QuorumState.java, `initialize`).
+
+        A file with a vote for itself and another leader is of an election that is over.
+        """
+        read, number = self._read.get(machine.id, {}), machine.id
+        epoch, leader_id = read.get("leaderEpoch", 0), read.get("leaderId", -1)
+        voted_id = read.get("votedId", -1)
+        if epoch < last_epoch:
+            return "Unattached", last_epoch, -1, -1
+        if leader_id == number:
+            return "Resigned", epoch, number, -1
+        if voted_id == number and leader_id < 0 and number in self._voters:
+            return "Candidate", epoch, -1, number
+        if leader_id in self._voters:
+            return "Follower", epoch, leader_id, voted_id
+        return "Unattached", epoch, leader_id, voted_id
 
     def started(self, machine: Machine, core: RaftCore) -> str | None:
         """How a vote of this epoch that the process read was lost, None if none was.

@@ -3,14 +3,20 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from kernel.kernel import Kernel
+from kernel.metadata_state import MetadataState
+from metadata.loader import CommittedBatch
 from metadata.records import ConfigRecord, PartitionRecord
+from quorum_controller.liveness import Liveness
 from quorum_controller.result import Draft
-from raft import vote
-from raft.roles import Leader
+from raft import initial_role, vote
+from raft.roles import Follower, Leader, Role, Unattached
 from raft.state import RaftState
 from simulator.draw import Options
 from simulator.mutants.registry import QUARREL, Mutant, Patches
+from wire.types import Offset
 
 Original = Callable[..., Any]
 _PUBLISHED_MAX: Final = 12
@@ -112,6 +118,59 @@ def _omits_last_partition(patches: Patches) -> None:
     patches.method(Draft, "emit", make)
 
 
+def _applies_configs_twice(patches: Patches) -> None:
+    """A node applies every record of a config that it reads from its log two times."""
+
+    def make(original: Original) -> Original:
+        def apply_from_log(self: MetadataState, high_watermark: Offset) -> None:
+            read = self.read_batches
+            self.read_batches = lambda content: map(_with_configs_twice, read(content))
+            try:
+                original(self, high_watermark)
+            finally:
+                self.read_batches = read
+
+        return apply_from_log
+
+    patches.method(MetadataState, "_apply_from_log", make)
+
+
+def _with_configs_twice(batch: CommittedBatch) -> CommittedBatch:
+    twice = ((r, r) if type(r) is ConfigRecord else (r,) for r in batch.records)
+    return replace(batch, records=tuple(record for each in twice for record in each))
+
+
+def _forgets_its_leader(patches: Patches) -> None:
+    """Who would follow after a restart waits unattached, with its vote."""
+
+    def make(original: Original) -> Original:
+        def first_role(*given: Any) -> Role:
+            role: Role = original(*given)
+            if not isinstance(role, Follower):
+                return role
+            return Unattached(
+                epoch=role.epoch,
+                voted_key=role.voted_key,
+                election_deadline_ms=role.fetch_deadline_ms,
+            )
+
+        return first_role
+
+    patches.function(initial_role, "initial_role", make)
+
+
+def _ends_sessions_early(patches: Patches) -> None:
+    """A controller waits a third of the session time-out for a broker."""
+
+    def make(original: Original) -> Original:
+        def begin(self: Liveness, session_timeout_ms: int, now_ms: int) -> None:
+            original(self, session_timeout_ms // 3, now_ms)
+
+        return begin
+
+    patches.method(Liveness, "__init__", make)
+
+
 BLIND_SPOTS: Final = (
     Mutant(
         number=50,
@@ -170,5 +229,29 @@ BLIND_SPOTS: Final = (
         expected=("I12",),
         seeds_max=50,
         patch=_omits_last_partition,
+    ),
+    Mutant(
+        number=61,
+        name="applies-configs-twice",
+        text="a node applies the records of configs twice",
+        expected=("I8",),
+        seeds_max=50,
+        patch=_applies_configs_twice,
+    ),
+    Mutant(
+        number=62,
+        name="forgets-its-leader",
+        text="a follower that restarts has forgotten its leader",
+        expected=("I16",),
+        seeds_max=50,
+        patch=_forgets_its_leader,
+    ),
+    Mutant(
+        number=63,
+        name="ends-sessions-early",
+        text="a broker is fenced after a third of the session time-out",
+        expected=("I14",),
+        seeds_max=50,
+        patch=_ends_sessions_early,
     ),
 )

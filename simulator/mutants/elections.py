@@ -238,7 +238,7 @@ ELECTIONS: Final = (
         number=36,
         name="stored-epoch-trusted",
         text="a stored epoch below that of the log is believed at start",
-        expected=("I2", "I3"),
+        expected=("I2", "I3", "I16"),
         seeds_max=300,
         patch=_stored_epoch_trusted,
         options=replace(SHORT, faults=("old_quorum_state",)),

@@ -253,3 +253,50 @@ def test_who_was_told_that_its_leader_is_gone_may_grant_a_pre_vote(world, number
     answers = [effect for effect in effects.send if getattr(effect, "reply_token", None) == 1]
     assert answers[0].response.vote_granted
     assert world._tap.broken is None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "leader_id", "voted_id", "begins"),
+    [
+        (9, None, None, "Unattached"),
+        (9, 2, None, "Follower"),
+        (9, 2, 3, "Follower"),
+        (9, None, 3, "Unattached"),
+        (9, None, 1, "Candidate"),
+        (9, 2, 1, "Follower"),
+        (9, 1, None, "Resigned"),
+        (0, None, None, "Unattached"),
+    ],
+)
+def test_i16_a_process_begins_as_its_disk_says(world, epoch, leader_id, voted_id, begins):
+    machine = world.machines[1]
+    machine.kill()
+    store(machine, epoch, leader_id, voted_id)
+    seen = []
+    created = world.invariants.created
+
+    def noted(started):
+        seen.append(started.kernel.replica.core.role)
+        created(started)
+
+    world.invariants.created = noted
+    world.invariants._seen[1].highest_epoch = 0
+    machine.start()
+    (role,) = seen
+    assert type(role).__name__ == begins
+    assert role.epoch == max(epoch, 1), "the log is of epoch 1"
+
+
+@pytest.mark.parametrize("lost", ["leader", "vote"])
+def test_i16_a_process_that_forgets(world, monkeypatch, lost):
+    machine = world.machines[1]
+    machine.kill()
+    is_leader = lost == "leader"
+    store(machine, 9, 2 if is_leader else None, None if is_leader else 1)
+    monkeypatch.setattr(
+        "raft.core.initial_role", lambda *_: Unattached(epoch=9, election_deadline_ms=10**9)
+    )
+    with pytest.raises(Violation, match=r"^I16: node 1: it begins as") as caught:
+        machine.start()
+    expected = "('Follower', 9, 2, -1)" if is_leader else "('Candidate', 9, -1, 1)"
+    assert str(caught.value).endswith(f"expected {expected}")
