@@ -1,12 +1,15 @@
 """What a controller's server.properties says of it as a voter: id, directory id, listeners."""
 
 from pathlib import Path
+from typing import Final
 
-from cli.arguments import UsageError, shortened
+from cli.arguments import INT32_MAX, UsageError, shortened
 from node.properties import PropertiesError, parse_properties
 from storage.errors import CorruptFileError
 from storage.meta_properties import read_meta_properties
 from storage.os_vfs import OsVfs
+
+_PORT_MAX: Final = 65535
 
 
 def controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
@@ -17,8 +20,10 @@ def controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
     """
     properties = read_properties_file(path)
     node_id = properties.get("node.id", "")
-    if not (node_id.isascii() and node_id.isdigit() and len(node_id) <= 10):
+    if not node_id:
         raise UsageError(f"{path}: node.id not found in the controller's configuration")
+    if _number(node_id, INT32_MAX) is None:
+        raise UsageError(f"{path}: node.id '{_line(node_id)}' is no number from 0 to {INT32_MAX}")
     roles = [role.strip() for role in properties.get("process.roles", "").split(",")]
     if "controller" not in roles:
         raise UsageError(f"{path}: process.roles did not contain 'controller'")
@@ -63,8 +68,20 @@ def _listeners(text: str) -> dict[str, tuple[str, int]]:
     found = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, address = entry.partition("://")
-        host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536):
-            raise UsageError(f"'{entry}' is not a listener: NAME://HOST:PORT")
-        found[name] = (host.strip("[]") or "localhost", int(port))
+        host, _, digits = address.rpartition(":")
+        port = _number(digits, _PORT_MAX)
+        if port is None:
+            raise UsageError(f"'{_line(entry)}' is not a listener: NAME://HOST:PORT")
+        found[name] = (host.strip("[]") or "localhost", port)
     return found
+
+
+def _number(digits: str, maximum: int) -> int | None:
+    """A number from 0 on, written in at most ten digits; None for anything else."""
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
+        return None
+    return int(digits) if int(digits) <= maximum else None
+
+
+def _line(value: str) -> str:
+    return shortened(value).replace("\n", "\\n")

@@ -20,10 +20,12 @@ from storage.recovery import (
     scan_segment,
 )
 from storage.segment import (
+    OFFSET_MAX,
     SEGMENT_SUFFIXES,
     Segment,
     SegmentIndexes,
     segment_base_offset,
+    segment_name,
 )
 from storage.vfs import Vfs, join
 
@@ -106,6 +108,9 @@ class _Loader:
             if name.endswith(_TEMPORARY) and not name.endswith(".checkpoint.deleted"):
                 self._vfs.unlink(join(self._directory, name))
         bases = {base for name in names if (base := segment_base_offset(name)) is not None}
+        if max(bases, default=0) > OFFSET_MAX:
+            path = join(self._directory, segment_name(max(bases)))
+            raise CorruptLogError(path, 0, f"its name is more than the last offset, {OFFSET_MAX}")
         for name in names:
             for suffix in SEGMENT_SUFFIXES[1:4]:
                 base = segment_base_offset(name, suffix)

@@ -19,8 +19,9 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
 _NAME_MAX: Final = 255
-_SUFFIXED: Final = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})(-delete|-stray|-future)")
-_PLAIN: Final = re.compile(r"(.+)-(\d+)")
+_SUFFIXED: Final = re.compile(r"(.+)-([0-9]+)\.([0-9a-f]{32})(-delete|-stray|-future)")
+_PLAIN: Final = re.compile(r"(.+)-([0-9]+)")
+_PARTITION_MAX: Final = (1 << 31) - 1
 _SKIPPED: Final = frozenset({"remote-log-index-cache"})
 
 
@@ -42,11 +43,12 @@ def partition_directory_name(topic: str, partition: int) -> str:
 def parse_partition_directory(path: str) -> PartitionDirectory | None:
     """What a directory name says; None if it is no partition's."""
     name = base_name(path)
-    found = _SUFFIXED.fullmatch(name)
-    if found is not None:
-        return PartitionDirectory(path, found[1], int(found[2]), suffix=found[4])
-    found = _PLAIN.fullmatch(name)
-    return None if found is None else PartitionDirectory(path, found[1], int(found[2]))
+    suffixed = _SUFFIXED.fullmatch(name)
+    found = suffixed or _PLAIN.fullmatch(name)
+    if found is None or len(name) > _NAME_MAX or int(found[2]) > _PARTITION_MAX:
+        return None
+    suffix = "" if suffixed is None else suffixed[4]
+    return PartitionDirectory(path, found[1], int(found[2]), suffix=suffix)
 
 
 def create_partition_directory(

@@ -18,6 +18,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
 _LOOKUP_BYTES: Final = 16 * 1024  # read at once while looking for a batch
 RECENT_MAX: Final = 512  # batch positions remembered, so that a reader at the tail needs no lookup
+OFFSET_MAX: Final = (1 << 63) - 1
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 
 
@@ -27,7 +28,10 @@ def segment_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
 
 
 def segment_base_offset(name: str, suffix: str = LOG_SUFFIX) -> int | None:
-    """The offset in the name of a segment file; None if it is another kind of file."""
+    """The offset in the name of a segment file; None if it is another kind of file.
+
+    20 digits can be more than `OFFSET_MAX`: who opens a log refuses that.
+    """
     digits = name[: -len(suffix)]
     if name.endswith(suffix) and len(digits) == 20 and digits.isascii() and digits.isdigit():
         return int(digits)

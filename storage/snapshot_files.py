@@ -15,7 +15,9 @@ CHECKPOINT_SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".part"
 DELETED_SUFFIX: Final = ".deleted"
 _UNFINISHED: Final = (CHECKPOINT_SUFFIX + PART_SUFFIX, CHECKPOINT_SUFFIX + DELETED_SUFFIX)
-_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_OFFSET_MAX: Final = (1 << 63) - 1
+_EPOCH_MAX: Final = (1 << 31) - 1
 
 
 def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
@@ -26,9 +28,10 @@ def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
 def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
     """The snapshot id in a file name; None if it is no finished snapshot."""
     found = _NAME.fullmatch(name)
-    return (
-        None if found is None else OffsetAndEpoch(Offset(int(found[1])), LeaderEpoch(int(found[2])))
-    )
+    if found is None:
+        return None
+    offset, epoch = Offset(int(found[1])), LeaderEpoch(int(found[2]))
+    return OffsetAndEpoch(offset, epoch) if offset <= _OFFSET_MAX and epoch <= _EPOCH_MAX else None
 
 
 class SnapshotFiles:

@@ -10,6 +10,7 @@ from cli import configs
 from cli.arguments import UsageError
 from cli.config_entities import Change
 from cli.configs import parse_pairs
+from cli.controller_properties import controller_of
 from cli.main import main
 from cli.quotas import java_double
 from cli.reassignment_plan import proposed
@@ -239,3 +240,34 @@ def test_proposals_spread_over_brokers_and_racks() -> None:
 
 def test_a_change_without_configs_is_none() -> None:
     assert Change({}, ()).added == {}
+
+
+@pytest.mark.parametrize(("key", "value", "text"), [
+    ("node.id", "", "node.id not found in the controller's configuration"),
+    ("node.id", "2147483648", "node.id '2147483648' is no number from 0 to 2147483647"),
+    ("node.id", "-1", "node.id '-1' is no number from 0"),
+    ("listeners", "C://h:65536", "'C://h:65536' is not a listener"),
+    ("listeners", "C://h:000000999999", "'C://h:000000999999' is not a listener"),
+    ("listeners", "C://h:000000" + "9" * 5000, "...' is not a listener"),
+    ("listeners", "C://a\\nb:x", "'C://a\\nb:x' is not a listener"),
+])  # fmt: skip
+def test_a_controller_that_no_request_can_name_is_one_line(
+    key: str, value: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "meta.properties").write_text(
+        "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=q80vMCWbTQqNtVLiwDrp-g\n"
+    )
+    properties = {
+        "node.id": "7", "process.roles": "controller", "log.dirs": str(tmp_path),
+        "controller.listener.names": "C", "listeners": "C://h:9093",
+    }  # fmt: skip
+    path = tmp_path / "server.properties"
+    path.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+    assert controller_of(path)[::2] == (7, [("C", "h", 9093)])
+    properties[key] = value
+    path.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+    with pytest.raises(UsageError) as refused:
+        controller_of(path)
+    assert text in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300

@@ -14,8 +14,10 @@ from storage.errors import CorruptFileError
 from storage.flushed_end_file import decode_flushed_end, encode_flushed_end
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.meta_properties import decode_meta_properties, encode_meta_properties
+from storage.partition_directories import parse_partition_directory, partition_directory_name
 from storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from storage.quorum_state_file import decode_quorum_state, encode_quorum_state
+from storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_base_offset, segment_name
 from storage.snapshot_files import parse_snapshot_name, snapshot_name
 from storage.transaction_index import decode_transaction_index
 from tests.fuzz.engine import Target
@@ -23,7 +25,7 @@ from tests.fuzz.engine import Target
 GOLDEN = Path(__file__).parent.parent / "golden"
 BASE_OFFSET = 1_000
 SEGMENT_BYTES = 1 << 16
-INT32_MAX = 2**31 - 1
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 OLD_STATE = (
     b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
     b'"currentVoters":[{"voterId":1}],"data_version":0}'
@@ -81,8 +83,35 @@ def _snapshot_name(data: bytes) -> Any:
 
 
 def _snapshot_name_again(found: Any, data: bytes, _rng: Random) -> None:
-    if found is not None and data.isascii():
+    """None, or the one name of a snapshot that the wire can name."""
+    if found is not None:
         assert snapshot_name(found).encode() == data
+        assert found.offset <= INT64_MAX
+        assert found.epoch <= INT32_MAX
+
+
+def _partition_directory(data: bytes) -> Any:
+    return parse_partition_directory(f"/d/{data.decode('utf-8', errors='replace')}")
+
+
+def _partition_directory_again(found: Any, _data: bytes, _rng: Random) -> None:
+    """What is read fits where it goes, and its own name reads the same."""
+    if found is not None:
+        assert 0 <= found.partition <= INT32_MAX
+        again = parse_partition_directory(partition_directory_name(found.topic, found.partition))
+        assert (again.topic, again.partition) == (found.topic, found.partition)
+
+
+def _segment_offset(data: bytes) -> int | None:
+    suffix = SEGMENT_SUFFIXES[data[0] % len(SEGMENT_SUFFIXES)] if data else LOG_SUFFIX
+    return segment_base_offset(data[1:].decode("utf-8", errors="surrogateescape"), suffix)
+
+
+def _segment_offset_again(found: int | None, data: bytes, _rng: Random) -> None:
+    """None, or the one name of that offset."""
+    if found is not None:
+        suffix = SEGMENT_SUFFIXES[data[0] % len(SEGMENT_SUFFIXES)]
+        assert segment_name(found, suffix).encode() == data[1:]
 
 
 # ---- indexes -----------------------------------------------------------------------------------
@@ -186,6 +215,13 @@ def targets() -> list[Target]:
     checkpoints = [*golden_files("*-checkpoint"), b"0\n2\nt 0 5\nt 1 7\n", b"0\n0\n"]
     epochs = [*golden_files("leader-epoch-checkpoint"), b"0\n2\n1 0\n3 17\n"]
     names = [b"00000000000000000103-0000000001.checkpoint", b"00000000000000000000.checkpoint"]
+    unique = f"{7:032x}"
+    directories = [b"t-0", b"a-b.c-2147483647", f"t-1.{unique}-delete".encode()]
+    segments = [
+        bytes([number]) + segment_name(offset, suffix).encode()
+        for number, suffix in enumerate(SEGMENT_SUFFIXES)
+        for offset in (0, 103, INT64_MAX)
+    ]
     indexes, times = golden_files("*.index"), golden_files("*.timeindex")
     transactions = [*golden_files("*.txnindex"), bytes(68)]
     return [
@@ -204,6 +240,11 @@ def targets() -> list[Target]:
             "partition-metadata", golden_files("partition.metadata"),
             named(decode_partition_metadata), corrupt, _partition_metadata_again,
         ),
+        Target(
+            "partition-directories", directories, _partition_directory, (),
+            _partition_directory_again,
+        ),
+        Target("segment-names", segments, _segment_offset, (), _segment_offset_again),
         Target("snapshot-names", names, _snapshot_name, (), _snapshot_name_again),
         Target(
             "offset-index", indexes, _offset_index, (IndexDamageError,), _offset_index_again,

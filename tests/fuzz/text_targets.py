@@ -3,11 +3,14 @@
 from functools import cache
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from cli.arguments import UsageError
+from cli.controller_properties import controller_of
 from inspection.negotiation import accepts_gzip, is_known, negotiated, refused_expectation
 from inspection.parameters import LONG_MAX, Parameter, Place, read_parameters
 from inspection.problem import Problem
@@ -33,6 +36,7 @@ NODE = (
     "max.connections.per.ip.overrides=127.0.0.1:5,127.0.0.2:7\n"
     "super.users=User:a;User:b\nmetadata.log.segment.bytes=8388608\n"
 )
+Voter = tuple[int, bytes, list[tuple[str, str, int]]]
 
 
 def _properties(data: bytes) -> dict[str, str]:
@@ -67,6 +71,42 @@ def _examples() -> list[bytes]:
     escapes = b"# c\n! d\na\\:b : c\\u00e9 \\\n   d\nk=v\\=w\n\n e f\ng\r\nh=\\t\\n\\\\\r"
     every = "\n".join(f"{key}=1" for key in GENERATED_KEYS).encode()
     return [NODE.encode(), escapes, every]
+
+
+# ---- a controller as a voter, by its properties ------------------------------------------------
+
+
+@cache
+def _holder() -> TemporaryDirectory[str]:
+    """A folder with a formatted log directory, `log`."""
+    holder = TemporaryDirectory(prefix="kraftline-fuzz-")
+    folder = Path(holder.name, "log")
+    folder.mkdir()
+    (folder / "meta.properties").write_text(
+        "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=q80vMCWbTQqNtVLiwDrp-g\n"
+    )
+    return holder
+
+
+def _controller(data: bytes) -> Voter:
+    path = Path(_holder().name, "server.properties")
+    path.write_bytes(data)
+    return controller_of(path)
+
+
+def _controller_fits(found: Voter, _data: bytes, _rng: Random) -> None:
+    """It goes into a request."""
+    node_id, directory, endpoints = found
+    assert 0 <= node_id < 2**31
+    assert len(directory) == 16
+    assert endpoints
+    assert all(name.encode() and host and 0 <= port < 2**16 for name, host, port in endpoints)
+
+
+def _controllers() -> list[bytes]:
+    own = NODE.replace("log.dirs=/a,/b", f"log.dirs={_holder().name}/log")
+    advertised = "advertised.listeners=CONTROLLER://[::1]:1,OTHER://:65535\n"
+    return [own.encode(), (own + advertised).encode(), (own + "node.id=2147483648\n").encode()]
 
 
 # ---- HTTP --------------------------------------------------------------------------------------
@@ -147,6 +187,10 @@ def targets() -> list[Target]:
         Target(
             "server-properties", _examples(), _config, (*texts, ConfigError), _config_holds, _node,
             weight=0.5,
+        ),
+        Target(
+            "controller-properties", _controllers(), _controller, (UsageError,), _controller_fits,
+            weight=0.2,
         ),
         Target("http-parameters", _requests(), _request, (Problem,), _parameters_fit),
     ]  # fmt: skip

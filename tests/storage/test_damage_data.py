@@ -13,9 +13,14 @@ from storage.epoch_checkpoint import decode_epochs
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.log import Log, LogConfig
 from storage.memory_vfs import MemoryVfs
-from storage.partition_directories import PartitionLogs, scan_partition_directories
+from storage.partition_directories import (
+    PartitionLogs,
+    parse_partition_directory,
+    scan_partition_directories,
+)
 from storage.partition_metadata import read_partition_metadata
 from storage.recovery import FileRebuilt, TailCut
+from storage.snapshot_files import parse_snapshot_name
 from tests.storage import golden
 from wire.types import TopicId
 
@@ -160,3 +165,30 @@ def test_a_garbled_epoch_checkpoint_is_rebuilt() -> None:
         vfs = disk("epochs-0", recorded=recorded)
         vfs.unlink("/log/epochs-0/leader-epoch-checkpoint")
         assert opened(vfs, "epochs-0").epoch_entries == log.epoch_entries
+
+
+@pytest.mark.parametrize("number", [2**63, 10**20 - 1])
+def test_a_segment_whose_name_is_no_offset_is_refused(number: int) -> None:
+    """Kafka does not start either: its Long.parseLong refuses."""
+    vfs = disk("java-none-0", recorded=True)
+    golden.put(vfs, f"/log/java-none-0/{number:020d}.log", b"")
+    with pytest.raises(CorruptLogError, match=f"{number}.log.*more than the last offset"):
+        opened(vfs, "java-none-0")
+
+
+def test_partitions_that_no_int32_holds_are_no_directories_of_partitions() -> None:
+    found = parse_partition_directory(f"/log/t-{2**31 - 1}")
+    assert found is not None
+    assert found.partition == 2**31 - 1
+    for name in (f"t-{2**31}", f"t-{2**31}.{7:032x}-delete", "t-\u0661", "t-" + "9" * 5000):
+        assert parse_partition_directory(f"/log/{name}") is None
+    vfs = disk("java-none-0", recorded=True)
+    vfs.make_directory(f"/log/t-{2**31}")
+    with pytest.raises(CorruptFileError, match="is not in the form of topic-partition"):
+        scan_partition_directories(vfs, "/log")
+
+
+def test_snapshot_names_that_no_int64_or_int32_holds_are_none() -> None:
+    assert parse_snapshot_name(f"{2**63 - 1:020d}-{2**31 - 1:010d}.checkpoint") is not None
+    for name in (f"{2**63:020d}-{1:010d}", f"{1:020d}-{2**31:010d}", "\u0661" * 20 + f"-{1:010d}"):
+        assert parse_snapshot_name(f"{name}.checkpoint") is None
