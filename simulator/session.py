@@ -262,7 +262,8 @@ def _run_watched(
     elif parsed.until is not None:
         _say_where(outcome, sys.stderr if parsed.is_json else sys.stdout)
     if recording is not None:
-        _write_page(parsed, outcome, recording, command)
+        again = command if outcome.is_complete else f"{command} --until {outcome.event_count}"
+        _write_page(parsed, outcome, recording, again)
     _say_end(parsed, totals, time.monotonic() - started, commit, asked=1)
     return _exit_code(parsed, totals)
 

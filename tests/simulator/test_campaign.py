@@ -40,6 +40,15 @@ def test_a_result_behind_a_line_that_was_cut_off_counts(tmp_path):
     assert known.cut_off == 1
 
 
+def test_a_line_from_before_felt_faults_were_counted_is_a_result(tmp_path):
+    path = tmp_path / "ledger"
+    ledger(path).add(RESULT)
+    line = json.loads(path.read_bytes())
+    del line["result"]["faults_felt"], line["result"]["is_complete"]
+    path.write_text(json.dumps(line) + "\n")
+    assert ledger(path).known() == {1: RESULT}
+
+
 def test_results_of_other_code_or_options_do_not_count(tmp_path):
     path = tmp_path / "done.jsonl"
     ledger(path).add(RESULT)

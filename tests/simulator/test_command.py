@@ -192,6 +192,13 @@ def test_a_stop_tells_where_the_nodes_stand(capsys):
     assert lines[8].startswith("1 election; ")
 
 
+@pytest.mark.parametrize("until", ["200", "0.049892s"])
+def test_the_page_of_a_stopped_run_names_the_stop(capsys, folder, until):
+    sim(capsys, "--seed", "1", "--short", "--until", until, "--html", "run.html")
+    command = "kraftline sim --seed 0x1 --short --until 200"
+    assert f"again: <code>{command}</code>" in (folder / "run.html").read_text()
+
+
 def test_json_says_whether_every_run_went_to_its_end(capsys, monkeypatch):
     _, lines, err = sim(capsys, "--seed", "1", "--short", "--until", "200", "--json")
     assert (json.loads(lines[-1])["complete"], len(lines)) == (False, 1)
