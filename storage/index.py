@@ -6,7 +6,7 @@ from the segment. apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
 """
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from typing import Final
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -42,12 +42,6 @@ class OffsetIndex:
         """A batch position at or before the batch that holds the offset."""
         found = bisect_right(self._offsets, offset) - 1
         return self._positions[found] if found >= 0 else 0
-
-    def truncate_to(self, end_offset: int) -> None:
-        """Drop the entries at or above the offset."""
-        kept = bisect_left(self._offsets, end_offset)
-        del self._offsets[kept:]
-        del self._positions[kept:]
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries in order."""
@@ -108,12 +102,6 @@ class TimeIndex:
         if found < 0:
             return -1, self.base_offset
         return self._timestamps[found], self._offsets[found]
-
-    def truncate_to(self, end_offset: int) -> None:
-        """Drop the entries at or above the offset."""
-        kept = bisect_left(self._offsets, end_offset)
-        del self._timestamps[kept:]
-        del self._offsets[kept:]
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries in order."""

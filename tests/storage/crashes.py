@@ -41,6 +41,10 @@ def disk() -> MemoryVfs:
     return vfs
 
 
+def same(vfs: MemoryVfs) -> MemoryVfs:
+    return vfs
+
+
 # ---- logs --------------------------------------------------------------------------------------
 
 

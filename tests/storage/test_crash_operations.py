@@ -19,17 +19,14 @@ from storage.log import Log, LogConfig
 from storage.memory_vfs import MemoryVfs
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from storage.partition_directories import (
-    create_partition_directory,
-    mark_deleted,
     open_metadata_log,
-    remove_partition_directory,
-    scan_partition_directories,
 )
 from storage.quorum_state_file import ElectionState, QuorumStateFile
 from storage.segment import Segment
 from storage.snapshot_files import SnapshotFiles, snapshot_name
 from storage.space_reserve import RESERVE_BYTES, SpaceReserve
 from tests.selection import thinned
+from tests.storage import partition_operations
 from tests.storage.crashes import (
     ACKNOWLEDGED,
     APPENDED,
@@ -50,16 +47,16 @@ from tests.storage.crashes import (
 )
 from tests.storage.every_disk import FEW, MOST, Many, disks
 from tests.storage.test_crash import batch
-from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, TopicId
+from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 OLD, NEW = OffsetAndEpoch(Offset(5), LeaderEpoch(1)), OffsetAndEpoch(Offset(9), LeaderEpoch(1))
-TOPIC = TopicId(b"t" * 16)
 
 
 # ---- small files -------------------------------------------------------------------------------
 
 
 VOTE = ElectionState(LeaderEpoch(3), None, ReplicaKey(NodeId(2)))
+VOTE_1 = ElectionState(LeaderEpoch(3), None, ReplicaKey(NodeId(2), DirectoryId(b"d" * 16)))
 LED = ElectionState(LeaderEpoch(4), NodeId(1))
 MINE = MetaProperties("cluster", NodeId(1))
 OTHER = MetaProperties("cluster", NodeId(2))
@@ -68,6 +65,13 @@ OTHER = MetaProperties("cluster", NodeId(2))
 def prepared_quorum_state(vfs: MemoryVfs) -> QuorumStateFile:
     file = QuorumStateFile(vfs, "/d", (NodeId(1),))
     file.write(VOTE)
+    return file
+
+
+def prepared_quorum_state_1(vfs: MemoryVfs) -> QuorumStateFile:
+    """As with kraft.version 1."""
+    file = QuorumStateFile(vfs, "/d", (NodeId(1),))
+    file.write(VOTE_1, 1)
     return file
 
 
@@ -222,36 +226,7 @@ def segment_is(vfs: MemoryVfs, is_done: bool) -> None:
         assert log.read(offset, 1) == batch(offset, 1)
 
 
-def prepared_partition(vfs: MemoryVfs) -> MemoryVfs:
-    create_partition_directory(vfs, "/d", "a", 0, TOPIC)
-    return vfs
-
-
-def delete_partition(vfs: MemoryVfs) -> None:
-    remove_partition_directory(vfs, mark_deleted(vfs, "/d/a-0", bytes(16)))
-
-
-def partition_is_gone(vfs: MemoryVfs, is_done: bool) -> None:
-    found = scan_partition_directories(vfs, "/d")
-    assert found == [] if is_done else len(found) <= 1
-    for directory in found:
-        if directory.suffix:
-            remove_partition_directory(vfs, directory.path)
-        else:
-            assert directory.topic_id in (TOPIC, None)
-
-
-def partition_is_made(vfs: MemoryVfs, is_done: bool) -> None:
-    found = [d.topic_id for d in scan_partition_directories(vfs, "/d")]
-    assert found == [TOPIC] if is_done else found in ([], [None], [TOPIC])
-    create_partition_directory(vfs, "/d", "a", 0, TOPIC)
-
-
-def same(vfs: MemoryVfs) -> MemoryVfs:
-    return vfs
-
-
-OPERATIONS = {
+OPERATIONS: dict[str, Operation] = {
     "log-append": Operation(
         prepared_log, append_and_roll, LogIs(ACKNOWLEDGED, APPENDED, killed_end=FLUSHED + 8)
     ),
@@ -294,6 +269,16 @@ OPERATIONS = {
         prepared_quorum_state,
         lambda file: file.write(LED),
         one_of(lambda vfs: QuorumStateFile(vfs, "/d").read(), VOTE, LED),
+    ),
+    "quorum-state-1": Operation(
+        prepared_quorum_state_1,
+        lambda file: file.write(LED, 1),
+        one_of(lambda vfs: QuorumStateFile(vfs, "/d").read(), VOTE_1, LED),
+    ),
+    "quorum-state-0-to-1": Operation(
+        prepared_quorum_state,
+        lambda file: file.write(VOTE_1, 1),
+        one_of(lambda vfs: QuorumStateFile(vfs, "/d").read(), VOTE, VOTE_1),
     ),
     "checkpoint": Operation(
         prepared_checkpoint,
@@ -343,13 +328,12 @@ OPERATIONS = {
     "reserve-release": Operation(
         prepared_reserve, SpaceReserve.release, reserve_is_released, is_durable=False
     ),
-    "partition-create": Operation(same, prepared_partition, partition_is_made),
-    "partition-delete": Operation(prepared_partition, delete_partition, partition_is_gone),
     "reserve": Operation(
         lambda vfs: SpaceReserve(vfs, "/d"),
         SpaceReserve.fill,
         lambda vfs, _: None if SpaceReserve(vfs, "/d").fill() else pytest.fail("not filled"),
     ),
+    **partition_operations.OPERATIONS,
 }
 
 

@@ -32,6 +32,7 @@ from tests.storage.crashes import (
     one_of,
     prepared_log,
     run,
+    same,
     steps_of,
 )
 from tests.storage.every_disk import FEW, MOST, Many, disks
@@ -42,12 +43,12 @@ from tests.storage.test_crash_operations import (
     OLD,
     VOTE,
     prepared_snapshots,
-    same,
     snapshots_are,
     write_snapshot,
 )
 
 WHOLE = b"a" * 700 + b"b" * 700
+MANY = pytest.mark.parametrize("many", thinned([FEW, MOST], every=2), ids=["few", "most"])
 CONFIGS = pytest.mark.parametrize("config", [CONFIG, LAZY], ids=["verified", "lazy"])
 TAIL = 8
 """Batches written behind the acknowledged ones and not flushed."""
@@ -139,7 +140,7 @@ OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize("many", thinned([FEW, MOST], every=2), ids=["few", "most"])
+@MANY
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_power_failure_at_every_step(name: str, many: Many) -> None:
     operation = OPERATIONS[name]
@@ -207,16 +208,16 @@ def flushing_until(crash_at: int | None) -> tuple[MemoryVfs, Flushing, int]:
     return vfs, flushing, vfs.operations - before
 
 
+@MANY
 @CONFIGS
-def test_what_a_plan_synced_is_there_before_it_is_reported(config: LogConfig) -> None:
+def test_what_a_plan_synced_is_there_before_it_is_reported(config: LogConfig, many: Many) -> None:
     """A plan that ran is acknowledged: its report, and plans after it, take nothing back."""
     count = flushing_until(None)[2]
     assert count > 30
     for step in [*range(count), None]:
         vfs, flushing, _ = flushing_until(step)
-        for seed in range(DISKS):
-            crashed = vfs.crash(random.Random(f"flush {step} {seed}"))
-            log = open_metadata_log(crashed, "/d", config)
+        for left in disks(vfs, f"flush {step}", many):
+            log = open_metadata_log(left, "/d", config)
             assert log.end_offset >= flushing.acknowledged
             for offset in range(log.end_offset):
                 assert log.read(offset, 1) == batch(offset, 1 if offset < FLUSHED else 2), offset

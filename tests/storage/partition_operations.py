@@ -1,0 +1,132 @@
+"""Crash tests of what a broker does with the folders and logs of its partitions."""
+
+from storage.checkpoint_files import OffsetCheckpoint
+from storage.log import LogConfig
+from storage.memory_vfs import MemoryVfs
+from storage.partition_directories import (
+    PartitionLogs,
+    create_partition_directory,
+    mark_deleted,
+    remove_partition_directory,
+    scan_partition_directories,
+)
+from tests.storage.crashes import Operation, same
+from tests.storage.test_crash import batch
+from wire.types import TopicId
+
+TOPIC, OTHER = TopicId(b"t" * 16), TopicId(b"o" * 16)
+CONFIG = LogConfig(
+    segment_bytes=700, index_interval_bytes=100, recovery_point_bytes=400, verify_from_start=False
+)
+FLUSHED, END = 10, 14
+
+
+# ---- folders -----------------------------------------------------------------------------------
+
+
+def prepared_partition(vfs: MemoryVfs) -> MemoryVfs:
+    create_partition_directory(vfs, "/d", "a", 0, TOPIC)
+    return vfs
+
+
+def delete_partition(vfs: MemoryVfs) -> None:
+    remove_partition_directory(vfs, mark_deleted(vfs, "/d/a-0", bytes(16)))
+
+
+def partition_is_gone(vfs: MemoryVfs, is_done: bool) -> None:
+    found = scan_partition_directories(vfs, "/d")
+    assert found == [] if is_done else len(found) <= 1
+    for directory in found:
+        if directory.suffix:
+            remove_partition_directory(vfs, directory.path)
+        else:
+            assert directory.topic_id in (TOPIC, None)
+
+
+def partition_is_made(vfs: MemoryVfs, is_done: bool) -> None:
+    found = [d.topic_id for d in scan_partition_directories(vfs, "/d")]
+    assert found == [TOPIC] if is_done else found in ([], [None], [TOPIC])
+    create_partition_directory(vfs, "/d", "a", 0, TOPIC)
+
+
+# ---- logs --------------------------------------------------------------------------------------
+
+
+def logs_of(vfs: MemoryVfs) -> PartitionLogs:
+    return PartitionLogs(vfs, "/d", CONFIG, open_logs_max=1)
+
+
+def prepared_logs(vfs: MemoryVfs) -> PartitionLogs:
+    """a-0 and b-0 with flushed batches; b-0 is open and has more that are not."""
+    logs = logs_of(vfs)
+    for topic in ("a", "b"):
+        create_partition_directory(vfs, "/d", topic, 0, TOPIC)
+        append(logs, topic, 0, FLUSHED)
+        logs.get(topic, 0).flush()
+    append(logs, "b", FLUSHED, END)
+    return logs
+
+
+def append(logs: PartitionLogs, topic: str, first: int, end: int) -> None:
+    for offset in range(first, end):
+        logs.get(topic, 0).append(batch(offset, 1), offset)
+
+
+def holds(vfs: MemoryVfs, topic: str, ends: set[int]) -> None:
+    """The log of a partition ends at one of these, nothing of it is damaged, and it goes on."""
+    logs = logs_of(vfs)
+    log = logs.get(topic, 0)
+    end = log.end_offset
+    assert end in ends, (topic, end)
+    for offset in range(end):
+        assert log.read(offset, 1) == batch(offset, 1), (topic, offset)
+    append(logs, topic, end, end + 1)
+    logs.close()
+
+
+def both_are_kept(vfs: MemoryVfs, is_done: bool) -> None:
+    """A log that makes room for another is closed: flushed."""
+    holds(vfs, "a", {FLUSHED})
+    holds(vfs, "b", {END} if is_done else set(range(FLUSHED, END + 1)))
+
+
+def recreate(vfs: MemoryVfs) -> None:
+    """The topic is deleted and made again, from wherever an earlier try was cut off."""
+    for directory in scan_partition_directories(vfs, "/d"):
+        if directory.suffix:
+            remove_partition_directory(vfs, directory.path)
+        elif directory.topic == "a" and directory.topic_id != OTHER:
+            logs_of(vfs).drop("a", 0)
+            remove_partition_directory(vfs, mark_deleted(vfs, directory.path, bytes(16)))
+    create_partition_directory(vfs, "/d", "a", 0, OTHER)
+    logs = logs_of(vfs)
+    append(logs, "a", logs.get("a", 0).end_offset, 3)
+    logs.get("a", 0).flush()
+
+
+def recreated(vfs: MemoryVfs, is_done: bool) -> None:
+    """The old log, none or the new one: a recorded end of the old one never stops the new one."""
+    holds(vfs, "b", set(range(FLUSHED, END + 1)))
+    for directory in scan_partition_directories(vfs, "/d"):
+        if directory.topic == "a" and not directory.suffix:
+            ids = {TOPIC: {FLUSHED}, OTHER: {3} if is_done else set(range(4)), None: {0}}
+            holds(vfs, "a", ids[directory.topic_id])
+            assert not is_done or directory.topic_id == OTHER
+
+
+def dropped(vfs: MemoryVfs, is_done: bool) -> None:
+    """What was recorded of the partition is forgotten; that of the other one is not."""
+    recorded = OffsetCheckpoint(vfs, "/d")
+    assert recorded.get("a", 0) in ({0} if is_done else {0, FLUSHED})
+    holds(vfs, "a", {FLUSHED})
+    holds(vfs, "b", set(range(FLUSHED, END + 1)))
+
+
+OPERATIONS = {
+    "partition-create": Operation(same, prepared_partition, partition_is_made),
+    "partition-delete": Operation(prepared_partition, delete_partition, partition_is_gone),
+    "partition-logs-get": Operation(prepared_logs, lambda logs: logs.get("a", 0), both_are_kept),
+    "partition-logs-close": Operation(prepared_logs, PartitionLogs.close, both_are_kept),
+    "partition-logs-drop": Operation(prepared_logs, lambda logs: logs.drop("a", 0), dropped),
+    "partition-recreate": Operation(lambda vfs: (prepared_logs(vfs), vfs)[1], recreate, recreated),
+}
