@@ -76,6 +76,24 @@ async def test_the_end_of_a_node_is_its_newest_image(capsys: pytest.CaptureFixtu
     assert [topic["name"] for topic in answer["topics"]] == ["orders", "payments", "users"]
 
 
+async def test_what_differs_is_read_from_a_node_page_by_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    site = await open_site(world, leader)
+    words = ["0", str(site.end_offset), "--in", str(site.client.make_url("/")), "--json"]
+    assert await asyncio.to_thread(diff.run, words) == 1
+    whole = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(past, "PAGE", 3)
+    assert await asyncio.to_thread(diff.run, words) == 1
+    await site.client.close()
+    assert json.loads(capsys.readouterr().out) == whole
+    assert whole["change_count"] == len(whole["changes"]) > 6
+    assert whole["next_after"] is None
+
+
 async def test_who_is_no_node_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
     async def serve(_: web.Request) -> web.Response:
         return web.json_response([1])
