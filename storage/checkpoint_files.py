@@ -7,6 +7,7 @@ that many bytes. The metadata log has a `FlushedEndFile` beside it, which does n
 """
 
 import contextlib
+import re
 from typing import Final
 
 from storage.errors import CorruptFileError, OutOfSpaceError
@@ -17,7 +18,22 @@ from storage.vfs import Vfs, join, write_file_atomically
 RECOVERY_POINT_NAME: Final = "recovery-point-offset-checkpoint"
 LOG_START_NAME: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_NAME: Final = "replication-offset-checkpoint"
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
 _VERSION: Final = 0
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
+
+
+def whole_number(text: str, maximum: int) -> int:
+    """The number that digits say, 0 to `maximum` inclusive.
+
+    Raises:
+        ValueError: a sign, underscores, digits of other scripts, or a larger number.
+    """
+    number = -1 if _DIGITS.fullmatch(text) is None else int(text)
+    if not 0 <= number <= maximum:
+        raise ValueError(f"{text!r} is no whole number from 0 to {maximum}")
+    return number
 
 
 def decode_lines(content: bytes, path: str) -> list[list[str]]:
@@ -48,8 +64,9 @@ def decode_lines(content: bytes, path: str) -> list[list[str]]:
 def _header(lines: list[str]) -> tuple[int | None, int]:
     if not lines[0].strip():
         return None, 0
-    version = int(lines[0])
-    return version, int(lines[1]) if len(lines) > 1 and lines[1].strip() else 0
+    version = whole_number(lines[0].strip(), INT32_MAX)
+    count = lines[1].strip() if len(lines) > 1 else ""
+    return version, whole_number(count, INT32_MAX) if count else 0
 
 
 def encode_lines(entries: list[str]) -> bytes:
@@ -61,15 +78,18 @@ def decode_offsets(content: bytes, path: str) -> dict[tuple[str, int], int]:
     """`topic partition offset` lines.
 
     Raises:
-        CorruptFileError: a line does not have that form.
+        CorruptFileError: a line has another form, or a number that no int32 partition or int64
+            offset can be.
     """
     offsets: dict[tuple[str, int], int] = {}
     for fields in decode_lines(content, path):
         try:
             topic, partition, offset = fields
-            offsets[topic, int(partition)] = int(offset)
+            offsets[topic, whole_number(partition, INT32_MAX)] = whole_number(offset, INT64_MAX)
         except ValueError as error:
-            raise CorruptFileError(path, f"malformed line {' '.join(fields)!r}") from error
+            raise CorruptFileError(
+                path, f"malformed line {' '.join(fields)!r}, allowed: topic partition offset"
+            ) from error
     return offsets
 
 

@@ -8,7 +8,13 @@ from typing import Final
 
 import msgspec
 
-from storage.checkpoint_files import decode_lines, encode_lines
+from storage.checkpoint_files import (
+    INT32_MAX,
+    INT64_MAX,
+    decode_lines,
+    encode_lines,
+    whole_number,
+)
 from storage.errors import CorruptFileError
 
 EPOCH_CHECKPOINT_NAME: Final = "leader-epoch-checkpoint"
@@ -88,16 +94,19 @@ class EpochCache:
 def decode_epochs(content: bytes, path: str) -> EpochCache:
     """Read the file.
 
+    An entry that does not grow takes the place of those that it contradicts, as in Kafka.
+
     Raises:
-        CorruptFileError: wrong version, count, or entries that do not grow.
+        CorruptFileError: wrong version or count, or a number that no int32 epoch or int64 offset
+            can be.
     """
     cache = EpochCache()
     for fields in decode_lines(content, path):
         try:
-            epoch, start_offset = (int(field) for field in fields)
+            epoch, start_offset = fields
+            cache.assign(whole_number(epoch, INT32_MAX), whole_number(start_offset, INT64_MAX))
         except ValueError as error:
-            raise CorruptFileError(path, f"malformed line {' '.join(fields)!r}") from error
-        if epoch < 0 or start_offset < 0:
-            raise CorruptFileError(path, f"negative number in line {' '.join(fields)!r}")
-        cache.assign(epoch, start_offset)
+            raise CorruptFileError(
+                path, f"malformed line {' '.join(fields)!r}, allowed: epoch offset"
+            ) from error
     return cache
