@@ -1,10 +1,14 @@
 """Targets: the small files of storage/, indexes, and the histories that the checker reads."""
 
 import datetime as dt
+import gzip
+import struct
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import msgspec
 
 from jepsen.linearizability import Event, Format, History, HistoryError, parse_history
 from jepsen.linearizability import written_history as written
@@ -19,13 +23,15 @@ from storage.partition_metadata import decode_partition_metadata, encode_partiti
 from storage.quorum_state_file import decode_quorum_state, encode_quorum_state
 from storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_base_offset, segment_name
 from storage.snapshot_files import parse_snapshot_name, snapshot_name
-from storage.transaction_index import decode_transaction_index
+from storage.transaction_index import AbortedTransaction, decode_transaction_index
 from tests.fuzz.engine import Target
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 BASE_OFFSET = 1_000
 SEGMENT_BYTES = 1 << 16
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+GZIP = b"\x1f\x8b"
+ABORTED_BYTES = 34
 OLD_STATE = (
     b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
     b'"currentVoters":[{"voterId":1}],"data_version":0}'
@@ -61,13 +67,18 @@ def _meta_again(properties: Any, _data: bytes, _rng: Random) -> None:
 
 
 def _offsets_again(offsets: Any, _data: bytes, _rng: Random) -> None:
+    for (_, partition), offset in offsets.items():
+        assert 0 <= partition <= INT32_MAX
+        assert 0 <= offset <= INT64_MAX
     assert decode_offsets(encode_offsets(offsets), "f") == offsets
 
 
 def _epochs_again(cache_: EpochCache, _data: bytes, _rng: Random) -> None:
     assert decode_epochs(cache_.encode(), "f").entries == cache_.entries
     numbers = [(entry.epoch, entry.start_offset) for entry in cache_.entries]
-    assert numbers == sorted(numbers), "epochs and offsets grow"
+    for column, maximum in zip(zip(*numbers, strict=True), (INT32_MAX, INT64_MAX), strict=False):
+        assert 0 <= column[0] <= column[-1] <= maximum
+        assert list(column) == sorted(set(column)), "epochs and offsets grow"
 
 
 def _flushed_end_again(end_offset: int | None, data: bytes, _rng: Random) -> None:
@@ -146,6 +157,13 @@ def _time_index_again(index: TimeIndex, _data: bytes, _rng: Random) -> None:
     assert _time_index(index.encode()).entries() == index.entries()
 
 
+def _aborted_again(entries: list[AbortedTransaction], data: bytes, _rng: Random) -> None:
+    """Every whole entry, and each says what its bytes say."""
+    whole = len(data) // ABORTED_BYTES * ABORTED_BYTES
+    again = b"".join(struct.pack(">hqqqq", *msgspec.structs.astuple(entry)) for entry in entries)
+    assert again == data[:whole]
+
+
 # ---- histories ---------------------------------------------------------------------------------
 
 
@@ -191,8 +209,21 @@ def _histories() -> list[bytes]:
         '"a b":1}\n'
     )
     kinds = (Format.JSONL, Format.MSGPACK, Format.EDN)
-    texts = (log, edn, odd)
-    return [*(written(events, kind) for kind in kinds), *(text.encode() for text in texts)]
+    plain = [*(written(events, kind) for kind in kinds), *(t.encode() for t in (log, edn, odd))]
+    zipped = [gzip.compress(data, mtime=0) for data in plain]
+    lines = plain[0].splitlines(keepends=True)
+    members = b"".join(gzip.compress(line, mtime=0) for line in lines) + bytes(3)
+    stored = gzip.compress(plain[0], compresslevel=0, mtime=0)
+    return [*plain, *zipped, members, stored]
+
+
+def _zipped_history(rng: Random) -> bytes:
+    """A sound history in any form, as one gzip file of one or two members."""
+    data = rng.choice([seed for seed in _histories() if not seed.startswith(GZIP)])
+    at = rng.choice((0, rng.randrange(len(data))))
+    parts = (data[:at], data[at:]) if at else (data,)
+    level = rng.randrange(10)
+    return b"".join(gzip.compress(part, compresslevel=level, mtime=0) for part in parts)
 
 
 def _name(path: str) -> Any:
@@ -251,6 +282,9 @@ def targets() -> list[Target]:
             _offset_index_bytes,
         ),
         Target("time-index", times, _time_index, (IndexDamageError,), _time_index_again),
-        Target("transaction-index", transactions, decode_transaction_index, ()),
-        Target("histories", _histories(), _history, (HistoryError,), _history_again, weight=2),
+        Target("transaction-index", transactions, decode_transaction_index, (), _aborted_again),
+        Target(
+            "histories", _histories(), _history, (HistoryError,), _history_again, _zipped_history,
+            weight=2,
+        ),
     ]  # fmt: skip
