@@ -13,6 +13,7 @@ session has ended, and until then can answer and send on as well as any other.
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
 from kernel.clock import Clock, earliest
@@ -374,8 +375,12 @@ def connection_rate(image: Image, host: str) -> float | None:
 
 
 def address_bytes(host: str) -> bytes:
-    """The 4 bytes of an IPv4 address, as an Envelope carries them; loopback for other forms."""
-    parts = host.split(".")
-    if len(parts) == 4 and all(part.isdecimal() and int(part) < 256 for part in parts):
-        return bytes(int(part) for part in parts)
-    return b"\x7f\x00\x00\x01"
+    """An IP address as an Envelope carries it: 4 bytes, or the 16 of IPv6.
+
+    IPv4 mapped into IPv6 is IPv4, as Java's InetAddress has it; loopback where no address is known.
+    """
+    if not host:
+        return b"\x7f\x00\x00\x01"
+    address = ip_address(host)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).packed

@@ -67,6 +67,8 @@ FORWARDED: Final = (
     | {DESCRIBE_QUORUM}
 )
 """What a broker sends on, and what an Envelope may carry."""
+ADDRESS_BYTES: Final = (4, 16)
+"""Of a client's address in an Envelope: IPv4, IPv6."""
 TOKEN_REQUESTS: Final = frozenset(
     {CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN}
 )
@@ -264,8 +266,9 @@ class Dispatch:
     def _envelope(self, body: Any, answered: Answered) -> None:
         """A broker's client asks: answer its request inside, or an error outside.
 
-        The principal comes first, as in Kafka: one that cannot be read is
-        PRINCIPAL_DESERIALIZATION_FAILURE whatever is asked (core/.../EnvelopeUtils.scala).
+        In Kafka's order (core/.../EnvelopeUtils.scala): a principal that cannot be read is
+        PRINCIPAL_DESERIALIZATION_FAILURE whatever is asked, an address that is none
+        INVALID_REQUEST, a request that cannot be read UNSUPPORTED_VERSION.
         """
         if not self._state.is_active:
             answered(envelope_body(ErrorCode.not_controller))
@@ -276,10 +279,13 @@ class Dispatch:
         except RemoteProtocolError:
             answered(envelope_body(ErrorCode.principal_deserialization_failure))
             return
+        if len(address) not in ADDRESS_BYTES:
+            answered(envelope_body(ErrorCode.invalid_request))
+            return
         try:
             inner = parse_request(APIS[ListenerKind.CONTROLLER], bytes(body.request_data))
         except RemoteProtocolError:
-            answered(envelope_body(ErrorCode.invalid_request))
+            answered(envelope_body(ErrorCode.unsupported_version))
             return
         if inner.api_key not in FORWARDED:
             answered(envelope_body(ErrorCode.invalid_request))

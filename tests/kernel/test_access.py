@@ -6,12 +6,13 @@ from datetime import timedelta
 import pytest
 
 from kernel.access import Access, principal_of
+from kernel.connections import address_bytes
 from kernel.forwarding import ANONYMOUS_PRINCIPAL
 from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from metadata.records import AccessControlEntryRecord, PartitionRecord, TopicRecord
-from quorum_controller.authorization import AccessRules, Caller, Operation
+from quorum_controller.authorization import AccessRules, Caller, Operation, host_text
 from tests.kernel.harness import World
 from wire import codec
 from wire.api_keys import DESCRIBE_QUORUM, ENVELOPE
@@ -209,14 +210,30 @@ def test_an_envelope_with_an_unreadable_principal_is_refused_and_the_node_lives_
     client = world.client(1, "CONTROLLER")
     inner = encode_request(DESCRIBE_QUORUM, 0, 1, "c", describe_quorum())
 
-    def asked(content, data=inner):
+    def asked(content, data=inner, address=b"\x7f\0\0\1"):
         request = codec.newest(ENVELOPE, "request").EnvelopeRequest(
-            request_data=data, request_principal=content, client_host_address=b"\x7f\0\0\1"
+            request_data=data, request_principal=content, client_host_address=address
         )
         return client.call(ENVELOPE, request).error_code
 
     for wrong in UNREADABLE.values():
         assert asked(wrong) is ErrorCode.principal_deserialization_failure
     assert asked(b"", data=b"") is ErrorCode.principal_deserialization_failure
-    assert asked(principal(), data=b"") is ErrorCode.invalid_request
+    assert asked(principal(), data=b"") is ErrorCode.unsupported_version
+    assert asked(principal(), data=b"", address=b"\x7f\0\0") is ErrorCode.invalid_request
+    assert asked(principal(), address=bytes(16)) is ErrorCode.none
     assert asked(principal()) is ErrorCode.none
+
+
+@pytest.mark.parametrize(
+    ("host", "as_acls_have_it"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("2001:db8::17", "2001:db8:0:0:0:0:0:17"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("", "127.0.0.1"),
+    ],
+)
+def test_the_address_that_acls_see(host, as_acls_have_it):
+    assert host_text(address_bytes(host)) == as_acls_have_it
