@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import msgspec
 from typing_extensions import override
 
-from simulator.draw import FAULT_CLASSES, FAULT_NAMES, FSYNC_LIE, NEWEST_DRAWS, Options, Until
+from simulator.draw import FAULT_CLASSES, FSYNC_LIE, NAMES, NEWEST_DRAWS, VARIATIONS, Options, Until
 
 USAGE: Final = 2
 VOTERS_MAX: Final = 9
@@ -22,7 +22,9 @@ SHOWN_CHARACTERS: Final = 80
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 SHRINK_SECONDS: Final = 60.0
 SEEDS: Final = range(1, 101)
-FAULTS_HELP: Final = f"all, none, or of: {','.join(FAULT_CLASSES)}; {FSYNC_LIE} alone: has to fail"
+FAULTS_HELP: Final = (
+    f"all, none, or of: {','.join((*FAULT_CLASSES, *VARIATIONS))}; {FSYNC_LIE} alone: has to fail"
+)
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +130,7 @@ def _parser() -> Parser:
     )
     add("--draws", type=between(1, NEWEST_DRAWS), metavar="N",
         help="1: seeds as drawn before faults were added; 2: before lookups were; 3: before "
-        "the newest faults (4)")  # fmt: skip
+        "lost messages were; 4: before faults of client links were (5)")  # fmt: skip
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
     add(
         "--until",
@@ -194,8 +196,8 @@ def _faults(text: str) -> tuple[str, ...] | None:
         return None if text == "all" else ()
     names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
-        if name not in FAULT_NAMES:
-            allowed = ", ".join(FAULT_NAMES)
+        if name not in NAMES:
+            allowed = ", ".join(NAMES)
             message = f"unknown fault '{_short(name)}': all, none, or of {allowed}"
             raise argparse.ArgumentTypeError(message)
     if FSYNC_LIE in names and len(names) > 1:

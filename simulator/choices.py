@@ -7,6 +7,7 @@ known, and a node that did not answer is left alone for a while.
 from random import Random
 from typing import Final, NamedTuple
 
+from simulator.draw import Settings
 from simulator.requests import READS, TOPIC_WRITES, Operation
 
 NAMES: Final = 12
@@ -14,10 +15,6 @@ NAMES: Final = 12
 REGISTER: Final = "register"
 """The topic whose config is written; nobody deletes it."""
 
-LOOKUPS: Final = 0.35
-REGISTER_SHARE: Final = 0.2
-AGAINST: Final = 0.08
-"""Of the writes to topics: what will be refused if all is as it seems."""
 LEFT_ALONE_US: Final = 4_000_000
 
 
@@ -35,12 +32,35 @@ class Choice(NamedTuple):
     value: str | None = None
 
 
-class Choices:
-    """Draws operations from a stream of its own."""
+class Mix(NamedTuple):
+    """Shares of what is asked."""
 
-    def __init__(self, rng: Random, targets: tuple[int, ...]) -> None:
+    lookups: float
+    register: float
+    """Of all: operations on the config of `REGISTER`."""
+    against: float
+    """Of the writes to topics: what will be refused if all is as it seems."""
+
+
+def mix_of(settings: Settings) -> Mix:
+    """The shares that a seed has."""
+    percents = settings.lookup_percent, settings.register_percent, settings.against_percent
+    return Mix(*(percent / 100 for percent in percents))
+
+
+class Choices:
+    """Draws operations from a stream of its own.
+
+    Args:
+        rng: the stream.
+        targets: the nodes that may be asked.
+        mix: of the operations.
+    """
+
+    def __init__(self, rng: Random, targets: tuple[int, ...], mix: Mix) -> None:
         self._rng = rng
         self._targets = targets
+        self._mix = mix
         self._exists: dict[str, bool] = {}
         self._busy: dict[str, int] = {}
         self._left_alone: dict[int, int] = {}
@@ -48,11 +68,11 @@ class Choices:
 
     def draw(self, now_us: int) -> Choice:
         """The next operation."""
-        rng = self._rng
-        target, is_lookup = self._target(now_us), rng.random() < LOOKUPS
-        is_register = rng.random() < REGISTER_SHARE
+        rng, mix = self._rng, self._mix
+        target, is_lookup = self._target(now_us), rng.random() < mix.lookups
+        is_register = rng.random() < mix.register
         name = topic_name(rng.randrange(NAMES))
-        is_against = rng.random() < AGAINST
+        is_against = rng.random() < mix.against
         coin = rng.random() < 0.5
         if is_register:
             return self._on_register(target, is_lookup=is_lookup)

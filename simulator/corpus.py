@@ -3,9 +3,10 @@
 A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
 `short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
 since faults were added, `standard-3` or `short-3` since clients look up, `standard-4` or `short-4`
-with the newest faults; `short-4:sync_error,kill` runs with these faults alone, `short-4:4` with
-four voters. A seed finds its bug again only while the simulator draws as it did then; the mutants
-(docs/simulator/mutants.md) show that the simulator still can.
+since messages are lost, `standard-5` or `short-5` since connections of clients break;
+`short-4:sync_error,kill` runs with these faults alone, `short-4:4` with four voters. A seed finds
+its bug again only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md)
+show that the simulator still can.
 """
 
 from importlib import resources
@@ -15,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from simulator.arguments import SHORT, VOTERS_MAX
-from simulator.draw import FAULT_NAMES, Options
+from simulator.draw import NAMES, Options
 
 OPTIONS: Final = {
     "standard": Options(draws=1),
@@ -26,6 +27,8 @@ OPTIONS: Final = {
     "short-3": replace(SHORT, draws=3),
     "standard-4": Options(draws=4),
     "short-4": replace(SHORT, draws=4),
+    "standard-5": Options(draws=5),
+    "short-5": replace(SHORT, draws=5),
 }
 FIELDS: Final = 5
 _VOTERS: Final = tuple(map(str, range(1, VOTERS_MAX + 1)))
@@ -88,7 +91,7 @@ def options_of(name: str) -> Options:
     """
     base, colon, fixed = name.partition(":")
     words = fixed.split(",") if colon else []
-    faults = tuple(word for word in words if word in FAULT_NAMES)
+    faults = tuple(word for word in words if word in NAMES)
     voters = [int(word) for word in words if word in _VOTERS]
     if base not in OPTIONS or len(faults) + len(voters) < len(words) or len(voters) > 1:
         raise ValueError(name)

@@ -14,6 +14,7 @@ would turn into another whole one at the same offset: no checksum tells that it 
 Nor does one cover the base offsets of a snapshot's batches, which nothing is made of.
 """
 
+import json
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -229,6 +230,19 @@ class DiskDamages:
         """All disks hold what was written."""
         for number in list(self._damages):
             self.restore(self._machines[number])
+
+
+def make_older(vfs: MemoryVfs) -> None:
+    """Put the quorum-state of the epoch before in place of the newest."""
+    content = vfs.written_content(QUORUM_STATE)
+    assert content is not None
+    stored = json.loads(bytes(content))
+    older = {**stored, "leaderEpoch": stored["leaderEpoch"] - 1, "leaderId": -1, "votedId": -1}
+    file = vfs.open(QUORUM_STATE)
+    file.truncate(0)
+    file.pwrite(json.dumps(older).encode(), 0)
+    file.sync()
+    file.close()
 
 
 def recorded_end(vfs: MemoryVfs) -> int:

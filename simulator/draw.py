@@ -48,19 +48,36 @@ LATER_FAULTS: Final[tuple[str, ...]] = (
 )
 """Added later: each on in a quarter of the seeds, from streams of their own."""
 
-NEWEST_FAULTS: Final[tuple[str, ...]] = (
+FOURTH_FAULTS: Final[tuple[str, ...]] = (
     "lost_messages",
     "full_link",
     "write_error",
     "restart_storm",
     "crash_at_start",
 )
-"""Added last: each on in one of `NEWEST_ONE_IN` seeds, from a stream of its own name."""
+"""Of draws 4: each on in one of `ONE_IN` seeds, from a stream of its own name."""
 
-NEWEST_ONE_IN: Final = 12
+FIFTH_FAULTS: Final[tuple[str, ...]] = (
+    "client_links",
+    "uneven_links",
+    "start_read_error",
+    "kill_at_operation",
+    "lasting_disk_fault",
+)
+"""Of draws 5, as those of draws 4."""
 
-FAULT_CLASSES: Final[tuple[str, ...]] = (*EARLIER_FAULTS, *LATER_FAULTS, *NEWEST_FAULTS)
-"""What the nemesis may do; `--faults` takes these names, `all`, or `none`."""
+VARIATIONS: Final[tuple[str, ...]] = ("operation_mix", "even_voters")
+"""Of draws 5 too, asked for and left out like faults; they are settings of the whole run."""
+
+ONE_IN: Final = 12
+
+FAULT_CLASSES: Final[tuple[str, ...]] = (
+    *EARLIER_FAULTS,
+    *LATER_FAULTS,
+    *FOURTH_FAULTS,
+    *FIFTH_FAULTS,
+)
+"""What the nemesis may do; `--faults` takes these names, those of `VARIATIONS`, `all`, `none`."""
 
 FSYNC_LIE: Final = "fsync_lie"
 """Never drawn, only asked for, alone: no protocol survives it, so the run has to fail."""
@@ -68,10 +85,14 @@ FSYNC_LIE: Final = "fsync_lie"
 FAULT_NAMES: Final[tuple[str, ...]] = (*FAULT_CLASSES, FSYNC_LIE)
 """All that a plan may hold."""
 
-NEWEST_DRAWS: Final = 4
+NAMES: Final[tuple[str, ...]] = (*FAULT_CLASSES, *VARIATIONS, FSYNC_LIE)
+"""All that `Options.faults` may hold."""
+
+NEWEST_DRAWS: Final = 5
 """1: without what was added later, so that a seed of simulator/seeds.txt means what it meant.
 2: with the later faults. 3: clients look up, write a config, choose by what they were told.
-4: with the newest faults; a seed that gets none of them is what it is in 3."""
+4: with `FOURTH_FAULTS`; a seed that gets none of them is what it is in 3.
+5: with `FIFTH_FAULTS` and `VARIATIONS`; a seed that gets none of them is what it is in 4."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +172,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Mean time that the second half of a step takes now and then; 0 = none."""
     has_lookups: bool = False
     """Clients look up and choose by what they know (simulator/choices.py)."""
+    client_count: int = CLIENTS
+    lookup_percent: int = 35
+    """Of the operations of clients, if they look up."""
+    register_percent: int = 20
+    """Of the operations: on the config of one topic."""
+    against_percent: int = 8
+    """Of the writes to topics: what will be refused if all is as it seems."""
 
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
@@ -236,8 +264,8 @@ def add_later(settings: Settings, rng: Random, sites: Random, options: Options) 
     )
 
 
-def add_newest(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
-    """The newest faults; a seed that gets none keeps its settings and every draw.
+def add_fourth(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
+    """The faults of draws 4; a seed that gets none keeps its settings and every draw.
 
     Args:
         settings: by `add_later`.
@@ -247,10 +275,46 @@ def add_newest(settings: Settings, stream: Callable[[str], Random], options: Opt
     """
     if options.draws < 4:
         return settings
-    allowed = NEWEST_FAULTS if options.faults is None else options.faults
-    drawn = [name for name in NEWEST_FAULTS if stream(name).randrange(NEWEST_ONE_IN) == 0]
+    allowed = FOURTH_FAULTS if options.faults is None else options.faults
+    drawn = [name for name in FOURTH_FAULTS if stream(name).randrange(ONE_IN) == 0]
     more = tuple(n for n in drawn if n in allowed and n not in settings.faults)
     return msgspec.structs.replace(settings, faults=settings.faults + more)
+
+
+def add_fifth(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
+    """The faults and variations of draws 5; a seed that gets none keeps every draw.
+
+    Args:
+        settings: by `add_fourth`.
+        stream: as of `add_fourth`; that of a variation decides its values too.
+        options: what the caller fixes.
+    """
+    names = (*FIFTH_FAULTS, *VARIATIONS)
+    if options.draws >= 5:
+        allowed = names if options.faults is None else options.faults
+        drawn = [name for name in names if stream(name).randrange(ONE_IN) == 0]
+        more = tuple(n for n in drawn if n in allowed and n not in settings.faults)
+        settings = msgspec.structs.replace(settings, faults=settings.faults + more)
+    if "operation_mix" in settings.faults:
+        settings = _with_another_mix(settings, stream("operation_mix"), options)
+    if "even_voters" in settings.faults and options.node_count is None:
+        count = stream("even_voters").choice((2, 4))
+        settings = msgspec.structs.replace(settings, voter_count=count)
+    return settings
+
+
+def _with_another_mix(settings: Settings, rng: Random, options: Options) -> Settings:
+    """More or fewer clients, together as busy as ever, and other shares of what they ask."""
+    count = rng.choice((2, 4, 5, 6))
+    think_us = settings.think_us
+    return msgspec.structs.replace(
+        settings,
+        client_count=count,
+        think_us=think_us * count // CLIENTS if options.think_us is None else think_us,
+        lookup_percent=rng.choice((0, 10, 35, 60, 85)),
+        register_percent=rng.choice((0, 20, 50, 90)),
+        against_percent=rng.choice((0, 8, 30, 60)),
+    )
 
 
 RARE: Final = (

@@ -184,7 +184,7 @@ def times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
         return 0
     assert operation.returned_us is not None, "it has an outcome"
     is_answered = operation.outcome == "ok" or operation.error in REFUSALS
-    left_us = 0 if is_answered else FORWARDED_US_MAX
+    left_us = 0 if is_answered else operation.late_us + FORWARDED_US_MAX
     last_us = operation.returned_us + left_us
     first, last = bisect_left(times_us, operation.called_us), bisect_right(times_us, last_us)
     return min(SENT_AGAIN_MAX, last - first)

@@ -8,15 +8,17 @@ operations (`crash_at`) has sent nothing: effects leave after a step.
 from collections.abc import Callable
 from enum import Enum
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig
 from kernel.kernel import Kernel
 from simulator.ends import Inbound, Outbound
+from simulator.failing_writes import is_lasting
 from simulator.network import End, Network, Pipe
 from simulator.scheduler import Scheduler
+from simulator.watcher import Watcher
 from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
 from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from wire.types import DirectoryId
@@ -48,28 +50,6 @@ class Power(Enum):
     UP = "up"
     DOWN = "down"
     PAUSED = "paused"
-
-
-class Watcher(Protocol):
-    """Who looks at every step."""
-
-    def created(self, machine: "Machine") -> None:
-        """A process has its kernel and has not taken its first step."""
-        ...
-
-    def before_step(self, machine: "Machine", event: events.Event | None) -> None:
-        """An event is about to be taken; None: the process starts."""
-        ...
-
-    def after_step(
-        self, machine: "Machine", event: events.Event | None, effects: list[out.Effect]
-    ) -> None:
-        """A step is done; its effects have not been performed."""
-        ...
-
-    def process_ended(self, machine: "Machine", reason: str, error: BaseException | None) -> None:
-        """The process is gone: killed, without power, stopped by an error, or shut down."""
-        ...
 
 
 class Machine:
@@ -115,6 +95,10 @@ class Machine:
         self.clock_offset_ms = 0
         self.clock_rate_ppm = 0
         self.wall_offset_ms = 0
+        self.keeps_disk_faults = False
+        """Whether a full or failing disk is so after a power failure too."""
+        self.kill_at: int | None = None
+        """The `crash_at` of its disk that stands for a SIGKILL instead of a power failure."""
         self.logs: list[tuple[int, out.Log]] = []
         self.make_random: Callable[[int], Random] = Random
         """The chance of a process, from a seed."""
@@ -196,7 +180,7 @@ class Machine:
             self.watcher.created(self)
             effects = self.kernel.start(self.now())
         except SimulatedCrashError as crash:
-            self.power_off(str(crash))
+            self.crashed(crash)
         except STOPPING as error:
             self._ended(f"refused to start: {error}", error)
         else:
@@ -213,17 +197,25 @@ class Machine:
 
     def kill(self) -> None:
         """SIGKILL: what was written stays in the page cache."""
-        if self.kernel is None:
-            return
-        self.network.lose(self.id, is_silent=False)
-        self.vfs.kill()
-        self._ended("killed", None)
+        if self.kernel is not None:
+            self._end_process("killed", None)
 
     def power_off(self, why: str = "power failure") -> None:
         """The machine loses its power: unsynced changes are kept or lost by chance."""
         self.network.lose(self.id, is_silent=True)
-        self.vfs = self.vfs.crash(self.rng)
+        before, self.vfs = self.vfs, self.vfs.crash(self.rng)
+        if self.keeps_disk_faults:
+            self.vfs.bytes_max = before.bytes_max
+            self.vfs.failing = before.failing if is_lasting(before.failing) else None
         self._ended(why, None)
+
+    def crashed(self, crash: SimulatedCrashError) -> None:
+        """It came to the operation of its disk at which the power fails, or it is killed."""
+        if self.kill_at is None or self.kill_at != self.vfs.crash_at:
+            self.power_off(str(crash))
+            return
+        self.vfs.crash_at = None
+        self._end_process(f"killed at {crash}", None)
 
     def terminate(self) -> None:
         """SIGTERM: controlled shutdown, hand-over, then the process ends by itself."""
@@ -258,8 +250,15 @@ class Machine:
             self.post(event, self.incarnation)
         self._set_timer()
 
+    def _end_process(self, reason: str, error: BaseException | None) -> None:
+        """The process ends, the machine goes on: what was written stays in the page cache."""
+        self.network.lose(self.id, is_silent=False)
+        self.vfs.kill()
+        self._ended(reason, error)
+
     def _ended(self, reason: str, error: BaseException | None) -> None:
         self.kernel = None
+        self.kill_at = None
         self.power = Power.DOWN
         self.incarnation += 1
         self._inbound.clear()
@@ -284,7 +283,7 @@ class Machine:
         try:
             effects = kernel.step(event, self.now())
         except SimulatedCrashError as crash:
-            self.power_off(str(crash))
+            self.crashed(crash)
         except STOPPING as error:
             self._stop(error)
         else:
@@ -292,9 +291,7 @@ class Machine:
 
     def _stop(self, error: BaseException) -> None:
         """An error that ends the node, as the driver does it: exit code 1."""
-        self.network.lose(self.id, is_silent=False)
-        self.vfs.kill()
-        self._ended(f"stopped: {error}", error)
+        self._end_process(f"stopped: {error}", error)
 
     def _after(self, event: events.Event | None, effects: list[out.Effect]) -> None:
         self.watcher.after_step(self, event, effects)
@@ -429,7 +426,7 @@ class Machine:
             try:
                 effect.work()
             except SimulatedCrashError as crash:
-                self.power_off(str(crash))
+                self.crashed(crash)
                 return
             except FsyncError as failed:
                 self._stop(failed)
@@ -456,7 +453,7 @@ class Machine:
             try:
                 work()
             except SimulatedCrashError as crash:
-                self.power_off(str(crash))
+                self.crashed(crash)
             except STOPPING as error:
                 self._stop(error)
             else:
@@ -477,14 +474,12 @@ class Machine:
             try:
                 self.kernel.close()
             except SimulatedCrashError as crash:
-                self.power_off(str(crash))
+                self.crashed(crash)
                 return
             except STOPPING as error:
                 self._stop(error)
                 return
-        self.network.lose(self.id, is_silent=False)
-        self.vfs.kill()
         is_legal = effect.code == 0 and self.is_terminating
         asked = "" if self.is_terminating else ", and nobody asked it to end"
         reason = f"exit {effect.code}: {effect.reason}{asked}"
-        self._ended(reason, None if is_legal else SelfEndedError(reason))
+        self._end_process(reason, None if is_legal else SelfEndedError(reason))

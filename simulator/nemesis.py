@@ -1,8 +1,7 @@
 """Faults: the decisions of a plan, carried out (simulator/plan.py)."""
 
 import errno
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
@@ -10,14 +9,16 @@ from typing import Final
 import msgspec
 
 from kernel.kernel import Kernel
-from simulator.disk_damage import DiskDamages
-from simulator.draw import FSYNC_LIE, NEWEST_FAULTS
+from simulator.client_links import ClientLinks
+from simulator.disk_damage import DiskDamages, make_older
+from simulator.draw import FIFTH_FAULTS, FOURTH_FAULTS, FSYNC_LIE
 from simulator.failing_calls import fail_allocation, fail_read
 from simulator.felt import AT_ONCE_US, Felt, felt_by
-from simulator.log_mirror import QUORUM_STATE
+from simulator.fifth_faults import FifthFaults
+from simulator.fourth_faults import FourthFaults
+from simulator.leadership import epoch_of, has_newer_epoch, leads
 from simulator.machine import Machine, Power
 from simulator.network import Network
-from simulator.newest_faults import NewestFaults
 from simulator.plan import OPERATIONS_AHEAD_MAX, Decision
 from simulator.probes import Probes
 from simulator.scheduler import Scheduler
@@ -35,39 +36,6 @@ CarryingOut = Callable[[Decision, list[Machine]], Felt | None]
 """Of one kind: brings a fault in and gives what it did, None for nothing."""
 
 
-def make_older(vfs: MemoryVfs) -> None:
-    """Put the quorum-state of the epoch before in place of the newest."""
-    content = vfs.written_content(QUORUM_STATE)
-    assert content is not None
-    stored = json.loads(bytes(content))
-    older = {**stored, "leaderEpoch": stored["leaderEpoch"] - 1, "leaderId": -1, "votedId": -1}
-    file = vfs.open(QUORUM_STATE)
-    file.truncate(0)
-    file.pwrite(json.dumps(older).encode(), 0)
-    file.sync()
-    file.close()
-
-
-def leads(machine: Machine) -> bool:
-    """Whether its process takes itself for the leader."""
-    return machine.kernel is not None and machine.kernel.replica.core.is_leader
-
-
-def epoch_of(machine: Machine) -> int:
-    """The epoch of its process, -1 without one."""
-    return -1 if machine.kernel is None else int(machine.kernel.replica.core.epoch)
-
-
-def has_newer_epoch(machines: Iterable[Machine], epoch: int, *, by_leader: bool) -> bool:
-    """Whether any process knows an epoch behind this one, or leads one; asked often."""
-    for machine in machines:
-        if machine.kernel is not None:
-            core = machine.kernel.replica.core
-            if core.epoch > epoch and (core.is_leader or not by_leader):
-                return True
-    return False
-
-
 class Nemesis:
     """Carries a plan out."""
 
@@ -81,6 +49,7 @@ class Nemesis:
         restart: Callable[[Machine], None],
         *,
         damages: DiskDamages,
+        client_hosts: tuple[int, ...],
     ) -> None:
         self.plan = plan
         self.fired: dict[str, int] = {}
@@ -100,7 +69,7 @@ class Nemesis:
         """Told of a machine that has an empty disk now."""
         self.slow_disks: dict[int, int] = {}
         """Machine -> factor on the time of its flushes."""
-        self._newest = NewestFaults(
+        self._fourth = FourthFaults(
             scheduler,
             network,
             machines,
@@ -109,8 +78,29 @@ class Nemesis:
             later=self._later,
             is_over=lambda: self.is_over,
         )
-        if any(decision.kind == "lost_messages" for decision in plan):
-            self._newest.watch_messages()
+        self._fifth = FifthFaults(
+            scheduler,
+            network,
+            machines,
+            probes,
+            restart=restart,
+            later=self._later,
+            is_over=lambda: self.is_over,
+            strike=self._strike,
+        )
+        self._owners: dict[str, object] = {
+            **dict.fromkeys((*FOURTH_FAULTS, FSYNC_LIE), self._fourth),
+            **dict.fromkeys(FIFTH_FAULTS, self._fifth),
+            "client_links": ClientLinks(
+                scheduler, network, probes, client_hosts, later=self._later
+            ),
+        }
+        """Kind -> who carries it out, where it is somebody else."""
+        kinds = {decision.kind for decision in plan}
+        if "lost_messages" in kinds:
+            self._fourth.watch_messages()
+        if "lasting_disk_fault" in kinds:
+            self._fifth.keep_disk_faults()
 
     def start(self) -> None:
         """Every decision at its time."""
@@ -126,7 +116,8 @@ class Nemesis:
         self._network.is_calm = True
         self._network.heal_all()
         self.slow_disks.clear()
-        self._newest.stop()
+        self._fourth.stop()
+        self._fifth.stop()
         self._damages.restore_all()
         for machine in self._machines.values():
             machine.vfs.bytes_max = None
@@ -163,16 +154,19 @@ class Nemesis:
 
     def _carry_out(self, decision: Decision) -> Felt | None:
         machines = [self._machines[number] for number in decision.targets]
-        is_newest = decision.kind in (*NEWEST_FAULTS, FSYNC_LIE)
-        owner, name = (self._newest, "") if is_newest else (self, "_do_")
-        carry_out: CarryingOut = getattr(owner, name + decision.kind)
         felt = felt_by(decision, machines)  # what is told if it ends in a violation
         self.on_fault_begins()
         try:
-            felt = carry_out(decision, machines)
+            felt = self._strike(decision, machines)
         finally:
             self.on_fault(decision, felt)
         return felt
+
+    def _strike(self, decision: Decision, machines: list[Machine]) -> Felt | None:
+        owner = self._owners.get(decision.kind)
+        name = f"_do_{decision.kind}" if owner is None else decision.kind
+        carry_out: CarryingOut = getattr(owner or self, name)
+        return carry_out(decision, machines)
 
     def _later(self, decision: Decision, action: Callable[[], None]) -> None:
         def end() -> None:
@@ -475,8 +469,15 @@ class Nemesis:
         for machine in machines:
             vfs = machine.vfs
             vfs.bytes_max = vfs.used_bytes()
-            self._later(decision, lambda v=vfs: setattr(v, "bytes_max", None))  # type: ignore[misc]
+            self._later(decision, partial(self._make_room, machine, vfs))
         return felt_by(decision, machines)
+
+    def _make_room(self, machine: Machine, vfs: MemoryVfs) -> None:
+        """The disk that was filled has room again; as `vfs`, or as what a power failure left."""
+        vfs.bytes_max = None
+        if machine.keeps_disk_faults:
+            machine.vfs.bytes_max = None
+            self._restart(machine)
 
     def _do_clock_jump(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         jump_s = decision.amount - OPERATIONS_AHEAD_MAX // 2

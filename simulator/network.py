@@ -7,7 +7,7 @@ asked for the network is calm, and none is longer than twice its mean. A killed
 process resets its connections; a machine without power says nothing until it is up again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from math import log
 from random import Random
@@ -99,6 +99,8 @@ class Network:
         """Asked for a further delay of what is sent; what follows on the connection waits too."""
         self.passes: Callable[[Pipe, Direction, bytes], bytes] | None = None
         """Asked what of a chunk is sent at all (simulator/lost_messages.py)."""
+        self.factors: dict[tuple[int, int], int] = {}
+        """Times as long as others these links take."""
         self.capacities: dict[int, int] = {}
         """How many chunks all links from and to a host hold together; absent: any number."""
         self.on_full: Callable[[Pipe], None] = self.reset
@@ -142,7 +144,10 @@ class Network:
         drawn_us = int(-log(1.0 - self._rng.random()) * self._mean_us)
         if self.is_calm:
             drawn_us = min(drawn_us, CALM_MEANS * self._mean_us)
-        due_us = self._scheduler.now_us + self._delay_us + drawn_us + extra_us
+        way_us = self._delay_us + drawn_us
+        if self.factors:
+            way_us *= self.factors.get(link, 1)
+        due_us = self._scheduler.now_us + way_us + extra_us
         if due_us <= direction.last_us:
             due_us = direction.last_us + 1
         if self._clogged_until:
@@ -298,6 +303,10 @@ class Network:
 
     def _silence_us(self) -> int:
         return int(self._rng.expovariate(1.0) * SILENCE_MEAN_US) + RETRANSMIT_US
+
+    def pipes_of(self, hosts: Collection[int], other: int) -> list[Pipe]:
+        """Open connections of any of these hosts to one that serves them."""
+        return [pipe for pipe in self._pipes if pipe.hosts[0] in hosts and pipe.hosts[1] == other]
 
     def pipes_between(self, one: int, other: int) -> list[Pipe]:
         """Open connections between two hosts."""

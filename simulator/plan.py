@@ -10,12 +10,22 @@ from typing import Final
 
 import msgspec
 
-from simulator.draw import APART, FSYNC_LIE, LATER_FAULTS, NEWEST_FAULTS, Settings
+from simulator.draw import (
+    APART,
+    FIFTH_FAULTS,
+    FOURTH_FAULTS,
+    FSYNC_LIE,
+    LATER_FAULTS,
+    VARIATIONS,
+    Settings,
+)
 from simulator.lost_messages import MESSAGES
 
 QUIET_START_US: Final = 1_000_000
 OPERATIONS_AHEAD_MAX: Final = 40
 LOST_US_MIN: Final = 500_000
+FARTHEST: Final = 20
+"""Times as long as others a link of `uneven_links` takes at most."""
 LIE_ENDS_BEFORE_US: Final = 500_000
 """So long before faults stop the power of disks that lie fails."""
 
@@ -29,7 +39,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     length_us: int
     """Until it ends by itself: restart, resume, heal."""
     amount: int = 0
-    """Of the kind: disk operations until the crash, milliseconds of a jump."""
+    """Of the kind: disk operations until the crash, seconds of a jump, times as slow a link."""
     messages: str = ""
     """Of `lost_messages`: one of `MESSAGES`."""
 
@@ -38,7 +48,7 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
     """The decisions of a run, in time order; they end with the fault phase."""
     plan = []
     at_us = QUIET_START_US
-    others = (*APART, *LATER_FAULTS, *NEWEST_FAULTS, FSYNC_LIE)
+    others = (*APART, *LATER_FAULTS, *FOURTH_FAULTS, *FIFTH_FAULTS, *VARIATIONS, FSYNC_LIE)
     kinds = tuple(kind for kind in settings.faults if kind not in others)
     while kinds:
         at_us += 1 + int(rng.expovariate(1.0) * settings.fault_interval_us)
@@ -88,12 +98,12 @@ def draw_later(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) ->
     return plan
 
 
-def draw_newest(
+def draw_fourth(
     settings: Settings, stream: Callable[[str], Random], machine_ids: tuple[int, ...]
 ) -> list[Decision]:
-    """Those of `NEWEST_FAULTS`, each from the stream of its name; and disks that lie."""
+    """Those of `FOURTH_FAULTS`, each from the stream of its name; and disks that lie."""
     plan = []
-    for kind in NEWEST_FAULTS:
+    for kind in FOURTH_FAULTS:
         if kind not in settings.faults:
             continue
         rng = stream(kind)
@@ -104,6 +114,35 @@ def draw_newest(
     if FSYNC_LIE in settings.faults:
         plan.append(_draw_lie(settings, stream(FSYNC_LIE)))
     return plan
+
+
+def draw_fifth(
+    settings: Settings, stream: Callable[[str], Random], machine_ids: tuple[int, ...]
+) -> list[Decision]:
+    """Those of `FIFTH_FAULTS`, each from the stream of its name; clients have brokers alone."""
+    plan = []
+    for kind in FIFTH_FAULTS:
+        if kind in settings.faults:
+            if kind == "uneven_links":
+                plan.append(_draw_uneven_links(settings, stream(kind), machine_ids))
+            else:
+                has_all = kind != "client_links" or settings.is_combined
+                targets = machine_ids if has_all else machine_ids[settings.voter_count :]
+                plan += _draw_seldom(settings, stream(kind), (kind,), targets)
+    return plan
+
+
+def _draw_uneven_links(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> Decision:
+    """From the beginning to the end of the faults: one node is far away, or all links differ."""
+    at_us = rng.randrange(min(QUIET_START_US, settings.duration_us))
+    targets = (rng.choice(machine_ids),) if rng.random() < 0.7 else machine_ids
+    return Decision(
+        at_us=at_us,
+        kind="uneven_links",
+        targets=targets,
+        length_us=settings.duration_us - at_us,
+        amount=rng.choice((3, 8, FARTHEST)),
+    )
 
 
 def _with_messages(decision: Decision, rng: Random, machine_ids: tuple[int, ...]) -> Decision:

@@ -42,6 +42,8 @@ class Operation(msgspec.Struct, kw_only=True):
     error: str | None = None
     proof: object = None
     """Of the moment of the call: why the answer tells the committed state (simulator/proofs.py)."""
+    late_us: int = 0
+    """How long after its client gave up it may still arrive (client_links)."""
     is_observation: bool = False
     """A refusal by the state that was committed, as one of the controller's own answers."""
 

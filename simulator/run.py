@@ -6,21 +6,22 @@ from typing import Final
 import msgspec
 
 from metadata.snapshot import encode_snapshot, snapshot_records
+from simulator.cluster import machine_ids
 from simulator.convergence import converge
-from simulator.draw import Options, Settings, Until, add_later, add_newest, draw_settings
+from simulator.draw import Options, Settings, Until, add_fifth, add_fourth, add_later, draw_settings
 from simulator.histories import Refuted, count_definite
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
 from simulator.log_mirror import segment_paths
 from simulator.node_states import NodeState, states_of
-from simulator.plan import Decision, draw_apart, draw_later, draw_newest, draw_plan
+from simulator.plan import Decision, draw_apart, draw_fifth, draw_fourth, draw_later, draw_plan
 from simulator.recording import Recording
 from simulator.requests import READS
 from simulator.scheduler import EndlessStepError, StuckError, returning_within
 from simulator.streams import Streams
 from simulator.tolerable import endure
 from simulator.until import ReachedError, stop_at
-from simulator.world import Traced, World, machine_ids
+from simulator.world import Traced, World
 from wire.types import LeaderEpoch
 
 CPU_SECONDS_MAX: Final = 300
@@ -69,7 +70,8 @@ def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
     later, sites = streams.stream("later"), streams.stream("later_sites")
     settings = add_later(settings, later, sites, options)
-    return add_newest(settings, streams.stream, options), streams
+    settings = add_fourth(settings, streams.stream, options)
+    return add_fifth(settings, streams.stream, options), streams
 
 
 def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:
@@ -79,7 +81,8 @@ def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decisi
     plan = draw_plan(settings, streams.stream("nemesis"), machines)
     plan += draw_apart(settings, streams.stream("apart"), machines)
     plan += draw_later(settings, streams.stream("later_plan"), machines)
-    plan += draw_newest(settings, streams.stream, machines)
+    plan += draw_fourth(settings, streams.stream, machines)
+    plan += draw_fifth(settings, streams.stream, machines)
     plan.sort(key=lambda decision: decision.at_us)
     return settings, streams, plan
 

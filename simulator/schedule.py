@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from simulator.arguments import SEED_MAX
-from simulator.draw import FAULT_NAMES, NEWEST_DRAWS, Options
+from simulator.cluster import machine_ids
+from simulator.draw import FAULT_NAMES, NAMES, NEWEST_DRAWS, Options
 from simulator.lost_messages import MESSAGES
 from simulator.plan import Decision
 from simulator.run import settings_of
-from simulator.world import machine_ids
 
 FORM = 1
 
@@ -113,11 +113,11 @@ def _check_header(where: str, header: _Header) -> None:
         raise ScheduleError(f"{where}: seed is {header.seed}, allowed: 0 to {SEED_MAX}")
     _check_limits(where, header.options, _LIMITS)
     for kind in header.options.faults or ():
-        _check_kind(where, kind)
+        _check_kind(where, kind, NAMES)
 
 
 def _check_fault(where: str, decision: Decision, known: set[int]) -> None:
-    _check_kind(where, decision.kind)
+    _check_kind(where, decision.kind, FAULT_NAMES)
     strangers = [target for target in decision.targets if target not in known]
     if strangers:
         raise ScheduleError(f"{where}: no nodes {strangers}, only {sorted(known)}")
@@ -131,9 +131,9 @@ def _check_fault(where: str, decision: Decision, known: set[int]) -> None:
     _check_limits(where, decision, _LIMITS_OF_FAULTS)
 
 
-def _check_kind(where: str, kind: str) -> None:
-    if kind not in FAULT_NAMES:
-        raise ScheduleError(f"{where}: unknown fault '{kind}': {', '.join(FAULT_NAMES)}")
+def _check_kind(where: str, kind: str, known: tuple[str, ...]) -> None:
+    if kind not in known:
+        raise ScheduleError(f"{where}: unknown fault '{kind}': {', '.join(known)}")
 
 
 def _check_limits(where: str, given: object, limits: dict[str, tuple[int, int]]) -> None:

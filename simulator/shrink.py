@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from simulator.draw import Options
+from simulator.draw import VARIATIONS, Options
 from simulator.plan import Decision
 from simulator.run import Outcome
 
@@ -65,6 +65,7 @@ class Shrinker:
             self._shrink_writes()
             self._shrink_duration()
             self._shrink_cluster()
+            self._shrink_variations()
         return self.best
 
     @property
@@ -157,6 +158,14 @@ class Shrinker:
         for count in range(1, self.outcome.settings.voter_count):
             if self._try_nodes(count, self.outcome.settings.observer_count):
                 break
+
+    def _shrink_variations(self) -> None:
+        """Usual clients and voters, where the seed drew others."""
+        faults = self.outcome.settings.faults
+        for name in VARIATIONS:
+            if name in faults:
+                left = tuple(each for each in self.outcome.settings.faults if each != name)
+                self._try(replace(self.options, faults=left), self.plan)
 
     def _try_nodes(self, voters: int, observers: int) -> bool:
         options = replace(self.options, node_count=voters, observer_count=observers)

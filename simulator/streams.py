@@ -25,6 +25,13 @@ NAMES: Final = (
     "restart_storm",
     "crash_at_start",
     "fsync_lie",
+    "client_links",
+    "uneven_links",
+    "start_read_error",
+    "kill_at_operation",
+    "lasting_disk_fault",
+    "operation_mix",
+    "even_voters",
     "tolerable",
 )
 """Beside those of the nodes."""

@@ -216,7 +216,7 @@ class Turns:
         try:
             return act(*given)
         except SimulatedCrashError as crash:
-            self._machine.power_off(str(crash))
+            self._machine.crashed(crash)
         except STOPPING as error:
             self._machine._stop(error)
         return None

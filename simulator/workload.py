@@ -10,7 +10,8 @@ from random import Random
 from typing import Any, Final
 
 from simulator.choices import NAMES, Choices, topic_name
-from simulator.draw import CLIENTS
+from simulator.cluster import FIRST_CLIENT_HOST
+from simulator.draw import Settings
 from simulator.network import Network, Pipe
 from simulator.proofs import Proofs
 from simulator.requests import READS, Operation, answer_of, request_of
@@ -20,7 +21,6 @@ from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 
 REQUEST_US: Final = 5_000_000
 """How long a client waits before it takes an operation for indeterminate."""
-FIRST_CLIENT_HOST: Final = 1_000
 
 
 REFUSALS: Final = ("topic_already_exists", "unknown_topic_or_partition")
@@ -163,24 +163,26 @@ class Workload:
         scheduler: Scheduler,
         *,
         targets: tuple[int, ...],
-        write_count: int,
-        think_us: int,
         accept: Callable[[Connection], Pipe],
         on_acknowledged: Callable[[Operation], None],
+        settings: Settings,
     ) -> None:
         self.history: list[Operation] = []
         self.open = accept
         self._rng = rng
         self._scheduler = scheduler
         self._targets = targets
-        self._left = write_count
+        self._left = settings.write_count
         self._on_acknowledged = on_acknowledged
         self.is_stopped = False
-        self._think_us = think_us
-        self.partition_count = 2
+        self._think_us = settings.think_us
+        self.partition_count = settings.partition_count
         """Of every topic that is created."""
-        self._clients = [Client(number, self, network, scheduler) for number in range(CLIENTS)]
-        self._asker = Client(CLIENTS, self, network, scheduler)
+        self.late_us = 0
+        """How long after its client gave up a request may still arrive."""
+        numbers = range(settings.client_count)
+        self._clients = [Client(number, self, network, scheduler) for number in numbers]
+        self._asker = Client(settings.client_count, self, network, scheduler)
         self.proofs: Proofs | None = None
         """Decides what answers tell; None: nothing, as in runs that ask for no lookups."""
         self.note: Callable[[str], None] | None = None
@@ -216,6 +218,7 @@ class Workload:
             called_us=self._scheduler.now_us,
             target=target,
             value=value,
+            late_us=self.late_us,
         )
         if kind not in READS:
             self._left -= 1
@@ -232,6 +235,7 @@ class Workload:
             kind=kind,
             name=topic_name(self._rng.randrange(NAMES)),
             called_us=self._scheduler.now_us,
+            late_us=self.late_us,
         )
         self.history.append(operation)
         operation.target = self._rng.choice(self._targets)

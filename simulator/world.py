@@ -5,19 +5,13 @@ from typing import Final, get_args
 
 from kernel import effects as out
 from kernel import events
-from kernel.config import (
-    BrokerConfig,
-    MetadataLogConfig,
-    NodeConfig,
-    QuorumConfig,
-    TopicDefaults,
-    Voter,
-)
 from raft.core import RaftCore
 from raft.roles import Role
 from simulator.buggify import Buggify
-from simulator.choices import Choices
+from simulator.choices import Choices, mix_of
 from simulator.client_checks import ClientChecks
+from simulator.client_links import requests_late_us
+from simulator.cluster import client_hosts, machine_ids, node_config
 from simulator.core_tap import CoreTap
 from simulator.decoded_batches import DecodedBatches
 from simulator.disk_damage import DiskDamages
@@ -26,7 +20,7 @@ from simulator.fault_notes import FaultNotes
 from simulator.histories import Refuted
 from simulator.invariants import Invariants, Violation
 from simulator.log_mirror import segment_paths
-from simulator.machine import CONTROLLER_PORT, DATA, Machine
+from simulator.machine import Machine
 from simulator.nemesis import Nemesis
 from simulator.network import Direction, Network, Pipe
 from simulator.plan import Decision
@@ -42,12 +36,9 @@ from simulator.turns import Turns
 from simulator.voter_checks import VoterChecks
 from simulator.workload import Connection, Workload
 from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
-from wire.types import Endpoint, NodeId
 
-BROKER_PORT: Final = 9092
 BUSY_EVENTS_MAX: Final = 10_000
 """In a virtual second of all nodes together; the busiest honest ones have a tenth of it."""
-FIRST_OBSERVER_ID: Final = 101
 LOOKED_AT_EVERY_US: Final = 1_000_000
 BEGIN_QUORUM_EPOCH: Final = 53
 API_KEY_AT: Final = 5
@@ -118,17 +109,7 @@ class World:
             lambda: self.invariants.ledger.end_offset,
             self.probes,
         )
-        self.nemesis = Nemesis(
-            plan,
-            self.scheduler,
-            self.network,
-            self.machines,
-            self.probes,
-            self.restart,
-            damages=self._damages,
-        )
-        self._notes.listen_to(self.nemesis)
-        self.nemesis.on_wiped = lambda machine: self.invariants.forget(machine.id)
+        self.nemesis = self._nemesis(plan)
         self._buggify = Buggify(settings, self.probes, lambda: self.nemesis.is_over)
         self._set_sites()
         if recording is not None:
@@ -139,6 +120,21 @@ class World:
         if trace is not None:
             self._tap.note = self.workload.note = self._notes.note
 
+    def _nemesis(self, plan: list[Decision]) -> Nemesis:
+        nemesis = Nemesis(
+            plan,
+            self.scheduler,
+            self.network,
+            self.machines,
+            self.probes,
+            self.restart,
+            damages=self._damages,
+            client_hosts=client_hosts(self.settings),
+        )
+        self._notes.listen_to(nemesis)
+        nemesis.on_wiped = lambda machine: self.invariants.forget(machine.id)
+        return nemesis
+
     def _workload(self, streams: Streams) -> Workload:
         settings = self.settings
         brokers = tuple(m.id for m in self.machines.values() if m.config.is_broker)
@@ -147,14 +143,13 @@ class World:
             self.network,
             self.scheduler,
             targets=brokers,
-            write_count=settings.write_count,
-            think_us=settings.think_us,
             accept=self._open_client,
             on_acknowledged=self._on_acknowledged,
+            settings=settings,
         )
-        workload.partition_count = settings.partition_count
+        workload.late_us = requests_late_us(self.nemesis.plan)
         if settings.has_lookups:
-            workload.choices = Choices(streams.stream("clients"), brokers)
+            workload.choices = Choices(streams.stream("clients"), brokers, mix_of(settings))
             workload.proofs = Proofs(self.machines, self.invariants)
         return workload
 
@@ -387,7 +382,8 @@ class World:
         if self.recording is not None:
             self.recording.ended(self.scheduler.now_us, machine.id, reason)
         if "operation" in reason:
-            self.probes.hit("crashed_between_disk_operations")
+            how = "killed" if reason.startswith("killed") else "crashed"
+            self.probes.hit(f"{how}_between_disk_operations")
         is_full = isinstance(error, OutOfSpaceError) and machine.vfs.bytes_max is not None
         if error is None or "injected" in str(error) or is_full:
             self._damages.process_ended(machine)
@@ -435,53 +431,3 @@ def log_bytes(machine: Machine) -> int:
     """Bytes of all segments of its metadata log."""
     vfs = machine.vfs
     return sum(vfs.size(path) for path in segment_paths(vfs))
-
-
-def machine_ids(settings: Settings) -> tuple[int, ...]:
-    """Voters from 1 on, observers from 101 on."""
-    voters = range(1, settings.voter_count + 1)
-    observers = range(FIRST_OBSERVER_ID, FIRST_OBSERVER_ID + settings.observer_count)
-    return (*voters, *observers)
-
-
-def node_config(settings: Settings, number: int) -> NodeConfig:
-    """The configuration of one machine; its host name is its number."""
-    is_voter = number <= settings.voter_count
-    is_broker = settings.is_combined or not is_voter
-    endpoints = []
-    if is_broker:
-        endpoints.append(Endpoint("PLAINTEXT", str(number), BROKER_PORT))
-    if is_voter:
-        endpoints.append(Endpoint("CONTROLLER", str(number), CONTROLLER_PORT))
-    return NodeConfig(
-        node_id=NodeId(number),
-        is_broker=is_broker,
-        is_controller=is_voter,
-        voters=tuple(
-            Voter(NodeId(i), str(i), CONTROLLER_PORT) for i in range(1, settings.voter_count + 1)
-        ),
-        controller_listener_names=("CONTROLLER",),
-        listeners=tuple(endpoints),
-        advertised_listeners=tuple(endpoints),
-        inter_broker_listener_name="PLAINTEXT" if is_broker else None,
-        log_dirs=(DATA,),
-        metadata_log_dir=DATA,
-        quorum=QuorumConfig(
-            election_timeout_ms=settings.election_timeout_ms,
-            fetch_timeout_ms=settings.fetch_timeout_ms,
-            election_backoff_ms_max=settings.election_timeout_ms,
-            fetch_bytes_max=settings.fetch_bytes_max,
-            fetch_snapshot_bytes_max=settings.fetch_snapshot_bytes_max,
-            request_timeout_ms=settings.request_timeout_ms,
-        ),
-        metadata_log=MetadataLogConfig(
-            segment_bytes=settings.segment_bytes,
-            record_bytes_between_snapshots=settings.record_bytes_between_snapshots,
-            retention_bytes=settings.retention_bytes,
-        ),
-        broker=BrokerConfig(
-            session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=settings.session_timeout_ms // 4,
-        ),
-        topic_defaults=TopicDefaults(replication_factor=1),
-    )

@@ -1,6 +1,7 @@
 """Mutants of what no check saw before a review asked: what is published, and records too many."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -15,7 +16,9 @@ from raft import initial_role, vote
 from raft.roles import Follower, Leader, Role, Unattached
 from raft.state import RaftState
 from simulator.draw import Options
-from simulator.mutants.registry import QUARREL, Mutant, Patches
+from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
+from storage.flushed_end_file import FlushedEndFile
+from storage.vfs import Vfs
 from wire.types import Offset
 
 Original = Callable[..., Any]
@@ -171,6 +174,19 @@ def _ends_sessions_early(patches: Patches) -> None:
     patches.method(Liveness, "__init__", make)
 
 
+def _starts_unread(patches: Patches) -> None:
+    """A record of the flushed end that cannot be read is taken for one that says nothing."""
+
+    def make(original: Original) -> Original:
+        def begin(self: FlushedEndFile, vfs: Vfs, partition_directory: str) -> None:
+            with suppress(OSError):
+                original(self, vfs, partition_directory)
+
+        return begin
+
+    patches.method(FlushedEndFile, "__init__", make)
+
+
 BLIND_SPOTS: Final = (
     Mutant(
         number=50,
@@ -253,5 +269,14 @@ BLIND_SPOTS: Final = (
         expected=("I14",),
         seeds_max=50,
         patch=_ends_sessions_early,
+    ),
+    Mutant(
+        number=64,
+        name="starts-unread",
+        text="a start goes on without the record of the flushed end that it could not read",
+        expected=("I18",),
+        seeds_max=50,
+        patch=_starts_unread,
+        options=replace(SHORT, faults=("start_read_error",)),
     ),
 )

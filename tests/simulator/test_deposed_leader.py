@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulator.nemesis import epoch_of
+from simulator.leadership import epoch_of
 from simulator.plan import Decision
 from tests.selection import thinned
 from tests.simulator.worlds import leader, quiet_world

@@ -101,7 +101,7 @@ def test_only_observers_are_drawn_and_only_where_there_are_any():
 def test_what_was_added_shifts_no_other_fault_of_a_seed():
     for seed in range(40):
         first, _, earlier = prepare(seed, Options(draws=1))
-        now, _, plan = prepare(seed, Options())
+        now, _, plan = prepare(seed, Options(draws=4))
         assert now.faults[: len(first.faults)] == first.faults
         kept = [decision for decision in plan if decision.kind in first.faults]
         assert kept == earlier

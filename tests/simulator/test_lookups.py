@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from simulator.choices import REGISTER, Choices, topic_name
+from simulator.choices import REGISTER, Choices, Mix, topic_name
 from simulator.draw import Options
 from simulator.histories import count_definite, judge, judge_run, operations_of, register_of
 from simulator.proofs import Proofs
@@ -13,6 +13,7 @@ from simulator.run import prepare, run_seed
 from tests.simulator.worlds import follower, leader, observer, quiet_world
 
 ID = bytes([1]) * 16
+MIX = Mix(lookups=0.35, register=0.2, against=0.08)
 SHORT = {"duration_us": 6_000_000, "write_count": 40}
 
 
@@ -151,7 +152,7 @@ def told(choices, choice, error=None, topic_id=None):
 
 
 def test_what_is_known_is_asked_for():
-    choices = Choices(Random(1), (1, 2))
+    choices = Choices(Random(1), (1, 2), MIX)
     exists = {}
     refused = asked = 0
     for _ in range(600):
@@ -172,7 +173,7 @@ def test_what_is_known_is_asked_for():
 
 
 def test_the_register_is_written_and_read_but_never_deleted():
-    choices = Choices(Random(1), (1,))
+    choices = Choices(Random(1), (1,), MIX)
     kinds = set()
     for _ in range(300):
         choice = choices.draw(0)
@@ -183,7 +184,7 @@ def test_the_register_is_written_and_read_but_never_deleted():
 
 
 def test_a_node_that_did_not_answer_is_left_alone_for_a_while():
-    choices = Choices(Random(1), (1, 2))
+    choices = Choices(Random(1), (1, 2), MIX)
     first = choices.draw(0)
     told(choices, first, "TIMED_OUT")
     assert {choices.draw(1_000).target for _ in range(30)} == {3 - first.target}
@@ -191,7 +192,7 @@ def test_a_node_that_did_not_answer_is_left_alone_for_a_while():
 
 
 def test_what_is_under_way_is_not_written_by_another():
-    choices = Choices(Random(1), (1,))
+    choices = Choices(Random(1), (1,), MIX)
     names = [c.name for c in (choices.draw(0) for _ in range(60)) if c.kind not in READS]
     assert len(set(names[:6])) >= 5
 

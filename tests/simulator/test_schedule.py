@@ -79,6 +79,10 @@ HEAD = '{"schedule":1,"seed":4,"options":{"node_count":3}}'
             '"messages":"Fetsch request"}',
             "run.jsonl:2: no messages 'Fetsch request': Fetch request, ",
         ),
+        (
+            HEAD + '\n{"at_us":1,"kind":"even_voters","targets":[1],"length_us":1}',
+            "run.jsonl:2: unknown fault 'even_voters': kill, power_failure, ",
+        ),
     ],
 )
 def test_what_is_no_schedule_is_refused_with_its_line(path, content, said):

@@ -149,7 +149,7 @@ def test_the_invariants_see_what_each_event_of_raft_left():
 
 
 def test_the_sites_are_drawn_for_some_seeds_and_not_with_the_first_draws():
-    drawn = [prepare(seed, Options())[0] for seed in range(60)]
+    drawn = [prepare(seed, Options(draws=4))[0] for seed in range(60)]
     assert 5 < sum(settings.turn_us > 0 for settings in drawn) < 30
     assert 5 < sum(settings.apply_stall_us > 0 for settings in drawn) < 30
     for seed in range(60):
@@ -157,7 +157,7 @@ def test_the_sites_are_drawn_for_some_seeds_and_not_with_the_first_draws():
         assert (settings.turn_us, settings.apply_stall_us) == (0, 0)
         streams = Streams(seed)
         again = add_later(
-            settings, streams.stream("later"), streams.stream("later_sites"), Options()
+            settings, streams.stream("later"), streams.stream("later_sites"), Options(draws=4)
         )
         assert replace(again, faults=drawn[seed].faults) == drawn[seed]
 

@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from simulator.arguments import parse
-from simulator.draw import NEWEST_FAULTS, Options
+from simulator.draw import FOURTH_FAULTS, Options
+from simulator.failing_writes import FailingWrites
+from simulator.fourth_faults import STARTS
 from simulator.invariants import Violation
 from simulator.log_mirror import FOLDER, segment_paths
-from simulator.newest_faults import STARTS, FailingWrites
 from simulator.plan import Decision
 from simulator.run import prepare, run_seed
 from tests.selection import thinned
@@ -42,30 +43,30 @@ def run_on(world, length_us):
 # ---- draws ---------------------------------------------------------------------------------------
 
 
-def has_newest(seed):
-    return bool(set(prepare(seed, FAST)[0].faults) & set(NEWEST_FAULTS))
+def has_fourth(seed):
+    return bool(set(prepare(seed, FAST)[0].faults) & set(FOURTH_FAULTS))
 
 
 def test_each_is_on_in_one_of_twelve_seeds_and_one_of_them_in_a_third():
     seeds = range(1_200)
-    on = [set(prepare(seed, Options())[0].faults) & set(NEWEST_FAULTS) for seed in seeds]
-    for name in NEWEST_FAULTS:
+    on = [set(prepare(seed, Options())[0].faults) & set(FOURTH_FAULTS) for seed in seeds]
+    for name in FOURTH_FAULTS:
         assert 70 <= sum(name in each for each in on) <= 130
     assert 350 <= sum(bool(each) for each in on) <= 490
 
 
 def test_a_seed_without_them_is_the_same_plan_as_before():
     for seed in range(200):
-        settings, _, plan = prepare(seed, Options())
+        settings, _, plan = prepare(seed, Options(draws=4))
         before, _, earlier = prepare(seed, Options(draws=3))
-        kept = tuple(name for name in settings.faults if name not in NEWEST_FAULTS)
+        kept = tuple(name for name in settings.faults if name not in FOURTH_FAULTS)
         assert replace(settings, faults=kept) == before
-        assert [decision for decision in plan if decision.kind not in NEWEST_FAULTS] == earlier
+        assert [decision for decision in plan if decision.kind not in FOURTH_FAULTS] == earlier
 
 
-@pytest.mark.parametrize("seed", thinned([s for s in range(700, 730) if not has_newest(s)], 7))
+@pytest.mark.parametrize("seed", thinned([s for s in range(700, 730) if not has_fourth(s)], 7))
 def test_a_seed_without_them_has_the_digest_that_it_had(seed):
-    now, before = run_seed(seed, FAST), run_seed(seed, replace(FAST, draws=3))
+    now, before = (run_seed(seed, replace(FAST, draws=draws)) for draws in (4, 3))
     assert (now.digest, now.event_count) == (before.digest, before.event_count)
 
 
@@ -209,7 +210,7 @@ def test_most_of_these_crashes_are_in_a_start(world):
     assert world.probes.counts["crashed_during_start"] >= 12
 
 
-@pytest.mark.parametrize("kind", NEWEST_FAULTS)
+@pytest.mark.parametrize("kind", FOURTH_FAULTS)
 def test_a_seed_with_nothing_but_one_of_them_holds(kind):
     outcome = run_seed(4, replace(FAST, faults=(kind,)))
     assert outcome.invariant is None, outcome.text

@@ -1,13 +1,12 @@
-"""The newest faults, of network, processes and disks; what each does stands at its method."""
+"""The faults of draws 4, of network, processes and disks; what each does stands at its method."""
 
-import errno
 from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
 
+from simulator.failing_writes import FailingWrites
 from simulator.felt import Felt, felt_by
-from simulator.log_mirror import FOLDER
 from simulator.lost_messages import LostMessages, rule_of
 from simulator.machine import Machine
 from simulator.network import Network, Pipe
@@ -25,7 +24,7 @@ LIFE_US_MIN: Final = 1_000
 START_OPERATIONS_AHEAD_MAX: Final = 11
 
 
-class NewestFaults:
+class FourthFaults:
     """Carries out the decisions of these kinds; a method each, which says what it did.
 
     Args:
@@ -228,27 +227,3 @@ class NewestFaults:
 
         self._later(decision, end)
         return felt_by(decision, machines)
-
-
-class FailingWrites:
-    """For `MemoryVfs.failing`: the n-th write to the metadata log gets EIO.
-
-    Args:
-        countdown: n, from 1 on.
-        is_lasting: every later write and cut of it too.
-    """
-
-    def __init__(self, countdown: int, *, is_lasting: bool) -> None:
-        self._countdown = countdown
-        self._is_lasting = is_lasting
-
-    def __call__(self, kind: str, path: str, /) -> int | None:
-        """The errno, None to let it happen."""
-        if not path.startswith(FOLDER) or not path.endswith(SEGMENT_SUFFIX):
-            return None
-        if self._countdown > 0:
-            self._countdown -= kind == "write"
-            fails = self._countdown == 0
-        else:
-            fails = self._is_lasting and kind in ("write", "truncate")
-        return errno.EIO if fails else None
