@@ -62,6 +62,7 @@ def test_seeds_too_hard_to_judge_are_named(capsys, monkeypatch):
     assert "histories too hard to judge: 2, seeds 0x1, 0x2" in lines
 
 
+@pytest.mark.long
 def test_histories_too_hard_to_judge_are_counted(capsys, monkeypatch):
     monkeypatch.setattr(histories.judge, "__defaults__", (1,))
     last = json.loads(sim(capsys, "--seed", "1", "--short", "--json")[1][-1])
@@ -251,7 +252,10 @@ def is_stopped_at_the_first(monkeypatch, number):
     monkeypatch.setattr(LiveLine, "show", lambda *_: os.kill(os.getpid(), number))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)],
+)
 def test_an_interrupted_campaign_sums_up(capsys, monkeypatch, number, code):
     is_stopped_at_the_first(monkeypatch, number)
     before = signal.getsignal(signal.SIGTERM)

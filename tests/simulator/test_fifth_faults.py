@@ -66,7 +66,7 @@ def test_a_seed_without_them_is_the_same_plan_as_before():
     assert count > 100
 
 
-@pytest.mark.parametrize("seed", thinned([s for s in range(700, 730) if not has_new(s)], 7))
+@pytest.mark.parametrize("seed", thinned([s for s in range(700, 730) if not has_new(s)], 30))
 def test_a_seed_without_them_has_the_digest_that_it_had(seed):
     now, before = run_seed(seed, FAST), run_seed(seed, replace(FAST, draws=4))
     assert (now.digest, now.event_count) == (before.digest, before.event_count)
@@ -96,7 +96,8 @@ def test_a_schedule_repeats_them(kind, tmp_path):
     assert run_seed(4, found.options, plan=found.plan).digest == before.digest
 
 
-@pytest.mark.parametrize("kind", thinned(FIFTH_FAULTS, len(FIFTH_FAULTS)))
+@pytest.mark.long
+@pytest.mark.parametrize("kind", FIFTH_FAULTS)
 def test_a_failure_by_them_is_made_smaller(kind):
     """One that wants nothing but that such a fault does something."""
     options = replace(FAST, faults=(kind,), write_count=3)
@@ -144,6 +145,7 @@ def test_clients_of_a_healthy_broker_are_told_nothing_and_know_nothing():
     assert [machine.incarnation for machine in world.machines.values()] == incarnations
 
 
+@pytest.mark.long
 def test_links_of_clients_are_whole_when_faults_have_stopped():
     world = busy_world()
     for amount in range(40):
