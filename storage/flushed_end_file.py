@@ -18,6 +18,8 @@ from storage.vfs import Vfs, VfsFile, join, write_file_atomically
 
 FLUSHED_END_NAME: Final = "flushed-end-offset"
 _CONTENT_BYTES: Final = 32  # "0 " + 20 digits + " " + 8 hex digits + newline
+_DIGITS: Final = slice(2, 22)
+_END_MAX: Final = 2**63 - 1
 
 
 def encode_flushed_end(end_offset: int) -> bytes:
@@ -31,10 +33,10 @@ def encode_flushed_end(end_offset: int) -> bytes:
 
 def decode_flushed_end(content: bytes) -> int | None:
     """The end offset; None when the content is not what `encode_flushed_end` writes."""
-    fields = content.split()
-    if len(content) != _CONTENT_BYTES or len(fields) != 3 or not fields[1].isdigit():
+    digits = content[_DIGITS]
+    if len(content) != _CONTENT_BYTES or not digits.isdigit() or int(digits) > _END_MAX:
         return None
-    end_offset = int(fields[1])
+    end_offset = int(digits)
     return end_offset if content == encode_flushed_end(end_offset) else None
 
 

@@ -48,6 +48,8 @@ def test_the_content_is_checked() -> None:
         assert decode_flushed_end(bytes(broken)) is None
     assert decode_flushed_end(b"") is None
     assert decode_flushed_end(bytes(32)) is None
+    assert decode_flushed_end(b"0 0000400000000000000000000 bd1\n") is None  # too many digits
+    assert decode_flushed_end(b"0 99999999999999999999 ad307226\n") is None  # more than an int64
 
 
 def test_damage_below_the_last_flush_is_refused_after_a_sigkill() -> None:
