@@ -11,33 +11,25 @@ from simulator.failing_writes import FailingWrites
 from simulator.fourth_faults import STARTS
 from simulator.invariants import Violation
 from simulator.log_mirror import FOLDER, segment_paths
-from simulator.plan import Decision
 from simulator.run import prepare, run_seed
 from tests.selection import thinned
-from tests.simulator.worlds import append, follower, leader, observer, quiet_world
+from tests.simulator.worlds import (
+    SECOND_US,
+    append,
+    follower,
+    leader,
+    observer,
+    quiet_world,
+    run_on,
+    strike,
+)
 
-SECOND_US = 1_000_000
 FAST = Options(duration_us=4_000_000, write_count=15)
 
 
 @pytest.fixture
 def world():
     return quiet_world()
-
-
-def strike(world, kind, *machines, amount=1, length_us=SECOND_US):
-    decision = Decision(
-        at_us=world.scheduler.now_us,
-        kind=kind,
-        targets=tuple(machine.id for machine in machines),
-        length_us=length_us,
-        amount=amount,
-    )
-    world.nemesis._fire(decision)
-
-
-def run_on(world, length_us):
-    world.run(world.scheduler.now_us + length_us)
 
 
 # ---- draws ---------------------------------------------------------------------------------------

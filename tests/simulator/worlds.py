@@ -7,6 +7,7 @@ from kernel import events
 from simulator.draw import Options, draw_settings
 from simulator.invariants import Violation
 from simulator.log_mirror import FOLDER, QUORUM_STATE
+from simulator.plan import Decision
 from simulator.streams import Streams
 from simulator.world import World
 from storage.quorum_state_file import ElectionState, QuorumStateFile
@@ -14,6 +15,7 @@ from wire.batch import encode_batch
 from wire.types import NodeId, ReplicaKey
 
 NOW_MS = 1_700_000_000_000
+SECOND_US = 1_000_000
 
 QUIET = Options(node_count=3, observer_count=1, faults=(), duration_us=2_000_000, write_count=12)
 
@@ -95,3 +97,19 @@ def append(machine, epoch, value=b"made up"):
     """One batch behind everybody's back."""
     log = log_of(machine)
     log.append(encode_batch([value], log.end_offset, epoch, NOW_MS), log.end_offset)
+
+
+def strike(world, kind, *machines, amount=1, length_us=SECOND_US):
+    """A fault of this kind happens to machines now."""
+    decision = Decision(
+        at_us=world.scheduler.now_us,
+        kind=kind,
+        targets=tuple(machine.id for machine in machines),
+        length_us=length_us,
+        amount=amount,
+    )
+    world.nemesis._fire(decision)
+
+
+def run_on(world, length_us):
+    world.run(world.scheduler.now_us + length_us)
