@@ -15,7 +15,7 @@ from simulator.controller_checks import ControllerChecks
 from simulator.delta_checks import DeltaWatch
 from simulator.image_compare import image_difference
 from simulator.ledger import Ledger
-from simulator.log_mirror import Entry, LogMirror, damaged_batch
+from simulator.log_mirror import Entry, LogMirror, damaged_batch, written_end
 from simulator.machine import Machine
 from simulator.probes import Probes
 from simulator.replication_checks import ReplicationChecks
@@ -145,6 +145,8 @@ class Invariants:
         mirror = self.mirrors[machine.id]
         mirror.forget_durable()
         seen.durable_end = mirror.durable_end(machine.vfs)
+        if machine.was_killed_in_a_step and mirror.frozen_end is None:
+            seen.durable_end = min(seen.durable_end, written_end(machine.vfs))  # a cut is kept
 
     def forget(self, number: int) -> None:
         """A node has an empty disk: its history begins anew."""

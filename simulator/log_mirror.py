@@ -204,6 +204,13 @@ class LogMirror:
         self._durable_by_end.clear()
 
 
+def written_end(vfs: MemoryVfs) -> int:
+    """End offset of the batches as they are written, durable or not; damage is not looked for."""
+    mirror = LogMirror()
+    mirror.reread(vfs)
+    return mirror.end_offset
+
+
 def segment_paths(vfs: MemoryVfs) -> list[str]:
     """The segments of the metadata log, in order."""
     if not vfs.is_directory(FOLDER):

@@ -99,6 +99,8 @@ class Machine:
         """Whether a full or failing disk is so after a power failure too."""
         self.kill_at: int | None = None
         """The `crash_at` of its disk that stands for a SIGKILL instead of a power failure."""
+        self.was_killed_in_a_step = False
+        """By the last of those; a file may be cut and not synced. False again at the next start."""
         self.logs: list[tuple[int, out.Log]] = []
         self.make_random: Callable[[int], Random] = Random
         """The chance of a process, from a seed."""
@@ -164,6 +166,7 @@ class Machine:
         assert self.kernel is None, f"machine {self.id} runs"
         self.incarnation += 1
         self.is_terminating = False
+        self.was_killed_in_a_step = False
         self.power = Power.UP
         self._paused.clear()
         self._timer_us = None
@@ -215,6 +218,7 @@ class Machine:
             self.power_off(str(crash))
             return
         self.vfs.crash_at = None
+        self.was_killed_in_a_step = True
         self._end_process(f"killed at {crash}", None)
 
     def terminate(self) -> None:
