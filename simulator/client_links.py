@@ -1,15 +1,12 @@
 """Connections of clients to healthy brokers that break or hold what is on them."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from simulator.drawn_faults import DrawnFaults, Reach
 from simulator.felt import AT_ONCE_US, Felt, felt_by
 from simulator.machine import Machine
-from simulator.network import Network
 from simulator.plan import Decision
-from simulator.probes import Probes
-from simulator.scheduler import Scheduler
 
 WAYS: Final = {
     "reset": "connections reset",
@@ -20,29 +17,17 @@ WAYS: Final = {
 """How it is done, and how that is told."""
 
 
-class ClientLinks:
-    """Carries out the decisions of the kind `client_links`; says what it did.
+class ClientLinks(DrawnFaults):
+    """Carries out the decisions of the kind `client_links`.
 
     Args:
-        scheduler, network, probes: of the world.
+        reach: what it may touch.
         hosts: of the clients.
-        later: does something when a decision is over, unless all faults are.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        network: Network,
-        probes: Probes,
-        hosts: tuple[int, ...],
-        *,
-        later: Callable[[Decision, Callable[[], None]], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._network = network
-        self._probes = probes
+    def __init__(self, reach: Reach, hosts: tuple[int, ...]) -> None:
+        super().__init__(reach)
         self._hosts = hosts
-        self._later = later
 
     def client_links(self, decision: Decision, machines: list[Machine]) -> Felt | None:
         """Connections of one client or all to a healthy broker are reset, cut one way or clogged.

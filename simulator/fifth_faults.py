@@ -4,56 +4,24 @@ Those of connections of clients are in simulator/client_links.py.
 """
 
 import errno
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
 
 from msgspec.structs import replace
 
+from simulator.drawn_faults import DrawnFaults
 from simulator.felt import Felt, felt_by
 from simulator.invariants import Violation
 from simulator.machine import Machine
-from simulator.network import Network
 from simulator.plan import Decision
-from simulator.probes import Probes
-from simulator.scheduler import Scheduler
 
 READS_AHEAD_MAX: Final = 6
 """A start with one segment and no snapshot reads four times."""
 
 
-class FifthFaults:
-    """Carries out the decisions of these kinds; a method each, which says what it did.
-
-    Args:
-        scheduler, network, machines, probes: of the world.
-        restart: starts a process where none runs.
-        later: does something when a decision is over, unless all faults are.
-        is_over: whether all faults are.
-        strike: carries out a decision of another kind.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        network: Network,
-        machines: dict[int, Machine],
-        probes: Probes,
-        *,
-        restart: Callable[[Machine], None],
-        later: Callable[[Decision, Callable[[], None]], None],
-        is_over: Callable[[], bool],
-        strike: Callable[[Decision, list[Machine]], Felt | None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._network = network
-        self._machines = machines
-        self._probes = probes
-        self._restart = restart
-        self._later = later
-        self._is_over = is_over
-        self._strike = strike
+class FifthFaults(DrawnFaults):
+    """Carries out the decisions of draws 5."""
 
     def keep_disk_faults(self) -> None:
         """From now on a disk that is full, or refuses all writes, does so after a power failure."""

@@ -1,18 +1,16 @@
 """The faults of draws 4, of network, processes and disks; what each does stands at its method."""
 
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
 
+from simulator.drawn_faults import DrawnFaults, Reach
 from simulator.failing_writes import FailingWrites
 from simulator.felt import Felt, felt_by
 from simulator.lost_messages import LostMessages, rule_of
 from simulator.machine import Machine
-from simulator.network import Network, Pipe
+from simulator.network import Pipe
 from simulator.plan import Decision
-from simulator.probes import Probes
-from simulator.scheduler import Scheduler
 from storage.memory_vfs import SEGMENT_SUFFIX
 
 WRITES_AHEAD_MAX: Final = 5
@@ -24,35 +22,12 @@ LIFE_US_MIN: Final = 1_000
 START_OPERATIONS_AHEAD_MAX: Final = 11
 
 
-class FourthFaults:
-    """Carries out the decisions of these kinds; a method each, which says what it did.
+class FourthFaults(DrawnFaults):
+    """Carries out the decisions of draws 4."""
 
-    Args:
-        scheduler, network, machines, probes: of the world.
-        restart: starts a process where none runs.
-        later: does something when a decision is over, unless all faults are.
-        is_over: whether all faults are.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        network: Network,
-        machines: dict[int, Machine],
-        probes: Probes,
-        *,
-        restart: Callable[[Machine], None],
-        later: Callable[[Decision, Callable[[], None]], None],
-        is_over: Callable[[], bool],
-    ) -> None:
-        self._scheduler = scheduler
-        self._network = network
-        self._machines = machines
-        self._probes = probes
-        self._restart = restart
-        self._later = later
-        self._is_over = is_over
-        self._lost = LostMessages(frozenset(machines), probes)
+    def __init__(self, reach: Reach) -> None:
+        super().__init__(reach)
+        self._lost = LostMessages(frozenset(reach.machines), reach.probes)
         self._unwritable: set[int] = set()
         """Voters whose disk refuses a write, until they are started again."""
 

@@ -12,6 +12,7 @@ from kernel.kernel import Kernel
 from simulator.client_links import ClientLinks
 from simulator.disk_damage import DiskDamages, make_older
 from simulator.draw import FIFTH_FAULTS, FOURTH_FAULTS, FSYNC_LIE
+from simulator.drawn_faults import Reach
 from simulator.failing_calls import fail_allocation, fail_read
 from simulator.felt import AT_ONCE_US, Felt, felt_by
 from simulator.fifth_faults import FifthFaults
@@ -69,31 +70,22 @@ class Nemesis:
         """Told of a machine that has an empty disk now."""
         self.slow_disks: dict[int, int] = {}
         """Machine -> factor on the time of its flushes."""
-        self._fourth = FourthFaults(
-            scheduler,
-            network,
-            machines,
-            probes,
-            restart=restart,
-            later=self._later,
-            is_over=lambda: self.is_over,
-        )
-        self._fifth = FifthFaults(
-            scheduler,
-            network,
-            machines,
-            probes,
+        reach = Reach(
+            scheduler=scheduler,
+            network=network,
+            machines=machines,
+            probes=probes,
             restart=restart,
             later=self._later,
             is_over=lambda: self.is_over,
             strike=self._strike,
         )
+        self._fourth = FourthFaults(reach)
+        self._fifth = FifthFaults(reach)
         self._owners: dict[str, object] = {
             **dict.fromkeys((*FOURTH_FAULTS, FSYNC_LIE), self._fourth),
             **dict.fromkeys(FIFTH_FAULTS, self._fifth),
-            "client_links": ClientLinks(
-                scheduler, network, probes, client_hosts, later=self._later
-            ),
+            "client_links": ClientLinks(reach, client_hosts),
         }
         """Kind -> who carries it out, where it is somebody else."""
         kinds = {decision.kind for decision in plan}

@@ -8,16 +8,19 @@ from msgspec.structs import replace
 from simulator.draw import FIFTH_FAULTS, VARIATIONS, Options
 from simulator.fifth_faults import READS_AHEAD_MAX, FailingRead
 from simulator.invariants import Violation
+from simulator.log_mirror import segment_paths
 from simulator.plan import Decision
 from simulator.run import prepare, run_seed
 from simulator.schedule import Schedule, read_schedule, write_schedule
 from simulator.shrink import Shrinker
+from storage.memory_vfs import SimulatedCrashError
 from tests.selection import thinned
 from tests.simulator.worlds import (
     SECOND_US,
     append,
     follower,
     leader,
+    log_of,
     observer,
     quiet_world,
     run_on,
@@ -280,6 +283,24 @@ def test_a_kill_between_two_operations_keeps_the_page_cache(world):
     run_on(world, 10 * SECOND_US)
     assert machine.incarnation == before + 2
     assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+
+
+def test_i18_a_kill_within_a_truncation_may_leave_a_cut_that_was_not_synced():
+    unsynced = 0
+    for amount in range(11, 16):  # before it the flushed end is recorded
+        world = quiet_world()
+        machine = follower(world)
+        log, vfs = log_of(machine), machine.vfs
+        path = segment_paths(vfs)[-1]
+        machine.kill_at = vfs.crash_at = vfs.operations + amount
+        try:
+            log.truncate_to(log.end_offset - 1)
+        except SimulatedCrashError as killed:
+            machine.crashed(killed)
+            unsynced += len(vfs.written_content(path)) < len(vfs.durable_content(path))
+            world.restart(machine)
+            assert machine.is_up
+    assert unsynced > 0
 
 
 @pytest.mark.parametrize("amount", range(1, 20, 3))
