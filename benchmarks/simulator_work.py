@@ -1,0 +1,106 @@
+"""What the simulator does for an event, in bytecode instructions: a figure that no load changes.
+
+python -m benchmarks.simulator_work [--seed N] [--seconds N] [--functions N] [--json]
+
+One standard seed of 5 voters runs under a tracer that counts instructions by function. The time of
+an event follows them (about 19 ns each where `benchmarks.simulator` was last noted), but the count
+is the same in every run, so that two trees can be compared to the last instruction on a machine
+whose speed varies by half. What C does (codecs of kio, checksums, dicts) is not in it. A run takes
+some forty times as long as without the tracer.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from benchmarks import report
+from simulator.draw import Options
+from simulator.run import Outcome, run_seed
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+WRITES_PER_SECOND: Final = 200 / 60
+
+
+class Count:
+    """Calls and instructions by code object while `run` is under way."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[CodeType] = Counter()
+        self.instructions: Counter[CodeType] = Counter()
+
+    def run(self, act: Callable[[], Outcome]) -> Outcome:
+        """Count what an act does."""
+        sys.settrace(self._entered)
+        try:
+            return act()
+        finally:
+            sys.settrace(None)
+
+    def _entered(self, frame: FrameType, kind: str, _: Any) -> Callable[..., Any]:
+        assert kind == "call"
+        code = frame.f_code
+        self.calls[code] += 1
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+
+        def counted(_: FrameType, kind: str, __: Any) -> Callable[..., Any]:
+            if kind == "opcode":
+                self.instructions[code] += 1
+            return counted
+
+        return counted
+
+
+def package_of(code: CodeType) -> str:
+    """The import package of a function, "libraries" for what is not ours."""
+    path = Path(code.co_filename)
+    if not path.is_relative_to(ROOT) or "site-packages" in path.parts:
+        return "libraries"
+    return path.relative_to(ROOT).parts[0]
+
+
+def main() -> None:
+    """Runs the seed and prints instructions an event, by package and by function."""
+    parser = report.parser(__doc__)
+    parser.add_argument("--seed", type=int, default=2, help="the seed (2)")
+    parser.add_argument("--seconds", type=int, default=10, help="virtual seconds (10)")
+    parser.add_argument("--functions", type=int, default=20, help="how many to show (20)")
+    options = parser.parse_args()
+    seed = Options(
+        node_count=5,
+        duration_us=options.seconds * 1_000_000,
+        write_count=round(options.seconds * WRITES_PER_SECOND),
+    )
+    run_seed(options.seed, seed)  # what is made once a process is not an event's
+    count = Count()
+    outcome = count.run(lambda: run_seed(options.seed, seed))
+    events = outcome.event_count
+    packages: Counter[str] = Counter()
+    for code, instructions in count.instructions.items():
+        packages[package_of(code)] += instructions
+    rows: dict[str, dict[str, Any]] = {
+        "all": {
+            "instructions": round(count.instructions.total() / events, 1),
+            "calls": round(count.calls.total() / events, 2),
+        }
+    }
+    for package, instructions in packages.most_common():
+        rows[package] = {"instructions": round(instructions / events, 1)}
+    for code, instructions in count.instructions.most_common(options.functions):
+        rows[f"{code.co_qualname} ({Path(code.co_filename).stem})"] = {
+            "instructions": round(instructions / events, 1),
+            "calls": round(count.calls[code] / events, 2),
+        }
+    if options.json:
+        report.show("simulator_work", rows, as_json=True)
+        return
+    print(f"seed {options.seed}, {events:,} events; of one event:")
+    print("instructions   calls")
+    for name, row in rows.items():
+        print(f"{row['instructions']:12,.1f} {row.get('calls', ''):>7}  {name}")
+
+
+if __name__ == "__main__":
+    main()
