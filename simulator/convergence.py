@@ -5,6 +5,10 @@ It comes after the digest of the run is taken, so a run is the same with and wit
 - Logs: all nodes have the same log end and high watermark, and nothing behind it.
 - Snapshots: where the settings ask for them, the newest one of a node is not far behind.
 - Log start: where retention is exceeded and an older snapshot can go, it goes.
+
+Logs agree at one moment. Snapshots are judged node by node, each at its best moment: a snapshot
+that ends where the node has not flushed yet lets the older one go a look later, and meanwhile
+others may write theirs.
 """
 
 from collections.abc import Iterator
@@ -24,6 +28,28 @@ BEHIND_FACTOR: Final = 2
 or one that a kill interrupted, is not made up for before the log has grown again."""
 
 
+class Convergence:
+    """Whether a cluster has converged, asked again and again.
+
+    A node whose disk was full is not asked for its snapshots: one that found no room is not tried
+    again before the log has grown.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lagging = [m for number, m in world.machines.items() if number not in world.filled]
+
+    def is_reached(self) -> bool:
+        """Whether the logs agree now and the snapshots of every node were right at some look."""
+        self._lagging = [each for each in self._lagging if why_snapshots_lag(each, self._world)]
+        return not self._lagging and not why_logs_differ(self._world)
+
+    def why_not(self) -> str:
+        """What is still missing, empty when nothing is."""
+        lags = (why_snapshots_lag(each, self._world) for each in self._lagging)
+        return "; ".join(filter(None, (*lags, why_logs_differ(self._world))))
+
+
 def converge(world: World) -> None:
     """Run until logs and snapshots agree.
 
@@ -31,14 +57,9 @@ def converge(world: World) -> None:
         Violation: `liveness`: something still differs when the time is over.
     """
     end_us = world.scheduler.now_us + CONVERGED_US
-    if not world.run_until(lambda: why_not_converged(world) == "", end_us, ASKED_EVERY):
-        reasons = (why_snapshots_differ(world), why_logs_differ(world))
-        raise Violation("liveness", "; ".join(filter(None, reasons)))
-
-
-def why_not_converged(world: World) -> str:
-    """What differs, empty when nothing does."""
-    return why_logs_differ(world) or why_snapshots_differ(world)
+    found = Convergence(world)
+    if not world.run_until(found.is_reached, end_us, ASKED_EVERY):
+        raise Violation("liveness", found.why_not())
 
 
 def why_logs_differ(world: World) -> str:
@@ -52,16 +73,6 @@ def why_logs_differ(world: World) -> str:
     if len(set(ends.values())) > 1 or any(end != watermark for end, watermark in ends.values()):
         return f"log ends and high watermarks differ: {ends}"
     return ""
-
-
-def why_snapshots_differ(world: World) -> str:
-    """The first node whose snapshots fall behind, empty when none does.
-
-    A node whose disk was full is not asked: a snapshot that found no room is not tried again before
-    the log has grown.
-    """
-    asked = [m for number, m in world.machines.items() if number not in world.filled]
-    return next(filter(None, (why_snapshots_lag(machine, world) for machine in asked)), "")
 
 
 def why_snapshots_lag(machine: Machine, world: World) -> str:
