@@ -109,11 +109,13 @@ def send_begin_epoch(state: RaftState) -> None:
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
     now_ms, begin_epoch_ms = state.now_ms, state.config.begin_epoch_ms
-    due = [
-        voter_id
-        for voter_id, seen in role.progress.items()
-        if begin_due_ms(seen, now_ms, begin_epoch_ms) <= now_ms
-    ]
+    due = []
+    for voter_id, seen in role.progress.items():
+        due_ms = begin_due_ms(seen, now_ms, begin_epoch_ms)
+        if due_ms <= now_ms:
+            due.append(voter_id)
+        else:
+            state.wake_at(due_ms)
     if not due:
         return
     endpoint = state.voters.endpoint(state.config.node_id)
@@ -128,4 +130,5 @@ def send_begin_epoch(state: RaftState) -> None:
             leader_endpoints=() if endpoint is None else (endpoint,),
         )
         if state.send_if_ready(voter_id, request):
-            role.progress[voter_id] = msgspec.structs.replace(seen, last_begin_ms=state.now_ms)
+            role.progress[voter_id] = msgspec.structs.replace(seen, last_begin_ms=now_ms)
+            state.wake_at(now_ms + begin_epoch_ms)

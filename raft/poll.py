@@ -1,6 +1,6 @@
 """What is due now: timers first, then the requests that each role keeps sending (spec 2.6)."""
 
-from raft.epoch_messages import begin_due_ms, send_begin_epoch, send_end_epoch
+from raft.epoch_messages import send_begin_epoch, send_end_epoch
 from raft.fetch_follower import send_fetch
 from raft.fetch_leader import expire_parked
 from raft.quorum import VoteResult
@@ -157,10 +157,4 @@ def _role_deadline_ms(state: RaftState) -> int | None:
         return role.fetch_deadline_ms
     if not isinstance(role, Leader):
         return role.election_deadline_ms
-    first_ms = None if state.is_only_voter else role.check_quorum_deadline_ms
-    now_ms, begin_epoch_ms = state.now_ms, state.config.begin_epoch_ms
-    for seen in role.progress.values():
-        due_ms = begin_due_ms(seen, now_ms, begin_epoch_ms)
-        if due_ms > now_ms and (first_ms is None or due_ms < first_ms):
-            first_ms = due_ms
-    return first_ms
+    return None if state.is_only_voter else role.check_quorum_deadline_ms

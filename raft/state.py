@@ -125,7 +125,7 @@ class RaftState:
         self.shutdown_deadline_ms: int | None = None
         self.is_shut_down = False
         self.next_send_ms: int | None = None
-        """When a request that could not leave yet may leave."""
+        """When a request that could not leave yet may leave, or the next one is due."""
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None
@@ -172,7 +172,7 @@ class RaftState:
         )
 
     def wake_at(self, at_ms: int) -> None:
-        """Ask to be stepped at a time because a request waits for it."""
+        """Ask to be stepped at a time because a request waits for it or is due then."""
         if self.next_send_ms is None or at_ms < self.next_send_ms:
             self.next_send_ms = at_ms
 
