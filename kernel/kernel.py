@@ -6,7 +6,9 @@ docs/architecture.md. Both drivers (asyncio in `node/`, virtual time in tests) u
 
 import contextlib
 from collections.abc import Iterable
-from typing import assert_never
+from functools import partial
+from operator import is_not
+from typing import Any, Final, assert_never
 from uuid import UUID
 
 from broker_publisher.metadata_cache import MetadataCache
@@ -54,6 +56,8 @@ from storage.clean_shutdown_file import CleanShutdownFiles
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.vfs import Vfs
 from wire.types import DirectoryId, LeaderAndEpoch, Rng
+
+_is_set: Final = partial(is_not, None)
 
 
 class UnsupportedFeatureError(Exception):
@@ -138,6 +142,7 @@ class Kernel:
             publishers.append(self.registration)
         self.publishers = Publishers(publishers)
         self._timed = self._timed_parts()
+        self._deadlines = tuple(part.next_deadline_ms for part in self._timed)
         self._check_features(opened)
         downloads = opened.writer.downloads
         downloads.on_installed = self.snapshots.load
@@ -261,11 +266,8 @@ class Kernel:
         return self._deadline_ms
 
     def _earliest_deadline_ms(self) -> int | None:
-        first_ms = None
-        for part in self._timed:
-            due_ms = part.next_deadline_ms()
-            if due_ms is not None and (first_ms is None or due_ms < first_ms):
-                first_ms = due_ms
+        due_ms: list[Any] = [next_deadline_ms() for next_deadline_ms in self._deadlines]
+        first_ms: int | None = min(filter(_is_set, due_ms), default=None)
         return first_ms
 
     def close(self) -> None:

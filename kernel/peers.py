@@ -116,6 +116,8 @@ class Peers:
         self._followed = followed
         self._on_evidence = on_evidence
         self._links: dict[tuple[NodeId, Channel], Link] = {}
+        self._busy: dict[Link, None] = {}
+        """Those with something in flight or queued, and maybe some without."""
         self._by_peer_id: dict[int, Link] = {}
         self._next_peer_id = 1
 
@@ -150,6 +152,7 @@ class Peers:
                 return
             self._connect(link)
         link.queued.append(waiting)
+        self._busy[link] = None
 
     def _link(self, node_id: NodeId, channel: Channel) -> Link | None:
         link = self._links.get((node_id, channel))
@@ -169,6 +172,7 @@ class Peers:
             return
         assert correlation_id not in link.in_flight, f"{correlation_id=}"
         link.in_flight[correlation_id] = waiting
+        self._busy[link] = None
         self._effects.append(SendPeerBytes(link.peer_id, content))
 
     def is_quorum_refused(self) -> bool:
@@ -231,6 +235,8 @@ class Peers:
     def _answer(self, link: Link, response: Response) -> None:
         waiting = link.in_flight.pop(response.correlation_id, None)
         if waiting is not None:
+            if not link.in_flight and not link.queued:
+                del self._busy[link]
             link.failure_count = 0
             waiting.answered(response.body)
 
@@ -284,6 +290,7 @@ class Peers:
         link.failure_count += 1
         waiting = [*link.in_flight.values(), *link.queued]
         link.in_flight, link.queued = {}, []
+        self._busy.pop(link, None)
         for request in waiting:
             request.answered(failure)
 
@@ -312,11 +319,10 @@ class Peers:
     def next_deadline_ms(self) -> int | None:
         """When the next request times out."""
         first_ms: int | None = None
-        for link in self._links.values():
-            if link.in_flight or link.queued:
-                deadline_ms = _deadline_ms(link)
-                if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
-                    first_ms = deadline_ms
+        for link in self._busy:
+            deadline_ms = _deadline_ms(link)
+            if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
+                first_ms = deadline_ms
         return first_ms
 
 

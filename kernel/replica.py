@@ -85,11 +85,11 @@ class Replica:
         assert not self._is_draining, "drain is not re-entrant: use enqueue"
         self._is_draining = True
         while self._proposals or self._queue:
-            self._queue.extendleft(reversed(self._proposals))
-            self._proposals.clear()
+            if self._proposals:
+                self._queue.extendleft(reversed(self._proposals))
+                self._proposals.clear()
             while self._queue:
-                event = self._queue.popleft()
-                self._perform(self.core.step(event, self._clock.now_ms))
+                self._perform(self.core.step(self._queue.popleft(), self._clock.now_ms))
         self._is_draining = False
 
     def flush_done(self, token: int) -> None:

@@ -100,10 +100,14 @@ class Snapshots:
 
     def next_deadline_ms(self) -> int:
         """When to tick."""
-        slice_ms, due_ms, first_ms = self._slice_ms, self._due_ms(), self._check_ms
-        if slice_ms is not None and slice_ms < first_ms:
-            first_ms = slice_ms
-        return due_ms if due_ms is not None and due_ms < first_ms else first_ms
+        first_ms = self._check_ms
+        if self._job is not None:
+            slice_ms = self._slice_ms
+            return slice_ms if slice_ms is not None and slice_ms < first_ms else first_ms
+        if self._interval_ms == 0:
+            return first_ms
+        due_ms = self._last_ms + self._interval_ms
+        return min(first_ms, due_ms)
 
     def done(self, token: int) -> None:
         """The `RunSnapshot` has run: the snapshot is durable under its name."""

@@ -308,16 +308,14 @@ class Controller:
         while self._deadlines and self._deadlines[0][2].is_answered:
             heapq.heappop(self._deadlines)
         latest = self.latest
-        first_ms = self._deadlines[0][0] if self._deadlines else None
-        for due_ms in (
+        due_ms = (
+            self._deadlines[0][0] if self._deadlines else None,
             self._liveness.next_deadline_ms(latest),
             self._no_op.next_deadline_ms(latest),
             self._elections.next_deadline_ms(),
             self._token_sweep.next_deadline_ms(latest),
-        ):
-            if due_ms is not None and (first_ms is None or due_ms < first_ms):
-                first_ms = due_ms
-        return first_ms
+        )
+        return min([each_ms for each_ms in due_ms if each_ms is not None], default=None)
 
     def heartbeat_ages_ms(self, now_ms: int) -> dict[NodeId, int]:
         """How long ago each registered broker was heard, at most its session; {} while inactive.
