@@ -1,5 +1,8 @@
 """Equality of images, field by field."""
 
+from collections.abc import Iterable
+from itertools import compress
+from operator import attrgetter, is_not, or_
 from typing import Final
 
 from msgspec.structs import replace
@@ -7,6 +10,7 @@ from msgspec.structs import replace
 from metadata.image import Image
 
 _COMPARED: Final = tuple(name for name in Image.__struct_fields__ if name != "provenance")
+_fields: Final = attrgetter(*_COMPARED)
 
 
 def image_difference(
@@ -21,15 +25,14 @@ def image_difference(
         other: another one.
         equal: an older pair that was equal; a field that both still have from it is not looked at.
     """
-    for name in _COMPARED:
+    names: Iterable[str] = _COMPARED
+    if equal is not None:
+        is_new = map(is_not, _fields(one), _fields(equal[0]))
+        is_new_there = map(is_not, _fields(other), _fields(equal[1]))
+        names = compress(_COMPARED, map(or_, is_new, is_new_there))
+    for name in names:
         mine, theirs = getattr(one, name), getattr(other, name)
-        if mine is theirs:
-            continue
-        if equal is not None and (
-            mine is getattr(equal[0], name) and theirs is getattr(equal[1], name)
-        ):
-            continue
-        if mine == theirs:
+        if mine is theirs or mine == theirs:
             continue
         if name == "brokers":
             plain = [

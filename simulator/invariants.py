@@ -82,7 +82,8 @@ class Invariants:
         """
         kernel = machine.kernel
         assert kernel is not None
-        core = kernel.replica.core
+        replica, vfs = kernel.replica, machine.vfs
+        core = replica.core
         seen = self._seen[machine.id]
         if event is None or seen.incarnation != machine.incarnation:
             seen = self._started(machine, kernel)
@@ -99,12 +100,12 @@ class Invariants:
         )
         if has_new_role:
             self._on_role(machine, core, seen, voted_id)
-        written_end = kernel.replica.writer.log.end_offset
+        written_end = replica.writer.log.end_offset
         if (
             written_end != seen.log_end
             or core.log_generation != seen.generation
             or log_start != seen.log_start
-            or machine.vfs.log_changes != seen.log_changes
+            or vfs.log_changes != seen.log_changes
         ):
             fresh = self._on_log(machine, core, seen, written_end)
             if not has_new_role:
@@ -119,9 +120,9 @@ class Invariants:
         if is_active or seen.was_active:
             self._on_controller(machine, kernel, seen, is_active=is_active)
         broken = self._replication.broken(machine, role)
-        if machine.vfs.name_changes != seen.name_changes:
-            seen.name_changes = machine.vfs.name_changes
-            broken = broken or self._snapshots.broken(machine.id, machine.vfs, log_start)
+        if vfs.name_changes != seen.name_changes:
+            seen.name_changes = vfs.name_changes
+            broken = broken or self._snapshots.broken(machine.id, vfs, log_start)
         if broken is not None:
             self._fail(broken[0], machine, broken[1])
 

@@ -6,7 +6,9 @@ the disk counts (`MemoryVfs.log_changes`) whatever the node says.
 """
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import crc32c
@@ -29,6 +31,9 @@ class Entry(NamedTuple):
     end_offset: int
     epoch: int
     crc: int
+
+
+_END_OFFSET: Final = attrgetter("end_offset")
 
 
 class Parsed(NamedTuple):
@@ -79,16 +84,12 @@ class LogMirror:
 
     def find(self, offset: int) -> Entry | None:
         """The batch that holds an offset."""
-        low, high = 0, len(self.entries)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entries[middle].end_offset <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(self.entries) and self.entries[low].base_offset <= offset:
-            return self.entries[low]
-        return None
+        entries = self.entries
+        found = bisect_right(entries, offset, key=_END_OFFSET)
+        if found == len(entries):
+            return None
+        entry = entries[found]
+        return entry if entry.base_offset <= offset else None
 
     def appended(self, vfs: MemoryVfs) -> list[Entry]:
         """Read on where the last read ended; the log has only grown (`log_changes` is as then)."""

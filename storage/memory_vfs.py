@@ -116,6 +116,8 @@ class MemoryVfs:
         self.operations = 0
         self.name_changes = 0
         """How often a name was made, renamed or removed: a watcher need not list in between."""
+        self._found: dict[str, Node] = {}  # by path, as long as no name changes
+        self._found_at = 0
         self.log_changes = 0
         """How often a process cut or overwrote a segment (`.log`): else they have only grown."""
         self.operation_log: list[tuple[str, str]] | None = None
@@ -338,6 +340,12 @@ class MemoryVfs:
     # -- paths ----------------------------------------------------------------------------------
 
     def _find(self, path: str) -> Node | None:
+        if self._found_at != self.name_changes:
+            self._found.clear()
+            self._found_at = self.name_changes
+        known = self._found.get(path)
+        if known is not None:
+            return known
         node: Node = self._root
         for name in _names(path):
             if isinstance(node, FileNode):
@@ -346,6 +354,7 @@ class MemoryVfs:
             if found is None:
                 return None
             node = found
+        self._found[path] = node
         return node
 
     def _parent(self, path: str) -> tuple[DirectoryNode, str]:
