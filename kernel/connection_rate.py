@@ -65,9 +65,14 @@ class Gate:
         """How many wait."""
         return len(self._waiting)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether anybody may ever have to wait."""
+        return self._rate < COUNT_MAX
+
     def is_open(self, now_ms: int) -> bool:
         """One comes: whether it goes in at once."""
-        if self._rate >= COUNT_MAX:
+        if not self.is_limited:
             return True
         if self._waiting:
             return False

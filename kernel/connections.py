@@ -114,6 +114,7 @@ class Connections:
         self._address_rate = address_rate
         self._address_rates = AddressRates()
         self._gates = {kind: Gate(limits.creation_rate) for kind in ListenerKind}
+        self._limited_gates = tuple(gate for gate in self._gates.values() if gate.is_limited)
         self._delays = RefusalLog()
         # Who was refused by the rate of its address: (when it is closed, id).
         self._leaving: list[tuple[int, int]] = []
@@ -359,7 +360,7 @@ class Connections:
             due_ms = next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max
         if self._leaving:
             due_ms = earliest(due_ms, self._leaving[0][0])
-        for gate in self._gates.values():
+        for gate in self._limited_gates:
             if gate.first_ms is not None:
                 due_ms = earliest(due_ms, gate.first_ms)
         return due_ms

@@ -11,7 +11,6 @@ from wire.types import LeaderEpoch
 
 ROLE_CHANGES_MAX = 8
 """Changes of role one poll may make; a single voter makes three."""
-_NOMINEES = (Prospective, Candidate)
 _FETCHING = (Follower, Unattached)
 
 
@@ -37,14 +36,14 @@ def _run_timers(state: RaftState) -> None:
     if state.shutdown_deadline_ms is not None:
         _poll_shutdown(state)
         return  # it votes while it waits, and stands no more
-    if isinstance(role, Leader):
+    if isinstance(role, Follower):
+        _poll_follower(state, role)
+    elif isinstance(role, Leader):
         # A sole voter has nobody to hear: it never resigns for want of a quorum.
         if role.check_quorum_deadline_ms <= now_ms and not state.is_only_voter:
             resign(state)
     elif isinstance(role, Resigned):
         _poll_resigned(state, role)
-    elif isinstance(role, Follower):
-        _poll_follower(state, role)
     elif isinstance(role, Unattached):
         _poll_unattached(state, role)
     else:
@@ -121,14 +120,15 @@ def _poll_shutdown(state: RaftState) -> None:
 def _send(state: RaftState) -> None:
     """The requests of the role."""
     role = state.role
-    if isinstance(role, Leader):
+    if isinstance(role, _FETCHING):
+        if state.pending_append is None and not state.is_installing_snapshot:
+            send_fetch(state)
+    elif isinstance(role, Leader):
         send_begin_epoch(state)
     elif isinstance(role, Resigned):
         send_end_epoch(state)
-    elif isinstance(role, _NOMINEES):
+    else:
         send_votes(state)
-    elif state.pending_append is None and not state.is_installing_snapshot:
-        send_fetch(state)
 
 
 def next_deadline_ms(state: RaftState) -> int | None:
