@@ -15,6 +15,8 @@ class ControllerChecks:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._compared: dict[int, Image] = {}
+        self._equal: dict[int, tuple[Image, Image]] = {}
+        """Node -> what was compared last; a run ends where something differs."""
         self._fencings: dict[int, FencingWatch] = {}
 
     def created(self, machine: Machine) -> None:
@@ -44,7 +46,9 @@ class ControllerChecks:
             return "it takes for committed what is not" if controller.is_active else None
         self._compared[number] = committed
         expected = self._ledger.images.get(end_offset)
-        different = None if expected is None else image_difference(committed, expected)
-        if different is None:
+        if expected is None:
             return None
-        return f"what it takes for committed at {end_offset} is not: {different}"
+        different = image_difference(committed, expected, self._equal.get(number))
+        self._equal[number] = (committed, expected)
+        told = f"what it takes for committed at {end_offset} is not: {different}"
+        return None if different is None else told

@@ -75,7 +75,7 @@ class World:
         self.event_count = 0
         self._busy_at = BUSY_EVENTS_MAX
         self._busy_since_us = 0
-        self.events_by_kind: dict[str, int] = {}
+        self._counts: dict[type, int] = dict.fromkeys(EVENT_NUMBERS, 0)
         self.digest = 0
         self.verdict: str | None = None
         """Of the clients' history, once it was judged."""
@@ -305,14 +305,16 @@ class World:
             self._look_for_a_busy_loop()
         if type(event) is events.ConnectionClosed:
             machine.close_is_told(event.connection_id)
-        kind = "Start" if event is None else event.__class__.__name__
-        try:
-            self.events_by_kind[kind] += 1
-        except KeyError:
-            self.events_by_kind[kind] = 1
+        self._counts[type(event)] += 1
         if event is None:
             self._log_bytes = log_bytes(machine)
             self.invariants.starting(machine)
+
+    @property
+    def events_by_kind(self) -> dict[str, int]:
+        """How often nodes were stepped, by the name of the event; "Start" for a new process."""
+        counts = {kind.__name__: count for kind, count in self._counts.items() if count}
+        return {"Start": counts.pop("NoneType")} | counts if "NoneType" in counts else counts
 
     def _look_for_a_busy_loop(self) -> None:
         now_us = self.scheduler.now_us
