@@ -127,6 +127,12 @@ class Snapshots:
         self._tell(snapshot_id)
         self._clean()
 
+    @property
+    def obsolete(self) -> OffsetAndEpoch | None:
+        """What the other thread still writes though a fetched snapshot took its place, if any."""
+        job = self._job
+        return job.snapshot_id if job is not None and job.is_obsolete else None
+
     # ---- writing -----------------------------------------------------------------------------
 
     def _due_ms(self) -> int | None:

@@ -122,7 +122,7 @@ class Invariants:
         broken = self._replication.broken(machine, role)
         if vfs.name_changes != seen.name_changes:
             seen.name_changes = vfs.name_changes
-            broken = broken or self._snapshots.broken(machine.id, vfs, log_start)
+            broken = broken or self._snapshots.broken(machine, log_start)
         if broken is not None:
             self._fail(broken[0], machine, broken[1])
 

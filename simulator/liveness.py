@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from broker_publisher.local_changes import local_partitions
+from simulator.draw import Settings
 from simulator.histories import judge_run, refuted
 from simulator.invariants import Violation
 from simulator.machine import DATA, Machine
@@ -147,8 +148,18 @@ def bound_elections(world: World, core: tuple[int, ...], epoch: int, started_us:
     """No unbounded rate of elections after the heal."""
     epochs = highest_epoch(world, core) - epoch
     minutes = 1 + (world.scheduler.now_us - started_us) // 60_000_000
-    if epochs > EPOCHS_PER_MINUTE_MAX * minutes:
+    if epochs > EPOCHS_PER_MINUTE_MAX * minutes + epochs_of_lost_connections(world.settings):
         raise Violation("liveness", f"{epochs} epochs within {minutes} min without new faults")
+
+
+def epochs_of_lost_connections(settings: Settings) -> int:
+    """How many epochs may pass before a connection that was lost without a word is noticed.
+
+    A follower notices by the time-out of its request. Until then each leader that it cannot ask
+    gives up after check quorum, one and a half times the fetch time-out, which costs two epochs.
+    """
+    reigns = -(-2 * settings.request_timeout_ms // (3 * settings.fetch_timeout_ms))
+    return 2 * reigns
 
 
 def await_rest(world: World, core: tuple[int, ...], end_us: int) -> None:

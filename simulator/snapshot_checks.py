@@ -11,6 +11,7 @@ from metadata.snapshot import decode_snapshot
 from simulator.image_compare import image_difference
 from simulator.ledger import Ledger
 from simulator.log_mirror import FOLDER
+from simulator.machine import Machine
 from simulator.probes import Probes
 from storage.memory_vfs import MemoryVfs
 from storage.snapshot_files import CHECKPOINT_SUFFIX, PART_SUFFIX, parse_snapshot_name
@@ -27,16 +28,20 @@ class SnapshotChecks:
         self._disks: dict[int, MemoryVfs] = {}
         self._verified: set[tuple[str, int]] = set()
 
-    def broken(self, number: int, vfs: MemoryVfs, log_start: int) -> tuple[str, str] | None:
-        """`I13` and what is wrong with the snapshots of a node, None if nothing is.
+    def broken(self, machine: Machine, log_start: int) -> tuple[str, str] | None:
+        """`I13` and what is wrong with the snapshots of a running node, None if nothing is.
 
         To be asked when a name appeared or went (`MemoryVfs.name_changes`), and of a new process.
+        One that another thread ended after a fetched one took its place is there, below the log
+        start, until the node hears of its end.
 
         Args:
-            number: of the node.
-            vfs: its disk now.
+            machine: the node.
             log_start: first offset of its log.
         """
+        number, vfs = machine.id, machine.vfs
+        assert machine.kernel is not None
+        obsolete = machine.kernel.snapshots.obsolete
         if not vfs.is_directory(FOLDER):
             return None
         names = frozenset(n for n in vfs.list(FOLDER) if CHECKPOINT_SUFFIX in n)
@@ -49,7 +54,7 @@ class SnapshotChecks:
             if wrong is not None:
                 return "I13", wrong
         ids = [i for i in map(parse_snapshot_name, sorted(names)) if i is not None]
-        ends = [i.offset for i in ids if i.offset > 0]
+        ends = [i.offset for i in ids if i.offset > 0 and i != obsolete]
         if log_start > 0 and (not ends or min(ends) < log_start):
             return "I13", f"the log starts at {log_start}, snapshots: {sorted(names)}"
         return None

@@ -22,7 +22,12 @@ from simulator.committed_writes import CommittedWrites
 from simulator.convergence import Convergence, converge, why_logs_differ
 from simulator.delta_checks import COMPARED_EVERY, why_delta_is_wrong
 from simulator.invariants import Violation
-from simulator.liveness import why_not_at_rest
+from simulator.liveness import (
+    bound_elections,
+    epochs_of_lost_connections,
+    highest_epoch,
+    why_not_at_rest,
+)
 from simulator.mutants.hunt import mutant_of
 from simulator.requests import CONFIG, TOPIC_RESOURCE, Operation
 from tests.simulator.test_invariants import write_snapshot
@@ -290,6 +295,18 @@ def test_a_node_whose_image_lags_is_not_at_rest(world):
     earlier = replace(image.provenance, end_offset=image.provenance.end_offset - 1)
     machine.kernel.cache.image = replace(image, provenance=earlier)
     assert f"published {earlier.end_offset} of" in why_not_at_rest(world, tuple(world.machines))
+
+
+def test_elections_after_the_heal_are_bounded(world):
+    """Ten a minute, and two for each leader that a connection lost without a word may mute."""
+    core = tuple(world.machines)
+    lost = epochs_of_lost_connections(world.settings)
+    settings = world.settings
+    assert lost * settings.fetch_timeout_ms * 3 // 4 >= settings.request_timeout_ms
+    reached = highest_epoch(world, core)
+    bound_elections(world, core, reached - 10 - lost, world.scheduler.now_us)
+    with pytest.raises(Violation, match=f"{11 + lost} epochs within 1 min without new faults"):
+        bound_elections(world, core, reached - 11 - lost, world.scheduler.now_us)
 
 
 # ---- liveness: logs and snapshots ----------------------------------------------------------------
