@@ -79,6 +79,8 @@ class Client:
 
 Answered = Callable[[Any], None]
 Serve = Callable[[Client, Request, Answered], None]
+MakeConnection = Callable[[Mapping[int, Api], int], ServerConnection]
+"""From what the listener serves, and the bytes that a request may have."""
 
 
 class Connections:
@@ -124,6 +126,8 @@ class Connections:
         self._backlog: dict[int, Client] = {}
         self.serves_clients = False
         """Whether the listeners of brokers are served; `serve_clients` begins it."""
+        self.make_connection: MakeConnection = ServerConnection
+        """Makes what turns bytes into requests (the simulator's may take bodies from memory)."""
 
     def __len__(self) -> int:
         """How many are open."""
@@ -138,7 +142,7 @@ class Connections:
         if refusal is not None:
             self._refuse(connection_id, listener, refusal)
             return
-        connection = ServerConnection(self._apis[kind], self._limits.request_bytes_max)
+        connection = self.make_connection(self._apis[kind], self._limits.request_bytes_max)
         now_ms = self._clock.now_ms
         client = Client(connection_id, listener, kind, client_host, connection, now_ms)
         self._clients[connection_id] = client

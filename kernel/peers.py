@@ -29,6 +29,8 @@ PROBES_MAX: Final = 3
 GIVE_UP_MS: Final = 500
 """What a former leader still has for its answers before the connection to it is given up."""
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
+MakeConnection = Callable[[str], ClientConnection]
+"""From the client id."""
 
 
 class Channel(IntEnum):
@@ -120,6 +122,8 @@ class Peers:
         """Those with something in flight or queued, and maybe some without."""
         self._by_peer_id: dict[int, Link] = {}
         self._next_peer_id = 1
+        self.make_connection: MakeConnection = _connection
+        """Makes what turns bodies into bytes (the simulator's may leave them in memory)."""
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class Peers:
         link.lost_leader = None
         names = {Channel.RAFT: f"raft-client-{self._node_id}"}
         client_id = names.get(link.channel, str(self._node_id))
-        link.connection = ClientConnection(client_id, response_bytes_max=RESPONSE_BYTES_MAX)
+        link.connection = self.make_connection(client_id)
         self._effects.append(SendPeerBytes(peer_id, link.connection.opening_bytes()))
 
     def on_bytes(self, peer_id: int, content: bytes) -> None:
@@ -324,6 +328,10 @@ class Peers:
             if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
                 first_ms = deadline_ms
         return first_ms
+
+
+def _connection(client_id: str) -> ClientConnection:
+    return ClientConnection(client_id, response_bytes_max=RESPONSE_BYTES_MAX)
 
 
 def _deadline_ms(link: Link) -> int | None:

@@ -129,8 +129,8 @@ def _parser() -> Parser:
         help=FAULTS_HELP,
     )
     add("--draws", type=between(1, NEWEST_DRAWS), metavar="N",
-        help="1: seeds as drawn before faults were added; 2: before lookups were; 3: before "
-        "lost messages were; 4: before faults of client links were (5)")  # fmt: skip
+        help="1: seeds as drawn before faults were added; 2: before lookups were; 3: before lost "
+        "messages were; 4: before faults of client links were; 5: all on the wire (6)")  # fmt: skip
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
     add(
         "--until",

@@ -3,10 +3,10 @@
 A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
 `short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
 since faults were added, `standard-3` or `short-3` since clients look up, `standard-4` or `short-4`
-since messages are lost, `standard-5` or `short-5` since connections of clients break;
-`short-4:sync_error,kill` runs with these faults alone, `short-4:4` with four voters. A seed finds
-its bug again only while the simulator draws as it did then; the mutants (docs/simulator/mutants.md)
-show that the simulator still can.
+since messages are lost, `standard-5` or `short-5` since connections of clients break, `standard-6`
+or `short-6` since bodies stay in memory; `short-4:sync_error,kill` runs with these faults alone,
+`short-4:4` with four voters. A seed finds its bug again only while the simulator draws as it did
+then; the mutants (docs/simulator/mutants.md) show that the simulator still can.
 """
 
 from importlib import resources
@@ -29,6 +29,8 @@ OPTIONS: Final = {
     "short-4": replace(SHORT, draws=4),
     "standard-5": Options(draws=5),
     "short-5": replace(SHORT, draws=5),
+    "standard-6": Options(draws=6),
+    "short-6": replace(SHORT, draws=6),
 }
 FIELDS: Final = 5
 _VOTERS: Final = tuple(map(str, range(1, VOTERS_MAX + 1)))

@@ -88,11 +88,15 @@ FAULT_NAMES: Final[tuple[str, ...]] = (*FAULT_CLASSES, FSYNC_LIE)
 NAMES: Final[tuple[str, ...]] = (*FAULT_CLASSES, *VARIATIONS, FSYNC_LIE)
 """All that `Options.faults` may hold."""
 
-NEWEST_DRAWS: Final = 5
+NEWEST_DRAWS: Final = 6
 """1: without what was added later, so that a seed of simulator/seeds.txt means what it meant.
 2: with the later faults. 3: clients look up, write a config, choose by what they were told.
 4: with `FOURTH_FAULTS`; a seed that gets none of them is what it is in 3.
-5: with `FIFTH_FAULTS` and `VARIATIONS`; a seed that gets none of them is what it is in 4."""
+5: with `FIFTH_FAULTS` and `VARIATIONS`; a seed that gets none of them is what it is in 4.
+6: nodes hand bodies over in memory, but for one of `WIRE_ONE_IN` seeds; the same faults as in 5."""
+
+WIRE_ONE_IN: Final = 10
+"""Seeds: one has every message encoded and decoded by production code (spec 3.2)."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +183,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Of the operations: on the config of one topic."""
     against_percent: int = 8
     """Of the writes to topics: what will be refused if all is as it seems."""
+    hands_over: bool = False
+    """Bodies between nodes stay in memory (simulator/hand_over.py)."""
 
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
@@ -301,6 +307,14 @@ def add_fifth(settings: Settings, stream: Callable[[str], Random], options: Opti
         count = stream("even_voters").choice((2, 4))
         settings = msgspec.structs.replace(settings, voter_count=count)
     return settings
+
+
+def add_sixth(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
+    """Whether bodies between nodes stay in memory: all else is what it is in draws 5."""
+    if options.draws < 6:
+        return settings
+    hands_over = stream("wire").randrange(WIRE_ONE_IN) != 0
+    return msgspec.structs.replace(settings, hands_over=hands_over)
 
 
 def _with_another_mix(settings: Settings, rng: Random, options: Options) -> Settings:

@@ -8,7 +8,16 @@ import msgspec
 from metadata.snapshot import encode_snapshot, snapshot_records
 from simulator.cluster import machine_ids
 from simulator.convergence import converge
-from simulator.draw import Options, Settings, Until, add_fifth, add_fourth, add_later, draw_settings
+from simulator.draw import (
+    Options,
+    Settings,
+    Until,
+    add_fifth,
+    add_fourth,
+    add_later,
+    add_sixth,
+    draw_settings,
+)
 from simulator.histories import Refuted, count_definite
 from simulator.invariants import Violation
 from simulator.liveness import come_to_rest
@@ -71,7 +80,8 @@ def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
     later, sites = streams.stream("later"), streams.stream("later_sites")
     settings = add_later(settings, later, sites, options)
     settings = add_fourth(settings, streams.stream, options)
-    return add_fifth(settings, streams.stream, options), streams
+    settings = add_fifth(settings, streams.stream, options)
+    return add_sixth(settings, streams.stream, options), streams
 
 
 def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:

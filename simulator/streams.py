@@ -33,6 +33,7 @@ NAMES: Final = (
     "operation_mix",
     "even_voters",
     "tolerable",
+    "wire",
 )
 """Beside those of the nodes."""
 

@@ -17,6 +17,7 @@ from simulator.decoded_batches import DecodedBatches
 from simulator.disk_damage import DiskDamages
 from simulator.draw import Settings
 from simulator.fault_notes import FaultNotes
+from simulator.hand_over import HandOver
 from simulator.histories import Refuted
 from simulator.invariants import Invariants, Violation
 from simulator.log_mirror import segment_paths
@@ -85,6 +86,7 @@ class World:
         self.sent_again: dict[int, list[int]] = {}
         """Node -> when it was about to send somebody's request to a controller once more."""
         self._decoded = DecodedBatches()
+        self._hand_over = HandOver() if settings.hands_over else None
         self._notes = FaultNotes(self.scheduler, trace, recording)
         self._disk = streams.stream("disk")
         self._late = streams.stream("late")
@@ -277,6 +279,9 @@ class World:
         """Watch the raft core of a new process."""
         assert machine.kernel is not None
         machine.kernel.state.read_batches = self._decoded
+        if self._hand_over is not None:
+            machine.kernel.connections.make_connection = self._hand_over.server_connection
+            machine.kernel.peers.make_connection = self._hand_over.client_connection
         self.invariants.created(machine)
         core = machine.kernel.replica.core
         self._tap.attach(machine.id, core)

@@ -35,7 +35,9 @@ class Response(msgspec.Struct, frozen=True):
     body: Body
 
 
-class _Pending(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, frozen=True):
+    """What a response that is still to come answers."""
+
     api_key: int
     api_version: int
     correlation_id: CorrelationId
@@ -61,7 +63,7 @@ class ClientConnection:
         self._frames = FrameReader(response_bytes_max)
         self._version_limits = dict(version_limits or {})
         self._next_correlation_id = 0
-        self._in_flight: deque[_Pending] = deque()
+        self._in_flight: deque[Pending] = deque()
         self._waiting: list[tuple[int, CorrelationId, Body]] = []
         self._outgoing: list[bytes] = []
         self._server_versions: Mapping[int, tuple[int, int]] | None = None
@@ -131,7 +133,7 @@ class ClientConnection:
             if self._server_versions is None:
                 self._on_api_versions(pending, content)
                 continue
-            _, body = read_response(pending.api_key, pending.api_version, content)
+            body = self._read(pending, content)
             responses.append(Response(pending.api_key, pending.correlation_id, body))
         return responses
 
@@ -141,7 +143,10 @@ class ClientConnection:
         self._outgoing.clear()
         return content
 
-    def _match(self, content: bytes) -> _Pending:
+    def _read(self, pending: Pending, content: bytes) -> Body:
+        return read_response(pending.api_key, pending.api_version, content)[1]
+
+    def _match(self, content: bytes) -> Pending:
         correlation_id = parse_correlation_id(content)
         if not self._in_flight:
             raise RemoteProtocolError(f"response {correlation_id} without a request")
@@ -153,7 +158,7 @@ class ClientConnection:
             )
         return pending
 
-    def _on_api_versions(self, pending: _Pending, content: bytes) -> None:
+    def _on_api_versions(self, pending: Pending, content: bytes) -> None:
         error = _leading_error_code(content)
         if error == ErrorCode.unsupported_version.value and pending.api_version > 0:
             self._outgoing.append(self._ask_versions(0))
@@ -166,20 +171,24 @@ class ClientConnection:
             self._outgoing.append(self._encode(api_key, correlation_id, request_body))
 
     def _encode(self, api_key: int, correlation_id: CorrelationId, body: Body) -> bytes:
+        version = self._usable_version(api_key)
+        encoded = encode_request(api_key, version, correlation_id, self._client_id, body)
+        self._in_flight.append(Pending(api_key, version, correlation_id))
+        return frame(encoded)
+
+    def _usable_version(self, api_key: int) -> int:
         if api_key not in self._versions:
             self._versions[api_key] = self.negotiated_version(api_key)
         version = self._versions[api_key]
         if version is None:
             raise LocalProtocolError(f"the server has no usable version of {api_name(api_key)}")
-        encoded = encode_request(api_key, version, correlation_id, self._client_id, body)
-        self._in_flight.append(_Pending(api_key, version, correlation_id))
-        return frame(encoded)
+        return version
 
     def _ask_versions(self, version: int) -> bytes:
         correlation_id = self._take_correlation_id()
         body = _greeting(self._software_version)
         encoded = encode_request(API_VERSIONS, version, correlation_id, self._client_id, body)
-        self._in_flight.append(_Pending(API_VERSIONS, version, correlation_id))
+        self._in_flight.append(Pending(API_VERSIONS, version, correlation_id))
         return frame(encoded)
 
     def _take_correlation_id(self) -> CorrelationId:

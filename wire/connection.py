@@ -154,7 +154,7 @@ class ServerConnection:
             content = self._frames.next_frame()
             if content is None:
                 return None
-            request = parse_request(self._apis, content, self._next_slot)
+            request = self._read(content)
         except RemoteProtocolError as error:
             if self.in_flight_count == 0:
                 raise
@@ -167,6 +167,9 @@ class ServerConnection:
         )
         self._next_slot += 1
         return request
+
+    def _read(self, content: bytes) -> Request:
+        return parse_request(self._apis, content, self._next_slot)
 
     def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
         """All requests that these bytes complete, as far as `next_request` gives them.
