@@ -95,6 +95,7 @@ class BrokerLifecycle:
     def start(self) -> None:
         """Begin to register."""
         assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
+        self._clock.timers_moved = True
         self.state = BrokerState.STARTING
         self._next_send_ms = self._clock.now_ms
 
@@ -105,6 +106,7 @@ class BrokerLifecycle:
 
     def on_leader_changed(self) -> None:
         """There is somebody to ask: do not wait for the pause to end."""
+        self._clock.timers_moved = True
         self._failure_count = 0
         self._id_in_use_ms = None  # a new leader gives every session its full time again
         if not self._is_waiting and self._next_send_ms is not None and not self.is_settled:
@@ -117,6 +119,7 @@ class BrokerLifecycle:
 
     def request_shutdown(self) -> None:
         """Ask the controller to move leadership away; `on_shut_down` is called when it is done."""
+        self._clock.timers_moved = True
         if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             return
         if self.epoch is None or not self._config.broker.controlled_shutdown_enable:
@@ -131,6 +134,7 @@ class BrokerLifecycle:
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Follow the image: what it says of this broker, and how far it goes."""
         del before
+        self._clock.timers_moved = True
         self._end_offset = after.provenance.end_offset
         self._has_published = True
         broker = after.brokers.get(self._config.node_id)
@@ -222,6 +226,7 @@ class BrokerLifecycle:
         )
 
     def _on_registered(self, answer: Any) -> None:
+        self._clock.timers_moved = True
         self._is_waiting = False
         if self.state is BrokerState.SHUTTING_DOWN:
             return
@@ -283,6 +288,7 @@ class BrokerLifecycle:
         self._controller.call(BROKER_HEARTBEAT, body, timeout_ms, self._on_heartbeat)
 
     def _on_heartbeat(self, answer: Any) -> None:
+        self._clock.timers_moved = True
         self._is_waiting = False
         if self.state is BrokerState.SHUTTING_DOWN:
             return

@@ -8,9 +8,11 @@ from kernel.events import Now
 class Clock:
     """Set by the kernel at the start of each step; constant while the step runs."""
 
-    __slots__ = ("now_ms", "wall_ms")
+    __slots__ = ("now_ms", "timers_moved", "wall_ms")
 
     def __init__(self, now: Now) -> None:
+        self.timers_moved = True
+        """Whether a `SeldomTimed` part may have another deadline than the kernel knows."""
         self.now_ms = now.monotonic_ms
         self.wall_ms = now.wall_ms
 
@@ -40,3 +42,10 @@ class Timed(Protocol):
     def tick(self) -> None:
         """Do what is due; nothing when nothing is."""
         ...
+
+
+class SeldomTimed(Timed, Protocol):
+    """A part whose deadline moves in few steps: it sets `Clock.timers_moved` when it may have.
+
+    Of the others the deadline is asked for in every step; they know it until something moves it.
+    """

@@ -108,6 +108,7 @@ class Connections:
         self._apis = apis
         self._controller_listeners = controller_listeners
         self._limits = limits
+        self._idle_ms_max = limits.idle_ms_max
         self._clock = clock
         self._effects = effects
         self._serve = serve
@@ -122,6 +123,8 @@ class Connections:
         self._leaving: list[tuple[int, int]] = []
         # Least recently used first.
         self._clients: OrderedDict[int, Client] = OrderedDict()
+        self._oldest: Client | None = None
+        """The first of them, once it was looked for; None after it was used or has gone."""
         # Clients whose requests go on in the next step.
         self._backlog: dict[int, Client] = {}
         self.serves_clients = False
@@ -198,6 +201,8 @@ class Connections:
         client = self._clients.pop(connection_id, None)
         self._backlog.pop(connection_id, None)
         if client is not None:
+            if client is self._oldest:
+                self._oldest = None
             self._counts.remove(client.kind, client.host)
             self._gates[client.kind].leave(connection_id)
 
@@ -231,7 +236,7 @@ class Connections:
             self._take(client, b"")
 
     def _is_held(self, client: Client) -> bool:
-        is_known = client.kind is ListenerKind.CONTROLLER or self.serves_clients
+        is_known = self.serves_clients or client.kind is ListenerKind.CONTROLLER
         return client.is_early or not is_known
 
     def _take(self, client: Client, content: bytes) -> None:
@@ -256,7 +261,7 @@ class Connections:
             if request is None:
                 break
             self._serve(client, request, self._answer_function(client, request))
-            if not self._is_open(client):
+            if self._clients.get(client.connection_id) is not client:
                 return
         else:
             self._backlog[client.connection_id] = client
@@ -277,12 +282,11 @@ class Connections:
         client.is_read = is_wanted
         self._effects.append(SetReading(client.connection_id, is_wanted))
 
-    def _is_open(self, client: Client) -> bool:
-        return self._clients.get(client.connection_id) is client
-
     def _used(self, client: Client) -> None:
         client.used_ms = self._clock.now_ms
         self._clients.move_to_end(client.connection_id)
+        if client is self._oldest:
+            self._oldest = None
 
     # ---- answers -----------------------------------------------------------------------------
 
@@ -290,14 +294,15 @@ class Connections:
         return lambda answer: self._answer(client, request, answer)
 
     def _answer(self, client: Client, request: Request, answer: Any) -> None:
-        if not self._is_open(client):
+        if self._clients.get(client.connection_id) is not client:
             return
         connection = client.connection
-        was_full = not connection.wants_bytes
+        was_full = not client.is_taking and not connection.wants_bytes
+        kind = type(answer)
         try:
-            if isinstance(answer, Encoded):
+            if kind is Encoded:
                 content = connection.respond_encoded(request.reply_slot, answer.frame)
-            elif isinstance(answer, NoResponse):
+            elif kind is NoResponse:
                 content = connection.respond_nothing(request.reply_slot)
                 connection.end(answer.reason)
             else:
@@ -331,7 +336,7 @@ class Connections:
         """
         self._serve_backlog()
         self._admit()
-        idle_ms_max = self._limits.idle_ms_max
+        idle_ms_max = self._idle_ms_max
         while idle_ms_max and self._clients:
             client = next(iter(self._clients.values()))
             if client.used_ms + idle_ms_max > self._clock.now_ms:
@@ -360,8 +365,12 @@ class Connections:
         if self._backlog:
             return self._clock.now_ms
         due_ms = None
-        if self._limits.idle_ms_max and self._clients:
-            due_ms = next(iter(self._clients.values())).used_ms + self._limits.idle_ms_max
+        idle_ms_max = self._idle_ms_max
+        if idle_ms_max:
+            if self._oldest is None and self._clients:
+                self._oldest = next(iter(self._clients.values()))
+            if self._oldest is not None:
+                due_ms = self._oldest.used_ms + idle_ms_max
         if self._leaving:
             due_ms = earliest(due_ms, self._leaving[0][0])
         for gate in self._limited_gates:

@@ -42,6 +42,7 @@ class ControllerRegistration:
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Register while the image lacks this incarnation."""
         del before, delta
+        self._clock.timers_moved = True
         registered = after.controllers.get(self._config.node_id)
         if after.metadata_version < METADATA_VERSION_MIN or (
             registered is not None and registered.incarnation_id == self._incarnation_id.bytes
@@ -91,6 +92,7 @@ class ControllerRegistration:
         )
 
     def _on_answer(self, answer: Any) -> None:
+        self._clock.timers_moved = True
         self._is_waiting = False
         if not isinstance(answer, Failure) and answer.error_code is ErrorCode.none:
             self._failure_count = 0

@@ -1,5 +1,7 @@
 """What can happen to a node, as the driver tells it: bytes, connections, finished work, time."""
 
+from typing import final
+
 import msgspec
 
 
@@ -22,6 +24,7 @@ class ConnectionOpened(msgspec.Struct, frozen=True):
     client_host: str = "127.0.0.1"
 
 
+@final
 class BytesReceived(msgspec.Struct, frozen=True):
     """Bytes of a connection that somebody opened to us."""
 
@@ -41,6 +44,7 @@ class PeerConnected(msgspec.Struct, frozen=True):
     peer_id: int
 
 
+@final
 class PeerBytes(msgspec.Struct, frozen=True):
     """Bytes from a node that we connected to."""
 
@@ -55,6 +59,7 @@ class PeerDisconnected(msgspec.Struct, frozen=True):
     refused: bool
 
 
+@final
 class FlushDone(msgspec.Struct, frozen=True):
     """The plan of a `RunFlush` is durable. A failed one stops the driver instead."""
 
@@ -74,6 +79,7 @@ class SnapshotDone(msgspec.Struct, frozen=True):
     token: int
 
 
+@final
 class TimeAdvanced(msgspec.Struct, frozen=True):
     """The clock moved; timers that are due run."""
 

@@ -115,6 +115,7 @@ class Folders:
                     self._due_ms_max = now_ms + LINGER_MS_MAX
                 self._due_ms = min(now_ms + LINGER_MS, self._due_ms_max)
                 self._waiting.append(changes)
+                self._clock.timers_moved = True
             return
         broker = after.brokers.get(broker_id)
         if broker is not None and broker.incarnation_id == self._incarnation_id:
@@ -129,6 +130,7 @@ class Folders:
         """
         assert self._is_running, "no work was handed out"
         assert self._found is not None, "the comparison comes first"
+        self._clock.timers_moved = True
         self._is_running = False
         if error is not None:
             self._retry_ms = self._clock.now_ms + RETRY_MS
@@ -172,6 +174,7 @@ class Folders:
 
     def _run(self, work: Callable[[], None]) -> None:
         assert not self._is_running, "one piece of work at a time"
+        self._clock.timers_moved = True
         self._is_running = True
         self._work = work
         token = self._next_token

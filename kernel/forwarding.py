@@ -93,6 +93,7 @@ class Forwarding:
         )
 
     def _retry_all(self, *, due_only: bool) -> None:
+        self._clock.timers_moved = True
         now_ms = self._clock.now_ms
         for forward_id, forward in list(self._waiting.items()):
             assert forward.retry_ms is not None
@@ -158,6 +159,7 @@ class Forwarding:
         forward.last_error = error
         forward.retry_ms = min(self._clock.now_ms + RETRY_MS, forward.deadline_ms)
         self._waiting[self._next_id] = forward
+        self._clock.timers_moved = True
         self._next_id += 1
 
 

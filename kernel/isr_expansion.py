@@ -65,6 +65,7 @@ class IsrExpansion:
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Note the partitions that lack replicas, and the brokers that are back."""
+        self._clock.timers_moved = True
         self._image = after
         node_id, topics = self._node_id, after.topics
         led = [
@@ -160,6 +161,7 @@ class IsrExpansion:
 
     def _on_answer(self, keys: list[PartitionKey], answer: Any) -> None:
         """What was changed comes with the image; what was not is asked again, if still wanted."""
+        self._clock.timers_moved = True
         self._is_waiting = False
         if isinstance(answer, Failure) or answer.error_code is not ErrorCode.none:
             again = keys

@@ -6,16 +6,14 @@ docs/architecture.md. Both drivers (asyncio in `node/`, virtual time in tests) u
 
 import contextlib
 from collections.abc import Iterable
-from functools import partial
-from operator import is_not
-from typing import Any, Final, assert_never
+from typing import assert_never
 from uuid import UUID
 
 from broker_publisher.metadata_cache import MetadataCache
 from broker_publisher.publisher import Publisher, Publishers
 from kernel import effects as out
 from kernel.broker_lifecycle import BrokerLifecycle, Incarnation
-from kernel.clock import Clock, Timed
+from kernel.clock import Clock, SeldomTimed, Timed, earliest
 from kernel.config import NodeConfig
 from kernel.connections import Connections, connection_rate
 from kernel.controller_link import ControllerLink
@@ -56,8 +54,6 @@ from storage.clean_shutdown_file import CleanShutdownFiles
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.vfs import Vfs
 from wire.types import DirectoryId, LeaderAndEpoch, Rng
-
-_is_set: Final = partial(is_not, None)
 
 
 class UnsupportedFeatureError(Exception):
@@ -141,8 +137,10 @@ class Kernel:
             self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
             publishers.append(self.registration)
         self.publishers = Publishers(publishers)
+        self._seldom_timed = self._seldom_timed_parts()
+        self._seldom_due_ms: int | None = None
+        """The first deadline of those, unless `Clock.timers_moved`."""
         self._timed = self._timed_parts()
-        self._deadlines = tuple(part.next_deadline_ms for part in self._timed)
         self._check_features(opened)
         downloads = opened.writer.downloads
         downloads.on_installed = self.snapshots.load
@@ -151,9 +149,14 @@ class Kernel:
 
     def _timed_parts(self) -> tuple[Timed, ...]:
         """Who has timers, in the order in which they are looked at."""
-        always = (self.peers, self.replica, self.state, self.forwarding, self.connections)
+        busy: tuple[Timed, ...] = (self.peers, self.replica, self.state)
+        forwarding, *others = self._seldom_timed
+        return (*busy, forwarding, self.connections, *others)
+
+    def _seldom_timed_parts(self) -> tuple[SeldomTimed, ...]:
         optional = (self.lifecycle, self.registration, self.isr_expansion, self.folders)
-        return (*always, *(part for part in optional if part is not None), self.snapshots)
+        present = (part for part in optional if part is not None)
+        return (self.forwarding, *present, self.snapshots)
 
     def _serving(self, vfs: Vfs, rng: Rng, directory_ids: dict[str, DirectoryId]) -> Connections:
         """Who answers what arrives on the listeners."""
@@ -224,7 +227,9 @@ class Kernel:
 
     def step(self, event: Event, now: Now) -> list[out.Effect]:
         """Take one event."""
-        return self.steps([event], now)
+        effects = self.take((event,), now)
+        effects += self.settle()
+        return effects
 
     def steps(self, events: Iterable[Event], now: Now) -> list[out.Effect]:
         """Take what happened and settle: both halves of a step."""
@@ -242,21 +247,25 @@ class Kernel:
         for event in events:
             self._take(event)
         self.replica.drain()
-        self._writer.plan_flush(self.replica.core)
-        return self._taken_effects()
+        if self._writer.needs_flush:
+            self._writer.plan_flush(self.replica.core)
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
 
     def settle(self) -> list[out.Effect]:
         """The rest of a step: publish what was committed, do what became due, set the deadline."""
-        if self.state.publish_committed():
+        has_changed = self.state.has_news and self.state.publish_committed()
+        if has_changed:
             self.snapshots.on_commit()
         if not self.connections.serves_clients and self._knows_the_cluster():
             self.connections.serve_clients()
-        self.replica.drain()
+            has_changed = True
+        if has_changed:
+            self.replica.drain()
         self._tick()
-        self._writer.plan_flush(self.replica.core)
-        return self._taken_effects()
-
-    def _taken_effects(self) -> list[out.Effect]:
+        if self._writer.needs_flush:
+            self._writer.plan_flush(self.replica.core)
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -266,8 +275,24 @@ class Kernel:
         return self._deadline_ms
 
     def _earliest_deadline_ms(self) -> int | None:
-        due_ms: list[Any] = [next_deadline_ms() for next_deadline_ms in self._deadlines]
-        first_ms: int | None = min(filter(_is_set, due_ms), default=None)
+        clock = self._clock
+        if clock.timers_moved:
+            clock.timers_moved = False
+            seldom_ms = [part.next_deadline_ms() for part in self._seldom_timed]
+            self._seldom_due_ms = earliest(*seldom_ms)
+        first_ms = self._seldom_due_ms
+        due_ms = self.peers.next_deadline_ms()
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
+        due_ms = self.replica.next_deadline_ms()
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
+        due_ms = self.state.next_deadline_ms()
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
+        due_ms = self.connections.next_deadline_ms()
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
         return first_ms
 
     def close(self) -> None:
@@ -290,26 +315,23 @@ class Kernel:
         return self.lifecycle.is_unfenced
 
     def _take(self, event: Event) -> None:
-        match event:
-            case BytesReceived():
-                self.connections.received(event.connection_id, event.data)
-            case PeerBytes():
-                self.peers.on_bytes(event.peer_id, event.data)
-            case FlushDone():
-                self.replica.flush_done(event.token)
-            case TimeAdvanced():
-                self.replica.tick()
-                self.replica.drain()  # what a full disk held back, before what is proposed now
-            case ConnectionOpened():
-                self.connections.opened(event.connection_id, event.listener, event.client_host)
-            case ConnectionClosed():
-                self.connections.closed(event.connection_id)
-            case _:
-                self._take_rare(event)
+        if type(event) is BytesReceived:  # exact types: a `match` asks each class in turn
+            self.connections.received(event.connection_id, event.data)
+        elif type(event) is PeerBytes:
+            self.peers.on_bytes(event.peer_id, event.data)
+        elif type(event) is FlushDone:
+            self.replica.flush_done(event.token)
+        elif type(event) is TimeAdvanced:
+            self.replica.tick()
+            self.replica.drain()  # what a full disk held back, before what is proposed now
+        else:
+            self._take_rare(event)
 
     def _take_rare(
         self,
-        event: PeerConnected
+        event: ConnectionOpened
+        | ConnectionClosed
+        | PeerConnected
         | PeerDisconnected
         | LocalChangesDone
         | SnapshotDone
@@ -317,6 +339,10 @@ class Kernel:
         | Started,
     ) -> None:
         match event:
+            case ConnectionOpened():
+                self.connections.opened(event.connection_id, event.listener, event.client_host)
+            case ConnectionClosed():
+                self.connections.closed(event.connection_id)
             case PeerConnected():
                 self.peers.on_connected(event.peer_id)
             case PeerDisconnected():
@@ -345,13 +371,13 @@ class Kernel:
 
     def _tick(self) -> None:
         """What became due by the events of this step; everything else waits for its deadline."""
-        now_ms = self._clock.now_ms
-        self._deadline_ms = self._earliest_deadline_ms()
-        if self._deadline_ms is None or self._deadline_ms > now_ms:
+        self._deadline_ms = due_ms = self._earliest_deadline_ms()
+        if due_ms is None or due_ms > self._clock.now_ms:
             return
         for part in self._timed:
             part.tick()
             self.replica.drain()
+        self._clock.timers_moved = True
         self._deadline_ms = self._earliest_deadline_ms()
 
     def _start(self) -> None:

@@ -56,7 +56,8 @@ class LogWriter:
         self._quorum_state = quorum_state
         self._clock = clock
         self._effects = effects
-        self._needs_flush = False
+        self.needs_flush = False
+        """Whether something was appended that no plan holds yet."""
         self._flush: tuple[int, FlushPlan, LeaderEpoch, int] | None = None
         self._next_token = 1
         self._stalled: deque[raft.PersistEffect] = deque()
@@ -125,7 +126,7 @@ class LogWriter:
                 if appended.stopped is not None:
                     fields = {"reason": appended.stopped, "log_end_offset": appended.end_offset}
                     self._effects.append(Log(LogLevel.WARN, "fetched_batches_refused", fields))
-                self._needs_flush = True
+                self.needs_flush = True
                 return self._appended(appended, core)
             case raft.PersistElection():
                 self._quorum_state.write(
@@ -156,7 +157,7 @@ class LogWriter:
     def _append_own(self, batch: bytes, base_offset: Offset, core: RaftCore) -> events.Event:
         appended = self.log.append(batch, base_offset)
         self.timestamps.append((Offset(appended.end_offset), self._clock.wall_ms))
-        self._needs_flush = True
+        self.needs_flush = True
         return self._appended(appended, core)
 
     def _appended(self, appended: AppendInfo, core: RaftCore) -> events.Appended:
@@ -187,9 +188,9 @@ class LogWriter:
 
     def plan_flush(self, core: RaftCore) -> None:
         """At the end of a step: hand out a plan when something was appended and none runs."""
-        if not self._needs_flush or self._flush is not None:
+        if not self.needs_flush or self._flush is not None:
             return
-        self._needs_flush = False
+        self.needs_flush = False
         plan = self.log.flush_plan()
         token = self._next_token
         self._next_token += 1

@@ -55,6 +55,11 @@ class MetadataState:
         self._adopted: list[tuple[Pending, Provenance]] = []
         """Committed, answered, and not yet the committed image of the loader; oldest first."""
         self._committed_end_offset = loader.end_offset
+        self.has_news = True
+        """False: `publish_committed` would find nothing to do."""
+        self._deadline_ms: int | None = None
+        self._is_deadline_known = False
+        """False since the controller was last called, which may have moved its timers."""
         self.snapshots_loaded = 0
         """Since the start, the one that was found then included."""
         self.read_batches: Callable[[bytes], Iterator[CommittedBatch]] = committed_batches
@@ -93,6 +98,7 @@ class MetadataState:
             context=context,
         )
         self.controller.append_timestamp_ms = self._clock.wall_ms
+        self._is_deadline_known = False
         self._take(self.controller.submit(request, self._clock.now_ms))
 
     def _queried(self, api_key: int, image: Image, body: Any, caller: Caller) -> Any:
@@ -122,11 +128,16 @@ class MetadataState:
         deadline_ms = controller.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
             controller.append_timestamp_ms = self._clock.wall_ms
+            self._is_deadline_known = False
             self._take(controller.tick(self._clock.now_ms))
 
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
-        return None if self.controller is None else self.controller.next_deadline_ms()
+        if not self._is_deadline_known:
+            controller = self.controller
+            self._deadline_ms = None if controller is None else controller.next_deadline_ms()
+            self._is_deadline_known = True
+        return self._deadline_ms
 
     def _take(self, output: Output) -> None:
         for proposal in output.proposals:
@@ -163,6 +174,7 @@ class MetadataState:
         assert self.controller is not None
         fields = {"epoch": self.controller.epoch}
         self._effects.append(Log(LogLevel.INFO, "controller_resigned", fields))
+        self._is_deadline_known = False
         self._take(self.controller.resign())
 
     def on_claimed(self, effect: raft.Claimed) -> None:
@@ -177,6 +189,7 @@ class MetadataState:
         fields = {"epoch": effect.epoch, "log_end_offset": effect.end_offset}
         self._effects.append(Log(LogLevel.INFO, "controller_activated", fields))
         controller.append_timestamp_ms = self._clock.wall_ms
+        self._is_deadline_known = False
         output = controller.activate(
             effect.epoch,
             effect.end_offset,
@@ -189,11 +202,13 @@ class MetadataState:
     def on_high_watermark(self, effect: raft.HighWatermarkAdvanced) -> None:
         """Commit: answer who waited; `publish_committed` makes it the committed image."""
         self._committed_end_offset = effect.high_watermark
+        self.has_news = True
         if not self.is_active:
             return
         assert self.controller is not None
         epoch = self.controller.epoch
         assert epoch is not None
+        self._is_deadline_known = False
         committed, output = self.controller.commit(effect.high_watermark)
         self._adopted += [(pending, self._provenance(pending, epoch)) for pending in committed]
         self._take(output)
@@ -217,6 +232,7 @@ class MetadataState:
         anything newer than what is published before the first bytes that answer it can come.
         """
         if not self._adopted and self.loader.end_offset >= self._committed_end_offset:
+            self.has_news = False
             return False
         adopted, self._adopted = self._adopted, []
         if adopted:
@@ -243,6 +259,7 @@ class MetadataState:
         """A snapshot replaces the committed image; a leader never gets one."""
         assert not self.is_active, "an active controller loads no snapshot"
         self.snapshots_loaded += 1
+        self.has_news = True
         self._adopted.clear()  # what was not published yet is in the snapshot
         self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
 

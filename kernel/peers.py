@@ -124,6 +124,9 @@ class Peers:
         self._next_peer_id = 1
         self.make_connection: MakeConnection = _connection
         """Makes what turns bodies into bytes (the simulator's may leave them in memory)."""
+        self._deadline_ms: int | None = None
+        self._is_deadline_known = False
+        """False since a request was queued, left, or has ended."""
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -157,6 +160,7 @@ class Peers:
             self._connect(link)
         link.queued.append(waiting)
         self._busy[link] = None
+        self._is_deadline_known = False
 
     def _link(self, node_id: NodeId, channel: Channel) -> Link | None:
         link = self._links.get((node_id, channel))
@@ -177,6 +181,7 @@ class Peers:
         assert correlation_id not in link.in_flight, f"{correlation_id=}"
         link.in_flight[correlation_id] = waiting
         self._busy[link] = None
+        self._is_deadline_known = False
         self._effects.append(SendPeerBytes(link.peer_id, content))
 
     def is_quorum_refused(self) -> bool:
@@ -230,6 +235,7 @@ class Peers:
             self._effects.append(SendPeerBytes(peer_id, opening))
         if link.queued and link.connection.is_negotiated:
             queued, link.queued = link.queued, []
+            self._is_deadline_known = False
             link.failure_count = 0
             for waiting in queued:
                 self._write(link, waiting)
@@ -239,6 +245,7 @@ class Peers:
     def _answer(self, link: Link, response: Response) -> None:
         waiting = link.in_flight.pop(response.correlation_id, None)
         if waiting is not None:
+            self._is_deadline_known = False
             if not link.in_flight and not link.queued:
                 del self._busy[link]
             link.failure_count = 0
@@ -295,6 +302,7 @@ class Peers:
         waiting = [*link.in_flight.values(), *link.queued]
         link.in_flight, link.queued = {}, []
         self._busy.pop(link, None)
+        self._is_deadline_known = False
         for request in waiting:
             request.answered(failure)
 
@@ -305,6 +313,7 @@ class Peers:
         off says nothing, and would keep its callers for their whole time-out (30 s of a create).
         """
         give_up_ms = self._clock.now_ms + GIVE_UP_MS
+        self._is_deadline_known = False
         for link in self._links.values():
             if link.channel is not Channel.RAFT:
                 link.give_up_ms = None if link.node_id == leader_id else give_up_ms
@@ -322,11 +331,15 @@ class Peers:
 
     def next_deadline_ms(self) -> int | None:
         """When the next request times out."""
+        if self._is_deadline_known:
+            return self._deadline_ms
         first_ms: int | None = None
         for link in self._busy:
             deadline_ms = _deadline_ms(link)
             if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
                 first_ms = deadline_ms
+        self._deadline_ms = first_ms
+        self._is_deadline_known = True
         return first_ms
 
 

@@ -80,16 +80,24 @@ class Replica:
         Proposals come before what arrived with them: a follower's fetch of the same step is then
         answered with their records, and not with the news of an older commit alone.
         """
-        if not self._queue and not self._proposals:
+        queue = self._queue
+        if not queue and not self._proposals:
             return
         assert not self._is_draining, "drain is not re-entrant: use enqueue"
         self._is_draining = True
-        while self._proposals or self._queue:
+        step, now_ms = self.core.step, self._clock.now_ms
+        while self._proposals or queue:
             if self._proposals:
-                self._queue.extendleft(reversed(self._proposals))
+                queue.extendleft(reversed(self._proposals))
                 self._proposals.clear()
-            while self._queue:
-                self._perform(self.core.step(self._queue.popleft(), self._clock.now_ms))
+            while queue:
+                effects = step(queue.popleft(), now_ms)
+                if effects.persist:
+                    self._persist(effects.persist)
+                for send in effects.send:
+                    self._send(send)
+                for notify in effects.notify:
+                    self._notified(notify)
         self._is_draining = False
 
     def flush_done(self, token: int) -> None:
@@ -109,8 +117,8 @@ class Replica:
 
     def next_deadline_ms(self) -> int | None:
         """When to tick."""
-        due_ms, retry_ms = self.core.next_deadline_ms(), self.writer.retry_ms
-        read_ms = self._reading.next_deadline_ms()
+        due_ms = self.core.next_deadline_ms()
+        retry_ms, read_ms = self.writer.retry_ms, self._reading.slice_ms
         if retry_ms is None and read_ms is None:
             return due_ms
         return earliest(due_ms, retry_ms, read_ms)
@@ -134,25 +142,19 @@ class Replica:
 
     # ---- effects -----------------------------------------------------------------------------
 
-    def _perform(self, effects: raft.Effects) -> None:
-        if effects.persist:
-            results = [self.writer.perform(effect, self.core) for effect in effects.persist]
-            self._queue.extendleft(event for event in reversed(results) if event is not None)
-        for send in effects.send:
-            self._send(send)
-        for notify in effects.notify:
-            self._notified(notify)
+    def _persist(self, effects: list[raft.PersistEffect]) -> None:
+        results = [self.writer.perform(effect, self.core) for effect in effects]
+        self._queue.extendleft([event for event in reversed(results) if event is not None])
 
     def _send(self, effect: raft.SendEffect) -> None:
-        match effect:
-            case raft.SendRequest():
-                self._send_request(effect)
-            case raft.SendResponse():
-                self._respond(effect.reply_token, effect.response)
-            case raft.ReadAndSendFetch():
-                self._send_fetched(effect)
-            case raft.ReadAndSendSnapshotChunk():
-                self._send_snapshot_chunk(effect)
+        if type(effect) is raft.SendRequest:
+            self._send_request(effect)
+        elif type(effect) is raft.SendResponse:
+            self._respond(effect.reply_token, effect.response)
+        elif type(effect) is raft.ReadAndSendFetch:
+            self._send_fetched(effect)
+        else:
+            self._send_snapshot_chunk(effect)
 
     def _respond(self, reply_token: int, response: RaftResponse) -> None:
         self.replies.answer(reply_token, raft_rpc.body_of_response(response))

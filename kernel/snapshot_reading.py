@@ -39,7 +39,8 @@ class SnapshotReading:
         self._loading: SnapshotLoading | None = None
         self._damage: Exception | None = None
         self._held: ResponseReceived | None = None
-        self._slice_ms: int | None = None
+        self.slice_ms: int | None = None
+        """When to tick."""
         self._release_ms = 0
 
     @property
@@ -57,7 +58,7 @@ class SnapshotReading:
         if not self._feed(response):
             return False
         self._held = event
-        self._slice_ms = self._clock.now_ms
+        self.slice_ms = self._clock.now_ms
         self._release_ms = self._clock.now_ms + self.hold_ms_max
         return True
 
@@ -81,7 +82,7 @@ class SnapshotReading:
     def tick(self) -> ResponseReceived | None:
         """Read a slice; the answer when its chunk is read or has waited long enough."""
         now_ms = self._clock.now_ms
-        if self._slice_ms is None or self._slice_ms > now_ms:
+        if self.slice_ms is None or self.slice_ms > now_ms:
             return None
         assert self._loading is not None, "an answer waits for a snapshot"
         try:
@@ -90,14 +91,10 @@ class SnapshotReading:
             self._damage = error
             is_done = True
         if not is_done and now_ms < self._release_ms:
-            self._slice_ms = now_ms + SLICE_MS
+            self.slice_ms = now_ms + SLICE_MS
             return None
-        held, self._held, self._slice_ms = self._held, None, None
+        held, self._held, self.slice_ms = self._held, None, None
         return held
-
-    def next_deadline_ms(self) -> int | None:
-        """When to tick."""
-        return self._slice_ms
 
     def finish(self, snapshot_id: OffsetAndEpoch, content: bytes) -> SnapshotLoading:
         """The snapshot whose file holds `content`, read to its end.
@@ -128,4 +125,4 @@ class SnapshotReading:
         self._loading = None
         self._damage = None
         self._held = None
-        self._slice_ms = None
+        self.slice_ms = None

@@ -74,6 +74,7 @@ class Snapshots:
 
     def load(self, loading: SnapshotLoading) -> None:
         """A fetched snapshot has replaced the log: it replaces the image."""
+        self._clock.timers_moved = True
         self._drop_job()
         self._state.load_snapshot(loading)
         snapshot_id = loading.snapshot_id
@@ -85,6 +86,7 @@ class Snapshots:
         """Begin a snapshot when the log has grown enough since the last one."""
         grown = self._writer.log.size_bytes - self._size_bytes_before
         if grown >= self._config.metadata_log.record_bytes_between_snapshots:
+            self._clock.timers_moved = True
             self._begin()
 
     def tick(self) -> None:
@@ -111,6 +113,7 @@ class Snapshots:
 
     def done(self, token: int) -> None:
         """The `RunSnapshot` has run: the snapshot is durable under its name."""
+        self._clock.timers_moved = True
         job, self._job = self._job, None
         assert job is not None, "no snapshot is being written"
         assert token == self._next_token - 1, f"{token=} {self._next_token=}"

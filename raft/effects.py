@@ -5,6 +5,8 @@ INV-DURABLE-1: no SendEffect of a step leaves before every PersistEffect of that
 by `Flushed`).
 """
 
+from typing import final
+
 import msgspec
 
 from raft.messages import FetchRequest, RaftRequest, RaftResponse
@@ -71,6 +73,7 @@ class WriteSnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
 
 
+@final
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Send a raft request to a node; the answer comes as ResponseReceived or RequestFailed."""
 
@@ -79,6 +82,7 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True):
     request: RaftRequest
 
 
+@final
 class SendResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Answer a request."""
 
@@ -86,6 +90,7 @@ class SendResponse(msgspec.Struct, frozen=True, kw_only=True):
     response: RaftResponse
 
 
+@final
 class ReadAndSendFetch(msgspec.Struct, frozen=True, kw_only=True):
     """Answer a fetch with the stored bytes from its offset, at most max_bytes (min one batch)."""
 
