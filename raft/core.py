@@ -233,23 +233,22 @@ class RaftCore:
     def _dispatch(self, event: Event) -> None:
         """Hand the event to its family."""
         state = self._state
-        match event:
-            case TimeAdvanced():
-                pass
-            case RequestReceived():
-                self._on_request(event)
-            case ResponseReceived():
-                on_response(state, event)
-            case RequestFailed():
-                on_request_failed(state, event)
-            case Appended():
-                on_appended(state, event)
-            case Flushed():
-                on_flushed(state, event)
-            case Propose():
-                self._on_propose(event)
-            case _:
-                self._on_rare(event)
+        if type(event) is RequestReceived:  # exact types: a `match` asks each class in turn
+            self._on_request(event)
+        elif type(event) is ResponseReceived:
+            on_response(state, event)
+        elif type(event) is Appended:
+            on_appended(state, event)
+        elif type(event) is Flushed:
+            on_flushed(state, event)
+        elif type(event) is TimeAdvanced:
+            pass
+        elif type(event) is Propose:
+            self._on_propose(event)
+        elif type(event) is RequestFailed:
+            on_request_failed(state, event)
+        else:
+            self._on_rare(event)
 
     def _on_rare(
         self,
@@ -280,10 +279,11 @@ class RaftCore:
 
     def _on_request(self, event: RequestReceived) -> None:
         """Answer or park a request of a peer."""
-        state, token = self._state, event.reply_token
-        match event.request:
-            case FetchRequest() as request:
-                on_fetch_request(state, token, request, event.wall_ms)
+        state, token, request = self._state, event.reply_token, event.request
+        if type(request) is FetchRequest:
+            on_fetch_request(state, token, request, event.wall_ms)
+            return
+        match request:
             case VoteRequest() as request:
                 on_vote_request(state, token, request)
             case BeginQuorumEpochRequest() as request:
@@ -330,14 +330,16 @@ class RaftCore:
     def _check(self, epoch: LeaderEpoch, highest: Offset | None) -> None:
         """Assert after each step what must always hold; epoch and highest watermark before it."""
         state = self._state
-        assert state.role.epoch >= epoch, f"INV-EPOCH-1 {state.role=}"
-        if highest is not None:
-            assert state.high_watermark_highest is not None, "INV-HW-2"
-            assert state.high_watermark_highest >= highest, "INV-HW-2"
-        if state.high_watermark is not None:
-            assert state.high_watermark <= state.log.end_offset, "INV-HW-1"
+        role, log, high_watermark = state.role, state.log, state.high_watermark
+        assert role.epoch >= epoch, f"INV-EPOCH-1 {role=}"
+        highest_now = state.high_watermark_highest
+        if highest_now is not highest and highest is not None:
+            assert highest_now is not None, "INV-HW-2"
+            assert highest_now >= highest, "INV-HW-2"
+        if high_watermark is not None:
+            assert high_watermark <= log.end_offset, "INV-HW-1"
         if state.parked:
-            assert isinstance(state.role, Leader), f"only a leader parks fetches {state.role=}"
+            assert type(role) is Leader, f"only a leader parks fetches {role=}"
         if not state.is_voter:
-            assert isinstance(state.role, _ROLES_OF_OBSERVERS), f"{state.role=}"
-        assert state.log.last_epoch <= state.role.epoch, f"{state.log.describe()} {state.role=}"
+            assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
+        assert log.last_epoch <= role.epoch, f"{log.describe()} {role=}"

@@ -13,7 +13,6 @@ from raft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
-from raft.progress import Progress
 from raft.roles import Follower, Leader, Resigned
 from raft.state import RaftState
 from raft.vote import voter_key_error
@@ -92,30 +91,20 @@ def send_end_epoch(state: RaftState) -> None:
         state.send_if_ready(voter_id, request)
 
 
-def begin_due_ms(progress: Progress, now_ms: int, begin_epoch_ms: int) -> int:
-    """When a voter is told (again) who leads: at once, then F/2 after it was last heard or told."""
-    heard_ms, told_ms = progress.last_contact_ms, progress.last_begin_ms
-    if heard_ms is None and told_ms is None:
-        return now_ms
-    newest_ms = heard_ms
-    if newest_ms is None or (told_ms is not None and told_ms > newest_ms):
-        newest_ms = told_ms
-    assert newest_ms is not None
-    return newest_ms + begin_epoch_ms
-
-
 def send_begin_epoch(state: RaftState) -> None:
-    """Tell voters that do not fetch who leads."""
+    """Tell voters who leads: at once, then F/2 after each was last heard or told."""
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
     now_ms, begin_epoch_ms = state.now_ms, state.config.begin_epoch_ms
-    due = []
+    due, first_ms = [], now_ms
     for voter_id, seen in role.progress.items():
-        due_ms = begin_due_ms(seen, now_ms, begin_epoch_ms)
-        if due_ms <= now_ms:
+        newest_ms = seen.heard_or_told_ms
+        if newest_ms is None or newest_ms + begin_epoch_ms <= now_ms:
             due.append(voter_id)
-        else:
-            state.wake_at(due_ms)
+        elif newest_ms < first_ms:
+            first_ms = newest_ms
+    if len(due) < len(role.progress):
+        state.wake_at(first_ms + begin_epoch_ms)
     if not due:
         return
     endpoint = state.voters.endpoint(state.config.node_id)
@@ -130,5 +119,5 @@ def send_begin_epoch(state: RaftState) -> None:
             leader_endpoints=() if endpoint is None else (endpoint,),
         )
         if state.send_if_ready(voter_id, request):
-            role.progress[voter_id] = msgspec.structs.replace(seen, last_begin_ms=now_ms)
+            role.progress[voter_id] = msgspec.structs.replace(seen, heard_or_told_ms=now_ms)
             state.wake_at(now_ms + begin_epoch_ms)

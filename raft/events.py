@@ -1,15 +1,19 @@
 """What can happen to the raft core. Time comes beside each event as `now_ms` (monotonic)."""
 
+from typing import final
+
 import msgspec
 
 from raft.messages import RaftRequest, RaftResponse
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 
+@final
 class TimeAdvanced(msgspec.Struct, frozen=True):
     """The clock moved; timers that are due run."""
 
 
+@final
 class RequestReceived(msgspec.Struct, frozen=True, kw_only=True):
     """A raft request of a peer or client; answered exactly once through `reply_token`."""
 
@@ -18,6 +22,7 @@ class RequestReceived(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: int = 0
 
 
+@final
 class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a SendRequest effect; stale correlation ids are ignored by the core."""
 
@@ -26,6 +31,7 @@ class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True):
     response: RaftResponse
 
 
+@final
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True):
     """No answer came: BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION or NETWORK_EXCEPTION."""
 
@@ -44,6 +50,7 @@ class LeaderUnreachable(msgspec.Struct, frozen=True, kw_only=True):
     epoch: LeaderEpoch
 
 
+@final
 class Propose(msgspec.Struct, frozen=True, kw_only=True):
     """Append one atomic batch; `values` are framed metadata records, opaque to raft."""
 
@@ -58,6 +65,7 @@ class EpochStart(msgspec.Struct, frozen=True, gc=False):
     start_offset: Offset
 
 
+@final
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """The log wrote (not yet flushed) up to `end_offset`; `epochs` are the epochs that began."""
 
@@ -69,6 +77,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing of what was fetched could be written: fetch again after a pause."""
 
 
+@final
 class Flushed(msgspec.Struct, frozen=True, kw_only=True):
     """All below `end_offset` is durable. Ignored when epoch or truncation generation is stale."""
 

@@ -22,9 +22,11 @@ _FETCHING = (Follower, Unattached)
 
 def send_fetch(state: RaftState) -> None:
     """Fetch from the leader, or from another voter while the leader does not answer."""
-    role = state.role
+    role, log = state.role, state.log
     assert isinstance(role, _FETCHING), f"{role=}"
-    if not (state.log.is_durable if state.is_voter else state.log.is_settled):
+    assert state.pending_append is None, "INV-APPEND-1"
+    held_end_offset = log.flushed_end_offset if state.is_voter else log.written_end_offset
+    if held_end_offset != log.end_offset:
         return
     paused_until_ms = state.fetch_paused_until_ms
     if paused_until_ms is not None:
@@ -39,8 +41,8 @@ def send_fetch(state: RaftState) -> None:
     destination_id = _destination(state)
     if destination_id is None:
         return
-    is_leader = isinstance(role, Follower) and destination_id == role.leader_id
-    download = role.download if isinstance(role, Follower) and is_leader else None
+    is_leader = type(role) is Follower and destination_id == role.leader_id
+    download = role.download if type(role) is Follower and is_leader else None
     if download is not None:
         state.send_request(destination_id, _snapshot_request(state, download))
     else:
@@ -49,12 +51,14 @@ def send_fetch(state: RaftState) -> None:
 
 def _destination(state: RaftState) -> NodeId | None:
     """The leader; another voter while it pauses; None (and a wake-up) while all pause."""
-    role, now_ms = state.role, state.now_ms
-    leader_id = role.leader_id if isinstance(role, Follower) else None
+    role, now_ms, connections = state.role, state.now_ms, state.connections
+    leader_id = role.leader_id if type(role) is Follower else None
     if leader_id is not None:
-        if state.connections.has_timed_out(leader_id, now_ms):
-            state.connections.forget(leader_id)
-        elif state.connections.is_ready(leader_id, now_ms):
+        if connections.is_untouched(leader_id):
+            return leader_id
+        if connections.has_timed_out(leader_id, now_ms):
+            connections.forget(leader_id)
+        elif connections.is_ready(leader_id, now_ms):
             return leader_id
     ready = []
     for voter_id in state.others:
@@ -72,16 +76,16 @@ def _destination(state: RaftState) -> NodeId | None:
 
 def _fetch_request(state: RaftState) -> FetchRequest:
     """A fetch at the log end."""
-    watermark = state.high_watermark
+    config, log, watermark = state.config, state.log, state.high_watermark
     return FetchRequest(
-        cluster_id=state.config.cluster_id,
-        replica_id=state.config.node_id,
-        replica_directory_id=state.config.directory_id,
-        current_leader_epoch=state.epoch,
-        fetch_offset=state.log.end_offset,
-        last_fetched_epoch=state.log.last_epoch,
-        max_wait_ms=state.config.fetch_wait_ms,
-        max_bytes=state.config.fetch_max_bytes,
+        cluster_id=config.cluster_id,
+        replica_id=config.node_id,
+        replica_directory_id=config.directory_id,
+        current_leader_epoch=state.role.epoch,
+        fetch_offset=log.end_offset,
+        last_fetched_epoch=log.last_epoch,
+        max_wait_ms=config.fetch_wait_ms,
+        max_bytes=config.fetch_max_bytes,
         high_watermark=-1 if watermark is None else watermark,
     )
 
@@ -161,18 +165,19 @@ def on_appended(state: RaftState, event: Appended) -> None:
     if event.is_disk_full:
         pause_ms = min(DISK_FULL_RETRY_MS, state.config.fetch_timeout_ms // 2)
         state.fetch_paused_until_ms = state.now_ms + pause_ms
-    if event.generation != state.log.generation:
-        assert event.generation < state.log.generation, f"{event=} {state.log.describe()}"
+    log = state.log
+    if event.generation != log.generation:
+        assert event.generation < log.generation, f"{event=} {log.describe()}"
         assert pending is None, f"INV-APPEND-1 {event=}"
         return
     for start in event.epochs:
-        state.log.assign_epoch(start)
-    state.log.wrote(event.end_offset)
-    if state.log.is_settled and event.end_offset > state.log.start_offset:
-        assert event.last_epoch == state.log.last_epoch, f"{event=} {state.log.describe()}"
-    if isinstance(state.role, Leader):
+        log.assign_epoch(start)
+    log.wrote(event.end_offset)
+    if log.is_settled and event.end_offset > log.start_offset:
+        assert event.last_epoch == log.last_epoch, f"{event=} {log.describe()}"
+    if type(state.role) is Leader:
         assert pending is None, f"INV-APPEND-1 {event=}"
-        release_parked(state, state.log.written_end_offset)
+        release_parked(state, log.written_end_offset)
     elif pending is not None:
         _take_high_watermark(state, pending.high_watermark)
 
@@ -186,9 +191,10 @@ def on_flushed(state: RaftState, event: Flushed) -> None:
     if event.generation != state.log.generation:
         assert event.generation < state.log.generation, f"{event=} {state.log.describe()}"
         return
-    assert event.epoch <= state.epoch, f"{event=} is from the future, {state.epoch=}"
-    if isinstance(state.role, Leader):
-        if event.epoch == state.epoch:
+    role = state.role
+    assert event.epoch <= role.epoch, f"{event=} is from the future, {state.epoch=}"
+    if type(role) is Leader:
+        if event.epoch == role.epoch:
             state.log.flushed(event.end_offset)
             update_high_watermark(state)
     else:

@@ -49,11 +49,12 @@ def on_fetch_request(
 
 def leader_error(state: RaftState, epoch: LeaderEpoch) -> int:
     """The leader-type validation: epochs first, then the role; no transition."""
-    if epoch < state.epoch:
+    role = state.role
+    if epoch < role.epoch:
         return error_codes.FENCED_LEADER_EPOCH
-    if epoch > state.epoch:
+    if epoch > role.epoch:
         return error_codes.UNKNOWN_LEADER_EPOCH
-    if not isinstance(state.role, Leader):
+    if type(role) is not Leader:
         return error_codes.NOT_LEADER_OR_FOLLOWER
     return error_codes.NONE
 
@@ -88,20 +89,15 @@ def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchRes
 
 def _response(state: RaftState, *, snapshot: bool = False) -> FetchResponse:
     """An answer without error: leader, high watermark, log start."""
-    watermark = state.high_watermark
+    role, log, watermark = state.role, state.log, state.high_watermark
     return FetchResponse(
-        leader_id=state.role.leader_id,
-        leader_epoch=state.epoch,
-        leader_endpoint=state.leader_endpoint,
+        leader_id=role.leader_id,
+        leader_epoch=role.epoch,
+        leader_endpoint=state.voters.endpoint(role.leader_id),
         high_watermark=-1 if watermark is None else watermark,
-        log_start_offset=state.log.start_offset,
-        snapshot_id=state.log.latest_snapshot if snapshot else None,
+        log_start_offset=log.start_offset,
+        snapshot_id=log.latest_snapshot if snapshot else None,
     )
-
-
-def _has_records(state: RaftState, request: FetchRequest) -> bool:
-    """Whether the log has written something at the fetch offset."""
-    return request.fetch_offset < state.log.written_end_offset
 
 
 def _is_plain(response: FetchResponse) -> bool:
@@ -116,11 +112,11 @@ def _is_plain(response: FetchResponse) -> bool:
 def _may_park(state: RaftState, request: FetchRequest, response: FetchResponse) -> bool:
     """Whether there is nothing to tell yet."""
     return (
-        _is_plain(response)
-        and not _has_records(state, request)
+        request.high_watermark >= response.high_watermark
+        and request.fetch_offset >= state.log.written_end_offset
         and request.max_wait_ms > 0
-        and request.high_watermark >= response.high_watermark
         and len(state.parked) < PARKED_FETCHES_MAX
+        and _is_plain(response)
     )
 
 
@@ -128,7 +124,7 @@ def _send(
     state: RaftState, reply_token: int, request: FetchRequest, response: FetchResponse
 ) -> None:
     """Answer, with bytes of the log when the position is valid and has some."""
-    if _is_plain(response) and _has_records(state, request):
+    if request.fetch_offset < state.log.written_end_offset and _is_plain(response):
         state.effects.send.append(
             ReadAndSendFetch(reply_token=reply_token, request=request, response=response)
         )
@@ -138,10 +134,11 @@ def _send(
 
 def _answer_older_of_same_replica(state: RaftState, request: FetchRequest) -> None:
     """A replica has one fetch at a time: an older one belongs to a lost connection."""
-    if request.replica_id is None:
+    replica_id = request.replica_id
+    if replica_id is None:
         return
     for fetch in list(state.parked):
-        same_id = fetch.request.replica_id == request.replica_id
+        same_id = fetch.request.replica_id == replica_id
         if same_id and fetch.request.replica_directory_id == request.replica_directory_id:
             state.parked.remove(fetch)
             state.answer(fetch.reply_token, fetch.response)
@@ -154,11 +151,9 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
     replica_id = request.replica_id
     if replica_id is None:
         return
-    end = state.log.end_offset
-    if replica_id in role.progress:
-        role.progress[replica_id] = fetched(
-            role.progress[replica_id], request.fetch_offset, end, state.now_ms, wall_ms
-        )
+    end, seen = state.log.end_offset, role.progress.get(replica_id)
+    if seen is not None:
+        role.progress[replica_id] = fetched(seen, request.fetch_offset, end, state.now_ms, wall_ms)
         _note_contact(state, role, replica_id)
         update_high_watermark(state)
         return
@@ -174,7 +169,7 @@ def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
     """Check quorum: a majority that fetched, with the leader itself, restarts the timer."""
     assert voter_id in role.progress, f"{voter_id=} is not another voter"
     role.fetched_voters.add(voter_id)
-    if len(role.fetched_voters) >= majority(len(state.voters)) - 1:
+    if len(role.fetched_voters) >= majority(len(state.voters.endpoints)) - 1:
         role.fetched_voters.clear()
         role.check_quorum_deadline_ms = state.now_ms + state.config.check_quorum_ms
 
@@ -185,7 +180,7 @@ def update_high_watermark(state: RaftState) -> None:
     assert isinstance(role, Leader), f"{role=}"
     ends: list[Offset | None] = [seen.end_offset for seen in role.progress.values()]
     ends.append(state.log.flushed_end_offset)
-    assert len(ends) == len(state.voters), f"{role=}"
+    assert len(ends) == len(state.voters.endpoints), f"{role=}"
     reached = majority_offset(ends)
     if reached is None or reached <= role.epoch_start_offset:
         return

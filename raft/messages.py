@@ -5,6 +5,8 @@ that an older version cannot carry has the value the protocol gives it by defaul
 Source: KIP-595, KIP-853, KIP-996; apache/kafka: clients/.../common/message/*.json (4.3).
 """
 
+from typing import final
+
 import msgspec
 
 from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
@@ -47,6 +49,7 @@ class EndQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
     preferred_candidates: tuple[NodeId, ...]
 
 
+@final
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Fetch 12-18 of the metadata partition by a voter, observer or anonymous reader."""
 
@@ -109,6 +112,7 @@ class EndQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
     leader_endpoint: Endpoint | None = None
 
 
+@final
 class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to Fetch. `records` are whole stored batches (bytes), maybe cut at the end."""
 

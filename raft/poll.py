@@ -1,5 +1,8 @@
 """What is due now: timers first, then the requests that each role keeps sending (spec 2.6)."""
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from raft.epoch_messages import send_begin_epoch, send_end_epoch
 from raft.fetch_follower import send_fetch
 from raft.fetch_leader import expire_parked
@@ -18,36 +21,25 @@ def poll(state: RaftState) -> None:
     """Run what is due until the role is stable, then send what the role wants to send."""
     for _ in range(ROLE_CHANGES_MAX):
         before = state.role
-        _run_timers(state)
+        if state.shutdown_deadline_ms is None:
+            _TIMERS[type(before)](state, before)
+        else:
+            _poll_shutdown(state)  # it votes while it waits, and stands no more
         if state.role is before:
             break
     else:
         raise AssertionError(f"the role does not settle: {state.role=}")
-    expire_parked(state)
+    if state.parked:
+        expire_parked(state)
     state.next_send_ms = None
-    if state.is_shut_down:
-        return
-    _send(state)
+    if not state.is_shut_down:
+        _SENDS[type(state.role)](state)
 
 
-def _run_timers(state: RaftState) -> None:
-    """At most one change of role because of time."""
-    role, now_ms = state.role, state.now_ms
-    if state.shutdown_deadline_ms is not None:
-        _poll_shutdown(state)
-        return  # it votes while it waits, and stands no more
-    if isinstance(role, Follower):
-        _poll_follower(state, role)
-    elif isinstance(role, Leader):
-        # A sole voter has nobody to hear: it never resigns for want of a quorum.
-        if role.check_quorum_deadline_ms <= now_ms and not state.is_only_voter:
-            resign(state)
-    elif isinstance(role, Resigned):
-        _poll_resigned(state, role)
-    elif isinstance(role, Unattached):
-        _poll_unattached(state, role)
-    else:
-        _poll_nominee(state, role)
+def _poll_leader(state: RaftState, role: Leader) -> None:
+    """A sole voter has nobody to hear: it never resigns for want of a quorum."""
+    if role.check_quorum_deadline_ms <= state.now_ms and not state.is_only_voter:
+        resign(state)
 
 
 def _poll_resigned(state: RaftState, role: Resigned) -> None:
@@ -82,7 +74,9 @@ def _poll_follower(state: RaftState, role: Follower) -> None:
     if not state.is_voter:
         if role.fetch_deadline_ms <= state.now_ms:
             state.become_unattached(role.epoch)
-    elif role.fetch_deadline_ms <= state.now_ms or _is_evidence_due(state):
+    elif role.fetch_deadline_ms <= state.now_ms or (
+        state.evidence is not None and _is_evidence_due(state)
+    ):
         become_prospective(state)
 
 
@@ -117,18 +111,24 @@ def _poll_shutdown(state: RaftState) -> None:
         state.complete_shutdown()
 
 
-def _send(state: RaftState) -> None:
-    """The requests of the role."""
-    role = state.role
-    if isinstance(role, _FETCHING):
-        if state.pending_append is None and not state.is_installing_snapshot:
-            send_fetch(state)
-    elif isinstance(role, Leader):
-        send_begin_epoch(state)
-    elif isinstance(role, Resigned):
-        send_end_epoch(state)
-    else:
-        send_votes(state)
+_TIMERS: Final[dict[type, Callable[[RaftState, Any], None]]] = {
+    Follower: _poll_follower,
+    Leader: _poll_leader,
+    Resigned: _poll_resigned,
+    Unattached: _poll_unattached,
+    Prospective: _poll_nominee,
+    Candidate: _poll_nominee,
+}
+"""At most one change of role because of time."""
+_SENDS: Final[dict[type, Callable[[RaftState], None]]] = {
+    Follower: send_fetch,
+    Leader: send_begin_epoch,
+    Resigned: send_end_epoch,
+    Unattached: send_fetch,
+    Prospective: send_votes,
+    Candidate: send_votes,
+}
+"""The requests of the role."""
 
 
 def next_deadline_ms(state: RaftState) -> int | None:
@@ -137,24 +137,22 @@ def next_deadline_ms(state: RaftState) -> int | None:
     first_ms = min([fetch.deadline_ms for fetch in parked]) if parked else None
     if state.is_shut_down:
         return first_ms
-    shutdown_ms = state.shutdown_deadline_ms
-    role_ms = _role_deadline_ms(state) if shutdown_ms is None else shutdown_ms
-    if role_ms is not None and (first_ms is None or role_ms < first_ms):
-        first_ms = role_ms
-    send_ms, evidence = state.next_send_ms, state.evidence
-    if send_ms is not None and (first_ms is None or send_ms < first_ms):
-        first_ms = send_ms
-    may_ask = shutdown_ms is None and isinstance(state.role, _FETCHING)
-    if evidence is not None and may_ask and state.is_evidence_valid():
-        return evidence.due_ms if first_ms is None else min(first_ms, evidence.due_ms)
+    role, due_ms = state.role, state.shutdown_deadline_ms
+    is_shutting_down = due_ms is not None
+    if not is_shutting_down:
+        if type(role) is Follower:
+            due_ms = role.fetch_deadline_ms
+        elif type(role) is not Leader:
+            due_ms = role.election_deadline_ms
+        elif not state.is_only_voter:
+            due_ms = role.check_quorum_deadline_ms
+    if due_ms is not None and (first_ms is None or due_ms < first_ms):
+        first_ms = due_ms
+    due_ms, evidence = state.next_send_ms, state.evidence
+    if due_ms is not None and (first_ms is None or due_ms < first_ms):
+        first_ms = due_ms
+    if evidence is not None and not is_shutting_down and isinstance(role, _FETCHING):
+        due_ms = evidence.due_ms
+        if state.is_evidence_valid() and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
     return first_ms
-
-
-def _role_deadline_ms(state: RaftState) -> int | None:
-    """The first timer of the role."""
-    role = state.role
-    if isinstance(role, Follower):
-        return role.fetch_deadline_ms
-    if not isinstance(role, Leader):
-        return role.election_deadline_ms
-    return None if state.is_only_voter else role.check_quorum_deadline_ms

@@ -15,8 +15,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     last_fetch_wall_ms: int = -1
     last_caught_up_wall_ms: int = -1
     leader_end_at_last_fetch: Offset | None = None
-    last_begin_ms: int | None = None
-    """Monotonic time when BeginQuorumEpoch was last sent to it."""
+    heard_or_told_ms: int | None = None
+    """Monotonic time of the last contact or of the last BeginQuorumEpoch sent to it."""
 
 
 def fetched(
@@ -41,7 +41,7 @@ def fetched(
         last_fetch_wall_ms=max(progress.last_fetch_wall_ms, wall_ms),
         last_caught_up_wall_ms=caught_up,
         leader_end_at_last_fetch=leader_end,
-        last_begin_ms=progress.last_begin_ms,
+        heard_or_told_ms=now_ms,
     )
 
 
@@ -55,4 +55,4 @@ def recent_observers(
 
 def contacted(progress: Progress, now_ms: int) -> Progress:
     """The progress after a FetchSnapshot: alive, but nothing acknowledged."""
-    return msgspec.structs.replace(progress, last_contact_ms=now_ms)
+    return msgspec.structs.replace(progress, last_contact_ms=now_ms, heard_or_told_ms=now_ms)

@@ -14,7 +14,7 @@ from raft.config import BACKOFF_DOUBLINGS_MAX
 from raft.messages import FetchRequest, FetchSnapshotRequest, RaftRequest
 from wire.types import NodeId
 
-_FETCHES: Final = (FetchRequest, FetchSnapshotRequest)
+_FETCHES: Final = frozenset({FetchRequest, FetchSnapshotRequest})
 
 
 class Connection(msgspec.Struct, kw_only=True):
@@ -45,6 +45,10 @@ class Connections:
         """Make one destination ready again."""
         self._by_id.pop(destination_id, None)
 
+    def is_untouched(self, destination_id: NodeId) -> bool:
+        """Whether nothing is in flight to a destination and nothing makes it pause."""
+        return destination_id not in self._by_id
+
     def ready_at(self, destination_id: NodeId, now_ms: int) -> int:
         """When a request may leave: not later than `now_ms` means at once."""
         connection = self._by_id.get(destination_id)
@@ -69,26 +73,33 @@ class Connections:
         """When the fetch in flight times out; None when there is none (INV-RPC-2)."""
         until: int | None = None
         for connection in self._by_id.values():
-            if not isinstance(connection.request, _FETCHES):
+            if type(connection.request) not in _FETCHES or connection.correlation_id is None:
                 continue
             deadline = connection.sent_ms + self._request_timeout_ms
-            if connection.correlation_id is not None and deadline > now_ms:
+            if deadline > now_ms:
                 assert until is None, "two fetches in flight"
                 until = deadline
         return until
 
     def sent(self, destination_id: NodeId, request: RaftRequest, now_ms: int) -> int:
         """Note a request as in flight and give its correlation id."""
-        assert self.is_ready(destination_id, now_ms), f"{destination_id=} is not ready"
-        if isinstance(request, _FETCHES):
+        connection = self._by_id.get(destination_id)
+        if connection is not None:
+            assert self.is_ready(destination_id, now_ms), f"{destination_id=} is not ready"
+        if type(request) in _FETCHES:
             assert self.fetch_in_flight_until(now_ms) is None, "INV-RPC-2"
-        connection = self._by_id.setdefault(destination_id, Connection())
-        connection.correlation_id = self._next_correlation_id
-        connection.request = request
-        connection.sent_ms = now_ms
-        connection.ready_ms = None
-        self._next_correlation_id += 1
-        return connection.correlation_id
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = correlation_id + 1
+        if connection is None:
+            self._by_id[destination_id] = Connection(
+                correlation_id=correlation_id, request=request, sent_ms=now_ms
+            )
+        else:
+            connection.correlation_id = correlation_id
+            connection.request = request
+            connection.sent_ms = now_ms
+            connection.ready_ms = None
+        return correlation_id
 
     def take(self, destination_id: NodeId, correlation_id: int) -> RaftRequest | None:
         """The request that an answer belongs to, which is no longer in flight; None if stale."""

@@ -3,6 +3,8 @@
 Source: apache/kafka: raft/.../KafkaRaftClient.java, `maybeHandleCommonResponse`.
 """
 
+from typing import Final
+
 from raft import error_codes
 from raft.events import RequestFailed, ResponseReceived
 from raft.fetch_follower import on_fetch_response
@@ -25,17 +27,19 @@ from raft.state import RaftState
 from raft.vote import on_pre_vote_unsupported, on_vote_response, start_first_election
 from wire.types import NodeId
 
+_REFUSALS: Final = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_FOLLOWER)
+
 
 def on_response(state: RaftState, event: ResponseReceived) -> None:
     """Handle an answer whose request is still in flight on that connection (INV-RPC-1)."""
-    request = state.connections.take(event.destination_id, event.correlation_id)
+    source_id, connections = event.destination_id, state.connections
+    request = connections.take(source_id, event.correlation_id)
     if request is None:
         return
-    is_success = _handle(state, event.destination_id, request, event.response)
-    if is_success:
-        state.connections.succeeded(event.destination_id)
+    if _handle(state, source_id, request, event.response):
+        connections.succeeded(source_id)
     else:
-        state.connections.failed(event.destination_id, state.now_ms)
+        connections.failed(source_id, state.now_ms)
 
 
 def on_request_failed(state: RaftState, event: RequestFailed) -> None:
@@ -62,17 +66,16 @@ def _handle(
             on_pre_vote_unsupported(state)
             return True  # the vote that follows is sent at once, to this voter too
         return False
-    if response.leader_epoch < state.epoch or (
+    before = state.role
+    if response.leader_epoch < before.epoch or (
         response.error_code == error_codes.UNKNOWN_LEADER_EPOCH
     ):
         return _stale(state, source_id, request, response)
-    before = state.role
     state.observe(response.leader_id, response.leader_epoch)
     if state.role is not before:
         _note_leaderless(state, source_id, response)
         return True  # connections were reset; nothing more in this answer is for the new role
-    refusals = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_FOLLOWER)
-    if response.error_code in refusals:
+    if response.error_code in _REFUSALS:
         _note_leaderless(state, source_id, response)
         _note_abdication(state, source_id, response)
         return not isinstance(request, FetchRequest | FetchSnapshotRequest)
@@ -92,14 +95,14 @@ def _dispatch(
 ) -> bool:
     """Hand the answer to its family."""
     role = state.role
+    if type(response) is FetchResponse:
+        assert type(request) is FetchRequest, f"{request=}"
+        return on_fetch_response(state, source_id, request, response)
     if isinstance(response, VoteResponse):
         if response.error_code != error_codes.NONE:
             return False
         on_vote_response(state, source_id, response)
         return True
-    if isinstance(response, FetchResponse):
-        assert isinstance(request, FetchRequest), f"{request=}"
-        return on_fetch_response(state, source_id, request, response)
     if isinstance(response, FetchSnapshotResponse):
         assert isinstance(request, FetchSnapshotRequest), f"{request=}"
         return on_fetch_snapshot_response(state, source_id, request, response)

@@ -5,6 +5,8 @@ timers and tallies beside it move within the role.
 Source: apache/kafka: raft/.../{Unattached,Prospective,Candidate,Leader,Follower,Resigned}State.java
 """
 
+from typing import final
+
 import msgspec
 
 from raft.progress import Progress
@@ -12,6 +14,7 @@ from raft.quorum import VoteTally
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 
+@final
 class Unattached(msgspec.Struct, kw_only=True):
     """No usable leader; waits for a timer, a vote or news."""
 
@@ -22,6 +25,7 @@ class Unattached(msgspec.Struct, kw_only=True):
     """None for observers: they never stand."""
 
 
+@final
 class Prospective(msgspec.Struct, kw_only=True):
     """Asks for pre-votes in its unchanged epoch (KIP-996)."""
 
@@ -32,6 +36,7 @@ class Prospective(msgspec.Struct, kw_only=True):
     election_deadline_ms: int
 
 
+@final
 class Candidate(msgspec.Struct, kw_only=True):
     """Asks for votes in an epoch of its own."""
 
@@ -46,6 +51,7 @@ class Candidate(msgspec.Struct, kw_only=True):
         return None
 
 
+@final
 class Leader(msgspec.Struct, kw_only=True):
     """Leads `epoch`, whose first record is at `epoch_start_offset`."""
 
@@ -72,6 +78,7 @@ class SnapshotDownload(msgspec.Struct, frozen=True):
     position_bytes: int = 0
 
 
+@final
 class Follower(msgspec.Struct, kw_only=True):
     """Fetches from the leader of its epoch."""
 
@@ -84,6 +91,7 @@ class Follower(msgspec.Struct, kw_only=True):
     download: SnapshotDownload | None = None
 
 
+@final
 class Resigned(msgspec.Struct, kw_only=True):
     """Led `epoch` and leads no more; tells the others. Known in memory only."""
 

@@ -162,9 +162,10 @@ class RaftState:
 
     def send_request(self, destination_id: NodeId, request: RaftRequest) -> None:
         """Send to a destination that is ready."""
-        assert destination_id != self.config.node_id, f"{request=} to myself"
-        correlation_id = self.connections.sent(destination_id, request, self.now_ms)
-        self.wake_at(self.now_ms + self.config.request_timeout_ms)  # else a lost answer stalls us
+        config, now_ms = self.config, self.now_ms
+        assert destination_id != config.node_id, f"{request=} to myself"
+        correlation_id = self.connections.sent(destination_id, request, now_ms)
+        self.wake_at(now_ms + config.request_timeout_ms)  # else a lost answer stalls us
         self.effects.send.append(
             SendRequest(
                 destination_id=destination_id, correlation_id=correlation_id, request=request
@@ -193,7 +194,7 @@ class RaftState:
         self, reply_token: int, cluster_id: str | None, make: Callable[..., RaftResponse]
     ) -> bool:
         """Answer INCONSISTENT_CLUSTER_ID when a request names another cluster."""
-        if not self.is_foreign(cluster_id):
+        if cluster_id == self.config.cluster_id or not self.is_foreign(cluster_id):
             return False
         self.answer(reply_token, make(top_error_code=error_codes.INCONSISTENT_CLUSTER_ID))
         return True
@@ -319,8 +320,12 @@ class RaftState:
 
     def observe(self, leader_id: NodeId | None, epoch: LeaderEpoch) -> None:
         """Take up what a message says about (leader, epoch); older news changes nothing."""
-        if epoch < self.role.epoch:
+        role = self.role
+        if epoch < role.epoch:
             return
+        is_known = epoch == role.epoch and leader_id == role.leader_id
+        if is_known and type(role) is not Unattached:
+            return  # the common case: nothing new
         usable = (
             leader_id is not None
             and leader_id != self.config.node_id
