@@ -260,7 +260,7 @@ class Connections:
                 return
             if request is None:
                 break
-            self._serve(client, request, self._answer_function(client, request))
+            self._serve(client, request, self._answered(client, request))
             if self._clients.get(client.connection_id) is not client:
                 return
         else:
@@ -290,36 +290,38 @@ class Connections:
 
     # ---- answers -----------------------------------------------------------------------------
 
-    def _answer_function(self, client: Client, request: Request) -> Answered:
-        return lambda answer: self._answer(client, request, answer)
+    def _answered(self, client: Client, request: Request) -> Answered:
+        """The function that takes the answer to a request; nobody is there to take a late one."""
 
-    def _answer(self, client: Client, request: Request, answer: Any) -> None:
-        if self._clients.get(client.connection_id) is not client:
-            return
-        connection = client.connection
-        was_full = not client.is_taking and not connection.wants_bytes
-        kind = type(answer)
-        try:
-            if kind is Encoded:
-                content = connection.respond_encoded(request.reply_slot, answer.frame)
-            elif kind is NoResponse:
-                content = connection.respond_nothing(request.reply_slot)
-                connection.end(answer.reason)
+        def answered(answer: Any) -> None:
+            if self._clients.get(client.connection_id) is not client:
+                return
+            connection = client.connection
+            was_full = not client.is_taking and not connection.wants_bytes
+            kind = type(answer)
+            try:
+                if kind is Encoded:
+                    content = connection.respond_encoded(request.reply_slot, answer.frame)
+                elif kind is NoResponse:
+                    content = connection.respond_nothing(request.reply_slot)
+                    connection.end(answer.reason)
+                else:
+                    content = connection.respond(request.reply_slot, answer)
+            except LocalProtocolError as error:
+                self._close(client, f"the answer cannot be said in this version: {error}")
+                return
+            if content:
+                self._used(client)
+                client.sent_bytes += len(content)
+                self._effects.append(SendBytes(client.connection_id, content))
+            if client.is_taking:
+                return
+            if was_full and connection.wants_bytes:
+                self._take(client, b"")
             else:
-                content = connection.respond(request.reply_slot, answer)
-        except LocalProtocolError as error:
-            self._close(client, f"the answer cannot be said in this version: {error}")
-            return
-        if content:
-            self._used(client)
-            client.sent_bytes += len(content)
-            self._effects.append(SendBytes(client.connection_id, content))
-        if client.is_taking:
-            return
-        if was_full and connection.wants_bytes:
-            self._take(client, b"")
-        else:
-            self._settle(client)
+                self._settle(client)
+
+        return answered
 
     def _close(self, client: Client, reason: str, level: LogLevel = LogLevel.WARN) -> None:
         self.closed(client.connection_id)

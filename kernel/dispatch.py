@@ -223,13 +223,10 @@ class Dispatch:
 
     def _serve_controller(self, client: Client, request: Request, answered: Answered) -> None:
         key = request.api_key
-        caller = caller_of(client)
-        is_judged_later = key in SUBMITTED or key in QUERIES
-        refused = (
-            None
-            if is_judged_later
-            else self._access.refusal(self._cache.image, caller, key, request.body)
-        )
+        refused = None
+        if self._access.rules is not None and key not in SUBMITTED and key not in QUERIES:
+            caller = caller_of(client)  # the others are judged where they are answered
+            refused = self._access.refusal(self._cache.image, caller, key, request.body)
         if refused is not None:
             answered(refused)
         elif key in RAFT_API_KEYS:
@@ -238,7 +235,7 @@ class Dispatch:
             asked = request_context(request, client.address)
             self._state.submit(key, request.body, answered, asked)
         elif key in QUERIED_ON_CONTROLLER:
-            answered(self._query(key, request, caller, is_broker=False))
+            answered(self._query(key, request, caller_of(client), is_broker=False))
         elif key == ENVELOPE:
             self._envelope(request.body, answered)
         elif key == DESCRIBE_CLUSTER:

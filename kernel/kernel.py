@@ -245,7 +245,17 @@ class Kernel:
         """
         self._clock.set(now)
         for event in events:
-            self._take(event)
+            if type(event) is BytesReceived:  # exact types: a `match` asks each class in turn
+                self.connections.received(event.connection_id, event.data)
+            elif type(event) is PeerBytes:
+                self.peers.on_bytes(event.peer_id, event.data)
+            elif type(event) is FlushDone:
+                self.replica.flush_done(event.token)
+            elif type(event) is TimeAdvanced:
+                self.replica.tick()
+                self.replica.drain()  # what a full disk held back, before what is proposed now
+            else:
+                self._take_rare(event)
         self.replica.drain()
         if self._writer.needs_flush:
             self._writer.plan_flush(self.replica.core)
@@ -263,7 +273,9 @@ class Kernel:
             has_changed = True
         if has_changed:
             self.replica.drain()
-        self._tick()
+        self._deadline_ms = due_ms = self._earliest_deadline_ms()
+        if due_ms is not None and due_ms <= self._clock.now_ms:
+            self._tick()
         if self._writer.needs_flush:
             self._writer.plan_flush(self.replica.core)
         effects = self._effects[:]
@@ -314,19 +326,6 @@ class Kernel:
             return self.replica.leader.leader_id is not None
         return self.lifecycle.is_unfenced
 
-    def _take(self, event: Event) -> None:
-        if type(event) is BytesReceived:  # exact types: a `match` asks each class in turn
-            self.connections.received(event.connection_id, event.data)
-        elif type(event) is PeerBytes:
-            self.peers.on_bytes(event.peer_id, event.data)
-        elif type(event) is FlushDone:
-            self.replica.flush_done(event.token)
-        elif type(event) is TimeAdvanced:
-            self.replica.tick()
-            self.replica.drain()  # what a full disk held back, before what is proposed now
-        else:
-            self._take_rare(event)
-
     def _take_rare(
         self,
         event: ConnectionOpened
@@ -371,9 +370,6 @@ class Kernel:
 
     def _tick(self) -> None:
         """What became due by the events of this step; everything else waits for its deadline."""
-        self._deadline_ms = due_ms = self._earliest_deadline_ms()
-        if due_ms is None or due_ms > self._clock.now_ms:
-            return
         for part in self._timed:
             part.tick()
             self.replica.drain()

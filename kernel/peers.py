@@ -16,7 +16,7 @@ import msgspec
 
 from kernel.clock import Clock
 from kernel.effects import ClosePeer, ConnectPeer, Effect, Log, LogLevel, SendPeerBytes
-from wire.client_connection import ClientConnection, Response
+from wire.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.types import LeaderAndEpoch, NodeId
 
@@ -240,16 +240,13 @@ class Peers:
             for waiting in queued:
                 self._write(link, waiting)
         for response in responses:
-            self._answer(link, response)
-
-    def _answer(self, link: Link, response: Response) -> None:
-        waiting = link.in_flight.pop(response.correlation_id, None)
-        if waiting is not None:
-            self._is_deadline_known = False
-            if not link.in_flight and not link.queued:
-                del self._busy[link]
-            link.failure_count = 0
-            waiting.answered(response.body)
+            answered = link.in_flight.pop(response.correlation_id, None)
+            if answered is not None:
+                self._is_deadline_known = False
+                if not link.in_flight and not link.queued:
+                    del self._busy[link]
+                link.failure_count = 0
+                answered.answered(response.body)
 
     def on_disconnected(self, peer_id: int, *, refused: bool) -> None:
         """A connection closed, or could not be made."""

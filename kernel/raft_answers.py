@@ -30,9 +30,9 @@ NO_MESSAGE: Final = ""  # of DescribeQuorum, which Kafka answers with empty text
 
 def body_of_response(response: raft.RaftResponse) -> Any:
     """The response body of a raft message."""
+    if type(response) is raft.FetchResponse:
+        return _fetch_body(response)
     match response:
-        case raft.FetchResponse():
-            return _fetch_body(response)
         case raft.VoteResponse():
             return _voter_body(
                 api_keys.VOTE, "VoteResponse", response, vote_granted=response.vote_granted
@@ -251,7 +251,7 @@ def _describe_quorum_body(response: raft.DescribeQuorumResponse) -> Any:
 
 def response_of(api_key: int, body: Any) -> raft.RaftResponse | None:  # noqa: PLR0911
     """The raft message of a response body; None when it is not about the metadata partition."""
-    if isinstance(body, MetadataFetched):
+    if type(body) is MetadataFetched:
         return _fetch_response(body)
     top = int(body.error_code)
     if top:
@@ -323,14 +323,16 @@ def _offset_and_epoch(snapshot_id: Any) -> OffsetAndEpoch | None:
 
 def _fetch_response(fetched: MetadataFetched) -> raft.FetchResponse:
     leader_id = None if fetched.leader_id < 0 else NodeId(fetched.leader_id)
+    endpoint = None
+    for id_, host, port in fetched.endpoints:
+        if id_ == leader_id:
+            endpoint = Endpoint("", host, port)
+            break
     return raft.FetchResponse(
         error_code=fetched.error_code,
         leader_id=leader_id,
         leader_epoch=LeaderEpoch(fetched.leader_epoch),
-        leader_endpoint=next(
-            (Endpoint("", host, port) for id_, host, port in fetched.endpoints if id_ == leader_id),
-            None,
-        ),
+        leader_endpoint=endpoint,
         high_watermark=fetched.high_watermark,
         log_start_offset=fetched.log_start_offset,
         diverging_epoch=fetched.diverging_epoch,

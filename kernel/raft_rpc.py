@@ -40,7 +40,7 @@ RAFT_API_KEYS: Final = frozenset(
 
 def request_of(api_key: int, body: Any) -> raft.RaftRequest | None:
     """The raft message of a request body; None unless it is about the metadata partition."""
-    if isinstance(body, MetadataFetch):
+    if type(body) is MetadataFetch:
         return _fetch_request(body)
     partition = None if api_key == FETCH else _metadata_partition(api_key, body.topics)
     return None if partition is None else _REQUEST_OF[api_key](body, partition)

@@ -58,6 +58,7 @@ class Replica:
         self.writer = writer
         self.replies = Replies()
         self._reading = writer.downloads.reading
+        self._request_timeout_ms = core.config.request_timeout_ms
         self.peers: Peers
         self._clock = clock
         self._notified = notified
@@ -102,7 +103,7 @@ class Replica:
 
     def flush_done(self, token: int) -> None:
         """A flush plan has run."""
-        self.enqueue(self.writer.flush_done(token))
+        self._queue.append(self.writer.flush_done(token))
 
     def tick(self) -> None:
         """Timers of the core, of the stalled writer and of a snapshot that is read."""
@@ -132,7 +133,7 @@ class Replica:
             answered(raft_rpc.refusal_body(api_key, body))
             return
         token = self.replies.expect(answered)
-        self.enqueue(
+        self._queue.append(
             events.RequestReceived(reply_token=token, request=request, wall_ms=self._clock.wall_ms)
         )
 
@@ -167,14 +168,14 @@ class Replica:
             Channel.RAFT,
             api_key,
             body,
-            self.core.config.request_timeout_ms,
+            self._request_timeout_ms,
             lambda answer: self._on_answer(destination_id, correlation_id, api_key, answer),
         )
 
     def _on_answer(
         self, destination_id: NodeId, correlation_id: int, api_key: int, answer: Any
     ) -> None:
-        if isinstance(answer, Failure):
+        if type(answer) is Failure:
             self._failed(destination_id, correlation_id, ERROR_OF_FAILURE[answer])
             return
         response = raft_rpc.response_of(api_key, answer)
@@ -185,9 +186,9 @@ class Replica:
         event = events.ResponseReceived(
             destination_id=destination_id, correlation_id=correlation_id, response=response
         )
-        is_chunk = isinstance(response, FetchSnapshotResponse)
+        is_chunk = type(response) is FetchSnapshotResponse
         if not (is_chunk and self._reading.hold(event)):
-            self.enqueue(event)
+            self._queue.append(event)
 
     def _failed(self, destination_id: NodeId, correlation_id: int, error_code: int) -> None:
         self.enqueue(
