@@ -247,7 +247,8 @@ class Connections:
         connection = client.connection
         connection.feed(content)
         client.is_taking = True
-        self._backlog.pop(client.connection_id, None)
+        if self._backlog:
+            self._backlog.pop(client.connection_id, None)
         sent_bytes_max = client.sent_bytes + RESPONSE_BYTES_PER_STEP
         for _ in range(REQUESTS_PER_STEP):
             if client.sent_bytes > sent_bytes_max:
@@ -367,17 +368,15 @@ class Connections:
         if self._backlog:
             return self._clock.now_ms
         due_ms = None
-        idle_ms_max = self._idle_ms_max
-        if idle_ms_max:
-            if self._oldest is None and self._clients:
-                self._oldest = next(iter(self._clients.values()))
-            if self._oldest is not None:
-                due_ms = self._oldest.used_ms + idle_ms_max
-        if self._leaving:
-            due_ms = earliest(due_ms, self._leaving[0][0])
-        for gate in self._limited_gates:
-            if gate.first_ms is not None:
-                due_ms = earliest(due_ms, gate.first_ms)
+        oldest = self._oldest
+        if oldest is None and self._clients:
+            self._oldest = oldest = next(iter(self._clients.values()))
+        if oldest is not None and self._idle_ms_max:
+            due_ms = oldest.used_ms + self._idle_ms_max
+        if self._leaving or self._limited_gates:
+            leaving_ms = self._leaving[0][0] if self._leaving else None
+            gates_ms = [gate.first_ms for gate in self._limited_gates]
+            due_ms = earliest(due_ms, leaving_ms, *gates_ms)
         return due_ms
 
 

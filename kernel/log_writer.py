@@ -113,6 +113,8 @@ class LogWriter:
         return None
 
     def _perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
+        if type(effect) is raft.AppendFetched:
+            return self._append_fetched(effect, core)
         match effect:
             case raft.AppendBatch():
                 now_ms = self._clock.wall_ms
@@ -120,14 +122,6 @@ class LogWriter:
                 return self._append_own(batch, effect.base_offset, core)
             case raft.AppendLeaderChange():
                 return self._append_own(self._leader_change(effect), effect.base_offset, core)
-            case raft.AppendFetched():
-                assert effect.base_offset == self.log.end_offset, f"{effect.base_offset=}"
-                appended = self.log.append_fetched(effect.records, effect.epoch)
-                if appended.stopped is not None:
-                    fields = {"reason": appended.stopped, "log_end_offset": appended.end_offset}
-                    self._effects.append(Log(LogLevel.WARN, "fetched_batches_refused", fields))
-                self.needs_flush = True
-                return self._appended(appended, core)
             case raft.PersistElection():
                 self._quorum_state.write(
                     ElectionState(effect.epoch, effect.leader_id, effect.voted_key)
@@ -141,6 +135,15 @@ class LogWriter:
                 return None
             case raft.WriteSnapshotChunk():
                 return self.downloads.write(effect)
+
+    def _append_fetched(self, effect: raft.AppendFetched, core: RaftCore) -> events.Event:
+        assert effect.base_offset == self.log.end_offset, f"{effect.base_offset=}"
+        appended = self.log.append_fetched(effect.records, effect.epoch)
+        if appended.stopped is not None:
+            fields = {"reason": appended.stopped, "log_end_offset": appended.end_offset}
+            self._effects.append(Log(LogLevel.WARN, "fetched_batches_refused", fields))
+        self.needs_flush = True
+        return self._appended(appended, core)
 
     def _leader_change(self, effect: raft.AppendLeaderChange) -> bytes:
         record = encode_control(

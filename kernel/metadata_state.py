@@ -241,6 +241,7 @@ class MetadataState:
             delta = sum_of([pending.delta for pending, _ in adopted])
             self._publish(*self.loader.adopt(image, delta))
         self._apply_from_log(self._committed_end_offset)
+        self.has_news = self.loader.end_offset < self._committed_end_offset
         return True
 
     def _apply_from_log(self, high_watermark: Offset) -> None:

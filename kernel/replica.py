@@ -201,7 +201,7 @@ class Replica:
 
     def _send_fetched(self, effect: raft.ReadAndSendFetch) -> None:
         response = effect.response
-        assert isinstance(response, FetchResponse)
+        assert type(response) is FetchResponse
         request = effect.request
         try:
             records = self.writer.log.read(request.fetch_offset, max(request.max_bytes, 1))

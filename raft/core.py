@@ -212,7 +212,7 @@ class RaftCore:
         assert now_ms >= state.now_ms, f"time ran backwards: {now_ms=} {state.now_ms=}"
         assert not state.effects.persist, "the previous step left effects"
         if state.pending_append is not None:
-            assert isinstance(event, Appended), f"INV-APPEND-1 {event=}"
+            assert type(event) is Appended, f"INV-APPEND-1 {event=}"
         if state.is_installing_snapshot:
             is_answer = isinstance(event, SnapshotInstalled | SnapshotRefused)
             assert is_answer, f"INV-APPEND-1 {event=}"
@@ -227,7 +227,8 @@ class RaftCore:
         if state.pending_append is None and not state.is_installing_snapshot:
             poll(state)
         self._check(epoch, highest)
-        effects, state.effects = state.effects, Effects()
+        effects = state.effects
+        state.effects = Effects()
         return effects
 
     def _dispatch(self, event: Event) -> None:

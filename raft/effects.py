@@ -39,6 +39,7 @@ class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[bytes, ...]
 
 
+@final
 class AppendFetched(msgspec.Struct, frozen=True, kw_only=True):
     """Append stored batches fetched from the leader; skip those of an epoch above `epoch`.
 

@@ -94,12 +94,12 @@ def send_end_epoch(state: RaftState) -> None:
 def send_begin_epoch(state: RaftState) -> None:
     """Tell voters who leads: at once, then F/2 after each was last heard or told."""
     role = state.role
-    assert isinstance(role, Leader), f"{role=}"
-    now_ms, begin_epoch_ms = state.now_ms, state.config.begin_epoch_ms
-    due, first_ms = [], now_ms
+    assert type(role) is Leader, f"{role=}"
+    now_ms, begin_epoch_ms = state.now_ms, state.begin_epoch_ms
+    due, first_ms, over_ms = [], now_ms, now_ms - begin_epoch_ms
     for voter_id, seen in role.progress.items():
         newest_ms = seen.heard_or_told_ms
-        if newest_ms is None or newest_ms + begin_epoch_ms <= now_ms:
+        if newest_ms is None or newest_ms <= over_ms:
             due.append(voter_id)
         elif newest_ms < first_ms:
             first_ms = newest_ms

@@ -17,13 +17,11 @@ from raft.roles import Follower, Leader, SnapshotDownload, Unattached
 from raft.state import PendingAppend, RaftInvariantError, RaftState
 from wire.types import NodeId, Offset, OffsetAndEpoch
 
-_FETCHING = (Follower, Unattached)
-
 
 def send_fetch(state: RaftState) -> None:
     """Fetch from the leader, or from another voter while the leader does not answer."""
     role, log = state.role, state.log
-    assert isinstance(role, _FETCHING), f"{role=}"
+    assert type(role) is Follower or type(role) is Unattached, f"{role=}"
     assert state.pending_append is None, "INV-APPEND-1"
     held_end_offset = log.flushed_end_offset if state.is_voter else log.written_end_offset
     if held_end_offset != log.end_offset:
@@ -84,7 +82,7 @@ def _fetch_request(state: RaftState) -> FetchRequest:
         current_leader_epoch=state.role.epoch,
         fetch_offset=log.end_offset,
         last_fetched_epoch=log.last_epoch,
-        max_wait_ms=config.fetch_wait_ms,
+        max_wait_ms=state.fetch_wait_ms,
         max_bytes=config.fetch_max_bytes,
         high_watermark=-1 if watermark is None else watermark,
     )
@@ -108,11 +106,12 @@ def on_fetch_response(
 ) -> bool:
     """Take up a fetch answer of the leader without error; False = pause before the next."""
     role = state.role
-    if response.error_code != error_codes.NONE or not isinstance(role, Follower):
+    if response.error_code != error_codes.NONE or type(role) is not Follower:
         return False
     if source_id != role.leader_id:
         return False
-    assert request.fetch_offset == state.log.end_offset, f"{request=} {state.log.describe()}"
+    log = state.log
+    assert request.fetch_offset == log.end_offset, f"{request=} {log.describe()}"
     assert state.pending_append is None, "INV-APPEND-1"
     role.has_fetched = True
     role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
@@ -127,7 +126,7 @@ def on_fetch_response(
         state.pending_append = PendingAppend(response.high_watermark)
         state.effects.persist.append(
             AppendFetched(
-                base_offset=state.log.end_offset,
+                base_offset=log.end_offset,
                 epoch=role.epoch,
                 records=response.records,
                 flush=state.is_voter,

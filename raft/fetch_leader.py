@@ -35,7 +35,8 @@ def on_fetch_request(
     if not _may_park(state, request, response):
         _send(state, reply_token, request, response)
         return
-    _answer_older_of_same_replica(state, request)
+    if state.parked:
+        _answer_older_of_same_replica(state, request)
     state.parked.append(
         ParkedFetch(
             reply_token=reply_token,
@@ -147,7 +148,7 @@ def _answer_older_of_same_replica(state: RaftState, request: FetchRequest) -> No
 def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
     """Count a valid fetch: the replica's end offset, check quorum, high watermark."""
     role = state.role
-    assert isinstance(role, Leader), f"{role=}"
+    assert type(role) is Leader, f"{role=}"
     replica_id = request.replica_id
     if replica_id is None:
         return
@@ -177,7 +178,7 @@ def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
 def update_high_watermark(state: RaftState) -> None:
     """Advance the high watermark when a majority allows it; answer parked fetches."""
     role = state.role
-    assert isinstance(role, Leader), f"{role=}"
+    assert type(role) is Leader, f"{role=}"
     ends: list[Offset | None] = [seen.end_offset for seen in role.progress.values()]
     ends.append(state.log.flushed_end_offset)
     assert len(ends) == len(state.voters.endpoints), f"{role=}"
@@ -194,6 +195,8 @@ def update_high_watermark(state: RaftState) -> None:
 
 def release_parked(state: RaftState, threshold: int) -> None:
     """Answer anew the parked fetches below `threshold`; 0 answers all."""
+    if not state.parked:
+        return
     ready = [f for f in state.parked if threshold == 0 or f.request.fetch_offset < threshold]
     if not ready:
         return

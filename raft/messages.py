@@ -152,6 +152,7 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     last_caught_up_timestamp_ms: int
 
 
+@final
 class DescribeQuorumResponse(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to DescribeQuorum."""
 

@@ -59,7 +59,7 @@ def _handle(
     state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
 ) -> bool:
     """Whether the answer was useful; False makes the connection pause."""
-    assert not isinstance(response, DescribeQuorumResponse), "never asked of a peer"
+    assert type(response) is not DescribeQuorumResponse, "never asked of a peer"
     if response.top_error_code != error_codes.NONE:
         unsupported = response.top_error_code == error_codes.UNSUPPORTED_VERSION
         if unsupported and isinstance(request, VoteRequest) and request.pre_vote:

@@ -101,6 +101,8 @@ class RaftState:
         """Whether this node votes."""
         self.is_only_voter = self.is_voter and len(voters.ids) == 1
         """Whether this node is the whole quorum."""
+        self.begin_epoch_ms = config.begin_epoch_ms
+        self.fetch_wait_ms = config.fetch_wait_ms
         self.others = voters.others(config.node_id)
         """The other voters, ascending."""
         self.rng = rng
