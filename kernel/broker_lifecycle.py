@@ -134,7 +134,6 @@ class BrokerLifecycle:
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Follow the image: what it says of this broker, and how far it goes."""
         del before
-        self._clock.timers_moved = True
         self._end_offset = after.provenance.end_offset
         self._has_published = True
         broker = after.brokers.get(self._config.node_id)
@@ -149,6 +148,7 @@ class BrokerLifecycle:
             self._hurry()
 
     def _hurry(self) -> None:
+        self._clock.timers_moved = True
         self._is_urgent = self._is_waiting
         if not self._is_waiting and self._next_send_ms is not None:
             self._next_send_ms = min(self._next_send_ms, self._clock.now_ms)

@@ -42,14 +42,16 @@ class ControllerRegistration:
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Register while the image lacks this incarnation."""
         del before, delta
-        self._clock.timers_moved = True
         registered = after.controllers.get(self._config.node_id)
         if after.metadata_version < METADATA_VERSION_MIN or (
             registered is not None and registered.incarnation_id == self._incarnation_id.bytes
         ):
-            self._next_send_ms = None
+            if self._next_send_ms is not None:
+                self._next_send_ms = None
+                self._clock.timers_moved = True
         elif self._next_send_ms is None and not self._is_waiting:
             self._next_send_ms = self._clock.now_ms
+            self._clock.timers_moved = True
 
     def tick(self) -> None:
         """Send when it is due and there is somebody to ask."""

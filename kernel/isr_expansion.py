@@ -65,7 +65,6 @@ class IsrExpansion:
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Note the partitions that lack replicas, and the brokers that are back."""
-        self._clock.timers_moved = True
         self._image = after
         node_id, topics = self._node_id, after.topics
         led = [
@@ -73,6 +72,8 @@ class IsrExpansion:
             for topic_id, number in delta.partitions_changed
             if topics[topic_id].partitions[number].leader == node_id
         ]
+        if led or delta.brokers:
+            self._clock.timers_moved = True
         for key in sorted(led):
             self._note(after, key)
         for broker_id in sorted(delta.brokers):
