@@ -6,7 +6,6 @@ flushed log, at a truncation and at a clean close; so it lags behind what was fl
 that many bytes. The metadata log has a `FlushedEndFile` beside it, which does not lag.
 """
 
-import contextlib
 import re
 from typing import Final
 
@@ -163,9 +162,12 @@ class RecoveryPoint:
 
     def note(self, end_offset: int) -> None:
         """After each flush: survives a SIGKILL; after a power failure an earlier one may hold."""
-        if self._flushed_end is not None:
-            with contextlib.suppress(OutOfSpaceError):  # the first record of a directory only
-                self._flushed_end.write(end_offset)
+        if self._flushed_end is None:
+            return
+        try:
+            self._flushed_end.write(end_offset)
+        except OutOfSpaceError:  # the first record of a directory only
+            return
 
     def record(self, end_offset: int) -> None:
         """Make it durable, also when it is lower than before."""

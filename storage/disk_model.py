@@ -73,8 +73,9 @@ class FileNode:
 
     def sync(self) -> None:
         """Make all of it durable."""
-        self.durable[self._clean_bytes :] = self.content[self._clean_bytes :]
-        self._clean_bytes = len(self.content)
+        content, clean = self.content, self._clean_bytes
+        self.durable[clean:] = content[clean:]
+        self._clean_bytes = len(content)
         self.unsynced.clear()
 
     def sync_failed(self) -> None:

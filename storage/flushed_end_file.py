@@ -25,8 +25,8 @@ _END_MAX: Final = 2**63 - 1
 def encode_flushed_end(end_offset: int) -> bytes:
     """The content of the file."""
     assert end_offset >= 0
-    text = f"0 {end_offset:020d} ".encode()
-    content = text + f"{crc32c.crc32c(text):08x}\n".encode()
+    text = b"0 %020d " % end_offset
+    content = b"%b%08x\n" % (text, crc32c.crc32c(text))
     assert len(content) == _CONTENT_BYTES
     return content
 

@@ -5,8 +5,8 @@ Truncations, which are rare, are durable when they return. apache/kafka: Unified
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
 
+import crc32c
 import msgspec
 
 from storage.checkpoint_files import RecoveryPoint
@@ -18,7 +18,7 @@ from storage.read_check import first_damage
 from storage.recovery import BatchRules, RecoveryEvent
 from storage.segment import RELATIVE_OFFSET_MAX, Segment
 from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
-from wire.batch import Batch, BatchHeader, iterate_batches
+from wire.batch import CRC_START, BatchFrame, iterate_frames
 from wire.errors import CorruptBatchError
 
 _COPY_BYTES = 1 << 20
@@ -154,11 +154,11 @@ class Log:
         Raises:
             OutOfSpaceError: the disk is full; the log is as before.
         """
-        headers = [batch.header for batch in iterate_batches(batches)]
-        assert headers
-        assert base_offset == self.end_offset == headers[0].base_offset
-        assert sum(header.size_bytes for header in headers) == len(batches)
-        new_epochs = self._append_group(batches, headers)
+        frames = list(iterate_frames(batches))
+        assert frames
+        assert base_offset == self.end_offset == frames[0][2]
+        assert frames[-1][1] == len(batches)
+        new_epochs = self._append_group(batches, frames)
         return AppendInfo(base_offset, self.end_offset, self.last_epoch, new_epochs)
 
     def append_fetched(self, batches: bytes, epoch_max: int) -> AppendInfo:
@@ -175,10 +175,10 @@ class Log:
         taken, stopped = self._acceptable(view, epoch_max)
         new_epochs: list[EpochEntry] = []
         for group in self._groups(taken):
-            start = group[0].position
-            end = group[-1].position + group[-1].header.size_bytes
+            start, end = group[0][0], group[-1][1]
+            data = batches if end - start == len(batches) else view[start:end]
             try:
-                new_epochs += self._append_group(view[start:end], [b.header for b in group])
+                new_epochs += self._append_group(data, group)
             except OutOfSpaceError:
                 if self.end_offset == before:
                     raise
@@ -186,72 +186,75 @@ class Log:
                 break
         return AppendInfo(before, self.end_offset, self.last_epoch, tuple(new_epochs), stopped)
 
-    def _acceptable(self, view: memoryview, epoch_max: int) -> tuple[list[Batch], str | None]:
-        rules = BatchRules(self.end_offset, self.last_epoch, contiguous=self._config.contiguous)
-        taken: list[Batch] = []
+    def _acceptable(self, view: memoryview, epoch_max: int) -> tuple[list[BatchFrame], str | None]:
+        config = self._config
+        rules = BatchRules(self.end_offset, self.last_epoch, contiguous=config.contiguous)
+        taken: list[BatchFrame] = []
         end = 0
         try:
-            for batch in iterate_batches(view):
-                header = batch.header
-                first, last, epoch = header.base_offset, header.last_offset, header.leader_epoch
-                is_sound = batch.crc_is_valid
+            for frame in iterate_frames(view):
+                start, frame_end, first, last, epoch, crc, _ = frame
+                is_sound = crc32c.crc32c(view[start + CRC_START : frame_end]) == crc
                 objection = rules.objection(first, last, epoch, crc_is_valid=is_sound)
                 if epoch > epoch_max:
                     objection = f"leader epoch {epoch} is above {epoch_max}"
-                elif header.size_bytes > self._config.batch_bytes_max:
-                    objection = f"a batch of {header.size_bytes} bytes is too large"
+                elif frame_end - start > config.batch_bytes_max:
+                    objection = f"a batch of {frame_end - start} bytes is too large"
                 if objection is not None:
                     return taken, objection
                 rules.accept(last, epoch)
-                taken.append(batch)
-                end = batch.position + header.size_bytes
+                taken.append(frame)
+                end = frame_end
         except CorruptBatchError as error:
             return taken, str(error)
         return taken, None if end == len(view) else "the last batch is cut"
 
-    def _groups(self, batches: Sequence[Batch]) -> list[list[Batch]]:
+    def _groups(self, frames: list[BatchFrame]) -> list[list[BatchFrame]]:
         """Split so that each group fits into a segment where that is possible."""
-        groups: list[list[Batch]] = []
-        room = self._config.segment_bytes - self._active.size_bytes
-        for batch in batches:
-            size = batch.header.size_bytes
+        groups: list[list[BatchFrame]] = []
+        room = self._config.segment_bytes - self._segments[-1].size_bytes
+        if frames and frames[-1][1] <= room:
+            return [frames]
+        for frame in frames:
+            size = frame[1] - frame[0]
             if not groups or size > room:
                 if size > room:
                     room = self._config.segment_bytes
                 groups.append([])
-            groups[-1].append(batch)
+            groups[-1].append(frame)
             room -= size
         return groups
 
     def _append_group(
-        self, data: bytes | memoryview, headers: list[BatchHeader]
+        self, data: bytes | memoryview, frames: list[BatchFrame]
     ) -> tuple[EpochEntry, ...]:
-        if self._must_roll(len(data), headers):
+        if self._must_roll(len(data), frames):
             self._roll()
-        segment = self._active
-        segment.append(data, headers)
+        segment = self._segments[-1]
+        segment.append(data, frames)
         self._unrecorded_bytes += len(data)
-        self._unsynced.setdefault(segment.path, segment.file.share())
-        self.end_offset = headers[-1].end_offset
+        if segment.path not in self._unsynced:
+            self._unsynced[segment.path] = segment.file.share()
+        self.end_offset = frames[-1][3] + 1
         new_epochs: list[EpochEntry] = []
-        for header in headers:
-            epoch = header.leader_epoch
-            if epoch > self.last_epoch and self._epochs.assign(epoch, header.base_offset):
-                new_epochs.append(EpochEntry(epoch, header.base_offset))
-                self._epochs_changed = True
-            self.last_epoch = max(self.last_epoch, epoch)
+        for _, _, base_offset, _, epoch, _, _ in frames:
+            if epoch > self.last_epoch:
+                self.last_epoch = epoch
+                if self._epochs.assign(epoch, base_offset):
+                    new_epochs.append(EpochEntry(epoch, base_offset))
+                    self._epochs_changed = True
         return tuple(new_epochs)
 
-    def _must_roll(self, added_bytes: int, headers: list[BatchHeader]) -> bool:
-        active = self._active
+    def _must_roll(self, added_bytes: int, frames: list[BatchFrame]) -> bool:
+        active, config = self._segments[-1], self._config
         if active.size_bytes == 0:
             return False
         started_ms = active.indexes.first_timestamp_ms
-        newest_ms = max(header.max_timestamp_ms for header in headers)
+        newest_ms = frames[0][6] if len(frames) == 1 else max(frame[6] for frame in frames)
         return (
-            active.size_bytes + added_bytes > self._config.segment_bytes
-            or (started_ms >= 0 and newest_ms - started_ms > self._config.segment_ms)
-            or headers[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            active.size_bytes + added_bytes > config.segment_bytes
+            or (started_ms >= 0 and newest_ms - started_ms > config.segment_ms)
+            or frames[-1][3] - active.base_offset > RELATIVE_OFFSET_MAX
         )
 
     def _roll(self) -> None:
@@ -286,15 +289,15 @@ class Log:
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         if offset >= limit:
             return b""
-        number = self._floor(offset)
-        while number < len(self._segments):
+        number, last = self._floor(offset), len(self._segments) - 1
+        while number <= last:
             segment = self._segments[number]
             if segment.base_offset >= limit:
                 return b""
-            self._touch(segment)
+            if number < last:
+                self._touch(segment)
             position = segment.find(offset)
-            last = number == len(self._segments) - 1
-            upper = self.end_offset if last else self._segments[number + 1].base_offset
+            upper = self.end_offset if number == last else self._segments[number + 1].base_offset
             end = segment.size_bytes if limit >= upper else segment.find(limit)
             if position < end:
                 data = segment.read_batches(position, end, max_bytes)
@@ -414,8 +417,9 @@ class Log:
 
     def flush_done(self, plan: FlushPlan) -> None:
         """The plan has run. Moves the flushed end, and the record of it from time to time."""
-        if plan in self._outstanding:
-            del self._outstanding[: self._outstanding.index(plan) + 1]
+        outstanding = self._outstanding
+        if plan in outstanding:
+            del outstanding[: outstanding.index(plan) + 1]
         if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
             return
         self.flushed_end_offset = plan.end_offset
@@ -472,7 +476,10 @@ class Log:
 
     def _floor(self, offset: int) -> int:
         """Number of the last segment that starts at or below the offset."""
-        found = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        segments = self._segments
+        if segments[-1].base_offset <= offset:  # most readers are at the end
+            return len(segments) - 1
+        found = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
         return max(0, found - 1)
 
     def _touch(self, segment: Segment) -> None:

@@ -52,17 +52,19 @@ class MemoryFile:
 
     def pwrite(self, data: bytes | memoryview, position: int) -> None:
         """Write all of it, or raise (possibly after writing a part)."""
-        growth = position + len(data) - len(self._node.content)
-        room, error = self._vfs.begin_write(self._path, growth, len(data))
-        self._vfs.about_to_change(self._path, position, len(self._node.content))
-        self._node.write(position, bytes(data[:room]))
+        vfs, node, path, size = self._vfs, self._node, self._path, len(self._node.content)
+        room, error = vfs.begin_write(path, position + len(data) - size, len(data))
+        if position < size:
+            vfs.note_rewrite(path)
+        node.write(position, bytes(data[:room]))
         if error is not None:
             raise error
 
     def truncate(self, size: int) -> None:
         """Set the length."""
         self._vfs.begin("truncate", self._path)
-        self._vfs.about_to_change(self._path, size, len(self._node.content))
+        if size < len(self._node.content):
+            self._vfs.note_rewrite(self._path)
         self._node.resize(size)
 
     def size(self) -> int:
@@ -132,12 +134,12 @@ class MemoryVfs:
     def begin(self, kind: str, path: str) -> None:
         """Count an operation and fail it where that was asked for."""
         number = self.operations
-        self.operations += 1
+        self.operations = number + 1
         if self.operation_log is not None:
             self.operation_log.append((kind, path))
         if self.crash_at is not None and number >= self.crash_at:
             raise SimulatedCrashError(f"operation {number}: {kind} {path}")
-        code = self.faults.pop(number, None)
+        code = self.faults.pop(number, None) if self.faults else None
         if code is None and self.failing is not None:
             code = self.failing(kind, path)
         if code is not None:
@@ -145,7 +147,9 @@ class MemoryVfs:
 
     def begin_read(self, path: str) -> None:
         """Fail a read where `failing` says so."""
-        code = None if self.failing is None else self.failing("read", path)
+        if self.failing is None:
+            return
+        code = self.failing("read", path)
         if code is not None:
             raise OSError(code, "injected into read", path)
 
@@ -164,9 +168,9 @@ class MemoryVfs:
                 return min(size - 1, max(0, size - growth + free)), OutOfSpaceError(path)
         return size, None
 
-    def about_to_change(self, path: str, position: int, size: int) -> None:
-        """Count what a process cuts or writes from `position` on in a segment of `size` bytes."""
-        if position < size and path.endswith(SEGMENT_SUFFIX):
+    def note_rewrite(self, path: str) -> None:
+        """Count when a process cuts or overwrites what a segment holds."""
+        if path.endswith(SEGMENT_SUFFIX):
             self.log_changes += 1
 
     def used_bytes(self) -> int:

@@ -11,7 +11,9 @@ import crc32c
 
 from wire.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 
-_BEGIN: Final = struct.Struct(">qiibIhi")  # base offset to last offset delta
+_unpack_begin: Final = struct.Struct(">qiibIhi").unpack_from  # base offset to last offset delta
+_checksum: Final = crc32c.crc32c
+_LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
 def first_damage(
@@ -26,19 +28,19 @@ def first_damage(
         offset: held by the first batch.
         contiguous: False: offsets may be missing (a compacted log).
     """
-    view = memoryview(data)
+    view, size = memoryview(data), len(data)
     position, expected = 0, offset
-    while position < len(view):
-        if len(view) - position < HEADER_BYTES:
-            return position, f"batch header is cut: {len(view) - position} bytes are left"
-        base_offset, length, _, magic, crc, _, delta = _BEGIN.unpack_from(view, position)
+    while position < size:
+        if size - position < HEADER_BYTES:
+            return position, f"batch header is cut: {size - position} bytes are left"
+        base_offset, length, _, magic, crc, _, delta = _unpack_begin(data, position)
         end = position + LOG_OVERHEAD_BYTES + length
-        if magic != MAGIC or length < HEADER_BYTES - LOG_OVERHEAD_BYTES or end > len(view):
+        if magic != MAGIC or length < _LENGTH_MIN or end > size:
             return position, f"no batch: magic {magic}, length {length}"
-        if crc32c.crc32c(view[position + CRC_START : end]) != crc:
+        if _checksum(view[position + CRC_START : end]) != crc:
             return position, f"CRC of the batch at offset {base_offset} is wrong"
-        is_next = base_offset <= expected <= base_offset + delta
-        if contiguous and not is_next:
+        last_offset = base_offset + delta
+        if contiguous and not base_offset <= expected <= last_offset:
             return position, f"base offset {base_offset} where offset {expected} has to be"
-        position, expected = end, base_offset + delta + 1
+        position, expected = end, last_offset + 1
     return None

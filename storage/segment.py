@@ -9,7 +9,13 @@ from typing import Final
 from storage.errors import CorruptLogError, OutOfSpaceError
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.vfs import Vfs, VfsFile, join
-from wire.batch import HEADER_BYTES, BatchHeader, iterate_batches, parse_batch_header
+from wire.batch import (
+    HEADER_BYTES,
+    BatchFrame,
+    BatchHeader,
+    iterate_frames,
+    parse_batch_header,
+)
 from wire.errors import CorruptBatchError
 
 LOG_SUFFIX: Final = ".log"
@@ -119,25 +125,29 @@ class Segment:
         self.size_bytes = 0
         self._indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
 
-    def append(self, data: bytes | memoryview, headers: list[BatchHeader]) -> None:
-        """Write whole batches at the end; on any error the file is as before."""
-        assert headers
-        assert headers[-1].last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-        start = self.size_bytes
+    def append(self, data: bytes | memoryview, frames: list[BatchFrame]) -> None:
+        """Write whole batches at the end; on any error the file is as before.
+
+        Args:
+            data: the batches.
+            frames: theirs; positions may be those of a buffer that more is in.
+        """
+        assert frames
+        assert frames[-1][3] - self.base_offset <= RELATIVE_OFFSET_MAX
+        start, file = self.size_bytes, self.file
         try:
-            self.file.pwrite(data, start)
+            file.pwrite(data, start)
         except (OSError, OutOfSpaceError):
-            self.file.truncate(start)
+            file.truncate(start)
             raise
-        indexes = self.indexes
-        if len(self._recent) + len(headers) > RECENT_MAX:
-            self._recent.clear()
+        indexes, recent = self.indexes, self._recent
+        if len(recent) + len(frames) > RECENT_MAX:
+            recent.clear()
         position = start
-        for header in headers:
-            size_bytes = header.size_bytes
-            indexes.add(position, size_bytes, header.last_offset, header.max_timestamp_ms)
-            self._recent[header.base_offset] = position
-            position += size_bytes
+        for begin, end, base_offset, last_offset, _, _, newest_ms in frames:
+            indexes.add(position, end - begin, last_offset, newest_ms)
+            recent[base_offset] = position
+            position += end - begin
         assert position == start + len(data)
         self.size_bytes = position
 
@@ -179,8 +189,8 @@ class Segment:
         data = self.file.pread(max(max_bytes, HEADER_BYTES), position)
         whole = 0
         try:
-            for batch in iterate_batches(data):
-                whole = batch.position + batch.header.size_bytes
+            for frame in iterate_frames(data):
+                whole = frame[1]
         except CorruptBatchError as error:
             raise CorruptLogError(self.path, position + whole, str(error)) from error
         if whole == 0:
