@@ -76,6 +76,8 @@ class Loader:
         self._latest = image
         self._delta = MetadataDelta()
         self._transaction_start: Offset | None = None
+        self.end_offset = image.provenance.end_offset
+        """Where the next committed batch must begin: the end offset of `latest`."""
 
     @property
     def image(self) -> Image:
@@ -86,11 +88,6 @@ class Loader:
     def latest(self) -> Image:
         """The image with the records of an open transaction."""
         return self._latest
-
-    @property
-    def end_offset(self) -> Offset:
-        """Where the next committed batch must begin."""
-        return self._latest.provenance.end_offset
 
     @property
     def transaction_start(self) -> Offset | None:
@@ -118,7 +115,7 @@ class Loader:
                     self._latest = apply(self._latest, record, Offset(offset), self._delta)
             end_offset, before = batch.end_offset, batch
         if before is not None:
-            self._latest = _at(self._latest, end_offset, before)
+            self._move_to(end_offset, before)
         if self._transaction_start is None:
             self._publish(published)
         return published
@@ -162,9 +159,9 @@ class Loader:
             if self._transaction_start is not None:
                 raise IllegalRecordError(record, "a transaction is open")
             if offset > batch.base_offset:
-                self._latest = _at(self._latest, offset, batch, is_batch_aligned=False)
+                self._move_to(offset, batch, is_batch_aligned=False)
             elif before is not None:
-                self._latest = _at(self._latest, before.end_offset, before)
+                self._move_to(before.end_offset, before)
             self._publish(published)
             self._transaction_start = offset
             return
@@ -172,18 +169,28 @@ class Loader:
             raise IllegalRecordError(record, "no transaction is open")
         self._transaction_start = None
         if kind is AbortTransactionRecord:
-            self._latest = self.image
+            self._latest = self._image
+            self.end_offset = self._image.provenance.end_offset
             self._delta = MetadataDelta()
 
     def _publish(self, published: list[tuple[Image, MetadataDelta]]) -> None:
-        if self._latest is self.image:
+        if self._latest is self._image:
             return
         published.append((self._latest, self._delta))
         self._reset(self._latest)
 
+    def _move_to(
+        self, end_offset: Offset, batch: CommittedBatch, *, is_batch_aligned: bool = True
+    ) -> None:
+        """Give `latest` its provenance: all below the offset, the last of it from a batch."""
+        provenance = Provenance(end_offset, batch.epoch, batch.timestamp_ms, is_batch_aligned)
+        self._latest = replace(self._latest, provenance=provenance)
+        self.end_offset = end_offset
+
     def _reset(self, image: Image) -> None:
         self._image = image
         self._latest = image
+        self.end_offset = image.provenance.end_offset
         self._delta = MetadataDelta()
         self._transaction_start = None
 
@@ -221,10 +228,3 @@ def apply_of_snapshot(
     if type(record) is RegisterBrokerRecord:
         offset = Offset(record.broker_epoch)
     return apply(image, record, offset, delta)
-
-
-def _at(
-    image: Image, end_offset: Offset, batch: CommittedBatch, *, is_batch_aligned: bool = True
-) -> Image:
-    provenance = Provenance(end_offset, batch.epoch, batch.timestamp_ms, is_batch_aligned)
-    return replace(image, provenance=provenance)

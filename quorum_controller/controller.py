@@ -106,7 +106,12 @@ class Controller:
 
     def _reset(self, committed: Image) -> None:
         self._epoch: LeaderEpoch | None = None
-        self._committed = committed
+        self.is_active = False
+        """Whether this controller may propose: it has an epoch."""
+        self.committed = committed
+        """The last committed image that this controller saw."""
+        self.latest = committed
+        """What requests are judged against: committed plus everything proposed."""
         self._next_offset = Offset(0)
         self._batches: deque[_Batch] = deque()
         self._parked_count = 0
@@ -125,11 +130,6 @@ class Controller:
     # --- state ----------------------------------------------------------------------------------
 
     @property
-    def is_active(self) -> bool:
-        """Whether this controller may propose."""
-        return self._epoch is not None
-
-    @property
     def config(self) -> ControllerConfig:
         """The settings."""
         return self._config
@@ -138,16 +138,6 @@ class Controller:
     def epoch(self) -> LeaderEpoch | None:
         """The epoch of the leadership, None while inactive."""
         return self._epoch
-
-    @property
-    def committed(self) -> Image:
-        """The last committed image that this controller saw."""
-        return self._committed
-
-    @property
-    def latest(self) -> Image:
-        """What requests are judged against: committed plus everything proposed."""
-        return self._batches[-1].pending.image if self._batches else self._committed
 
     @property
     def next_offset(self) -> Offset:
@@ -190,6 +180,7 @@ class Controller:
         self._electorate_known = None
         self._elections.observe(self._index, now_ms)
         self._epoch = epoch
+        self.is_active = True
         self._next_offset = next_offset
         output = Output()
         draft = self._draft()
@@ -213,7 +204,7 @@ class Controller:
             if not parked.is_answered:
                 body = refusal(parked.api_key, parked.body, refused)
                 output.answers.append(Answer(parked.reply_token, body))
-        self._reset(self._committed)
+        self._reset(self.committed)
         assert not self.is_active
         return output
 
@@ -258,7 +249,7 @@ class Controller:
         committed: list[Pending] = []
         while self._batches and self._batches[0].pending.end_offset <= high_watermark:
             batch = self._batches.popleft()
-            self._committed = batch.pending.image
+            self.committed = batch.pending.image
             committed.append(batch.pending)
             for parked in batch.parked:
                 self._answer(parked, parked.response, output)
@@ -308,14 +299,16 @@ class Controller:
         while self._deadlines and self._deadlines[0][2].is_answered:
             heapq.heappop(self._deadlines)
         latest = self.latest
-        due_ms = (
-            self._deadlines[0][0] if self._deadlines else None,
+        earliest_ms = self._deadlines[0][0] if self._deadlines else None
+        for due_ms in (
             self._liveness.next_deadline_ms(latest),
             self._no_op.next_deadline_ms(latest),
             self._elections.next_deadline_ms(),
             self._token_sweep.next_deadline_ms(latest),
-        )
-        return min([each_ms for each_ms in due_ms if each_ms is not None], default=None)
+        ):
+            if due_ms is not None and (earliest_ms is None or due_ms < earliest_ms):
+                earliest_ms = due_ms
+        return earliest_ms
 
     def heartbeat_ages_ms(self, now_ms: int) -> dict[NodeId, int]:
         """How long ago each registered broker was heard, at most its session; {} while inactive.
@@ -410,6 +403,7 @@ class Controller:
         self._elections.observe(self._index, self._now_ms)
         pending = Pending(self._next_offset, image, part.delta)
         self._batches.append(_Batch(pending))
+        self.latest = image
         output.proposals.append(Proposal(self._epoch, part.base_offset, tuple(part.records)))
 
     def _run_slice(self, output: Output) -> None:

@@ -20,10 +20,19 @@ class NoOpTimer:
         assert interval_ms >= 0, f"{interval_ms=}"
         self._interval_ms = interval_ms
         self._deadline_ms = now_ms + interval_ms
+        self._known_for: object = None
+        """The features that `_is_known_on` was found for."""
+        self._is_known_on = False
 
     def next_deadline_ms(self, image: Image) -> int | None:
-        """When to ask `is_due` again, None while NoOps are off."""
-        return self._deadline_ms if self._is_on(image) else None
+        """When to ask `is_due` again, None while NoOps are off.
+
+        Asked after every step of a node, so the answer is kept until a feature changes.
+        """
+        if self._known_for is not image.features:
+            self._is_known_on = self._is_on(image)
+            self._known_for = image.features
+        return self._deadline_ms if self._is_known_on else None
 
     def is_due(self, image: Image, now_ms: int) -> bool:
         """Whether to write one now; yes starts the next interval."""

@@ -42,17 +42,19 @@ class LogView:
         self.latest_snapshot = latest_snapshot
         self.generation = 0
         self._epochs = list(epochs)
+        self.last_epoch = NO_EPOCH
+        """Epoch of the last record; of the snapshot when the log is empty at one; else 0."""
+        self._note_last_epoch()
         self.check()
 
     def check(self) -> None:
         """Assert INV-LOG-1 and INV-LOG-2."""
-        assert 0 <= self.start_offset <= self.flushed_end_offset, self.describe()
-        assert self.flushed_end_offset <= self.written_end_offset <= self.end_offset, (
-            self.describe()
-        )
+        start_offset, end_offset = self.start_offset, self.end_offset
+        written, flushed = self.written_end_offset, self.flushed_end_offset
+        assert 0 <= start_offset <= flushed <= written <= end_offset, self.describe()
         if self._epochs:
-            assert self._epochs[-1].start_offset <= self.end_offset, self.describe()
-        if self.start_offset > 0:
+            assert self._epochs[-1].start_offset <= end_offset, self.describe()
+        if start_offset > 0:
             assert self.latest_snapshot is not None, self.describe()
 
     def describe(self) -> str:
@@ -67,16 +69,6 @@ class LogView:
     def epochs(self) -> tuple[EpochStart, ...]:
         """Epoch starts, ascending."""
         return tuple(self._epochs)
-
-    @property
-    def last_epoch(self) -> LeaderEpoch:
-        """Epoch of the last record; of the snapshot when the log is empty at one; else 0."""
-        if self._epochs:
-            return self._epochs[-1].epoch
-        snapshot = self.latest_snapshot
-        if snapshot is not None and snapshot.offset == self.start_offset == self.end_offset:
-            return snapshot.epoch
-        return NO_EPOCH
 
     @property
     def last_position(self) -> OffsetAndEpoch:
@@ -107,17 +99,19 @@ class LogView:
                     f"{start=} {self.describe()}"
                 )
         self._epochs.append(start)
+        self.last_epoch = start.epoch
 
     def extend(self, end_offset: Offset) -> None:
         """Assign offsets up to `end_offset` (a leader's append that is about to be written)."""
         assert end_offset > self.end_offset, f"{end_offset=} {self.describe()}"
-        self.end_offset = end_offset
+        self._move_end(end_offset)
 
     def wrote(self, end_offset: Offset) -> None:
         """The log holds everything below `end_offset`."""
         assert end_offset >= self.written_end_offset, f"{end_offset=} {self.describe()}"
         self.written_end_offset = end_offset
-        self.end_offset = max(self.end_offset, end_offset)
+        if end_offset > self.end_offset:
+            self._move_end(end_offset)
         self.check()
 
     def flushed(self, end_offset: Offset) -> None:
@@ -182,6 +176,7 @@ class LogView:
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         self._epochs = [entry for entry in self._epochs if entry.start_offset < end_offset]
         self.generation += 1
+        self._note_last_epoch()
         self.check()
 
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
@@ -193,6 +188,7 @@ class LogView:
         self.earliest_snapshot = snapshot_id
         self.latest_snapshot = snapshot_id
         self._epochs = []
+        self._note_last_epoch()
         self.check()
 
     def snapshot_added(self, snapshot_id: OffsetAndEpoch, start_offset: Offset) -> None:
@@ -205,7 +201,23 @@ class LogView:
             self.latest_snapshot = snapshot_id
         if start_offset > self.start_offset or self.earliest_snapshot is None:
             self._move_start(start_offset, snapshot_id)
+        self._note_last_epoch()
         self.check()
+
+    def _move_end(self, end_offset: Offset) -> None:
+        self.end_offset = end_offset
+        if not self._epochs:
+            self._note_last_epoch()
+
+    def _note_last_epoch(self) -> None:
+        """After whatever may have changed it: asked at every step, so it is not computed then."""
+        snapshot = self.latest_snapshot
+        if self._epochs:
+            self.last_epoch = self._epochs[-1].epoch
+        elif snapshot is not None and snapshot.offset == self.start_offset == self.end_offset:
+            self.last_epoch = snapshot.epoch
+        else:
+            self.last_epoch = NO_EPOCH
 
     def _move_start(self, start_offset: Offset, snapshot_id: OffsetAndEpoch) -> None:
         """Forget epochs that ended at or below the new start; keep the one that spans it."""

@@ -23,9 +23,9 @@ def _does_not_revert(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def resign(self: Controller, error: Any = None) -> Output:
-            pending = self._batches
+            pending, latest = self._batches, self.latest
             output: Output = original(self, error)
-            self._batches = pending
+            self._batches, self.latest = pending, latest
             return output
 
         return resign

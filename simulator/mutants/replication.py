@@ -89,6 +89,7 @@ def _keeps_cut_epoch(patches: Patches) -> None:
             kept = [entry for entry in self.epochs if entry.start_offset == end_offset]
             original(self, end_offset)
             self._epochs += kept
+            self._note_last_epoch()
 
         return truncate
 

@@ -243,7 +243,8 @@ def test_i14_an_image_that_is_not_the_committed_one(world):
     machine = leader(world)
     look(world, machine)
     controller = machine.kernel.state.controller
-    controller._committed = replace(controller.committed, topics=Image().topics)
+    controller.committed = replace(controller.committed, topics=Image().topics)
+    controller.latest = controller.committed
     controller._batches.clear()
     assert "is not: topics" in broken(world, machine, "I14")
 

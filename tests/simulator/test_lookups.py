@@ -132,7 +132,8 @@ def test_two_active_controllers_prove_nothing(world):
     proofs = world.workload.proofs
     reign = proofs.reign()
     assert (reign.node_id, reign.number) == (leader(world).id, 1)
-    follower(world).kernel.state.controller._epoch = 9
+    controller = follower(world).kernel.state.controller
+    controller._epoch, controller.is_active = 9, True
     assert proofs.reign() is None
     assert proofs.of_refusal() is None
 
