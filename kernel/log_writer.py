@@ -22,6 +22,7 @@ from metadata.control_records import LeaderChange, LeaderChangeVoter, encode_con
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
+from storage.epoch_checkpoint import EpochEntry
 from storage.errors import OutOfSpaceError
 from storage.flush_plan import FlushPlan
 from storage.log import AppendInfo
@@ -57,7 +58,7 @@ class LogWriter:
         self._clock = clock
         self._effects = effects
         self.needs_flush = False
-        """Whether something was appended that no plan holds yet."""
+        """Whether something was appended since the last plan: else `plan_flush` does nothing."""
         self._flush: tuple[int, FlushPlan, LeaderEpoch, int] | None = None
         self._next_token = 1
         self._stalled: deque[raft.PersistEffect] = deque()
@@ -168,10 +169,7 @@ class LogWriter:
             end_offset=Offset(appended.end_offset),
             last_epoch=LeaderEpoch(max(appended.last_epoch, 0)),
             generation=core.log_generation,
-            epochs=tuple(
-                events.EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset))
-                for entry in appended.epochs
-            ),
+            epochs=tuple(map(_epoch_start, appended.epochs)),
         )
 
     def retry(self, core: RaftCore) -> list[events.Event]:
@@ -211,3 +209,7 @@ class LogWriter:
         return events.Flushed(
             end_offset=Offset(plan.end_offset), epoch=epoch, generation=generation
         )
+
+
+def _epoch_start(entry: EpochEntry) -> events.EpochStart:
+    return events.EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset))

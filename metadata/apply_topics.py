@@ -1,6 +1,6 @@
 """What the records about topics and partitions mean; the indexes of topic names are kept here."""
 
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -33,7 +33,7 @@ from wire.types import (
 SHARED_MAX: Final = 4096
 """Lists of ids that partitions share: there are few, and a tuple of three takes 70 bytes."""
 Ids = TypeVar("Ids", bound=tuple[Any, ...])
-_SHARED: Final[dict[tuple[Any, ...], tuple[Any, ...]]] = {}
+_SHARED: Final[dict[tuple[Any, ...], Any]] = {}
 
 
 def _create_topic(image: Image, record: TopicRecord, offset: Offset, delta: MetadataDelta) -> Image:
@@ -208,12 +208,12 @@ def _with_partition(
 
 def _shared(ids: Ids) -> Ids:
     """The one object that stands for equal ids; what was forgotten only costs its memory again."""
-    found = _SHARED.get(ids)
+    found: Ids | None = _SHARED.get(ids)
     if found is None:
         if len(_SHARED) >= SHARED_MAX:
             _SHARED.clear()
         found = _SHARED[ids] = ids
-    return cast("Ids", found)
+    return found
 
 
 def _directories(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from immutables import Map
+from msgspec.structs import astuple
 
 from metadata.image import ConfigResource, Image, QuotaKey, ScramKey, Topic
 from wire.types import NodeId, TopicId
@@ -40,7 +41,7 @@ class MetadataDelta(msgspec.Struct, gc=False):
     @property
     def is_empty(self) -> bool:
         """Whether nothing changed."""
-        return not any(getattr(self, name) for name in self.__struct_fields__)
+        return not any(astuple(self))
 
     def on_topic_created(self, topic_id: TopicId) -> None:
         """Note a new topic; ids are never used twice."""
@@ -110,7 +111,9 @@ def comparison(before: Image, after: Image, delta: MetadataDelta) -> Iterator[No
     delta.producer_ids = before.producer_ids != after.producer_ids
     delta.zk_migration_state = before.zk_migration_state != after.zk_migration_state
     for name in _PLAIN_SETS:
-        getattr(delta, name).update(_differing(getattr(before, name), getattr(after, name)))
+        old_map, new_map = getattr(before, name), getattr(after, name)
+        if old_map is not new_map:
+            getattr(delta, name).update(_differing(old_map, new_map))
     for topic_id in before.topics:
         if topic_id not in after.topics:
             delta.topics_deleted.add(topic_id)

@@ -10,6 +10,7 @@ broker epoch, and the provenance, which the snapshot's name and header give.
 (apache/kafka: MetadataImage.write, RecordsSnapshotWriter.java)
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -209,11 +210,11 @@ def _topic_records(image: Image) -> Iterator[Record]:
 
 def _topic_ids(image: Image) -> Iterator[TopicId]:
     """All in order; sorted in 256 parts as they are reached, so that no step takes long."""
-    by_first_byte: list[list[TopicId]] = [[] for _ in range(256)]
+    by_first_byte: defaultdict[int, list[TopicId]] = defaultdict(list)
     for topic_id in image.topics:
         by_first_byte[topic_id[0]].append(topic_id)
-    for topic_ids in by_first_byte:
-        yield from sorted(topic_ids)
+    for first_byte in sorted(by_first_byte):
+        yield from sorted(by_first_byte[first_byte])
 
 
 def _quota_records(image: Image) -> Iterator[Record]:

@@ -275,7 +275,7 @@ class Controller:
             self._sweeps.append((Sweep(SweepKind.FENCE, stale), None))
             if len(self._sweeps) == 1:
                 self._run_slice(output)
-        election_ms = self._elections.next_deadline_ms()
+        election_ms = self._elections.deadline_ms
         if election_ms is not None and election_ms <= now_ms:
             draft = self._draft()
             self._elections.run(draft, self._electorate(), now_ms)
@@ -303,7 +303,7 @@ class Controller:
         for due_ms in (
             self._liveness.next_deadline_ms(latest),
             self._no_op.next_deadline_ms(latest),
-            self._elections.next_deadline_ms(),
+            self._elections.deadline_ms,
             self._token_sweep.next_deadline_ms(latest),
         ):
             if due_ms is not None and (earliest_ms is None or due_ms < earliest_ms):

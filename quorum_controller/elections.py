@@ -154,6 +154,8 @@ class ElectionTimer:
             _Round(Election.PREFERRED, intervals.preferred_ms),
             _Round(Election.UNCLEAN, intervals.unclean_ms),
         )
+        self.deadline_ms: int | None = None
+        """When to call `run`, None while nobody waits."""
 
     def observe(self, index: PartitionIndex, now_ms: int) -> None:
         """Arm the rounds that partitions began to need; call after every batch."""
@@ -161,15 +163,7 @@ class ElectionTimer:
             needs = _waiting(index, round_.election)
             if needs and round_.deadline_ms is None and round_.interval_ms is not None:
                 round_.deadline_ms = now_ms + round_.interval_ms
-
-    def next_deadline_ms(self) -> int | None:
-        """When to call `run`, None while nobody waits."""
-        first_ms = None
-        for round_ in self._rounds:
-            due_ms = round_.deadline_ms
-            if due_ms is not None and (first_ms is None or due_ms < first_ms):
-                first_ms = due_ms
-        return first_ms
+                self._note_deadline()
 
     def run(self, draft: Draft, electorate: Electorate, now_ms: int) -> None:
         """One turn of the first round that is due; the rest of it is due at once."""
@@ -180,7 +174,12 @@ class ElectionTimer:
                 round_.remaining.extend(sorted(_waiting(electorate.index, round_.election)))
             _elect_slice(draft, round_, electorate.policy())
             round_.deadline_ms = now_ms if round_.remaining else None
+            self._note_deadline()
             return
+
+    def _note_deadline(self) -> None:
+        due_ms = [round_.deadline_ms for round_ in self._rounds if round_.deadline_ms is not None]
+        self.deadline_ms = min(due_ms, default=None)
 
 
 def _waiting(index: PartitionIndex, election: Election) -> set[TopicPartition]:

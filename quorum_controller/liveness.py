@@ -142,5 +142,7 @@ class Liveness:
         return contact
 
     def _last_contact_ms(self, broker: Broker) -> int:
-        contact = self._known(broker)
-        return self._activated_ms if contact is None else contact.last_contact_ms
+        contact = self._contacts.get(broker.id)
+        if contact is None or contact.epoch != broker.epoch:
+            return self._activated_ms
+        return contact.last_contact_ms

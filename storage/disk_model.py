@@ -61,7 +61,11 @@ class FileNode:
         """Write; a gap before it becomes zeros."""
         if not data:
             return
-        _put(self.content, position, data)
+        content = self.content
+        if position == len(content):
+            content += data
+        else:
+            _put(content, position, data)
         self.unsynced.append(Write(position, data))
         self._clean_bytes = min(self._clean_bytes, position)
 

@@ -118,8 +118,7 @@ class MemoryVfs:
         self.operations = 0
         self.name_changes = 0
         """How often a name was made, renamed or removed: a watcher need not list in between."""
-        self._found: dict[str, Node] = {}  # by path, as long as no name changes
-        self._found_at = 0
+        self._found: dict[str, Node] = {}  # by path, until a name goes
         self.log_changes = 0
         """How often a process cut or overwrote a segment (`.log`): else they have only grown."""
         self.operation_log: list[tuple[str, str]] | None = None
@@ -276,7 +275,7 @@ class MemoryVfs:
         if old_name not in directory.entries:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         directory.rename(old_name, new_name)
-        self.name_changes += 1
+        self._name_went()
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
@@ -284,7 +283,7 @@ class MemoryVfs:
         self.begin("unlink", path)
         directory, name = self._parent(path)
         directory.unlink(name)
-        self.name_changes += 1
+        self._name_went()
 
     def make_directory(self, path: str) -> None:
         """Make a directory, with its parents; existing ones are fine."""
@@ -309,7 +308,7 @@ class MemoryVfs:
         self.begin("rmdir", path)
         directory, name = self._parent(path)
         directory.unlink(name)
-        self.name_changes += 1
+        self._name_went()
 
     def sync_directory(self, path: str) -> None:
         """Make the entries of a directory durable."""
@@ -343,10 +342,11 @@ class MemoryVfs:
 
     # -- paths ----------------------------------------------------------------------------------
 
+    def _name_went(self) -> None:
+        self.name_changes += 1
+        self._found.clear()
+
     def _find(self, path: str) -> Node | None:
-        if self._found_at != self.name_changes:
-            self._found.clear()
-            self._found_at = self.name_changes
         known = self._found.get(path)
         if known is not None:
             return known

@@ -98,8 +98,10 @@ class Segment:
     @property
     def file(self) -> VfsFile:
         """The open file."""
-        if self._file is None:
-            self._file = self._vfs.open(self.path)
+        return self._file or self._open()
+
+    def _open(self) -> VfsFile:
+        self._file = self._vfs.open(self.path)
         return self._file
 
     @property
@@ -134,7 +136,7 @@ class Segment:
         """
         assert frames
         assert frames[-1][3] - self.base_offset <= RELATIVE_OFFSET_MAX
-        start, file = self.size_bytes, self.file
+        start, file = self.size_bytes, self._file or self._open()
         try:
             file.pwrite(data, start)
         except (OSError, OutOfSpaceError):
@@ -184,9 +186,10 @@ class Segment:
             CorruptLogError: there is no batch.
         """
         assert 0 <= position < end_position <= self.size_bytes
+        file = self._file or self._open()
         if end_position - position <= max_bytes:
-            return self.file.pread(end_position - position, position)
-        data = self.file.pread(max(max_bytes, HEADER_BYTES), position)
+            return file.pread(end_position - position, position)
+        data = file.pread(max(max_bytes, HEADER_BYTES), position)
         whole = 0
         try:
             for frame in iterate_frames(data):
@@ -194,7 +197,7 @@ class Segment:
         except CorruptBatchError as error:
             raise CorruptLogError(self.path, position + whole, str(error)) from error
         if whole == 0:
-            return self.file.pread(self.header_at(position).size_bytes, position)
+            return file.pread(self.header_at(position).size_bytes, position)
         return data[:whole]
 
     def truncate(self, size_bytes: int) -> None:

@@ -8,7 +8,7 @@ compaction removed records. apache/kafka: clients/.../common/record/DefaultRecor
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import crc32c
 import msgspec
@@ -249,15 +249,15 @@ def parse_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
-def _header(fields: tuple[int, ...]) -> BatchHeader:
+def _header(fields: tuple[Any, ...]) -> BatchHeader:
     (
         base_offset, batch_length, leader_epoch, magic, crc, attributes, last_offset_delta,
         base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count,
     ) = fields  # fmt: skip
     return BatchHeader(
-        base_offset=Offset(base_offset),
+        base_offset=base_offset,
         batch_length=batch_length,
-        leader_epoch=LeaderEpoch(leader_epoch),
+        leader_epoch=leader_epoch,
         magic=magic,
         crc=crc,
         attributes=attributes,
