@@ -49,12 +49,11 @@ class LogView:
 
     def check(self) -> None:
         """Assert INV-LOG-1 and INV-LOG-2."""
-        start_offset, end_offset = self.start_offset, self.end_offset
-        written, flushed = self.written_end_offset, self.flushed_end_offset
-        assert 0 <= start_offset <= flushed <= written <= end_offset, self.describe()
+        flushed, written = self.flushed_end_offset, self.written_end_offset
+        assert 0 <= self.start_offset <= flushed <= written <= self.end_offset, self.describe()
         if self._epochs:
-            assert self._epochs[-1].start_offset <= end_offset, self.describe()
-        if start_offset > 0:
+            assert self._epochs[-1].start_offset <= self.end_offset, self.describe()
+        if self.start_offset > 0:
             assert self.latest_snapshot is not None, self.describe()
 
     def describe(self) -> str:
@@ -152,6 +151,8 @@ class LogView:
         ):
             assert self.latest_snapshot is not None, self.describe()
             return Validity.SNAPSHOT, self.latest_snapshot
+        if epoch == self.last_epoch and offset <= self.end_offset:  # the usual follower
+            return Validity.VALID, None
         end = self.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
             return Validity.DIVERGING, end

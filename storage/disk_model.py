@@ -119,11 +119,12 @@ class EntryChange(msgspec.Struct, frozen=True, gc=False):
 class DirectoryNode:
     """The names in a directory as every call sees them, and which of them are durable."""
 
-    __slots__ = ("_durable", "_forgotten", "_unsynced", "entries")
+    __slots__ = ("_forgotten", "_unsynced", "durable", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, Node] = {}
-        self._durable: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+        """What the disk has for certain; not to be changed."""
         self._forgotten: list[EntryChange] = []  # of failed syncs
         self._unsynced: list[EntryChange] = []
 
@@ -142,10 +143,10 @@ class DirectoryNode:
     def sync(self) -> None:
         """Make all names durable, except those of failed syncs that nothing changed again."""
         if not self._forgotten:
-            self._durable = dict(self.entries)
+            self.durable = dict(self.entries)
         else:
             for change in self._unsynced:
-                _apply(self._durable, change)
+                _apply(self.durable, change)
             known = {name for change in self._unsynced for name in _names_of(change)}
             self._forgotten = [c for c in self._forgotten if known.isdisjoint(_names_of(c))]
         self._unsynced.clear()
@@ -167,13 +168,9 @@ class DirectoryNode:
             if isinstance(node, DirectoryNode):
                 node.remember()
 
-    def durable_entry(self, name: str) -> "Node | None":
-        """What the disk has under a name for certain."""
-        return self._durable.get(name)
-
     def after_crash(self, rng: Rng | None) -> "DirectoryNode":
         """A copy of the tree as the disk may have it; all of the copy is durable."""
-        found = dict(self._durable)
+        found = dict(self.durable)
         changes = [*self._forgotten, *self._unsynced]
         kept = _choose(len(changes), rng)
         for change, is_kept in zip(changes, kept, strict=True):

@@ -180,7 +180,9 @@ class MemoryVfs:
         """What of a file every crash leaves; None if its name may be lost. Not to be changed."""
         node: Node | None = self._root
         for name in _names(path):
-            node = node.durable_entry(name) if isinstance(node, DirectoryNode) else None
+            if not isinstance(node, DirectoryNode):
+                return None
+            node = node.durable.get(name)
         return node.durable if isinstance(node, FileNode) else None
 
     def written_content(self, path: str) -> bytearray | None:

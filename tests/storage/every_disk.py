@@ -85,7 +85,7 @@ def _trees(node: DirectoryNode, count_max: int) -> set[Image]:
     changes = [*node._forgotten, *node._unsynced]
     known: dict[int, set[bytes] | set[Image]] = {}
     for kept in _choices(len(changes)):
-        entries = dict(node._durable)
+        entries = dict(node.durable)
         for change, is_kept in zip(changes, kept, strict=True):
             if is_kept and change.removed is not None:
                 entries.pop(change.removed, None)
