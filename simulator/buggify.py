@@ -74,17 +74,17 @@ class Buggify:
     def attach(self, number: int, core: RaftCore) -> None:
         """Stand between a core and the rest of its node."""
         settings = self._settings
-        if not settings.loses_first_vote and not settings.asks_minimal_quorum:
+        loses_first_vote = settings.loses_first_vote
+        asks_minimal_quorum = settings.asks_minimal_quorum
+        if not loses_first_vote and not asks_minimal_quorum:
             return
         step: Callable[[Event, int], Effects] = core.step
 
         def changed(event: Event, now_ms: int) -> Effects:
-            if self._is_over():
-                return step(event, now_ms)
-            if settings.loses_first_vote and type(event) is ResponseReceived:
+            if loses_first_vote and type(event) is ResponseReceived and not self._is_over():
                 event = self._without_first_vote(number, core, event)
             effects = step(event, now_ms)
-            if settings.asks_minimal_quorum and len(effects.send) > 1:
+            if asks_minimal_quorum and len(effects.send) > 1 and not self._is_over():
                 self._ask_few(core, effects, now_ms)
             return effects
 

@@ -34,10 +34,9 @@ class ControllerChecks:
         too_early = self._fencings[number].broken
         if too_early is not None:
             return too_early
-        waiting = len(state._replies)
-        if waiting and not controller.is_active:
-            return f"inactive and {waiting} requests were not answered"
-        committed = controller.committed
+        if state._replies and not controller.is_active:
+            return f"inactive and {len(state._replies)} requests were not answered"
+        committed = controller._committed
         if self._compared.get(number) is committed:
             return None
         end_offset = committed.provenance.end_offset

@@ -14,6 +14,7 @@ from raft.core import RaftCore
 from raft.effects import Effects, SendResponse, TruncateLog, WriteSnapshotChunk
 from raft.events import (
     Event,
+    LeaderUnreachable,
     RequestReceived,
     ResignRequested,
     ResponseReceived,
@@ -32,6 +33,7 @@ from simulator.pre_vote_checks import (
 from simulator.probes import Probes
 from simulator.role_checks import wrong_change
 
+MAY_END_A_LEADER: Final = (LeaderUnreachable, RequestReceived)
 BRINGS_EPOCHS: Final = (RequestReceived, ResponseReceived)
 ASKED_TO_RESIGN: Final = (ResignRequested, ShutdownRequested)
 
@@ -52,22 +54,24 @@ class CoreTap:
     def attach(self, number: int, core: RaftCore) -> None:
         """Look at every step of this core from now on."""
         step, heard = core.step, HeardLeader()
+        raft = core._state  # noqa: SLF001 - the property that gives its role costs more
         self._download_began.pop(number, None)
 
         def tapped(event: Event, now_ms: int) -> Effects:
-            before = core.role
-            epoch, kind = before.epoch, type(event)
+            before, kind = raft.role, type(event)
             if type(event) is ResponseReceived:
+                epoch = before.epoch
                 deadline_ms = before.fetch_deadline_ms if type(before) is Follower else None
                 effects = step(event, now_ms)
-                heard.on_response(event, deadline_ms, core.role)
+                heard.on_response(event, deadline_ms, raft.role)
                 self._on_response(event, epoch, effects)
             elif type(event) is RequestReceived and type(event.request) is VoteRequest:
                 effects = self._voting(core, step, event, now_ms, heard)
             else:
                 effects = step(event, now_ms)
-                heard.on_other(event)
-            after = core.role
+                if kind in MAY_END_A_LEADER:
+                    heard.on_other(event)
+            after = raft.role
             if after is not before:
                 self._on_role(number, before, core, kind)
                 if type(after) is Prospective and kind not in BRINGS_EPOCHS:

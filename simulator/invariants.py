@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - at every step a property costs more than a look at what it gives
 """The named invariants, checked after each step on the node that took it.
 
 They look at the disk and at the world from outside (simulator/log_mirror.py, simulator/ledger.py);
@@ -7,9 +8,10 @@ those of docs/invariants.md; `I1` to `I20` stay for ever, a violation prints its
 
 from kernel import events
 from kernel.kernel import Kernel
+from kernel.metadata_state import MetadataState
 from metadata.image import Image
 from raft.core import RaftCore
-from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
 from simulator.apply_checks import LoaderWatch
 from simulator.controller_checks import ControllerChecks
 from simulator.delta_checks import DeltaWatch
@@ -19,7 +21,8 @@ from simulator.log_mirror import Entry, LogMirror, damaged_batch, written_end
 from simulator.machine import Machine
 from simulator.probes import Probes
 from simulator.replication_checks import ReplicationChecks
-from simulator.seen import Seen
+from simulator.role_checks import probe_role
+from simulator.seen import Seen, Shown
 from simulator.snapshot_checks import SnapshotChecks
 from simulator.vote_checks import VoteChecks
 
@@ -80,51 +83,60 @@ class Invariants:
         Raises:
             Violation: an invariant is broken.
         """
-        kernel = machine.kernel
+        kernel, raft, vfs = machine.kernel, machine.raft, machine.vfs
         assert kernel is not None
-        replica, vfs = kernel.replica, machine.vfs
-        core = replica.core
+        assert raft is not None
         seen = self._seen[machine.id]
         if event is None or seen.incarnation != machine.incarnation:
             seen = self._started(machine, kernel)
-        role = core.role
-        voted = role.voted_key
+        role, log, state = raft.role, raft.log, kernel.state
+        shown = (
+            role.epoch,
+            type(role),
+            role.leader_id,
+            None if type(role) is Leader else role.voted_key,
+            kernel.replica.writer.log.end_offset,
+            log.generation,
+            log.start_offset,
+            vfs.log_changes,
+            raft.high_watermark,
+            state.loader._latest.provenance.end_offset,
+        )
+        if shown != seen.shown:
+            self._on_change(machine, kernel, seen, shown)
+            seen.shown = shown
+        controller = state.controller
+        if controller is not None and (controller._epoch is not None or seen.was_active):
+            self._on_controller(machine, state, seen, role)
+        broken = self._replication.broken(machine, role) if type(role) is Leader else None
+        if vfs.name_changes != seen.name_changes:
+            seen.name_changes = vfs.name_changes
+            broken = broken or self._snapshots.broken(machine, log.start_offset)
+        if broken is not None:
+            self._fail(broken[0], machine, broken[1])
+
+    def _on_change(self, machine: Machine, kernel: Kernel, seen: Seen, shown: Shown) -> None:
+        """Something of what a node shows is not what it was after the step before."""
+        epoch, kind, leader_id, voted, written_end, *of_log, high_watermark, applied = shown
+        core = kernel.replica.core
         voted_id = None if voted is None else int(voted.id)
-        leader_id = role.leader_id
-        log_start = core.log_start_offset
-        has_new_role = (
-            role.epoch != seen.epoch
-            or type(role) is not seen.role
-            or leader_id != seen.leader_id
-            or voted_id != seen.voted_id
+        has_new_role = (epoch, kind, leader_id, voted_id) != (
+            seen.epoch,
+            seen.role,
+            seen.leader_id,
+            seen.voted_id,
         )
         if has_new_role:
             self._on_role(machine, core, seen, voted_id)
-        written_end = replica.writer.log.end_offset
-        if (
-            written_end != seen.log_end
-            or core.log_generation != seen.generation
-            or log_start != seen.log_start
-            or vfs.log_changes != seen.log_changes
-        ):
+        log_before = [seen.generation, seen.log_start, seen.log_changes]
+        if written_end != seen.log_end or of_log != log_before:
             fresh = self._on_log(machine, core, seen, written_end)
             if not has_new_role:
                 self._check_appended(machine, core, fresh)
-        high_watermark = core.high_watermark
         if high_watermark != seen.high_watermark and high_watermark is not None:
             self._on_high_watermark(machine, core, seen)
-        applied = kernel.state.loader.end_offset
         if applied != seen.applied:
             self._on_applied(machine, kernel, seen, applied)
-        is_active = kernel.state.is_active
-        if is_active or seen.was_active:
-            self._on_controller(machine, kernel, seen, is_active=is_active)
-        broken = self._replication.broken(machine, role)
-        if vfs.name_changes != seen.name_changes:
-            seen.name_changes = vfs.name_changes
-            broken = broken or self._snapshots.broken(machine, log_start)
-        if broken is not None:
-            self._fail(broken[0], machine, broken[1])
 
     def _check_appended(self, machine: Machine, core: RaftCore, fresh: list[Entry]) -> None:
         why = self._replication.wrongly_appended(machine, core, fresh)
@@ -218,7 +230,8 @@ class Invariants:
             self._fail(why[0], machine, why[1])
         if type(role) is Leader and (seen.role is not Leader or seen.epoch != epoch):
             self._on_elected(machine, core)
-        self._probe_role(role, seen, epoch)
+        probe_role(self._probes, role, seen, epoch)
+        self._replication.knows(machine.id, epoch)
         if type(role) is Leader:
             seen.led_epoch = epoch
         seen.epoch = epoch
@@ -252,18 +265,6 @@ class Invariants:
         if core.log_start_offset >= last.end_offset:
             return
         self._fail("I7", machine, f"it leads epoch {core.epoch} without {last}, it has {found}")
-
-    def _probe_role(self, role: object, seen: Seen, epoch: int) -> None:
-        if type(role) is Resigned:
-            self._probes.hit("leader_resigned")
-        if type(role) is Prospective and seen.role is Candidate and epoch == seen.epoch:
-            self._probes.hit("election_lost_and_retried")
-        if type(role) is Prospective and seen.role is Follower:
-            self._probes.hit("follower_became_prospective")
-        if type(role) is Follower and seen.role is Prospective and epoch == seen.epoch:
-            self._probes.hit("prospective_went_back")
-        if type(role) is Follower and seen.role is Leader:
-            self._probes.hit("leader_deposed")
 
     # ---- the log: I5 I6 I11 --------------------------------------------------------------------
 
@@ -469,20 +470,18 @@ class Invariants:
     # ---- controller: I14 -----------------------------------------------------------------------
 
     def _on_controller(
-        self, machine: Machine, kernel: Kernel, seen: Seen, *, is_active: bool
+        self, machine: Machine, state: MetadataState, seen: Seen, role: Role
     ) -> None:
-        controller = kernel.state.controller
+        controller = state.controller
         assert controller is not None
-        core = kernel.replica.core
-        if is_active:
-            epoch = controller.epoch
-            assert epoch is not None
+        epoch = controller._epoch
+        if epoch is not None:
             if self._active.setdefault(epoch, machine.id) != machine.id:
                 self._fail("I14", machine, f"a second controller is active in epoch {epoch}")
-            role = core.role
             if type(role) is not Leader or role.epoch != epoch or not role.is_claimed:
                 self._fail("I14", machine, f"active in epoch {epoch} as {role}")
-            seen.has_pending = controller.latest is not controller.committed
+            has_batches = bool(controller._batches)
+            seen.has_pending = has_batches and controller.latest is not controller.committed
         else:
             self._probes.hit("controller_renounced")
             if seen.has_pending:
@@ -490,10 +489,10 @@ class Invariants:
             seen.has_pending = False
             if controller.latest is not controller.committed:
                 self._fail("I14", machine, "inactive with records that were not committed")
-        strange = self._controllers.broken(kernel.state, machine.id)
+        strange = self._controllers.broken(state, machine.id)
         if strange is not None:
             self._fail("I14", machine, strange)
-        seen.was_active = is_active
+        seen.was_active = epoch is not None
 
     def _fail(self, invariant: str, machine: Machine, text: str) -> None:
         raise Violation(invariant, f"node {machine.id}: {text}")

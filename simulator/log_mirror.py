@@ -85,6 +85,9 @@ class LogMirror:
     def find(self, offset: int) -> Entry | None:
         """The batch that holds an offset."""
         entries = self.entries
+        if entries and entries[-1].base_offset <= offset:  # it mostly is the last one
+            last = entries[-1]
+            return last if offset < last.end_offset else None
         found = bisect_right(entries, offset, key=_END_OFFSET)
         if found == len(entries):
             return None

@@ -14,10 +14,12 @@ from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig
 from kernel.kernel import Kernel
+from raft.state import RaftState
 from simulator.ends import Inbound, Outbound
 from simulator.failing_writes import is_lasting
 from simulator.network import End, Network, Pipe
 from simulator.scheduler import Scheduler
+from simulator.timer import Timer
 from simulator.watcher import Watcher
 from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
 from storage.memory_vfs import MemoryVfs, SimulatedCrashError
@@ -52,6 +54,9 @@ class Power(Enum):
     PAUSED = "paused"
 
 
+PAUSED: Final = Power.PAUSED  # asked for at every step; members of enums are found slowly
+
+
 class Machine:
     """One node of the cluster.
 
@@ -63,6 +68,45 @@ class Machine:
         flush_us: draws how long a flush takes.
         told_late_us: draws how long after its end the process hears of it.
     """
+
+    # Without slots Python is quick to find 30 attributes of an object, and slow when it has more.
+    __slots__ = (
+        "_asked_ms",
+        "_closing",
+        "_flush_us",
+        "_inbound",
+        "_next_connection_id",
+        "_outbound",
+        "_paused",
+        "_perform",
+        "_timer",
+        "_told_late_us",
+        "clock_offset_ms",
+        "clock_rate_ppm",
+        "config",
+        "directory_id",
+        "disk_count",
+        "find_machine",
+        "id",
+        "incarnation",
+        "is_terminating",
+        "keeps_disk_faults",
+        "kernel",
+        "kill_at",
+        "logs",
+        "make_random",
+        "network",
+        "power",
+        "raft",
+        "resumed_ms",
+        "rng",
+        "scheduler",
+        "take",
+        "vfs",
+        "wall_offset_ms",
+        "was_killed_in_a_step",
+        "watcher",
+    )
 
     def __init__(
         self,
@@ -85,6 +129,9 @@ class Machine:
         """How many disks it has had, this one included."""
         self.replace_disk()
         self.kernel: Kernel | None = None
+        self.raft: RaftState | None = None
+        """What the raft core of the process remembers, to be read by who looks at every step: the
+        properties of the core cost more than a look at what they give."""
         self.power = Power.DOWN
         self.incarnation = 0
         self.resumed_ms = 0
@@ -113,13 +160,7 @@ class Machine:
         self._closing: set[int] = set()
         self._outbound: dict[int, Pipe] = {}
         self._next_connection_id = 1
-        self._now = events.Now(0, 0)
-        self._timer_us: int | None = None
-        self._timer_place = 0
-        self._timer_incarnation = 0
-        self._wake_us: int | None = None
-        """When the timer is looked at; not later than `_timer_us`."""
-        self._wake_place = 0
+        self._timer = Timer(scheduler, self._timer_rings)
         self._perform: dict[type, Callable[[Any], None]] = {
             out.SendBytes: self._send,
             out.CloseConnection: self._close,
@@ -139,20 +180,10 @@ class Machine:
     def now(self) -> events.Now:
         """What this machine's clocks show."""
         now_us, rate_ppm = self.scheduler.now_us, self.clock_rate_ppm
-        if rate_ppm:
-            now_us = now_us * (1_000_000 + rate_ppm) // 1_000_000
-        now_ms = now_us // 1_000
-        monotonic_ms = 1_000 + self.clock_offset_ms + now_ms
-        wall_ms = WALL_MS + self.wall_offset_ms + now_ms
-        now = self._now
-        if monotonic_ms != now.monotonic_ms or wall_ms != now.wall_ms:
-            now = self._now = events.Now(monotonic_ms, wall_ms)
-        return now
-
-    def _due_us(self, deadline_ms: int) -> int:
-        scaled_us = (deadline_ms - 1_000 - self.clock_offset_ms) * 1_000
-        rate_ppm = self.clock_rate_ppm
-        return -(-scaled_us * 1_000_000 // (1_000_000 + rate_ppm)) if rate_ppm else scaled_us
+        now_ms = now_us * (1_000_000 + rate_ppm) // 1_000_000_000 if rate_ppm else now_us // 1_000
+        return events.Now(
+            1_000 + self.clock_offset_ms + now_ms, WALL_MS + self.wall_offset_ms + now_ms
+        )
 
     # ---- process -----------------------------------------------------------------------------
 
@@ -169,7 +200,6 @@ class Machine:
         self.was_killed_in_a_step = False
         self.power = Power.UP
         self._paused.clear()
-        self._timer_us = None
         try:
             self.watcher.before_step(self, None)
             self.kernel = Kernel(
@@ -180,6 +210,7 @@ class Machine:
                 directory_ids={DATA: self.directory_id},
                 now=self.now(),
             )
+            self.raft = self.kernel.replica.core._state  # noqa: SLF001 - for who watches it
             self.watcher.created(self)
             effects = self.kernel.start(self.now())
         except SimulatedCrashError as crash:
@@ -262,12 +293,14 @@ class Machine:
 
     def _ended(self, reason: str, error: BaseException | None) -> None:
         self.kernel = None
+        self.raft = None
         self.kill_at = None
         self.power = Power.DOWN
         self.incarnation += 1
         self._inbound.clear()
         self._closing.clear()
         self._outbound.clear()
+        self._timer.stop()
         self.watcher.process_ended(self, reason, error)
 
     # ---- events ------------------------------------------------------------------------------
@@ -277,7 +310,7 @@ class Machine:
         kernel = self.kernel
         if kernel is None or incarnation != self.incarnation:
             return
-        if self.power is Power.PAUSED:
+        if self.power is PAUSED:
             self._paused.append(event)
             return
         if self.take is not None:
@@ -307,45 +340,21 @@ class Machine:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        if self.kernel is None or self.power is Power.PAUSED:
+        kernel = self.kernel
+        if kernel is None or self.power is PAUSED:
             return
-        deadline_ms = self.kernel.next_deadline_ms()
+        deadline_ms = kernel.next_deadline_ms()
         if deadline_ms is None:
-            self._timer_us = None
+            self._timer.stop()
             return
-        due_us = self._due_us(deadline_ms)
-        if due_us <= self.scheduler.now_us:
-            due_us = self.scheduler.now_us + 1
-        if due_us == self._timer_us:
-            return
-        self._timer_us = due_us
-        self._timer_place = self.scheduler.place()
-        self._timer_incarnation = self.incarnation
-        if self._wake_us is None or due_us <= self._wake_us:
-            self._wake_at_timer()
+        shown_ms, rate_ppm = deadline_ms - 1_000 - self.clock_offset_ms, self.clock_rate_ppm
+        if rate_ppm:
+            self._timer.set(-(-shown_ms * 1_000_000_000 // (1_000_000 + rate_ppm)))
+        else:
+            self._timer.set(shown_ms * 1_000)
 
-    def _wake_at_timer(self) -> None:
-        """Look at the timer when it is due; one that was set later meanwhile is looked at again.
-
-        Nearly every step moves the timer back, so the scheduler hears only of every tenth.
-        """
-        assert self._timer_us is not None
-        self._wake_us = self._timer_us
-        self._wake_place = place = self._timer_place
-
-        def wake() -> None:
-            is_current = place == self._wake_place
-            if is_current:
-                self._wake_us = None
-            if self._timer_us is None or self._timer_incarnation != self.incarnation:
-                return
-            if place == self._timer_place:
-                self._timer_us = None
-                self.post(events.TimeAdvanced(), self.incarnation)
-            elif is_current:
-                self._wake_at_timer()
-
-        self.scheduler.at_place(self._timer_us, place, wake)
+    def _timer_rings(self) -> None:
+        self.post(events.TimeAdvanced(), self.incarnation)
 
     # ---- network -----------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from random import Random
 from typing import Final, Protocol
 from zlib import crc32
 
+import msgspec
+
 from simulator.scheduler import Scheduler
 
 CONNECT_GIVE_UP_US: Final = 10_000_000
@@ -76,6 +78,41 @@ class Pipe:
         return self.to_server.link
 
 
+class Chunk(msgspec.Struct):
+    """Bytes on their way. An object: a closure over as much takes longer to make."""
+
+    network: "Network"
+    pipe: Pipe
+    direction: Direction
+    data: bytes
+
+    def arrive(self) -> None:
+        """They are there, or wait there for a cut link to heal."""
+        network, direction = self.network, self.direction
+        if direction.held or (network.cut_links and direction.link in network.cut_links):
+            network.hold(direction, self.arrive)
+            return
+        direction.in_flight -= 1
+        if self.pipe.is_open and direction.target is not None:
+            direction.target.received(self.data)
+
+
+class Signal(msgspec.Struct):
+    """Whatever else travels on a connection: that it stands, is refused, or ends."""
+
+    network: "Network"
+    direction: Direction
+    deliver: Callable[[], None]
+
+    def arrive(self) -> None:
+        """It is there, or waits there for a cut link to heal."""
+        network, direction = self.network, self.direction
+        if direction.held or direction.link in network.cut_links:
+            network.hold(direction, self.arrive)
+        else:
+            self.deliver()
+
+
 class Network:
     """All links; a link is an ordered pair of hosts."""
 
@@ -86,7 +123,8 @@ class Network:
         self._mean_us = mean_us
         self.is_calm = False
         """Whether delays are bounded: at most `CALM_MEANS` of their means."""
-        self._cut: set[tuple[int, int]] = set()
+        self.cut_links: set[tuple[int, int]] = set()
+        """Where nothing arrives, until `heal`."""
         self._clogged_until: dict[tuple[int, int], int] = {}
         self._pipes: dict[Pipe, None] = {}
         self.sent = 0
@@ -110,21 +148,21 @@ class Network:
 
     def cut(self, source: int, target: int) -> None:
         """Nothing arrives from source at target until `heal`."""
-        self._cut.add((source, target))
+        self.cut_links.add((source, target))
 
     def heal(self, source: int, target: int) -> None:
         """What was held arrives now."""
-        self._cut.discard((source, target))
+        self.cut_links.discard((source, target))
         for pipe in list(self._pipes):
             for direction in (pipe.to_server, pipe.to_client):
                 if direction.link == (source, target) and direction.held:
                     held, direction.held = direction.held, []
-                    for deliver in held:
-                        self._schedule(direction, deliver)
+                    for arrive in held:
+                        self._scheduler.later(self._due_us(direction), arrive)
 
     def heal_all(self) -> None:
         """Every link works again."""
-        for source, target in sorted(self._cut):
+        for source, target in sorted(self.cut_links):
             self.heal(source, target)
         self._clogged_until.clear()
 
@@ -134,11 +172,20 @@ class Network:
 
     def is_cut(self, source: int, target: int) -> bool:
         """Whether nothing passes."""
-        return (source, target) in self._cut
+        return (source, target) in self.cut_links
 
-    def _schedule(
-        self, direction: Direction, deliver: Callable[[], None], extra_us: int = 0
-    ) -> int:
+    def _schedule(self, direction: Direction, deliver: Callable[[], None]) -> None:
+        """Carry what is no chunk of bytes."""
+        signal = Signal(self, direction, deliver)
+        self._scheduler.later(self._due_us(direction), signal.arrive)
+
+    def hold(self, direction: Direction, arrive: Callable[[], None]) -> None:
+        """Something arrives on a cut link: it waits until that heals."""
+        self.held += 1
+        direction.held.append(arrive)
+
+    def _due_us(self, direction: Direction, extra_us: int = 0) -> int:
+        """When what leaves now arrives, if nothing is cut; behind what left before."""
         link = direction.link
         # The logarithm is `expovariate(1.0)`, the call of which costs more than the rest.
         drawn_us = int(-log(1.0 - self._rng.random()) * self._mean_us)
@@ -153,16 +200,6 @@ class Network:
         if self._clogged_until:
             due_us = max(due_us, self._clogged_until.get(link, 0))
         direction.last_us = due_us
-        cut = self._cut
-
-        def arrive() -> None:
-            if direction.held or (cut and link in cut):
-                self.held += 1
-                direction.held.append(deliver)
-            else:
-                deliver()
-
-        self._scheduler.at(due_us, arrive)
         return due_us
 
     # ---- connections -------------------------------------------------------------------------
@@ -216,14 +253,9 @@ class Network:
             self.on_full(pipe)
             return
         direction.in_flight += 1
-
-        def deliver() -> None:
-            direction.in_flight -= 1
-            if pipe.is_open and direction.target is not None:
-                direction.target.received(data)
-
         extra_us = 0 if self.extra_delay_us is None else self.extra_delay_us(data)
-        due_us = self._schedule(direction, deliver, extra_us)
+        due_us = self._due_us(direction, extra_us)
+        self._scheduler.later(due_us, Chunk(self, pipe, direction, data).arrive)
         if self.on_sent is not None:
             self.on_sent(pipe, direction, due_us, data)
 

@@ -8,7 +8,7 @@
 from typing import Final
 
 from raft.core import RaftCore
-from raft.roles import Follower, Leader, Role
+from raft.roles import Follower, Leader
 from simulator.log_mirror import Entry, LogMirror
 from simulator.machine import Machine
 
@@ -32,18 +32,19 @@ class ReplicationChecks:
         """Leader -> its epoch, once all voters know it: what they know never falls."""
         self._look_us = dict.fromkeys(machines, 0)
 
-    def broken(self, machine: Machine, role: Role) -> tuple[str, str] | None:
-        """After a step that left this role: the broken invariant and how, None if all is well."""
+    def knows(self, number: int, epoch: int) -> None:
+        """A node has come to an epoch."""
+        self._epochs[number] = max(self._epochs[number], epoch)
+
+    def broken(self, machine: Machine, role: Leader) -> tuple[str, str] | None:
+        """After a step of a leader: the broken invariant and how, None if all is well."""
         number = machine.id
-        self._epochs[number] = max(self._epochs[number], role.epoch)
-        if type(role) is not Leader:
-            return None
         if self._known_by_all[number] != role.epoch:
             counted = self._wrongly_counted(number, role)
             if counted is not None:
                 return "I10", counted
         now_us = machine.scheduler.now_us
-        if len(self._voters) > 1 and self._look_us[number] <= now_us:
+        if self._look_us[number] <= now_us and len(self._voters) > 1:
             self._look_us[number] = now_us + LOOKED_AT_EVERY_US
             since_ms = max(self._led[number, role.epoch], machine.resumed_ms)
             return self._deaf(machine, role, since_ms)
@@ -92,7 +93,7 @@ class ReplicationChecks:
         if type(theirs.role) is not Leader or theirs.epoch != role.epoch:
             return None
         mirror = self._mirrors[leader.id]
-        for entry in (fresh[0], fresh[-1]):
+        for entry in fresh if len(fresh) == 1 else (fresh[0], fresh[-1]):
             is_cleaned = entry.base_offset < theirs.log_start_offset
             is_own = (machine.id, entry.epoch) in self._led
             if not is_cleaned and not is_own and mirror.find(entry.base_offset) != entry:

@@ -8,6 +8,8 @@ Source: apache/kafka: raft/.../QuorumState.java, KIP-996.
 from typing import Final
 
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from simulator.probes import Probes
+from simulator.seen import Seen
 
 WITHIN_EPOCH: Final[dict[type, tuple[type, ...]]] = {
     Unattached: (Unattached, Prospective, Follower),
@@ -55,3 +57,17 @@ def _wrong_within_epoch(before: Role, after: Role, told: str) -> str | None:
 
 def _named(role: Role) -> str:
     return f"{type(role).__name__} in epoch {role.epoch}"
+
+
+def probe_role(probes: Probes, role: Role, seen: Seen, epoch: int) -> None:
+    """Marks of a role, by what was seen of the node before."""
+    if type(role) is Resigned:
+        probes.hit("leader_resigned")
+    if type(role) is Prospective and seen.role is Candidate and epoch == seen.epoch:
+        probes.hit("election_lost_and_retried")
+    if type(role) is Prospective and seen.role is Follower:
+        probes.hit("follower_became_prospective")
+    if type(role) is Follower and seen.role is Prospective and epoch == seen.epoch:
+        probes.hit("prospective_went_back")
+    if type(role) is Follower and seen.role is Leader:
+        probes.hit("leader_deposed")

@@ -62,6 +62,11 @@ class Scheduler:
         now_us = self.now_us
         heappush(self._heap, (max(now_us, time_us), sequence, action))
 
+    def later(self, time_us: int, action: Callable[[], None]) -> None:
+        """Run at a time that is to come."""
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (time_us, sequence, action))
+
     def place(self) -> int:
         """A place among what is due at one time, for a later `at_place`."""
         self._sequence += 1

@@ -3,6 +3,11 @@
 import msgspec
 
 from raft.roles import Unattached
+from wire.types import ReplicaKey
+
+Shown = tuple[int, type, int | None, ReplicaKey | None, int, int, int, int, int | None, int]
+"""What a node shows: epoch, role, leader, vote; end of its log as written, generation and start of
+the log, changes of it on the disk; high watermark, and up to where it has applied the log."""
 
 
 class Seen(msgspec.Struct):
@@ -29,5 +34,7 @@ class Seen(msgspec.Struct):
     segments: int = 0
     log_changes: int = 0
     """Of its disk when its log was last read."""
+    shown: Shown | None = None
+    """All of this as it was after the last step: mostly nothing of it has changed."""
     name_changes: int = -1
     """Of its disk when its snapshots were last looked at."""

@@ -163,12 +163,12 @@ class Turns:
             return
         self._watched = core
         step: Callable[[Any, int], Any] = core.step
-        seen: list[Any] = [core.role, core.high_watermark]
+        raft = core._state
+        seen: list[Any] = [raft.role, raft.high_watermark]
 
         def watched(event: Any, now_ms: int) -> Any:
-            now = [core.role, core.high_watermark]
-            if now[0] is not seen[0] or now[1] != seen[1]:
-                seen[:] = now
+            if raft.role is not seen[0] or raft.high_watermark != seen[1]:
+                seen[:] = raft.role, raft.high_watermark
                 self._invariants.after_step(self._machine, events.TimeAdvanced())
             return step(event, now_ms)
 

@@ -5,7 +5,6 @@ from typing import Final, get_args
 
 from kernel import effects as out
 from kernel import events
-from raft.core import RaftCore
 from raft.roles import Role
 from simulator.buggify import Buggify
 from simulator.choices import Choices, mix_of
@@ -337,38 +336,45 @@ class World:
         if self._tap.broken is not None:
             raise Violation(self._tap.broken[0], f"node {machine.id}: {self._tap.broken[1]}")
         self.invariants.after_step(machine, event)
-        kernel = machine.kernel
-        assert kernel is not None
-        core = kernel.replica.core
-        role, number = core.role, machine.id
+        raft = machine.raft
+        assert raft is not None
+        role, number = raft.role, machine.id
         now_us = self.scheduler.now_us
         if role is not self._roles[number] or self._look_us[number] <= now_us:
-            self._look_at(machine, core)
-        high_watermark = core.high_watermark
+            self._look_at(machine)
+        high_watermark = raft.high_watermark
         step = (
             self.digest,
             now_us,
             number,
             EVENT_NUMBERS[type(event)],
             role.epoch,
-            core.log_end_offset,
+            raft.log.end_offset,
             -1 if high_watermark is None else high_watermark,
             len(effects),
         )
         self.digest = hash(step) & 0xFFFFFFFF  # of numbers alone: the same in every process
         if event is None and log_bytes(machine) < self._log_bytes:
             self.probes.hit("torn_tail_repaired")
-        if machine.vfs.bytes_max is not None and kernel.replica.writer.retry_ms is not None:
-            self.probes.hit("disk_full")
-            self.filled.add(machine.id)
+        if machine.vfs.bytes_max is not None:
+            self._look_at_full_disk(machine)
         for effect in effects:
             if type(effect) is out.Log:
                 self._on_log(machine, effect)
         if self.recording is not None:
-            self.recording.after_step(now_us, number, core)
+            assert machine.kernel is not None
+            self.recording.after_step(now_us, number, machine.kernel.replica.core)
 
-    def _look_at(self, machine: Machine, core: RaftCore) -> None:
+    def _look_at_full_disk(self, machine: Machine) -> None:
+        assert machine.kernel is not None
+        if machine.kernel.replica.writer.retry_ms is not None:
+            self.probes.hit("disk_full")
+            self.filled.add(machine.id)
+
+    def _look_at(self, machine: Machine) -> None:
         """I15 at a new role, I15 and I19 once a second."""
+        assert machine.kernel is not None
+        core = machine.kernel.replica.core
         number, now_us = machine.id, self.scheduler.now_us
         self._roles[number] = core.role
         strange = self._voter_checks.broken(machine, core)

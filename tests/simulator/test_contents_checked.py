@@ -39,6 +39,7 @@ from tests.simulator.worlds import (
     log_of,
     look,
     quiet_world,
+    seen_of,
     state_of,
 )
 from wire.types import OffsetAndEpoch
@@ -274,7 +275,7 @@ def test_i17_the_deltas_that_a_node_publishes_are_looked_at(world):
     for _ in range(COMPARED_EVERY):
         kernel.publishers.image = EMPTY
         watch.publish(EMPTY, image, MetadataDelta())
-    world.invariants._seen[machine.id].applied -= 1
+    seen_of(world, machine).applied -= 1
     assert "the images differ in" in broken(world, machine, "I17")
 
 

@@ -23,6 +23,7 @@ from tests.simulator.worlds import (
     look,
     observer,
     quiet_world,
+    seen_of,
     state_of,
     store,
 )
@@ -242,7 +243,7 @@ def test_i7_votes_of_an_earlier_epoch_may_make_a_leader_without_what_a_later_one
 def test_i8_applied_and_not_committed(world):
     machine = follower(world)
     world.invariants.ledger.entries.pop()
-    world.invariants._seen[machine.id].applied -= 1
+    seen_of(world, machine).applied -= 1
     assert "committed" in broken(world, machine, "I8")
 
 
@@ -293,7 +294,7 @@ def test_i10_a_new_leader_that_begins_with_what_an_earlier_epoch_committed(world
     store(machine, 9, leader_id=machine.id)
     as_leader(machine, 9)
     look(world, machine)
-    world.invariants._seen[machine.id].high_watermark = None
+    seen_of(world, machine).high_watermark = None
     assert state_of(machine).high_watermark <= world.invariants.ledger.end_offset
     assert "of an earlier epoch" in broken(world, machine, "I10")
 

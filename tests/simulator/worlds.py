@@ -71,6 +71,13 @@ def look(world, machine):
     world.invariants.after_step(machine, events.TimeAdvanced())
 
 
+def seen_of(world, machine):
+    """What was seen of a node, to be changed: all of it is compared at the next look."""
+    seen = world.invariants._seen[machine.id]
+    seen.shown = None
+    return seen
+
+
 def state_of(machine):
     return machine.kernel.replica.core._state
 
