@@ -30,6 +30,8 @@ class DeltaWatch:
 def why_delta_is_wrong(before: Image, after: Image, delta: MetadataDelta) -> str | None:
     """The first field of a delta that lacks what differs, None if none does."""
     exact = delta_between(before, after)
+    if delta == exact:
+        return None
     for name in MetadataDelta.__struct_fields__:
         told, differing = getattr(delta, name), getattr(exact, name)
         if isinstance(told, bool):

@@ -108,7 +108,9 @@ class Invariants:
         controller = state.controller
         if controller is not None and (controller._epoch is not None or seen.was_active):
             self._on_controller(machine, state, seen, role)
-        broken = self._replication.broken(machine, role) if type(role) is Leader else None
+        broken = None
+        if type(role) is Leader:
+            broken = self._replication.broken(machine, role)
         if vfs.name_changes != seen.name_changes:
             seen.name_changes = vfs.name_changes
             broken = broken or self._snapshots.broken(machine, log.start_offset)

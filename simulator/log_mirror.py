@@ -257,7 +257,8 @@ def batches_of(content: bytearray | None) -> Iterator[tuple[int, int, Entry]]:
 def _batches(content: bytearray, position: int) -> Iterator[tuple[Entry, int]]:
     """Whole batches from a position on, each with the position behind it."""
     size, unpack = len(content), _HEADER.unpack_from
-    while position + _HEADER.size <= size:
+    last_start = size - _HEADER.size
+    while position <= last_start:
         base_offset, length, epoch, magic, crc, _, last_delta = unpack(content, position)
         end = position + _OVERHEAD + length
         if magic != 2 or length <= 0 or end > size:

@@ -160,7 +160,7 @@ class Machine:
         self._closing: set[int] = set()
         self._outbound: dict[int, Pipe] = {}
         self._next_connection_id = 1
-        self._timer = Timer(scheduler, self._timer_rings)
+        self._timer = Timer(scheduler, self._due_us, self._timer_rings)
         self._perform: dict[type, Callable[[Any], None]] = {
             out.SendBytes: self._send,
             out.CloseConnection: self._close,
@@ -184,6 +184,11 @@ class Machine:
         return events.Now(
             1_000 + self.clock_offset_ms + now_ms, WALL_MS + self.wall_offset_ms + now_ms
         )
+
+    def _due_us(self, deadline_ms: int) -> int:
+        scaled_us = (deadline_ms - 1_000 - self.clock_offset_ms) * 1_000
+        rate_ppm = self.clock_rate_ppm
+        return -(-scaled_us * 1_000_000 // (1_000_000 + rate_ppm)) if rate_ppm else scaled_us
 
     # ---- process -----------------------------------------------------------------------------
 
@@ -341,17 +346,8 @@ class Machine:
 
     def _set_timer(self) -> None:
         kernel = self.kernel
-        if kernel is None or self.power is PAUSED:
-            return
-        deadline_ms = kernel.next_deadline_ms()
-        if deadline_ms is None:
-            self._timer.stop()
-            return
-        shown_ms, rate_ppm = deadline_ms - 1_000 - self.clock_offset_ms, self.clock_rate_ppm
-        if rate_ppm:
-            self._timer.set(-(-shown_ms * 1_000_000_000 // (1_000_000 + rate_ppm)))
-        else:
-            self._timer.set(shown_ms * 1_000)
+        if kernel is not None and self.power is not PAUSED:
+            self._timer.set(kernel.next_deadline_ms())
 
     def _timer_rings(self) -> None:
         self.post(events.TimeAdvanced(), self.incarnation)

@@ -34,8 +34,8 @@ class ResourceChecks:
         self._machines = machines
         self._others = len(machines) - 1
         self._mirrors = mirrors
-        self._counted: dict[int, tuple[list[Entry], int, int]] = {}
-        """Node -> entries of its log, how many of them were counted, their epochs."""
+        self._counted: dict[int, tuple[list[Entry], int, set[int]]] = {}
+        """Node -> entries of its log, how many of them were looked at, their epochs."""
 
     def broken(self, machine: Machine) -> str | None:
         """What of a running node is too large, None if nothing is."""
@@ -66,12 +66,14 @@ class ResourceChecks:
         )
 
     def _epoch_count(self, number: int, entries: list[Entry]) -> int:
-        """How many epochs a log has; a cut log is another list, a longer one is counted anew."""
+        """How many epochs a log has; a cut log is another list."""
         known = self._counted.get(number)
-        if known is None or known[0] is not entries or known[1] != len(entries):
-            count = len({entry.epoch for entry in entries})
-            known = self._counted[number] = (entries, len(entries), count)
-        return known[2]
+        if known is None or known[0] is not entries or known[1] > len(entries):
+            known = (entries, 0, set())
+        _, count, epochs = known
+        epochs.update(entry.epoch for entry in entries[count:])
+        self._counted[number] = (entries, len(entries), epochs)
+        return len(epochs)
 
     def rows(self, number: int, kernel: Kernel) -> list[Row]:
         """Every table of a node with its bound."""
