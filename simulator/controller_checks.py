@@ -36,7 +36,7 @@ class ControllerChecks:
             return too_early
         if state._replies and not controller.is_active:
             return f"inactive and {len(state._replies)} requests were not answered"
-        committed = controller._committed
+        committed = controller.committed
         if self._compared.get(number) is committed:
             return None
         end_offset = committed.provenance.end_offset
