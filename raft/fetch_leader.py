@@ -202,12 +202,13 @@ def release_parked(state: RaftState, threshold: int) -> None:
         return
     tokens = {fetch.reply_token for fetch in ready}
     state.parked = [f for f in state.parked if f.reply_token not in tokens]
+    response = _response(state)
     for fetch in ready:
         error = leader_error(state, fetch.request.current_leader_epoch)
         if error != error_codes.NONE:
             state.answer(fetch.reply_token, state.fetch_refusal(error))
         else:
-            _send(state, fetch.reply_token, fetch.request, _response(state))
+            _send(state, fetch.reply_token, fetch.request, response)
 
 
 def expire_parked(state: RaftState) -> None:
