@@ -33,7 +33,7 @@ def poll(state: RaftState) -> None:
         expire_parked(state)
     state.next_send_ms = None
     if not state.is_shut_down:
-        _SENDS[type(state.role)](state)
+        _send(state)
 
 
 def _poll_leader(state: RaftState, role: Leader) -> None:
@@ -120,15 +120,19 @@ _TIMERS: Final[dict[type, Callable[[RaftState, Any], None]]] = {
     Candidate: _poll_nominee,
 }
 """At most one change of role because of time."""
-_SENDS: Final[dict[type, Callable[[RaftState], None]]] = {
-    Follower: send_fetch,
-    Leader: send_begin_epoch,
-    Resigned: send_end_epoch,
-    Unattached: send_fetch,
-    Prospective: send_votes,
-    Candidate: send_votes,
-}
-"""The requests of the role."""
+
+
+def _send(state: RaftState) -> None:
+    """The requests of the role."""
+    role = state.role
+    if type(role) is Follower or type(role) is Unattached:
+        send_fetch(state)
+    elif type(role) is Leader:
+        send_begin_epoch(state)
+    elif type(role) is Resigned:
+        send_end_epoch(state)
+    else:
+        send_votes(state)
 
 
 def next_deadline_ms(state: RaftState) -> int | None:
