@@ -1,14 +1,18 @@
-"""What the simulator does for an event, in bytecode instructions: a figure that no load changes.
+"""What the simulator does for an event, in instructions: figures that no load changes.
 
-python -m benchmarks.simulator_work [--seed N] [--seconds N] [--functions N] [--json]
+python -m benchmarks.simulator_work [--seed N] [--seconds N] [--functions N] [--native] [--json]
 
-One standard seed of 5 voters runs under a tracer that counts instructions by function. The time of
-an event follows them (about 19 ns each where `benchmarks.simulator` was last noted), but the count
-is the same in every run, so that two trees can be compared to the last instruction on a machine
-whose speed varies by half. What C does (codecs of kio, checksums, dicts) is not in it. A run takes
-some forty times as long as without the tracer.
+One standard seed of 5 voters runs under a tracer that counts bytecode instructions by function. The
+count is the same in every run, so that two trees can be compared to the last instruction on a
+machine whose speed varies by half. What C does (attribute lookups, frames of calls, objects, kio's
+codecs, checksums, dicts) is not in it: `--native` counts that too, under valgrind, as the
+difference between two runs of the seed and one. The time of an event follows the native count. A
+run takes some forty times as long as without the tracer, and the native ones a minute.
 """
 
+import os
+import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -61,18 +65,63 @@ def package_of(code: CodeType) -> str:
     return path.relative_to(ROOT).parts[0]
 
 
+def repeat(seed: int, options: Options, times: int) -> None:
+    """Run a seed again and again; what `native_instructions` counts."""
+    for _ in range(times):
+        run_seed(seed, options)
+
+
+def native_instructions(seed: int, seconds: int) -> int:
+    """Of the machine, for one run of a seed in a process that has run it before.
+
+    Raises:
+        SystemExit: valgrind is not installed.
+    """
+    counts = []
+    for times in (1, 2):
+        act = f"b.repeat({seed}, b.options_for({seconds}), {times})"
+        python = [sys.executable, "-c", f"import benchmarks.simulator_work as b; {act}"]
+        tool = [
+            "valgrind",
+            "--tool=cachegrind",
+            "--cache-sim=no",
+            "--cachegrind-out-file=/dev/null",
+        ]
+        try:
+            done = subprocess.run(
+                tool + python,
+                env=os.environ | {"PYTHONHASHSEED": "0"},
+                cwd=ROOT,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+        except FileNotFoundError:
+            raise SystemExit("--native needs valgrind, which is not installed") from None
+        found = re.search(r"I +refs: +([0-9,]+)", done.stderr)
+        assert found is not None, done.stderr
+        counts.append(int(found[1].replace(",", "")))
+    return counts[1] - counts[0]
+
+
+def options_for(seconds: int) -> Options:
+    """A standard seed of 5 voters, shorter."""
+    return Options(
+        node_count=5,
+        duration_us=seconds * 1_000_000,
+        write_count=round(seconds * WRITES_PER_SECOND),
+    )
+
+
 def main() -> None:
     """Runs the seed and prints instructions an event, by package and by function."""
     parser = report.parser(__doc__)
     parser.add_argument("--seed", type=int, default=2, help="the seed (2)")
     parser.add_argument("--seconds", type=int, default=10, help="virtual seconds (10)")
     parser.add_argument("--functions", type=int, default=20, help="how many to show (20)")
+    parser.add_argument("--native", action="store_true", help="count what C does too (valgrind)")
     options = parser.parse_args()
-    seed = Options(
-        node_count=5,
-        duration_us=options.seconds * 1_000_000,
-        write_count=round(options.seconds * WRITES_PER_SECOND),
-    )
+    seed = options_for(options.seconds)
     run_seed(options.seed, seed)  # what is made once a process is not an event's
     count = Count()
     outcome = count.run(lambda: run_seed(options.seed, seed))
@@ -86,6 +135,9 @@ def main() -> None:
             "calls": round(count.calls.total() / events, 2),
         }
     }
+    if options.native:
+        native = native_instructions(options.seed, options.seconds)
+        rows["native"] = {"instructions": round(native / events, 1)}
     for package, instructions in packages.most_common():
         rows[package] = {"instructions": round(instructions / events, 1)}
     for code, instructions in count.instructions.most_common(options.functions):

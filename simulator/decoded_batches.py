@@ -41,4 +41,5 @@ class DecodedBatches:
                 known[stored] = batch
             yield batch
             position = end
-        yield from committed_batches(content[position:])
+        if position < size:
+            yield from committed_batches(content[position:])
