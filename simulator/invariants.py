@@ -489,7 +489,7 @@ class Invariants:
             if seen.has_pending:
                 self._probes.hit("controller_reverted_speculative_state")
             seen.has_pending = False
-            if controller.latest is not controller.committed:
+            if controller._batches or controller.latest is not controller.committed:
                 self._fail("I14", machine, "inactive with records that were not committed")
         strange = self._controllers.broken(state, machine.id)
         if strange is not None:

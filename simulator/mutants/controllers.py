@@ -23,9 +23,9 @@ def _does_not_revert(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def resign(self: Controller, error: Any = None) -> Output:
-            pending, latest = self._batches, self.latest
+            pending = self._batches
             output: Output = original(self, error)
-            self._batches, self.latest = pending, latest
+            self._batches = pending
             return output
 
         return resign

@@ -1,9 +1,11 @@
-"""Deadlines that the parts of a node remember are those that they would compute anew."""
+"""What the parts of a node remember is what they would compute anew: deadlines, ends, who acts."""
 
 import pytest
 
 from kernel.kernel import Kernel
+from raft.epoch_cache import NO_EPOCH
 from simulator.draw import Options
+from simulator.invariants import Invariants
 from simulator.run import run_seed
 
 
@@ -13,6 +15,29 @@ def forget_deadlines(kernel):
     kernel.state._is_deadline_known = False
     kernel.connections._oldest = None
     kernel.replica.core._is_deadline_known = False
+    controller = kernel.state.controller
+    if controller is not None and controller.is_active:
+        controller._liveness._deadline_of = None
+        controller._no_op._known_for = None
+        rounds = controller._elections._rounds
+        due_ms = [each.deadline_ms for each in rounds if each.deadline_ms is not None]
+        assert controller._elections.deadline_ms == min(due_ms, default=None)
+
+
+def check_attributes(kernel):
+    """Those that their writers keep say what is to be said."""
+    log, state = kernel.replica.core._state.log, kernel.state
+    at_start = log.start_offset == log.end_offset
+    snapshot = log.latest_snapshot if at_start else None
+    of_snapshot = snapshot is not None and snapshot.offset == log.start_offset
+    known = [entry.epoch for entry in log.epochs] or [snapshot.epoch if of_snapshot else NO_EPOCH]
+    assert log.last_epoch == known[-1]
+    assert state.loader.end_offset == state.loader._latest.provenance.end_offset
+    controller = state.controller
+    if controller is not None:
+        assert controller.is_active == (controller._epoch is not None)
+        batches = controller._batches
+        assert controller.latest is (batches[-1].pending.image if batches else controller.committed)
 
 
 @pytest.mark.parametrize("seed", [2, 5, 11])
@@ -23,6 +48,7 @@ def test_remembered_deadlines_are_right(monkeypatch, seed):
     def checked(kernel):
         remembered_ms = earliest_deadline_ms(kernel)
         each_ms = [part.next_deadline_ms() for part in kernel._timed]
+        check_attributes(kernel)
         forget_deadlines(kernel)
         assert [part.next_deadline_ms() for part in kernel._timed] == each_ms
         assert earliest_deadline_ms(kernel) == remembered_ms
@@ -49,3 +75,29 @@ def test_what_was_committed_is_never_overlooked(monkeypatch, seed):
     monkeypatch.setattr(Kernel, "settle", checked)
     found = run_seed(seed, Options(duration_us=10_000_000, write_count=60))
     assert found.invariant is None
+
+
+@pytest.mark.parametrize("seed", [2, 5, 7])
+def test_the_checks_have_seen_every_step(monkeypatch, seed):
+    after_step = Invariants.after_step
+    steps = []
+
+    def checked(invariants, machine, event):
+        after_step(invariants, machine, event)
+        seen, kernel = invariants._seen[machine.id], machine.kernel
+        core = kernel.replica.core
+        role, end_offset = core.role, kernel.replica.writer.log.end_offset
+        voted_id = None if role.voted_key is None else role.voted_key.id
+        shown = (seen.epoch, seen.role, seen.leader_id, seen.voted_id)
+        assert shown == (role.epoch, type(role), role.leader_id, voted_id)
+        log = (seen.log_end, seen.generation, seen.log_start, seen.log_changes)
+        start_offset, changes = core.log_start_offset, machine.vfs.log_changes
+        assert log == (end_offset, core.log_generation, start_offset, changes)
+        assert core.high_watermark in (None, seen.high_watermark)
+        assert seen.applied == kernel.state.loader.end_offset
+        steps.append(machine.id)
+
+    monkeypatch.setattr(Invariants, "after_step", checked)
+    found = run_seed(seed, Options(duration_us=10_000_000, write_count=60))
+    assert found.invariant is None
+    assert len(steps) > 1_000
