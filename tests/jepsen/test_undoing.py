@@ -21,7 +21,7 @@ from jepsen.run import HarnessError, NotUndoneError, Options, run
 from jepsen.signals import Interruption
 
 QUORUM = """
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, time
 from pathlib import Path
 command, folder = sys.argv[1], Path(sys.argv[3])
 node = folder / "node1"
@@ -38,7 +38,15 @@ if command == "up":
 AT_UP
 if command == "down":
     AT_DOWN
-    os.kill(int((node / "node.pid").read_text().split()[0]), signal.SIGKILL)
+    pid = int((node / "node.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    state = "?"
+    while state not in "ZX":  # as the real one: down returns when the process is gone
+        time.sleep(0.01)
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            state = "X"
 """
 UP_FAILS = "    sys.exit('quorum: no leader')"
 DOWN_FAILS = "sys.exit('quorum: cannot go')"
