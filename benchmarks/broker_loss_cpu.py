@@ -105,7 +105,7 @@ class Bench:
         self.records = self.bytes = 0
         self.turns: list[float] = []
         self.now_ms = 0
-        self.controller.activate(LeaderEpoch(1), draft.end_offset, draft.image, 0)
+        self.controller.activate(LeaderEpoch(1), draft.end_offset, draft.image, 0, 0)
 
     def take(self, output: Output) -> None:
         """Encode what is proposed and commit it."""
@@ -132,12 +132,12 @@ class Bench:
             want_shut_down=stop,
         )
         request = ControllerRequest(api_key=HEARTBEAT, body=body, reply_token=object())
-        self.turn(lambda: self.controller.submit(request, self.now_ms))
+        self.turn(lambda: self.controller.submit(request, self.now_ms, 0))
 
     def run_until_quiet(self) -> None:
         """Turns until no work is due."""
         while self.controller.next_deadline_ms() == self.now_ms:
-            self.turn(lambda: self.controller.tick(self.now_ms))
+            self.turn(lambda: self.controller.tick(self.now_ms, 0))
 
 
 def lose(topics: int, brokers: int, kind: str) -> dict[str, float]:
@@ -157,7 +157,7 @@ def lose(topics: int, brokers: int, kind: str) -> dict[str, float]:
         bench.records = 0
         bench.now_ms = SESSION_MS + 1
         start = time.process_time()
-        bench.turn(lambda: bench.controller.tick(bench.now_ms))
+        bench.turn(lambda: bench.controller.tick(bench.now_ms, 0))
     bench.run_until_quiet()
     seconds = time.process_time() - start
     led = [

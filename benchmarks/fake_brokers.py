@@ -24,7 +24,8 @@ from benchmarks.typed_client import (
     wait_until,
 )
 from wire.errors import ErrorCode
-from wire.metadata_fetch import MetadataFetch, MetadataFetched
+from wire.fetch_messages import FetchRequest, FetchResponse
+from wire.types import LeaderEpoch, Offset
 
 FETCH: Final = 1
 REGISTER: Final = 62
@@ -55,15 +56,15 @@ class Tail(threading.Thread):
         next_offset, epoch, leader_epoch = 0, 0, 0
         try:
             while True:
-                fetch = MetadataFetch(
+                fetch = FetchRequest(
                     max_wait_ms=500,
                     max_bytes=_FETCH_BYTES,
-                    fetch_offset=next_offset,
-                    last_fetched_epoch=epoch,
-                    current_leader_epoch=leader_epoch,
+                    fetch_offset=Offset(next_offset),
+                    last_fetched_epoch=LeaderEpoch(epoch),
+                    current_leader_epoch=LeaderEpoch(leader_epoch),
                 )
                 fetched = self._client.ask(FETCH, fetch)
-                assert isinstance(fetched, MetadataFetched), f"{fetched=}"
+                assert isinstance(fetched, FetchResponse), f"{fetched=}"
                 assert fetched.error_code in (0, *_WRONG_EPOCH), f"{fetched=}"
                 leader_epoch = fetched.leader_epoch
                 content = fetched.records

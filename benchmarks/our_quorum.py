@@ -10,7 +10,7 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "quorum"
 
 
 class OurCluster:
-    """Three combined nodes in a folder."""
+    """Three combined nodes in a folder, or what `up` is told."""
 
     def __init__(self, folder: Path, base_port: int) -> None:
         self.folder = folder
@@ -19,13 +19,13 @@ class OurCluster:
         self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(3)]
 
     def run(self, *words: str) -> str:
-        """One command of the script."""
+        """One command of the script; what it says on standard error is for whoever measures."""
         command = [sys.executable, str(SCRIPT), words[0], "--dir", str(self.folder), *words[1:]]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-    def up(self) -> None:
-        """Format and start; returns when every broker is unfenced."""
-        self.run("up", "--base-port", str(self.base_port))
+    def up(self, *words: str) -> None:
+        """Format and start; returns when every broker is unfenced. `words` go to `up`."""
+        self.run("up", "--base-port", str(self.base_port), *words)
 
     def status(self) -> dict[str, Any]:
         """The status object, also while a node is down."""

@@ -22,7 +22,7 @@ from benchmarks.cpu_meter import CpuMeter
 from metadata import record_codec
 from metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from metadata.schema import Record
-from pipeline.jobs import history
+from pipeline.jobs.history import run as history
 from pipeline.jobs.job import JobConfig
 from wire.batch import encode_batch
 from wire.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId

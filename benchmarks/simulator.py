@@ -12,9 +12,9 @@ import time
 from typing import Any
 
 from benchmarks import report
-from simulator.campaign import collecting_as_a_node
-from simulator.draw import Options
-from simulator.run import Outcome, run_seed
+from simulator.campaign.campaign import collecting_as_a_node
+from simulator.campaign.draw import Options
+from simulator.campaign.run import Outcome, run_seed
 
 STANDARD = Options(node_count=5)
 REPEATS = 3

@@ -21,8 +21,8 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from benchmarks import report
-from simulator.draw import Options
-from simulator.run import Outcome, run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.run import Outcome, run_seed
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WRITES_PER_SECOND: Final = 200 / 60

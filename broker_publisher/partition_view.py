@@ -5,20 +5,18 @@ is shown when it is registered with the listener: fencing is not looked at, beca
 is replaced by records anyway. Being fenced does count for `offline_replicas`.
 """
 
-import re
 from typing import Final
 
 import msgspec
 
 from metadata.image import NO_LEADER, Broker, Image, Partition, sorted_items
+from metadata.topic_names import illegal_topic_name
 from wire.errors import ErrorCode
 from wire.types import NodeId
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
-TOPIC_NAME_LENGTH_MAX: Final = 249
-LEGAL_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class LeaderView(msgspec.Struct, frozen=True, gc=False):
@@ -73,15 +71,6 @@ def registered_replicas(
 
 def missing_topic_error(name: str) -> ErrorCode:
     """What a name that no topic has is answered with."""
-    if is_legal_topic_name(name):
+    if illegal_topic_name(name) is None:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.invalid_topic_exception
-
-
-def is_legal_topic_name(name: str) -> bool:
-    """1 to 249 of `[a-zA-Z0-9._-]`, and neither `.` nor `..`."""
-    return (
-        len(name) <= TOPIC_NAME_LENGTH_MAX
-        and name not in (".", "..")
-        and LEGAL_TOPIC_NAME.fullmatch(name) is not None
-    )

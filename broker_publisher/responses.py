@@ -16,7 +16,6 @@ import msgspec
 
 from broker_publisher.partition_view import (
     INTERNAL_TOPICS,
-    is_legal_topic_name,
     leader_view,
     missing_topic_error,
     offline_replicas,
@@ -80,7 +79,7 @@ def metadata_response(
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (names),
     UNKNOWN_TOPIC_ID (ids), INVALID_REQUEST (an id, or no name, before v12). Per partition:
     LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND (v6+), REPLICA_NOT_AVAILABLE (v0 only).
-    Whether missing topics are created is the caller's business: `topics_to_create`.
+    Topics that are missing are not created: there is no auto-creation.
     """
     schema = newest(METADATA, "response")
     return schema.MetadataResponse(
@@ -96,21 +95,6 @@ def metadata_response(
         controller_id=context.controller_id,
         topics=tuple(_metadata_topics(image, request, context.listener, api_version)),
         error_code=ErrorCode.none,
-    )
-
-
-def topics_to_create(image: Image, request: Any) -> tuple[str, ...]:
-    """Names in a Metadata request that auto-creation would create: legal, missing, asked for.
-
-    Empty when the request does not allow it; `auto.create.topics.enable` is the caller's to check.
-    """
-    if not request.allow_auto_topic_creation or not request.topics:
-        return ()
-    names = dict.fromkeys(topic.name for topic in request.topics if topic.topic_id is None)
-    return tuple(
-        name
-        for name in names
-        if name is not None and name not in image.topic_id_by_name and is_legal_topic_name(name)
     )
 
 

@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from cli.acls import OPERATIONS, PATTERNS
+from cli.admin.acls import OPERATIONS, PATTERNS
+from cli.admin.config_entities import TYPES
+from cli.admin.leader_election import ELECTION_TYPES
 from cli.completion import WORDS, Context
-from cli.config_entities import TYPES
-from cli.leader_election import ELECTION_TYPES
 from cli.main import COMMANDS, main
 
 PARTS: Final = {"jepsen": ("verify", "run", "check"), "sim": ("mutate",)}

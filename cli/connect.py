@@ -8,7 +8,7 @@ controllers only the leader answers, so it is looked for.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import msgspec
@@ -18,6 +18,7 @@ from cli.kafka_errors import message_of
 
 if TYPE_CHECKING:
     from cli.client import Client
+    from wire.codec import Schema
 
 DESCRIBE_CLUSTER: Final = 60
 ENDPOINT_BROKERS: Final = 1
@@ -165,7 +166,7 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     return found
 
 
-def newest(api_key: int, kind: str = "request") -> ModuleType:
+def newest(api_key: int, kind: str = "request") -> "Schema":
     """Kio's newest schema module of an API."""
     from wire import codec  # noqa: PLC0415  # loads the protocol
 

@@ -11,21 +11,22 @@ from typing import Final
 
 import msgspec
 
+from cli.admin.controller_properties import read_properties_file
+from cli.admin.feature_table import check_level, parse_levels
+from cli.admin.scram import MECHANISMS, SALT_BYTES, Credential
 from cli.arguments import INT32_MAX, UsageError, shortened
-from cli.controller_properties import read_properties_file
-from cli.feature_table import check_level, parse_levels
-from cli.release_versions import features_at, level_of
-from cli.scram import MECHANISMS, SALT_BYTES, Credential
+from cli.release_versions import new_cluster_levels
 from kernel.config import NodeConfig
 from kernel.formatting import FormatError, FormatRequest, format_directories
-from metadata.features import KRAFT_VERSION, metadata_version_name, unsupported
+from metadata.bootstrap import bootstrap_records
+from metadata.features import KRAFT_VERSION, LEVEL_STARTS, metadata_version_name
 from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from metadata.schema import Record
 from node.config import read_config
 from node.errors import ConfigError, StartError
 from node.identity import check_cluster_id
-from quorum_controller.scram import scram_keys
+from quorum_controller.security.scram import scram_keys
 from storage.errors import CorruptFileError
 from storage.meta_properties import decode_uuid, encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs
@@ -66,12 +67,12 @@ def _new_uuid() -> bytes:
 def _format(options: Namespace) -> int:
     config = _static_config(options)
     check_cluster_id(options.cluster_id)
-    level = level_of(options.release_version, with_scram=bool(options.add_scram))
-    features = {**features_at(level), **_feature_levels(options.feature)}
-    refused = unsupported(features)
+    features = new_cluster_levels(
+        options.release_version,
+        _feature_levels(options.feature),
+        with_scram=bool(options.add_scram),
+    )
     credentials = scram_records(options.add_scram)
-    if refused:
-        raise UsageError(f"not supported by a node of this software: {'; '.join(refused)}")
     level = features[METADATA_VERSION]
     now = datetime.now(UTC)
     request = FormatRequest(
@@ -110,6 +111,11 @@ def _static_config(options: Namespace) -> NodeConfig:
 def _feature_levels(entries: Sequence[str]) -> dict[str, int]:
     found = parse_levels(list(entries))
     for name, level in found.items():
+        if name != METADATA_VERSION and name not in LEVEL_STARTS:
+            raise UsageError(
+                f"Unsupported feature: {name[:80]}. Supported features are: "
+                f"{', '.join(sorted(LEVEL_STARTS))}"
+            )
         check_level(name, level)
         if name == KRAFT_VERSION and level > 0:
             raise UsageError("kraft.version 1 is not supported yet: only static voters")
@@ -201,16 +207,10 @@ def _formatted_lines(
     if not formatted:
         return ["All of the log directories are already formatted.\n"]
     lines = []
-    if len(request.features) > 1 or request.credentials:
+    bootstrap = bootstrap_records(level, request.features, request.credentials)
+    if len(bootstrap) > 1:
         records = ", ".join(
-            f"ApiMessageAndVersion({_java_text(record)} at version 0)"
-            for record in (
-                *(
-                    FeatureLevelRecord(name=name, feature_level=value)
-                    for name, value in request.features.items()
-                ),
-                *request.credentials,
-            )
+            f"ApiMessageAndVersion({_java_text(record)} at version 0)" for record in bootstrap
         )
         lines.append(
             f"Bootstrap metadata: BootstrapMetadata(records=[{records}], "

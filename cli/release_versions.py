@@ -1,33 +1,67 @@
-"""Which `metadata.version` a person may format with, and the features a new cluster starts with."""
+"""Feature levels that a person may format a new cluster with."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from cli.arguments import UsageError
 from metadata.features import (
-    ELR_VERSION,
+    KRAFT_VERSION,
     LEVEL_SCRAM,
     METADATA_VERSION_DEFAULT,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
     metadata_version_level,
     metadata_version_name,
+    missing_dependency,
+    release_levels,
+    served_levels,
 )
 from metadata.image import METADATA_VERSION
 
 FIRST_BOOTSTRAP_LEVEL: Final = 4
-LEVEL_ELR_DEFAULT: Final = 26
-"""4.1-IV0: new clusters have eligible leader replicas from here on."""
 
 
-def level_of(name: str | None, *, with_scram: bool = False) -> int:
-    """Level of a release: `3.9-IV0`, or `3.9` for the last one of 3.9; None for the default.
+def new_cluster_levels(
+    release: str | None, wanted: Mapping[str, int], *, with_scram: bool = False
+) -> dict[str, int]:
+    """Feature -> level that a new cluster starts with, zeros too.
+
+    A release, or metadata.version among the wanted levels, gives the levels of Kafka's brokers of
+    that release. Without one it is what brokers of this software serve.
 
     Raises:
-        UsageError: no such release, or one that a node of this software could not start with.
+        UsageError: no such release, feature or level, or one that a node could not start with.
     """
-    level = METADATA_VERSION_DEFAULT if name is None else metadata_version_level(name)
+    if release is not None and METADATA_VERSION in wanted:
+        raise UsageError(
+            f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity."
+        )
+    level = METADATA_VERSION_DEFAULT
+    if release is not None:
+        level = _release_level(release)
+    elif METADATA_VERSION in wanted:
+        level = wanted[METADATA_VERSION]
+    _check_bootstrap(level, with_scram=with_scram)
+    is_named = release is not None or METADATA_VERSION in wanted
+    levels = release_levels(level) if is_named else served_levels(level)
+    levels[KRAFT_VERSION] = 0
+    levels |= wanted
+    for name, wanted_level in wanted.items():
+        missing = missing_dependency(name, wanted_level, levels)
+        if missing is not None:
+            raise UsageError(missing)
+    return levels
+
+
+def _release_level(name: str) -> int:
+    """Level of a release: `3.9-IV0`, or `3.9` for the last one of 3.9."""
+    level = metadata_version_level(name)
     if level is None:
         raise UsageError(f"Unknown metadata.version '{name}'")
+    return level
+
+
+def _check_bootstrap(level: int, *, with_scram: bool) -> None:
     if level < FIRST_BOOTSTRAP_LEVEL:
         raise UsageError(
             "Bootstrap metadata.version before 3.3-IV0 are not supported. "
@@ -41,10 +75,3 @@ def level_of(name: str | None, *, with_scram: bool = False) -> int:
             f"software runs {metadata_version_name(METADATA_VERSION_MIN)} to "
             f"{metadata_version_name(METADATA_VERSION_MAX)}"
         )
-    return level
-
-
-def features_at(level: int) -> dict[str, int]:
-    """Finalized features of a new cluster at this level: what our nodes support, no more."""
-    elr = {ELR_VERSION: 1} if level >= LEVEL_ELR_DEFAULT else {}
-    return {METADATA_VERSION: level, **elr}

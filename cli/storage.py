@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _offline(options: Namespace) -> int:
     """What the features command says of releases too."""
-    from cli.features import offline  # noqa: PLC0415  # an id must not wait for it
+    from cli.admin.features import offline  # noqa: PLC0415  # an id must not wait for it
 
     try:
         sys.stdout.write(offline(options))
@@ -48,7 +48,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     formatting = commands.add_parser("format")
     formatting.add_argument("-t", "--cluster-id", required=True, help="22 characters")
     formatting.add_argument("-c", "--config", required=True, help="server.properties")
-    formatting.add_argument("-r", "--release-version", help="3.9-IV0, or 3.9; default 3.9-IV0")
+    formatting.add_argument("-r", "--release-version", help="3.9-IV0, or 3.9: its levels")
     formatting.add_argument("-f", "--feature", action="append", default=[], help="name=level")
     formatting.add_argument("-g", "--ignore-formatted", action="store_true")
     formatting.add_argument(

@@ -20,7 +20,9 @@ from kernel.events import Now
 from kernel.kernel import Kernel
 from metadata.delta import MetadataDelta
 from metadata.image import Image
+from metadata.node_configs import NodeConfigs
 from metadata.time_travel import oldest_offset
+from quorum_controller.configs.topic_defaults import partition_defaults
 from raft.messages import ReplicaState
 from raft.roles import Unattached
 from wire import codec
@@ -103,8 +105,10 @@ class Inspected:
 
     @property
     def min_insync_default(self) -> int:
-        """min.insync.replicas of this node's file."""
-        return self.kernel.config.topic_defaults.min_insync_replicas
+        """min.insync.replicas of topics that do not set it, by the configs of this node."""
+        config = self.kernel.config
+        node = NodeConfigs(self.image, config.node_id, dict(config.properties))
+        return partition_defaults(node).min_insync_replicas
 
     def read_log(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
         """Whole batches from the one that holds the offset, below the end.

@@ -18,7 +18,7 @@ from inspection.inspected import Inspected
 from inspection.recorder import NS_PER_MS
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from inspection.views import min_insync_replicas
-from metadata.features import SUPPORTED_FEATURES
+from metadata.features import supported_features
 from metadata.image import Broker, Image
 from raft.roles import Leader
 
@@ -184,7 +184,8 @@ class NodeMetrics:
 
     def _features(self) -> Iterator[Metric]:
         """NodeMetrics (KIP-1160), whose tag the exporter's rules make part of the name."""
-        for feature, levels in sorted(SUPPORTED_FEATURES.items()):
+        supported = supported_features(is_controller=self._node.kernel.config.is_controller)
+        for feature, levels in sorted(supported.items()):
             name = "kafka_server_node_metrics_feature_name_" + re.sub(r"[^a-z0-9]+", "_", feature)
             for end, level in zip(("minimum", "maximum"), levels, strict=True):
                 text = f"{end} level of {feature} that this node supports"

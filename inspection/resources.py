@@ -41,7 +41,7 @@ from inspection.views import (
     topic_detail,
     topic_view,
 )
-from metadata.features import SUPPORTED_FEATURES
+from metadata.features import supported_features
 from metadata.image import CONFIG_TOPIC, Image, sorted_items
 from storage.errors import OffsetOutOfRangeError
 from wire.types import NodeId
@@ -307,12 +307,13 @@ async def features(service: Service, values: Values) -> FeaturesView:
     """Features."""
     del values
     image = service.node.image
+    supported = supported_features(is_controller=service.node.kernel.config.is_controller)
     return FeaturesView(
         metadata_offset=image.provenance.end_offset,
         finalized=feature_views(image),
         supported=[
             FeatureRange(name=name, min_level=lowest, max_level=highest)
-            for name, (lowest, highest) in sorted(SUPPORTED_FEATURES.items())
+            for name, (lowest, highest) in sorted(supported.items())
         ],
     )
 

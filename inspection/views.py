@@ -25,7 +25,12 @@ from metadata.image import (
 )
 from metadata.json_form import uuid_text
 from metadata.records import RegisteredEndpoint
-from quorum_controller.authorization import Operation, PatternType, Permission, ResourceType
+from quorum_controller.security.authorization import (
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
@@ -333,12 +338,9 @@ def partition_filter(
 
 
 def min_insync_replicas(image: Image, topic: str, default: int) -> int:
-    """The setting in force: the topic's, the cluster's dynamic default, the node's file."""
-    for resource in ((CONFIG_TOPIC, topic), (CONFIG_BROKER, "")):
-        value = image.config(*resource).get(MIN_INSYNC_REPLICAS)
-        if value is not None and value.isdecimal():
-            return int(value)
-    return default
+    """The setting in force: the topic's, or the default of the node."""
+    value = image.config(CONFIG_TOPIC, topic).get(MIN_INSYNC_REPLICAS)
+    return int(value) if value is not None and value.isdecimal() else default
 
 
 def feature_views(image: Image) -> list[FeatureView]:

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from kernel.connection_limits import ConnectionLimits
-from quorum_controller.authorization import AccessRules
+from network.connection_limits import ConnectionLimits
 from quorum_controller.config import ElectionIntervals, TokenSettings
+from quorum_controller.security.authorization import AccessRules
 from wire.types import Endpoint, NodeId
 
 RECORD_BYTES_BETWEEN_SNAPSHOTS: Final = 20 * 1024 * 1024
@@ -35,8 +35,6 @@ class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_ms_max: int = 1000
-    append_linger_ms: int = 0
-    """Kafka waits 25 ms for more records; here what waits for the disk is grouped instead."""
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
     fetch_bytes_max: int = 1024 * 1024
@@ -65,10 +63,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     heartbeat_interval_ms: int = 2000
     initial_registration_timeout_ms: int = 60_000
     controlled_shutdown_enable: bool = True
-    auto_create_topics_enable: bool = True
     delete_topic_enable: bool = True
-    segment_bytes: int = GIBIBYTE
-    """Of the partitions the broker hosts (`log.segment.bytes`)."""
     response_partitions_max: int = 2000
     """Of one DescribeTopicPartitions response (`max.request.partition.size.limit`)."""
 
@@ -78,8 +73,6 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     partition_count: int = 1
     replication_factor: int = 1
-    min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +108,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     properties: tuple[tuple[str, str], ...] = ()
     """Every key and value as given, sorted by key: for logs and DescribeConfigs."""
     unknown_keys: tuple[str, ...] = ()
-    """Keys of the file that mean nothing to this node, sorted: one warning at start."""
+    """Keys of the file that this node does not act on, sorted: named once at start."""
 
     def __post_init__(self) -> None:
         """Check what every user of the value relies on."""

@@ -1,19 +1,37 @@
 """What a node asks its driver to do, in the order in which a step wants it done."""
 
-from collections.abc import Callable, Mapping
-from enum import IntEnum
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
+from network.effects import (
+    CloseConnection,
+    ClosePeer,
+    ConnectPeer,
+    Log,
+    LogLevel,
+    SendBytes,
+    SendPeerBytes,
+    SetReading,
+)
 
-class LogLevel(IntEnum):
-    """How loud a log line is."""
-
-    DEBUG = 10
-    INFO = 20
-    WARN = 30
-    ERROR = 40
+__all__ = [
+    "CloseConnection",
+    "ClosePeer",
+    "ConnectPeer",
+    "Effect",
+    "Exit",
+    "Log",
+    "LogLevel",
+    "Plan",
+    "RunFlush",
+    "RunLocalChanges",
+    "RunSnapshot",
+    "SendBytes",
+    "SendPeerBytes",
+    "SetReading",
+]
 
 
 class Plan(Protocol):
@@ -22,48 +40,6 @@ class Plan(Protocol):
     def run(self) -> object:
         """Make durable what the plan covers, or raise."""
         ...
-
-
-class SendBytes(msgspec.Struct, frozen=True):
-    """Write to a connection that somebody opened to us; dropped when it is gone."""
-
-    connection_id: int
-    data: bytes
-
-
-class CloseConnection(msgspec.Struct, frozen=True):
-    """Close it after what was sent before; no ConnectionClosed event is needed."""
-
-    connection_id: int
-    reason: str
-
-
-class SetReading(msgspec.Struct, frozen=True):
-    """Read from a connection that somebody opened to us, or leave its bytes in the kernel."""
-
-    connection_id: int
-    is_wanted: bool
-
-
-class ConnectPeer(msgspec.Struct, frozen=True):
-    """Open a connection; answered by PeerConnected or PeerDisconnected. Ids are never reused."""
-
-    peer_id: int
-    host: str
-    port: int
-
-
-class SendPeerBytes(msgspec.Struct, frozen=True):
-    """Write to a node that we connected to."""
-
-    peer_id: int
-    data: bytes
-
-
-class ClosePeer(msgspec.Struct, frozen=True):
-    """Close a connection of ours; no event follows."""
-
-    peer_id: int
 
 
 class RunFlush(msgspec.Struct, frozen=True):
@@ -92,14 +68,6 @@ class RunSnapshot(msgspec.Struct, frozen=True):
 
     token: int
     work: Callable[[], None]
-
-
-class Log(msgspec.Struct, frozen=True):
-    """One line for people: an event name and its fields."""
-
-    level: LogLevel
-    event: str
-    fields: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
 class Exit(msgspec.Struct, frozen=True):

@@ -12,13 +12,7 @@ from uuid import UUID
 from broker_publisher.metadata_cache import MetadataCache
 from broker_publisher.publisher import Publisher, Publishers
 from kernel import effects as out
-from kernel.broker_lifecycle import BrokerLifecycle, Incarnation
-from kernel.clock import Clock, SeldomTimed, Timed, earliest
 from kernel.config import NodeConfig
-from kernel.connections import Connections, connection_rate
-from kernel.controller_link import ControllerLink
-from kernel.controller_registration import ControllerRegistration
-from kernel.dispatch import APIS, Dispatch
 from kernel.events import (
     BytesReceived,
     ConnectionClosed,
@@ -35,29 +29,34 @@ from kernel.events import (
     Started,
     TimeAdvanced,
 )
-from kernel.folders import Folders
-from kernel.forwarding import Forwarding
-from kernel.isr_expansion import IsrExpansion
-from kernel.log_dirs import LogDirs
-from kernel.metadata_state import MetadataState
-from kernel.opening import OpenedStorage, controller_of, open_storage, raft_core
-from kernel.peers import Peers
+from kernel.kraft_version import UnsupportedFeatureError
+from kernel.lifecycle.broker_lifecycle import BrokerLifecycle, Incarnation
+from kernel.lifecycle.controller_link import ControllerLink
+from kernel.lifecycle.controller_registration import ControllerRegistration
+from kernel.lifecycle.folders import Folders
+from kernel.lifecycle.isr_expansion import IsrExpansion
+from kernel.opening import OpenedStorage, controller_of, open_static_quorum, raft_core
+from kernel.quorum.metadata_state import MetadataState
+from kernel.quorum.replica import Replica
+from kernel.quorum.snapshots import Snapshots
 from kernel.random_ids import random_uuid
-from kernel.replica import Replica
-from kernel.snapshots import Snapshots
+from kernel.serving.controller_requests import ControllerRequests
+from kernel.serving.dispatch import APIS, Dispatch
+from kernel.serving.forwarding import Forwarding
+from kernel.serving.log_dirs import LogDirs
 from metadata.delta import MetadataDelta
 from metadata.features import unsupported
 from metadata.image import Image
+from metadata.snapshot_loading import SnapshotLoading
+from network.clock import Clock, SeldomTimed, Timed, earliest
+from network.connections import Connections, connection_rate
+from network.peers import Peers
 from raft import effects as raft
 from raft import events as raft_events
 from storage.clean_shutdown_file import CleanShutdownFiles
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.vfs import Vfs
 from wire.types import DirectoryId, LeaderAndEpoch, Rng
-
-
-class UnsupportedFeatureError(Exception):
-    """The cluster has a finalized feature that this software lacks."""
 
 
 class Kernel:
@@ -73,7 +72,8 @@ class Kernel:
 
     Raises:
         CorruptLogError, CorruptFileError: the disk is damaged.
-        UnsupportedFeatureError: names the finalized feature that is missing here.
+        UnsupportedFeatureError: names the finalized feature that is missing here, kraft.version
+            in the folder included.
     """
 
     def __init__(
@@ -94,41 +94,31 @@ class Kernel:
         self._is_started = False
         self._deadline_ms: int | None = now.monotonic_ms
         incarnation_id = UUID(bytes=self._new_uuid())
-        opened = open_storage(
-            config, vfs, directory_ids.get(config.metadata_log_dir), self._clock, self._effects
+        opened = open_static_quorum(
+            config,
+            vfs,
+            directory_ids.get(config.metadata_log_dir),
+            self._clock,
+            self._effects,
+            installed=self._on_snapshot_installed,
         )
         self._writer = opened.writer
-        core = raft_core(config, cluster_id, opened, rng, now.monotonic_ms)
-        self.replica = Replica(core, opened.writer, self._clock, self._on_notify)
-        self.state = MetadataState(
-            opened.loader,
-            controller_of(config, cluster_id, vfs, rng, self._new_uuid),
-            self._clock,
-            self._effects,
-            self._publish,
-        )
-        self.state.replica = self.replica
-        addresses = {voter.id: (voter.host, voter.port) for voter in config.voters}
-        self.peers = Peers(
-            addresses,
-            config.node_id,
-            self._clock,
-            self._effects,
-            lambda: self.replica.leader,
-            self._on_evidence,
-        )
-        self.replica.peers = self.peers
-        link = ControllerLink(
-            config.node_id, self.state, self.peers, lambda: self.replica.leader.leader_id
-        )
+        self._open_quorum(opened, vfs, rng)
         self.cache = MetadataCache()
+        requests = ControllerRequests(
+            config, cache=self.cache, state=self.state, replica=self.replica, clock=self._clock
+        )
+        link = ControllerLink(
+            config.node_id, requests, self.peers, lambda: self.replica.leader.leader_id
+        )
         self.forwarding = Forwarding(link, self._clock)
-        self.connections = self._serving(vfs, rng, directory_ids)
-        self.snapshots = Snapshots(config, self.state, opened.writer, self._clock, self._effects)
-        self.registration: ControllerRegistration | None = None
+        self.snapshots = Snapshots(
+            config, self.state, self.replica, opened.writer, self._clock, self._effects
+        )
+        self.folders: Folders | None = None
         self.lifecycle: BrokerLifecycle | None = None
         self.isr_expansion: IsrExpansion | None = None
-        self.folders: Folders | None = None
+        self.registration: ControllerRegistration | None = None
         self._clean_shutdown: CleanShutdownFiles | None = None
         publishers: list[Publisher] = [self.cache]
         if config.is_broker:
@@ -136,16 +126,38 @@ class Kernel:
         if config.is_controller:
             self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
             publishers.append(self.registration)
+        self.connections = self._serving(vfs, rng, directory_ids, requests)
         self.publishers = Publishers(publishers)
         self._seldom_timed = self._seldom_timed_parts()
         self._seldom_due_ms: int | None = None
         """The first deadline of those, unless `Clock.timers_moved`."""
         self._timed = self._timed_parts()
-        self._check_features(opened)
-        downloads = opened.writer.downloads
-        downloads.on_installed = self.snapshots.load
-        downloads.reading.committed_image = lambda: self.state.loader.image
-        downloads.reading.hold_ms_max = config.quorum.fetch_timeout_ms // 2
+        self._check_image(opened.loader.image)
+
+    def _open_quorum(self, opened: OpenedStorage, vfs: Vfs, rng: Rng) -> None:
+        """The replica of the metadata log, its peers, and the state that the log means."""
+        config, cluster_id = self.config, self.cluster_id
+        core = raft_core(config, cluster_id, opened, rng, self._clock.now_ms)
+        self.peers = Peers(
+            {voter.id: (voter.host, voter.port) for voter in config.voters},
+            config.node_id,
+            self._clock,
+            self._effects,
+            lambda: core.leader,
+            self._on_evidence,
+        )
+        self.replica = Replica(
+            core, opened.writer, opened.reading, self.peers, self._clock, self._on_notify
+        )
+        self.state = MetadataState(
+            opened.loader,
+            controller_of(config, cluster_id, vfs, rng, self._new_uuid),
+            opened.writer,
+            self._clock,
+            self._effects,
+            propose=self.replica.propose,
+            publish=self._publish,
+        )
 
     def _timed_parts(self) -> tuple[Timed, ...]:
         """Who has timers, in the order in which they are looked at."""
@@ -158,13 +170,19 @@ class Kernel:
         present = (part for part in optional if part is not None)
         return (self.forwarding, *present, self.snapshots)
 
-    def _serving(self, vfs: Vfs, rng: Rng, directory_ids: dict[str, DirectoryId]) -> Connections:
+    def _serving(
+        self,
+        vfs: Vfs,
+        rng: Rng,
+        directory_ids: dict[str, DirectoryId],
+        requests: ControllerRequests,
+    ) -> Connections:
         """Who answers what arrives on the listeners."""
         dispatch = Dispatch(
             self.config,
             self.cluster_id,
             cache=self.cache,
-            state=self.state,
+            controller=requests,
             replica=self.replica,
             forwarding=self.forwarding,
             rng=rng,
@@ -172,7 +190,7 @@ class Kernel:
                 self.config.log_dirs,
                 {identity: path for path, identity in directory_ids.items()},
                 vfs.volume,
-                lambda: {} if self.folders is None else self.folders.record_bytes(),
+                dict if self.folders is None else self.folders.record_bytes,
             ),
         )
         return Connections(
@@ -203,7 +221,7 @@ class Kernel:
         )
         self._clean_shutdown = CleanShutdownFiles(vfs, self.config.log_dirs)
         incarnation = Incarnation(
-            incarnation_id, tuple(directory_ids.values()), self._clean_shutdown.previous_epoch
+            incarnation_id, directory_ids, self._clean_shutdown.previous_epoch
         )
         self.lifecycle = BrokerLifecycle(
             self.config,
@@ -383,7 +401,8 @@ class Kernel:
         if self._clean_shutdown is not None:
             self._clean_shutdown.remove()
         self.snapshots.publish_loaded()
-        self.replica.enqueue(raft_events.TimeAdvanced())
+        is_full = self._writer.is_disk_full
+        self.replica.enqueue(raft_events.DiskFull() if is_full else raft_events.TimeAdvanced())
         if self.lifecycle is not None:
             self.lifecycle.start()
 
@@ -435,18 +454,25 @@ class Kernel:
         if self.lifecycle is not None:
             self.lifecycle.on_leader_changed()
 
+    def _on_snapshot_installed(self, loading: SnapshotLoading) -> None:
+        self.snapshots.load(loading)
+
     def _publish(self, image: Image, delta: MetadataDelta) -> None:
         self.publishers.publish(image, delta)
-        if delta.features:
-            self._check_image(image)
-
-    def _check_features(self, opened: OpenedStorage) -> None:
-        self._check_image(opened.loader.image)
+        missing = self._unsupported(image) if delta.features else None
+        if missing is not None:
+            self._effects.append(out.Log(out.LogLevel.ERROR, "unsupported", {"error": missing}))
+            self._effects.append(out.Exit(1, missing))
 
     def _check_image(self, image: Image) -> None:
+        missing = self._unsupported(image)
+        if missing is not None:
+            raise UnsupportedFeatureError(missing)
+
+    def _unsupported(self, image: Image) -> str | None:
+        """The first finalized feature that a controller cannot do; brokers do not register then."""
         missing = unsupported(image.features) if image.features else []
-        if missing and self.config.is_controller:
-            raise UnsupportedFeatureError(missing[0])
+        return missing[0] if missing and self.config.is_controller else None
 
     def _new_uuid(self) -> bytes:
         return random_uuid(self._rng)

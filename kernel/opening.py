@@ -4,16 +4,19 @@ from collections.abc import Callable
 
 import msgspec
 
-from kernel.clock import Clock
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel
-from kernel.log_writer import LogWriter
+from kernel.kraft_version import refuse_unsupported_kraft_version
+from kernel.quorum.log_writer import LogWriter
+from kernel.quorum.snapshot_download import Installed, SnapshotDownloads
+from kernel.quorum.snapshot_reading import SnapshotReading
 from metadata.bootstrap import bootstrap_records
 from metadata.illegal import IllegalRecordError
 from metadata.loader import Loader
 from metadata.records import Record
 from metadata.schema import MetadataRecordError
 from metadata.snapshot import decode_snapshot
+from network.clock import Clock
 from quorum_controller.config import ControllerConfig
 from quorum_controller.controller import Controller
 from raft.config import RaftConfig
@@ -44,10 +47,30 @@ class OpenedStorage(msgspec.Struct, frozen=True):
     """The disk of a node, read."""
 
     writer: LogWriter
+    reading: SnapshotReading
     loader: Loader
     election: ElectionState | None
     snapshots: tuple[OffsetAndEpoch, ...]
     directory_id: DirectoryId | None
+
+
+def open_static_quorum(
+    config: NodeConfig,
+    vfs: Vfs,
+    directory_id: DirectoryId | None,
+    clock: Clock,
+    effects: list[Effect],
+    *,
+    installed: Installed,
+) -> OpenedStorage:
+    """`open_storage` of a folder whose voters are those of the configuration.
+
+    Raises:
+        UnsupportedFeatureError: the quorum has voters of its own; nothing was changed.
+        CorruptLogError, CorruptFileError: damage that must stop the node.
+    """
+    refuse_unsupported_kraft_version(vfs, config.metadata_log_dir)
+    return open_storage(config, vfs, directory_id, clock, effects, installed=installed)
 
 
 def open_storage(
@@ -56,8 +79,18 @@ def open_storage(
     directory_id: DirectoryId | None,
     clock: Clock,
     effects: list[Effect],
+    *,
+    installed: Installed,
 ) -> OpenedStorage:
     """Open the metadata log with its quorum-state, and load the newest snapshot.
+
+    Args:
+        config: of the node.
+        vfs: its disk.
+        directory_id: of the directory of the metadata log.
+        clock: of the node.
+        effects: where effects go.
+        installed: gets the content of a fetched snapshot that has replaced the log.
 
     Raises:
         CorruptLogError, CorruptFileError: damage that must stop the node.
@@ -71,7 +104,7 @@ def open_storage(
         effects.append(Log(LogLevel.WARN, "log_repaired", fields))
     files = SnapshotFiles(vfs, log.directory)
     files.clean()
-    # 0-0 holds the voters of a dynamic quorum and no metadata: as good as none.
+    # 0-0 is no snapshot of the log: Kafka keeps what a quorum begins with there.
     snapshots = tuple(found for found in files.list() if found.offset > 0)
     loader = Loader()
     if snapshots:
@@ -84,8 +117,10 @@ def open_storage(
     )
     election = quorum_state.read()
     reserve = SpaceReserve(vfs, config.metadata_log_dir)
-    writer = LogWriter(log, quorum_state, files, reserve, clock, effects)
-    return OpenedStorage(writer, loader, election, snapshots, directory_id)
+    reading = SnapshotReading(clock, lambda: loader.image, config.quorum.fetch_timeout_ms // 2)
+    downloads = SnapshotDownloads(log, files, reading, effects, installed)
+    writer = LogWriter(log, quorum_state, files, downloads, reserve, clock=clock, effects=effects)
+    return OpenedStorage(writer, reading, loader, election, snapshots, directory_id)
 
 
 def _load_newest(files: SnapshotFiles, snapshot_id: OffsetAndEpoch, loader: Loader) -> None:

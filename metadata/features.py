@@ -18,7 +18,11 @@ from metadata.records import (
 from metadata.schema import Record, UnknownRecord, fields_of
 
 KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
+SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 
 # Level -> name; a level is the index + 1.
 _NAMES: Final = (
@@ -33,11 +37,9 @@ FORMAT_CHANGE_LEVELS: Final = frozenset(
     {1, 3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30},
 )
 METADATA_VERSION_MIN: Final = 7  # 3.3-IV3, as Kafka 4.x
-METADATA_VERSION_DEFAULT: Final = 21  # 3.9-IV0: the last that Kafka 3.9 and 4.x nodes share
-# 4.2-IV1. Records of 4.3-IV0 are read and can be written, but a controller at that level must also
-# keep cordoned directories (KIP-1066).
-METADATA_VERSION_MAX: Final = 29
-assert METADATA_VERSION_DEFAULT in range(METADATA_VERSION_MIN, METADATA_VERSION_MAX + 1)
+METADATA_VERSION_MAX: Final = 30  # 4.3-IV0, as Kafka 4.3
+METADATA_VERSION_DEFAULT: Final = METADATA_VERSION_MAX
+"""Of a new cluster."""
 assert len(_NAMES) >= METADATA_VERSION_MAX
 
 # First level at which something may be used or written.
@@ -55,17 +57,75 @@ LEVEL_DIRECTORIES: Final = 17
 LEVEL_ELR: Final = 23
 LEVEL_CORDONED_DIRECTORIES: Final = 30
 
-# Inclusive ranges, as a registration announces them.
-SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
-    KRAFT_VERSION: (0, 0),
-    ELR_VERSION: (0, 1),
+# Feature -> metadata.version with which each of its levels 1, 2, ... starts in a new cluster, in
+# Kafka's order.
+LEVEL_STARTS: Final[Mapping[str, tuple[int, ...]]] = {
+    KRAFT_VERSION: (21,),
+    TRANSACTION_VERSION: (24, 24),
+    GROUP_VERSION: (22,),
+    ELR_VERSION: (26,),
+    SHARE_VERSION: (28,),
+    STREAMS_VERSION: (29,),
 }
+DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
+    (ELR_VERSION, 1): {METADATA_VERSION: LEVEL_ELR},
+}
+"""By feature and level: what must be finalized at which level for it."""
+
+# Inclusive ranges, as registrations announce them.
+CONTROLLER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+    **{name: (0, len(starts)) for name, starts in LEVEL_STARTS.items()},
+    KRAFT_VERSION: (0, 0),  # static voters only
+}
+"""Levels that a controller finalizes for the brokers of a cluster, whoever made them."""
+BROKER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    **CONTROLLER_FEATURES,
+    **dict.fromkeys((TRANSACTION_VERSION, GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION), (0, 0)),
+}
+"""Levels that a broker of this software serves: it has no coordinators."""
 
 
-def supported_features() -> Mapping[str, tuple[int, int]]:
-    """Inclusive range of levels per feature, as this software registers them."""
-    return SUPPORTED_FEATURES
+def supported_features(*, is_controller: bool) -> Mapping[str, tuple[int, int]]:
+    """Inclusive range of levels per feature that a role of this software registers."""
+    return CONTROLLER_FEATURES if is_controller else BROKER_FEATURES
+
+
+def release_levels(level: int) -> dict[str, int]:
+    """Feature -> level of a new cluster at a metadata.version, in Kafka's order, zeros too."""
+    starts = LEVEL_STARTS.items()
+    return {METADATA_VERSION: level, **{n: sum(s <= level for s in of) for n, of in starts}}
+
+
+def served_levels(level: int) -> dict[str, int]:
+    """The levels of a release as far as brokers of this software serve them."""
+    return {
+        name: min(wanted, BROKER_FEATURES[name][1])
+        for name, wanted in release_levels(level).items()
+    }
+
+
+def missing_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
+    """What a level needs and `levels` lack, in Kafka's words; None if nothing.
+
+    Args:
+        name: of the feature; metadata.version needs nothing.
+        level: wanted.
+        levels: by feature, as they would be with this one; metadata.version among them.
+    """
+    if level >= 1 and levels[METADATA_VERSION] < METADATA_VERSION_MIN:
+        oldest = metadata_version_name(METADATA_VERSION_MIN)
+        return (
+            f"{name} could not be set to {level} because it depends on metadata.version="
+            f"{METADATA_VERSION_MIN} ({oldest})"
+        )
+    for needed, needed_level in DEPENDENCIES.get((name, level), {}).items():
+        if levels.get(needed, 0) < needed_level:
+            return (
+                f"{name} could not be set to {level} because it depends on {needed} level "
+                f"{needed_level}"
+            )
+    return None
 
 
 def metadata_version_name(level: int) -> str:
@@ -85,9 +145,9 @@ def metadata_version_level(name: str) -> int | None:
 
 def unsupported(
     finalized: Mapping[str, int],
-    supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
+    supported: Mapping[str, tuple[int, int]] = CONTROLLER_FEATURES,
 ) -> list[str]:
-    """One line per finalized feature that this software does not support, sorted by name.
+    """One line per finalized feature that is not supported, sorted by name.
 
     A FeatureLevelRecord named kraft.version is tolerated: Kafka 3.9 writes one by mistake, the
     level in force is that of the control record.

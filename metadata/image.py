@@ -104,6 +104,12 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
                 return endpoint
         return None
 
+    def has_uncordoned_directory(self) -> bool:
+        """Whether new replicas may be placed on it (KIP-1066): some directory is not cordoned."""
+        if not self.log_dirs or not self.cordoned_log_dirs:
+            return True
+        return not set(self.log_dirs) <= set(self.cordoned_log_dirs)
+
     def has_online_directory(self, directory: DirectoryId) -> bool:
         """Whether a replica in this directory is served (KIP-858).
 

@@ -8,21 +8,37 @@ INV-MD-5  keys equal the ids in their values; no two brokers share a directory.
 """
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from metadata.image import CONFIG_TOPIC, Image, Partition, normalised_topic_name, sorted_items
 
 
-def violations(image: Image) -> list[str]:
-    """One line per broken invariant, empty for a sound image."""
+def violations(image: Image, sound: Image | None = None) -> list[str]:
+    """One line per broken invariant, empty for a sound image.
+
+    Args:
+        image: to be checked.
+        sound: an image without violations, mostly the one before. What both hold as the very same
+            object is not looked at again: images share all that did not change.
+    """
     return [
-        *_index_violations(image),
-        *_partition_violations(image),
-        *_settings_violations(image),
-        *_registration_violations(image),
+        *_index_violations(image, sound),
+        *_partition_violations(image, sound),
+        *_settings_violations(image, sound),
+        *_registration_violations(image, sound),
     ]
 
 
-def _index_violations(image: Image) -> Iterator[str]:
+def _shares(image: Image, sound: Image | None, *names: str) -> bool:
+    """Whether both images hold the same objects in these fields."""
+    if sound is None:
+        return False
+    return all(getattr(image, name) is getattr(sound, name) for name in names)
+
+
+def _index_violations(image: Image, sound: Image | None) -> Iterator[str]:
+    if _shares(image, sound, "topics", "topic_id_by_name", "topic_names_by_normalised"):
+        return
     by_name = {topic.name: topic_id for topic_id, topic in image.topics.items()}
     if len(by_name) != len(image.topics):
         yield "INV-MD-1 two topics share a name"
@@ -36,8 +52,16 @@ def _index_violations(image: Image) -> Iterator[str]:
         yield "INV-MD-1 topic_names_by_normalised is not what topics give"
 
 
-def _partition_violations(image: Image) -> Iterator[str]:
-    for topic_id, topic in sorted_items(image.topics):
+def _partition_violations(image: Image, sound: Image | None) -> Iterator[str]:
+    if _shares(image, sound, "topics"):
+        return
+    known = {} if sound is None else sound.topics
+    fresh = (
+        (topic_id, topic)
+        for topic_id, topic in image.topics.items()
+        if topic is not known.get(topic_id)
+    )
+    for topic_id, topic in sorted(fresh, key=itemgetter(0)):
         if topic.topic_id != topic_id:
             yield f"INV-MD-5 topic {topic.name} is stored under another id"
         for partition_id, partition in sorted_items(topic.partitions):
@@ -61,7 +85,9 @@ def _one_partition(partition: Partition) -> Iterator[str]:
         yield "INV-MD-3 the leader is not in the ISR"
 
 
-def _settings_violations(image: Image) -> Iterator[str]:
+def _settings_violations(image: Image, sound: Image | None) -> Iterator[str]:
+    if _shares(image, sound, "configs", "topic_id_by_name", "client_quotas", "features"):
+        return
     for (resource_type, name), configs in sorted_items(image.configs):
         if not configs:
             yield f"INV-MD-4 no configs under {resource_type} {name!r}"
@@ -73,7 +99,9 @@ def _settings_violations(image: Image) -> Iterator[str]:
         yield "INV-MD-4 a feature at level 0 or below"
 
 
-def _registration_violations(image: Image) -> Iterator[str]:
+def _registration_violations(image: Image, sound: Image | None) -> Iterator[str]:
+    if _shares(image, sound, "brokers", "controllers"):
+        return
     owners: dict[bytes, int] = {}
     for broker_id, broker in sorted_items(image.brokers):
         if broker.id != broker_id:

@@ -1,8 +1,13 @@
 """What a node's configs are at one image: dynamic, cluster-wide, static and default, best first.
 
-Three views of the same layers: `value` is what a broker config says now; `topic_values` and
-`group_values` are what topics and groups have that say nothing themselves; `synonyms` lists every
-layer that names a config, as DescribeConfigs tells it.
+Views of the same layers: `value` is what a broker config says now; `topic_values` and
+`group_values` are what topics and groups have that say nothing themselves; `topic_layer` is what
+CreateTopics tells of that; `synonyms` lists every layer that names a config, as DescribeConfigs
+tells it.
+
+Kafka's two answers about a topic differ, and are both kept: CreateTopics has the text of the best
+layer, its unit converted (`log.retention.hours=-3` is -10800000); DescribeConfigs has the value in
+force, and every negative retention is -1. Measured with 4.3.1.
 Source: apache/kafka: core/.../server/{KafkaConfig,ConfigHelper,DynamicBrokerConfig},
 server-common/.../ServerTopicConfigSynonyms.java, metadata/.../KafkaConfigSchema.java.
 """
@@ -19,11 +24,12 @@ from metadata.config_schema import (
     SOURCE_DEFAULT,
     SOURCE_STATIC,
     ConfigDefinition,
+    Synonym,
     broker_config,
     group_configs,
     topic_configs,
 )
-from metadata.config_values import parse_value, value_text
+from metadata.config_values import parse_value, value_text, whole_number
 from metadata.image import CONFIG_BROKER, Image
 
 LISTENER_CONFIG: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
@@ -36,6 +42,7 @@ _MECHANISM_CONFIGS: Final = (
     "connections.max.reauth.ms",
 )
 UNLIMITED: Final = -1
+_INT_MAX: Final = 2**31 - 1
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -69,11 +76,9 @@ class NodeConfigs:
 
     def value(self, name: str) -> str | None:
         """What a broker config says now, None where Kafka has null."""
-        for layer, _ in self._layers:
-            if name in layer:
-                return _normal(broker_config(name), layer[name])
         definition = broker_config(name)
-        return None if definition is None else definition.default
+        default = None if definition is None else definition.default
+        return self._in_force((Synonym(name),), default)
 
     def synonyms(self, name: str) -> list[Named]:
         """Every layer that names the config or a synonym, best first, defaults last.
@@ -96,17 +101,29 @@ class NodeConfigs:
         return found[first:]
 
     def topic_value(self, definition: ConfigDefinition) -> str | None:
-        """What a topic has for this config that does not set it itself."""
-        if not definition.synonyms:
-            return definition.default
-        for synonym in definition.synonyms:
-            value = self.value(synonym.name)
-            if value is None:
-                continue
-            text = value if synonym.factor == 1 else str(int(value) * synonym.factor)
-            is_retention = definition.name == "retention.ms"
-            return str(UNLIMITED) if is_retention and int(text) < 0 else text
-        return definition.default
+        """What a topic has for this config that does not set it itself.
+
+        The defaults of its synonyms say the same as its own.
+        """
+        value = self._in_force(definition.synonyms, definition.default)
+        is_retention = definition.name == "retention.ms"
+        if is_retention and value is not None and int(value) < UNLIMITED:
+            return str(UNLIMITED)
+        return value
+
+    def topic_layer(self, definition: ConfigDefinition) -> Named | None:
+        """The best layer that says what topics have, as written but for the unit; None: no layer.
+
+        A number that is none counts as 0 where the unit differs, as in Kafka.
+        """
+        for synonym, named in self._naming(definition.synonyms):
+            if synonym.factor == 1:
+                return named
+            number = whole_number(named.value.strip()) or 0
+            is_int = -_INT_MAX - 1 <= number <= _INT_MAX
+            text = str(number * synonym.factor if is_int else 0)
+            return Named(named.name, text, named.source)
+        return None
 
     def topic_values(self) -> Iterator[tuple[ConfigDefinition, str | None]]:
         """Every listed config of topics with its value where the topic does not set it."""
@@ -130,6 +147,30 @@ class NodeConfigs:
         value = self.value(name)
         assert value is not None, f"{name} has no default"
         return int(value)
+
+    def _naming(self, synonyms: tuple[Synonym, ...]) -> Iterator[tuple[Synonym, Named]]:
+        """What the layers say of one of these names: layer by layer, best first."""
+        for layer, source in self._layers:
+            for synonym in synonyms:
+                if synonym.name in layer:
+                    yield synonym, Named(synonym.name, layer[synonym.name], source)
+
+    def _in_force(self, synonyms: tuple[Synonym, ...], default: str | None) -> str | None:
+        """The first of these names that has a value, as Kafka writes it back after parsing it.
+
+        Passed over, as in DynamicBrokerConfig: a dynamic value that does not parse, and one of a
+        config that is not dynamic. Only a controller asked directly stores them.
+        """
+        for synonym, named in self._naming(synonyms):
+            definition = broker_config(synonym.name)
+            if definition is None:
+                return named.value
+            if named.source != SOURCE_STATIC and definition.update_mode is None:
+                continue
+            value, error = parse_value(definition, named.value)
+            if error is None:
+                return value_text(value if synonym.factor == 1 else value * synonym.factor)
+        return default
 
 
 def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:
@@ -160,11 +201,3 @@ def definition_of(name: str) -> ConfigDefinition | None:
         return definition
     listener = LISTENER_CONFIG.fullmatch(name)
     return None if listener is None else broker_config(listener[1])
-
-
-def _normal(definition: ConfigDefinition | None, text: str) -> str | None:
-    """The text as Kafka writes it back after parsing it."""
-    if definition is None:
-        return text
-    value, error = parse_value(definition, text)
-    return text if error is not None else value_text(value)

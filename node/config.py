@@ -1,8 +1,9 @@
 """From `server.properties`, unchanged as Kafka reads it, to a checked `NodeConfig`.
 
-Kafka's key names are written only here. Every wrong value is one `ConfigError` of one line that
-names key and value and says what is allowed, in Kafka's words where Kafka has words for it
-(apache/kafka: core/.../KafkaConfig.scala validateValues, clients/.../ConfigDef.java; 3.9, 4.x).
+Kafka's key names are written only here and in `config_keys.py`. Every wrong value is one
+`ConfigError` of one line that names key and value and says what is allowed, in Kafka's words where
+Kafka has words for it (apache/kafka: core/.../KafkaConfig.scala validateValues,
+clients/.../ConfigDef.java; 3.9, 4.x).
 Keys that mean nothing here are collected in `unknown_keys` for one warning, as Kafka does. What
 would change what the node promises and is not there (another security protocol,
 ZooKeeper, dynamic voters) is refused instead of ignored.
@@ -11,12 +12,13 @@ ZooKeeper, dynamic voters) is refused instead of ignored.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kernel.config import BrokerConfig, MetadataLogConfig, NodeConfig, QuorumConfig, TopicDefaults
-from kernel.connection_limits import ConnectionLimits
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
+from network.connection_limits import ConnectionLimits
+from node.config_keys import ACTED_ON, FLAGS, INT_MAX, NUMBERS, STATIC_DEFAULTS, Whole
 from node.errors import ConfigError, shortened
 from node.listeners import (
     ADDRESS_LIMITS_KEY,
@@ -32,126 +34,15 @@ from node.listeners import (
     split_list,
 )
 from node.properties import PropertiesError, parse_properties
-from quorum_controller.authorization import AccessRules
 from quorum_controller.config import ElectionIntervals, TokenSettings
+from quorum_controller.security.authorization import AccessRules
 from wire.types import Endpoint, NodeId
 
 __all__ = ["ConfigError", "node_config", "parse_overrides", "read_config"]
 
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
 WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ROLES: Final = ("broker", "controller")
-
-
-class Whole(NamedTuple):
-    """A key with a whole number: where it goes and what is allowed, both ends included."""
-
-    key: str
-    group: str
-    field: str
-    minimum: int
-    maximum: int = INT_MAX
-
-
-class Flag(NamedTuple):
-    """A key with true or false."""
-
-    key: str
-    group: str
-    field: str
-
-
-NUMBERS: Final = (
-    Whole("controller.quorum.election.timeout.ms", "quorum", "election_timeout_ms", 0),
-    Whole("controller.quorum.fetch.timeout.ms", "quorum", "fetch_timeout_ms", 1),
-    Whole("controller.quorum.election.backoff.max.ms", "quorum", "election_backoff_ms_max", 0),
-    Whole("controller.quorum.append.linger.ms", "quorum", "append_linger_ms", 0),
-    Whole("controller.quorum.request.timeout.ms", "quorum", "request_timeout_ms", 1),
-    Whole("controller.quorum.retry.backoff.ms", "quorum", "retry_backoff_ms", 0),
-    Whole("controller.quorum.fetch.max.bytes", "quorum", "fetch_bytes_max", 1),
-    Whole("controller.quorum.fetch.snapshot.max.bytes", "quorum", "fetch_snapshot_bytes_max", 1),
-    Whole("metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
-    Whole("internal.metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
-    Whole("metadata.log.segment.ms", "metadata_log", "segment_ms", 0, LONG_MAX),
-    Whole(
-        "metadata.log.max.record.bytes.between.snapshots",
-        "metadata_log",
-        "record_bytes_between_snapshots",
-        1,
-        LONG_MAX,
-    ),
-    Whole(
-        "metadata.log.max.snapshot.interval.ms",
-        "metadata_log",
-        "snapshot_interval_ms_max",
-        0,
-        LONG_MAX,
-    ),
-    Whole("metadata.max.retention.bytes", "metadata_log", "retention_bytes", -1, LONG_MAX),
-    Whole("metadata.max.retention.ms", "metadata_log", "retention_ms", -1, LONG_MAX),
-    Whole("metadata.max.idle.interval.ms", "metadata_log", "idle_interval_ms_max", 0),
-    Whole("broker.session.timeout.ms", "broker", "session_timeout_ms", 1),
-    Whole("broker.heartbeat.interval.ms", "broker", "heartbeat_interval_ms", 1),
-    Whole("initial.broker.registration.timeout.ms", "broker", "initial_registration_timeout_ms", 1),
-    Whole("log.segment.bytes", "broker", "segment_bytes", 14),
-    Whole("max.request.partition.size.limit", "broker", "response_partitions_max", 1),
-    Whole("leader.imbalance.check.interval.seconds", "elections", "preferred_seconds", 1),
-    Whole("unclean.leader.election.interval.ms", "elections", "unclean_ms", 1, LONG_MAX),
-    Whole("delegation.token.max.lifetime.ms", "tokens", "max_lifetime_ms", 1, LONG_MAX),
-    Whole("delegation.token.expiry.time.ms", "tokens", "expiry_ms", 1, LONG_MAX),
-    Whole("delegation.token.expiry.check.interval.ms", "tokens", "sweep_interval_ms", 1, LONG_MAX),
-    Whole("num.partitions", "topics", "partition_count", 1),
-    Whole("default.replication.factor", "topics", "replication_factor", 1, 2**15 - 1),
-    Whole("min.insync.replicas", "topics", "min_insync_replicas", 1),
-    Whole("socket.request.max.bytes", "connections", "request_bytes_max", 1),
-    Whole("max.connections", "connections", "connections_max", 0),
-    Whole("max.connections.per.ip", "connections", "per_address_max", 0),
-    Whole("max.connection.creation.rate", "connections", "creation_rate", 0),
-    Whole("connections.max.idle.ms", "connections", "idle_ms_max", -LONG_MAX - 1, LONG_MAX),
-    Whole("inspection.max.connections", "inspection", "connections_max", 1),
-    Whole("inspection.connections.max.idle.ms", "inspection", "idle_ms_max", 1),
-)
-FLAGS: Final = (
-    Flag("controlled.shutdown.enable", "broker", "controlled_shutdown_enable"),
-    Flag("auto.create.topics.enable", "broker", "auto_create_topics_enable"),
-    Flag("auto.leader.rebalance.enable", "elections", "is_balanced"),
-    Flag("allow.everyone.if.no.acl.found", "access", "allows_without_acl"),
-    Flag("delete.topic.enable", "broker", "delete_topic_enable"),
-    Flag("unclean.leader.election.enable", "topics", "unclean_leader_election_enable"),
-)
-READ_BY_HAND: Final = frozenset(
-    {
-        "advertised.listeners",
-        "authorizer.class.name",
-        "broker.id",
-        "broker.rack",
-        "delegation.token.secret.key",
-        # Kafka does not look at it either, with KRaft.
-        "leader.imbalance.per.broker.percentage",
-        "super.users",
-        "controller.listener.names",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
-        INSPECTION_KEY,
-        "inter.broker.listener.name",
-        "listener.security.protocol.map",
-        "listeners",
-        ADDRESS_LIMITS_KEY,
-        "log.dir",
-        "log.dirs",
-        "metadata.log.dir",
-        # Kafka 3.9 refuses small segments unless this is lowered; here they are allowed anyway.
-        "metadata.log.segment.min.bytes",
-        "node.id",
-        "process.roles",
-        "security.inter.broker.protocol",
-        "zookeeper.connect",
-    }
-)
-KNOWN_KEYS: Final = READ_BY_HAND | {number.key for number in NUMBERS} | {f.key for f in FLAGS}
-assert len({(flag.group, flag.field) for flag in FLAGS}) == len(FLAGS)
 
 
 def read_config(
@@ -219,8 +110,8 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
     inter_broker_name = inter_broker_listener(given, advertised, controller_names, roles)
     groups = _groups(given)
     log_dirs = _log_dirs(given)
-    unknown_keys = tuple(sorted(set(given) - KNOWN_KEYS))
-    _check_by_schema(given, unknown_keys)
+    unknown_keys = tuple(sorted(set(given) - ACTED_ON))
+    _check_by_schema(given, (*sorted(STATIC_DEFAULTS & set(given)), *unknown_keys))
     return NodeConfig(
         node_id=node_id,
         is_broker="broker" in roles,
@@ -288,7 +179,7 @@ def _refuse_unsupported(given: Mapping[str, str]) -> None:
 
 
 def _check_by_schema(given: Mapping[str, str], keys: Sequence[str]) -> None:
-    """Keys of Kafka's that mean nothing here: what Kafka would not start with is refused too."""
+    """Refuse what Kafka would not start with: keys whose value nothing else here reads."""
     if not keys:
         return
     definitions = broker_configs()

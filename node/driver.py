@@ -2,7 +2,8 @@
 
 One callback owns the kernel: it takes all events that wait, steps them, performs their effects in
 order, and sets one timer for the kernel's next deadline. Folder work leaves the loop's thread, and
-so do disk syncs unless they are quick (`node/flusher.py`); one of each kind at a time.
+so do disk syncs unless they are quick (`node/flusher.py`); one of each kind at a time. What a turn
+takes and where the log is flushed is decided by `kernel/turn.py`.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ from kernel.events import (
     TimeAdvanced,
 )
 from kernel.kernel import Kernel
+from kernel.turn import Turn
 from metadata.loader import CommittedBatch, committed_batches
 from node.connections import InboundEnd, InboundSocket, OutboundSocket, connect
 from node.flusher import Flusher
@@ -73,8 +75,7 @@ class Driver:
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._has_sent = False
-        self._has_flushed = False
+        self._turn = Turn(self)
         self._inbound: dict[int, InboundEnd] = {}
         self._outbound: dict[int, OutboundSocket] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
@@ -90,7 +91,6 @@ class Driver:
             ConnectPeer: self._connect,
             SendPeerBytes: self._send_peer,
             ClosePeer: self._close_peer,
-            RunFlush: self._run_flush,
             RunLocalChanges: self._run_local_changes,
             RunSnapshot: self._run_snapshot,
             Log: write_log,
@@ -100,7 +100,7 @@ class Driver:
     def start(self) -> None:
         """The kernel's first step; the listeners are bound."""
         started_ns = time.monotonic_ns()
-        self.perform(self._kernel.start(now()))
+        self._turn.perform(self._kernel.start(now()))
         self._set_timer()
         self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
 
@@ -119,35 +119,63 @@ class Driver:
         self._posted_ns.append(time.monotonic_ns())
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._run_turn)
 
-    def _turn(self) -> None:
+    def _run_turn(self) -> None:
         self._is_scheduled = False
         if self.exit.done() or not self._events:
             return
         started_ns = time.monotonic_ns()
         try:
-            self._take_waiting(started_ns)
-            if self._has_flushed:  # and may go on at once: a follower acknowledges
-                self._take_waiting(time.monotonic_ns())
-            self.perform(self._kernel.settle())
+            self._turn.take()
+            self._turn.settle()
             self._set_timer()
             self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - top of the driver: anything here ends the node
             self._fail(error)
 
-    def _take_waiting(self, started_ns: int) -> None:
-        # What came together is taken together, so that it is flushed together.
+    # ---- what a turn asks for (kernel/turn.py) ----------------------------------------------
+
+    def take(self) -> list[Effect]:
+        """Take every event that waits."""
         events, self._events = self._events, deque()
         posted_ns, self._posted_ns = self._posted_ns, []
-        self._has_sent = self._has_flushed = False
-        self.recorder.taken(posted_ns, started_ns)
-        self.perform(self._kernel.take(events, now()))
+        self.recorder.taken(posted_ns, time.monotonic_ns())
+        return self._kernel.take(events, now())
 
-    def perform(self, effects: list[Effect]) -> None:
-        """Do what a step asked for, in its order."""
-        for effect in effects:
-            self._perform[type(effect)](effect)
+    def settle(self) -> list[Effect]:
+        """The rest of the step."""
+        return self._kernel.settle()
+
+    def carry_out(self, effect: Effect) -> bool:
+        """Do what an effect says; True: the loop goes on, whatever it was."""
+        self._perform[type(effect)](effect)
+        return True
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether events wait for the next turn."""
+        return bool(self._events)
+
+    @property
+    def is_disk_quick(self) -> bool:
+        """Whether a flush is short enough to be done between two callbacks."""
+        return self._flusher.may_run_in_loop
+
+    def flush_here(self, effect: RunFlush) -> bool:
+        """Flush in the loop's thread."""
+        self._flusher.run_here(effect.token, effect.plan)
+        return True
+
+    def flush_on_thread(self, effect: RunFlush) -> None:
+        """Flush on the flusher's thread."""
+        self._flusher.run_on_thread(effect.token, effect.plan)
+
+    def flush_behind(self, effect: RunFlush) -> None:
+        """Flush when the loop comes round: one that collects writes sends them before."""
+        self._loop.call_soon(self._turn.flush_behind, effect)
+
+    # ---- the timer -------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
         """Be called by the deadline; one that moved back is looked at when the timer fires."""
@@ -189,7 +217,6 @@ class Driver:
     def _send(self, effect: SendBytes) -> None:
         socket = self._inbound.get(effect.connection_id)
         if socket is not None:
-            self._has_sent = True
             socket.write(effect.data)
 
     def _close(self, effect: CloseConnection) -> None:
@@ -213,7 +240,6 @@ class Driver:
     def _send_peer(self, effect: SendPeerBytes) -> None:
         socket = self._outbound.get(effect.peer_id)
         if socket is not None:
-            self._has_sent = True
             socket.write(effect.data)
 
     def _close_peer(self, effect: ClosePeer) -> None:
@@ -225,24 +251,6 @@ class Driver:
             socket.close()
 
     # ---- threads ---------------------------------------------------------------------------
-
-    def _run_flush(self, effect: RunFlush) -> None:
-        if not self._flusher.may_run_in_loop:
-            self._flusher.run_on_thread(effect.token, effect.plan)
-        elif self._has_sent:
-            # Behind what this step sends: a loop that collects writes sends them before.
-            self._loop.call_soon(self._flush_quickly, effect)
-        elif effect.has_followers:  # which may come for the records meanwhile
-            self._flusher.run_on_thread(effect.token, effect.plan)
-        else:
-            self._flusher.run_here(effect.token, effect.plan)
-            self._has_flushed = True
-
-    def _flush_quickly(self, effect: RunFlush) -> None:
-        if self._events:  # there is other work meanwhile
-            self._flusher.run_on_thread(effect.token, effect.plan)
-        else:
-            self._flusher.run_here(effect.token, effect.plan)
 
     def _flush_done(self, token: int, error: BaseException | None) -> None:
         if error is not None:

@@ -11,8 +11,7 @@ from kernel.formatting import (
     format_directories,
     metadata_folder_first,
 )
-from metadata.features import METADATA_VERSION_DEFAULT
-from metadata.image import METADATA_VERSION
+from metadata.features import METADATA_VERSION_DEFAULT, served_levels
 from node.errors import StartError, shortened
 from storage.directory_lock import lock_directory
 from storage.meta_properties import META_PROPERTIES_NAME, read_meta_properties
@@ -73,7 +72,7 @@ def prepare(
     if format_cluster_id is not None:
         request = FormatRequest(
             cluster_id=format_cluster_id,
-            features={METADATA_VERSION: METADATA_VERSION_DEFAULT},
+            features=served_levels(METADATA_VERSION_DEFAULT),
             ignore_formatted=True,
             now_ms=wall_ms,
         )

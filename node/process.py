@@ -18,7 +18,8 @@ from kernel.config import NodeConfig
 from kernel.effects import Exit, Log, LogLevel
 from kernel.events import ShutdownRequested
 from kernel.formatting import FormatError
-from kernel.kernel import Kernel, UnsupportedFeatureError
+from kernel.kernel import Kernel
+from kernel.kraft_version import UnsupportedFeatureError
 from kernel.random_ids import random_uuid
 from metadata.config_schema import broker_configs
 from node.config import (
@@ -28,6 +29,7 @@ from node.config import (
     read_config,
     read_properties,
 )
+from node.config_keys import OLDER_KEYS
 from node.driver import LISTEN_BACKLOG, Driver, now
 from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
 from node.errors import ConfigError, StartError, one_line
@@ -66,7 +68,9 @@ PRELOADED = (54, 53, 52, 63, 62, 19, 20, 58, 59, 55, 60, 3, 70)
 5 to 10 ms, which a successor would pay while nobody leads."""
 PRELOAD_AFTER_S = 1.0
 PRELOAD_PAUSE_S = 0.05
+WITHOUT_EFFECT = "configuration_without_effect"
 UNKNOWN = "unknown_configuration"
+"""A key that is misspelt, or a plugin's of Kafka."""
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
 """Before a key of Kafka's that is said for one listener."""
 
@@ -90,7 +94,7 @@ def run_node(
     for line in key_warnings(config.unknown_keys):
         write_log(line)
     _raise_file_limit()
-    # What was loaded stays: keep it out of every later collection (style 3.2).
+    # What was loaded stays: keep it out of every later collection.
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
@@ -105,13 +109,18 @@ def asked_cluster_id(environment: Mapping[str, str]) -> str:
 
 
 def key_warnings(keys: Collection[str]) -> list[Log]:
-    """One line for each key that is given and not used: Kafka's, or nobody's (misspelt)."""
-    lines = []
-    for key in keys:
-        name = LISTENER_PREFIX.sub("", key)
-        event = "configuration_without_effect" if name in broker_configs() else UNKNOWN
-        lines.append(Log(LogLevel.WARN, event, {"key": key}))
-    return lines
+    """One line with the keys of Kafka's that are given and not acted on, one with nobody's."""
+    without_effect = [key for key in keys if _is_kafkas(key)]
+    unknown = [key for key in keys if not _is_kafkas(key)]
+    return [
+        Log(LogLevel.WARN, event, {"keys": named})
+        for event, named in ((WITHOUT_EFFECT, without_effect), (UNKNOWN, unknown))
+        if named
+    ]
+
+
+def _is_kafkas(key: str) -> bool:
+    return LISTENER_PREFIX.sub("", key) in broker_configs() or key in OLDER_KEYS
 
 
 def _config(properties: Path | None, overrides: Sequence[str], *, environment: bool) -> NodeConfig:

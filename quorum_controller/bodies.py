@@ -1,12 +1,14 @@
 """The kio classes of the requests the controller answers: the newest version of each API.
 
-They are named here once. The response classes are typed `Any`: kio's constructors want its phantom
-integer types, which plain integers satisfy at run time; the encoder checks every range again.
+They are named here once. Arguments of the response classes go unchecked: kio's constructors want
+its phantom integer types, which plain integers satisfy at run time; the encoder checks every range
+again.
 """
 
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from kio.schema.broker_heartbeat.v2 import response as _broker_heartbeat
 from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
@@ -20,6 +22,7 @@ from kio.schema.delete_topics.v6 import response as _delete_topics
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.unregister_broker.v0 import response as _unregister_broker
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.static.primitive import i32Timedelta
 
 from wire.types import ZERO_UUID
 
@@ -29,6 +32,7 @@ __all__ = [
     "BrokerHeartbeatResponse",
     "BrokerRegistrationRequest",
     "BrokerRegistrationResponse",
+    "ConfigRow",
     "ControllerRegistrationRequest",
     "ControllerRegistrationResponse",
     "CreatableTopic",
@@ -39,6 +43,8 @@ __all__ = [
     "DeletableTopicResult",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
+    "DeletionRow",
+    "TopicRow",
     "UnregisterBrokerRequest",
     "UnregisterBrokerResponse",
     "to_bytes",
@@ -46,17 +52,30 @@ __all__ = [
 ]
 
 
-NO_TIME: Final = timedelta(0)
+_T = TypeVar("_T")
 
-BrokerHeartbeatResponse: Any = _broker_heartbeat.BrokerHeartbeatResponse
-BrokerRegistrationResponse: Any = _broker_registration.BrokerRegistrationResponse
-ControllerRegistrationResponse: Any = _controller_registration.ControllerRegistrationResponse
-CreatableTopicConfigs: Any = _create_topics.CreatableTopicConfigs
-CreatableTopicResult: Any = _create_topics.CreatableTopicResult
-CreateTopicsResponse: Any = _create_topics.CreateTopicsResponse
-DeletableTopicResult: Any = _delete_topics.DeletableTopicResult
-DeleteTopicsResponse: Any = _delete_topics.DeleteTopicsResponse
-UnregisterBrokerResponse: Any = _unregister_broker.UnregisterBrokerResponse
+NO_TIME: Final = i32Timedelta.parse(timedelta(0))
+
+
+def _unchecked(made: Callable[..., _T]) -> Callable[..., _T]:
+    """A constructor whose arguments go unchecked: kio's want its phantom types."""
+    return made
+
+
+BrokerHeartbeatResponse = _unchecked(_broker_heartbeat.BrokerHeartbeatResponse)
+BrokerRegistrationResponse = _unchecked(_broker_registration.BrokerRegistrationResponse)
+ControllerRegistrationResponse = _unchecked(_controller_registration.ControllerRegistrationResponse)
+CreatableTopicConfigs = _unchecked(_create_topics.CreatableTopicConfigs)
+CreatableTopicResult = _unchecked(_create_topics.CreatableTopicResult)
+CreateTopicsResponse = _create_topics.CreateTopicsResponse
+DeletableTopicResult = _unchecked(_delete_topics.DeletableTopicResult)
+DeleteTopicsResponse = _delete_topics.DeleteTopicsResponse
+UnregisterBrokerResponse = _unchecked(_unregister_broker.UnregisterBrokerResponse)
+
+
+ConfigRow = _create_topics.CreatableTopicConfigs
+TopicRow = _create_topics.CreatableTopicResult
+DeletionRow = _delete_topics.DeletableTopicResult
 
 
 def to_bytes(value: uuid.UUID | None) -> bytes:

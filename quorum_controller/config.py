@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from metadata.features import SUPPORTED_FEATURES
+from metadata.features import CONTROLLER_FEATURES
 from metadata.records import Record
-from quorum_controller.authorization import AccessRules
+from quorum_controller.security.authorization import AccessRules
 
 PENDING_REQUESTS_MAX: Final = 10_000
 """Requests that wait for commits; more are answered REQUEST_TIMED_OUT, which clients retry."""
@@ -58,7 +58,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
     """The node's server.properties: static defaults of topic configs."""
     supported_features: Mapping[str, tuple[int, int]] = msgspec.field(
-        default_factory=lambda: SUPPORTED_FEATURES
+        default_factory=lambda: CONTROLLER_FEATURES
     )
     """Inclusive ranges of levels that this software can do, by feature."""
     voter_ids: tuple[int, ...] = ()

@@ -19,25 +19,20 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Hashable
 from datetime import timedelta
-from typing import Any
 
 from msgspec.structs import replace
 
 from metadata.image import EMPTY, Image, Provenance
 from metadata.records import NoOpRecord
 from quorum_controller.activation import write_activation_records
-from quorum_controller.authorization import Caller, cluster_error
-from quorum_controller.brokers import BrokerResult
+from quorum_controller.brokers.liveness import Liveness
+from quorum_controller.brokers.sweeps import Sweep, SweepKind, sweep_slice
 from quorum_controller.config import ControllerConfig
-from quorum_controller.configs import TopicConfigDefaults, unclean_election_default
-from quorum_controller.delegation_tokens import remove_expired_tokens
-from quorum_controller.elections import ElectionTimer
-from quorum_controller.elr import min_isr_default
+from quorum_controller.configs.topic_defaults import TopicConfigDefaults, partition_defaults
+from quorum_controller.handler_result import HandlerResult
 from quorum_controller.handlers import HANDLERS, TIMED_OUT, not_controller, refusal, timeout_ms
-from quorum_controller.liveness import Liveness
-from quorum_controller.mutation_quota import MutationQuotas
-from quorum_controller.partition_index import Electorate, PartitionIndex
-from quorum_controller.partitions import PartitionDefaults
+from quorum_controller.partitions.elections import ElectionTimer
+from quorum_controller.partitions.partition_index import Electorate, PartitionIndex
 from quorum_controller.periodic import NoOpTimer, TokenSweepTimer
 from quorum_controller.result import (
     RECORDS_PER_BATCH_MAX,
@@ -49,9 +44,12 @@ from quorum_controller.result import (
     Pending,
     Proposal,
 )
+from quorum_controller.security.authorization import Caller, cluster_error
+from quorum_controller.security.delegation_tokens import remove_expired_tokens
 from quorum_controller.services import Services
-from quorum_controller.sweeps import Sweep, SweepKind, sweep_slice
+from quorum_controller.topics.mutation_quota import MutationQuotas
 from wire.api_keys import BROKER_HEARTBEAT
+from wire.codec import Entity
 from wire.errors import ApiError
 from wire.types import LeaderEpoch, NodeId, Offset, Rng
 
@@ -61,7 +59,7 @@ class _Parked:
 
     __slots__ = ("api_key", "body", "is_answered", "reply_token", "response")
 
-    def __init__(self, request: ControllerRequest, response: Any) -> None:
+    def __init__(self, request: ControllerRequest, response: Entity) -> None:
         self.api_key = request.api_key
         self.body = request.body
         self.reply_token: Hashable = request.reply_token
@@ -95,16 +93,13 @@ class Controller:
         self._defaults = TopicConfigDefaults(config.node_id, config.properties)
         self.known_leader_id: NodeId | None = None
         """Named in NOT_CONTROLLER answers while inactive; the kernel keeps it current."""
-        self.append_timestamp_ms = 0
-        """Wall clock ms for the provenance of images; the kernel stamps batches with the same."""
         self.requests_timed_out = 0
         """Answered REQUEST_TIMED_OUT since the start, waiting for a commit or at the door."""
         self.heartbeats_timed_out = 0
         """Those of them that were heartbeats."""
-        self._now_ms = 0
-        self._reset(EMPTY)
+        self._reset(EMPTY, 0)
 
-    def _reset(self, committed: Image) -> None:
+    def _reset(self, committed: Image, now_ms: int) -> None:
         self._epoch: LeaderEpoch | None = None
         self.is_active = False
         """Whether this controller may propose: it has an epoch."""
@@ -118,10 +113,12 @@ class Controller:
         self._deadlines: list[tuple[int, int, _Parked]] = []
         self._deadline_sequence = 0
         self._sweeps: deque[tuple[Sweep, _Parked | None]] = deque()
-        self._liveness = Liveness(self._config.session_timeout_ms, self._now_ms)
+        self._slice_due_ms = now_ms
+        """When the next slice of a sweep is due: at once, so the time of the last call."""
+        self._liveness = Liveness(self._config.session_timeout_ms, now_ms)
         self._quotas = MutationQuotas()
-        self._no_op = NoOpTimer(self._config.max_idle_interval_ms, self._now_ms)
-        self._token_sweep = TokenSweepTimer(self._config.tokens.sweep_interval_ms, self._now_ms)
+        self._no_op = NoOpTimer(self._config.max_idle_interval_ms, now_ms)
+        self._token_sweep = TokenSweepTimer(self._config.tokens.sweep_interval_ms, now_ms)
         self._index = PartitionIndex(EMPTY)
         self._electorate_known: tuple[object, Electorate] | None = None
         """For the configs that it was made from; every image that has them shares them."""
@@ -157,6 +154,7 @@ class Controller:
         next_offset: Offset,
         image: Image,
         now_ms: int,
+        wall_ms: int,
         *,
         has_open_transaction: bool = False,
     ) -> Output:
@@ -168,14 +166,15 @@ class Controller:
             image: every data record below `next_offset` applied; the image before the transaction
                 that the log may end in.
             now_ms: monotonic; every broker gets a full session from here.
+            wall_ms: since 1970, for the provenance of images; the kernel stamps the batches with
+                the same.
             has_open_transaction: the log ends inside a metadata transaction.
 
         Raises:
             ActivationError: the log cannot be led by this version.
         """
         assert not self.is_active, f"already active in {self._epoch=}"
-        self._now_ms = now_ms
-        self._reset(image)
+        self._reset(image, now_ms)
         self._index = PartitionIndex(image)
         self._electorate_known = None
         self._elections.observe(self._index, now_ms)
@@ -187,7 +186,7 @@ class Controller:
         write_activation_records(
             draft, self._config.bootstrap_records, has_open_transaction=has_open_transaction
         )
-        self._propose(draft, output)
+        self._propose(draft, output, now_ms, wall_ms)
         return output
 
     def resign(self, error: ApiError | None = None) -> Output:
@@ -204,16 +203,22 @@ class Controller:
             if not parked.is_answered:
                 body = refusal(parked.api_key, parked.body, refused)
                 output.answers.append(Answer(parked.reply_token, body))
-        self._reset(self.committed)
+        self._reset(self.committed, self._slice_due_ms)
         assert not self.is_active
         return output
 
     # --- requests -------------------------------------------------------------------------------
 
-    def submit(self, request: ControllerRequest, now_ms: int) -> Output:
-        """Judge one request; its answer comes in this output or in a later one."""
+    def submit(self, request: ControllerRequest, now_ms: int, wall_ms: int) -> Output:
+        """Judge one request; its answer comes in this output or in a later one.
+
+        Args:
+            request: the RPC.
+            now_ms: monotonic.
+            wall_ms: since 1970, as for `activate`.
+        """
         output = Output()
-        self._now_ms = now_ms
+        self._slice_due_ms = now_ms
         error = self._refused_at_the_door(request, now_ms)
         if error is not None:
             if error is TIMED_OUT:
@@ -221,21 +226,20 @@ class Controller:
             self._refuse(request, error, output)
             return output
         draft = self._draft()
-        result = self._handle(request, draft, now_ms)
-        response, sweep = result.response, result.sweep
-        if isinstance(response, ApiError):
-            self._refuse(request, response, output)
+        result = self._handle(request, draft, now_ms, wall_ms)
+        if isinstance(result, ApiError):
+            self._refuse(request, result, output)
             return output
-        self._propose(draft, output)
-        parked = _Parked(request, response)
-        if sweep is not None:
-            self._sweeps.append((sweep, parked))
+        self._propose(draft, output, now_ms, wall_ms)
+        parked = _Parked(request, result.response)
+        if result.sweep is not None:
+            self._sweeps.append((result.sweep, parked))
             self._park(parked, request, now_ms)
         elif self._batches:
             self._batches[-1].parked.append(parked)
             self._park(parked, request, now_ms)
         else:
-            output.answers.append(Answer(parked.reply_token, response))
+            output.answers.append(Answer(parked.reply_token, parked.response))
         return output
 
     def commit(self, high_watermark: Offset) -> tuple[list[Pending], Output]:
@@ -257,10 +261,10 @@ class Controller:
 
     # --- time -----------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> Output:
+    def tick(self, now_ms: int, wall_ms: int) -> Output:
         """Do what is due: time-outs, one slice of work, one stale broker, the NoOp record."""
         output = Output()
-        self._now_ms = now_ms
+        self._slice_due_ms = now_ms
         if not self.is_active:
             return output
         while self._deadlines and self._deadlines[0][0] <= now_ms:
@@ -269,25 +273,25 @@ class Controller:
                 self._count_timed_out(parked.api_key)
             self._answer(parked, refusal(parked.api_key, parked.body, TIMED_OUT), output)
         if self._sweeps:
-            self._run_slice(output)
+            self._run_slice(output, now_ms, wall_ms)
         stale = self._liveness.stale_broker(self.latest, now_ms)
         if stale is not None and not self._is_being_fenced(stale.id):
             self._sweeps.append((Sweep(SweepKind.FENCE, stale), None))
             if len(self._sweeps) == 1:
-                self._run_slice(output)
+                self._run_slice(output, now_ms, wall_ms)
         election_ms = self._elections.deadline_ms
         if election_ms is not None and election_ms <= now_ms:
             draft = self._draft()
             self._elections.run(draft, self._electorate(), now_ms)
-            self._propose(draft, output)
+            self._propose(draft, output, now_ms, wall_ms)
         if self._token_sweep.is_due(self.latest, now_ms):
             draft = self._draft()
-            remove_expired_tokens(draft, self.append_timestamp_ms)
-            self._propose(draft, output)
+            remove_expired_tokens(draft, wall_ms)
+            self._propose(draft, output, now_ms, wall_ms)
         if self._no_op.is_due(self.latest, now_ms):
             draft = self._draft()
             draft.emit(NoOpRecord())
-            self._propose(draft, output)
+            self._propose(draft, output, now_ms, wall_ms)
         return output
 
     def next_deadline_ms(self) -> int | None:
@@ -295,7 +299,7 @@ class Controller:
         if not self.is_active:
             return None
         if self._sweeps:
-            return self._now_ms
+            return self._slice_due_ms
         while self._deadlines and self._deadlines[0][2].is_answered:
             heapq.heappop(self._deadlines)
         latest = self.latest
@@ -323,7 +327,9 @@ class Controller:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _handle(self, request: ControllerRequest, draft: Draft, now_ms: int) -> BrokerResult:
+    def _handle(
+        self, request: ControllerRequest, draft: Draft, now_ms: int, wall_ms: int
+    ) -> HandlerResult | ApiError:
         services = Services(
             config=self._config,
             context=request.context,
@@ -332,16 +338,17 @@ class Controller:
             new_uuid=self._new_uuid,
             liveness=self._liveness,
             now_ms=now_ms,
-            wall_ms=self.append_timestamp_ms,
+            wall_ms=wall_ms,
             electorate=self._electorate(),
             quotas=self._quotas,
         )
         result = HANDLERS[request.api_key].handle(draft, request.body, services)
         if self._quotas.wait_ms and not isinstance(result, ApiError):
             throttle_time = timedelta(milliseconds=self._quotas.wait_ms)
-            result = dataclasses.replace(result, throttle_time=throttle_time)
+            response = dataclasses.replace(result.response, throttle_time=throttle_time)
+            result = HandlerResult(response, result.sweep)
             self._quotas.wait_ms = 0
-        return result if isinstance(result, BrokerResult) else BrokerResult(result)
+        return result
 
     def _refused_at_the_door(self, request: ControllerRequest, now_ms: int) -> ApiError | None:
         if not self.is_active:
@@ -376,7 +383,7 @@ class Controller:
             self._deadline_sequence += 1
             heapq.heappush(self._deadlines, (deadline, self._deadline_sequence, parked))
 
-    def _answer(self, parked: _Parked, response: Any, output: Output) -> None:
+    def _answer(self, parked: _Parked, response: Entity, output: Output) -> None:
         if not parked.is_answered:
             parked.is_answered = True
             self._parked_count -= 1
@@ -385,33 +392,33 @@ class Controller:
     def _draft(self) -> Draft:
         return Draft(self.latest, self._next_offset)
 
-    def _propose(self, draft: Draft, output: Output) -> None:
+    def _propose(self, draft: Draft, output: Output, now_ms: int, wall_ms: int) -> None:
         """Make the parts of a draft pending batches; an empty draft changes nothing."""
         last = DraftPart(draft.base_offset, draft.records, draft.image, draft.delta)
         for part in (*draft.parts, last):
             if part.records:
-                self._propose_part(part, output)
+                self._propose_part(part, output, now_ms, wall_ms)
 
-    def _propose_part(self, part: DraftPart, output: Output) -> None:
+    def _propose_part(self, part: DraftPart, output: Output, now_ms: int, wall_ms: int) -> None:
         assert self._epoch is not None, "only an active controller proposes"
         assert part.base_offset == self._next_offset, f"{part.base_offset=}"
         assert len(part.records) <= RECORDS_PER_BATCH_MAX, f"{len(part.records)=}"
         self._next_offset = Offset(part.base_offset + len(part.records))
-        provenance = Provenance(self._next_offset, self._epoch, self.append_timestamp_ms)
+        provenance = Provenance(self._next_offset, self._epoch, wall_ms)
         image = replace(part.image, provenance=provenance)
         self._index.advance(self.latest, image, part.delta)
-        self._elections.observe(self._index, self._now_ms)
+        self._elections.observe(self._index, now_ms)
         pending = Pending(self._next_offset, image, part.delta)
         self._batches.append(_Batch(pending))
         self.latest = image
         output.proposals.append(Proposal(self._epoch, part.base_offset, tuple(part.records)))
 
-    def _run_slice(self, output: Output) -> None:
+    def _run_slice(self, output: Output, now_ms: int, wall_ms: int) -> None:
         """The next slice of the oldest sweep."""
         sweep, parked = self._sweeps[0]
         draft = self._draft()
         is_done = sweep_slice(draft, sweep, self._electorate())
-        self._propose(draft, output)
+        self._propose(draft, output, now_ms, wall_ms)
         if sweep.kind is SweepKind.CONTROLLED_SHUTDOWN:
             broker = self.latest.brokers.get(sweep.broker_id)
             if broker is not None:
@@ -432,11 +439,8 @@ class Controller:
         )
 
     def _electorate(self) -> Electorate:
-        config, image = self._config, self.latest
+        image = self.latest
         if self._electorate_known is None or self._electorate_known[0] is not image.configs:
-            defaults = PartitionDefaults(
-                unclean_election_default(image, config.node_id, config.properties),
-                min_isr_default(image, config.node_id, config.properties),
-            )
+            defaults = partition_defaults(self._defaults.node_configs(image))
             self._electorate_known = (image.configs, Electorate(self._index, defaults))
         return self._electorate_known[1]

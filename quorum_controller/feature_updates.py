@@ -8,10 +8,9 @@ server-common/.../Feature.java; 4.3.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kio.schema.update_features.v1 import response as _per_feature_v1
-from kio.schema.update_features.v2 import response as _update_features_v2
 
 from metadata.features import (
     ELR_VERSION,
@@ -20,18 +19,25 @@ from metadata.features import (
     LEVEL_CONTROLLER_REGISTRATION,
     METADATA_VERSION_MIN,
     METADATA_VERSION_NAMES,
-    metadata_version_name,
+    missing_dependency,
 )
 from metadata.image import METADATA_VERSION, Image
 from metadata.records import FeatureLevelRecord, NoOpRecord, SupportedFeature
 from quorum_controller.bodies import NO_TIME
-from quorum_controller.elr import elr_activation_records
+from quorum_controller.handler_result import HandlerResult
+from quorum_controller.partitions.elr import elr_activation_records
 from quorum_controller.result import Draft
 from quorum_controller.services import Services
+from wire import codec
+from wire.api_keys import UPDATE_FEATURES
+from wire.codec import Entity, Schema
 from wire.errors import ApiError, ErrorCode
 
-_update_features: Any = _update_features_v2
-_per_feature: Any = _per_feature_v1
+if TYPE_CHECKING:
+    from kio.schema.update_features.v2.request import UpdateFeaturesRequest
+
+_update_features: Final = codec.newest(UPDATE_FEATURES, "response")
+_per_feature: Final = cast(Schema, _per_feature_v1)
 
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -39,13 +45,10 @@ _ROWS_VERSION_MAX: Final = 1
 """Up to this version a response that says yes has a row per feature."""
 _FAILED: Final = "The update failed for all features since the following feature had an error: "
 
-DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
-    (ELR_VERSION, 1): {METADATA_VERSION: 23},
-}
-"""By feature and level: what must be finalized at which level for it."""
 
-
-def update_features(draft: Draft, request: Any, services: Services) -> Any:
+def update_features(
+    draft: Draft, request: "UpdateFeaturesRequest", services: Services
+) -> HandlerResult | ApiError:
     """Change levels; with validate_only the draft stays empty.
 
     Returns:
@@ -61,7 +64,7 @@ def update_features(draft: Draft, request: Any, services: Services) -> Any:
         error = _update_error(image, services, name, level, kind, proposed)
         if error is not None:
             refused = ApiError(ErrorCode.invalid_update_version, _FAILED + error)
-            return update_features_error(request, refused)
+            return HandlerResult(update_features_error(request, refused))
         if name == KRAFT_VERSION:
             records += [NoOpRecord()] if kind == UPGRADE else []
         else:
@@ -73,18 +76,18 @@ def update_features(draft: Draft, request: Any, services: Services) -> Any:
         for record in records:
             draft.emit(record)
     if services.context.api_version <= _ROWS_VERSION_MAX:
-        return _row_per_feature(request)
-    return update_features_error(request, ApiError(ErrorCode.none))
+        return HandlerResult(_row_per_feature(request))
+    return HandlerResult(update_features_error(request, ApiError(ErrorCode.none)))
 
 
-def update_features_error(_: Any, error: ApiError) -> Any:
+def update_features_error(_request: "UpdateFeaturesRequest", error: ApiError) -> Entity:
     """The response with this code and text."""
     return _update_features.UpdateFeaturesResponse(
         throttle_time=NO_TIME, error_code=error.code, error_message=error.message
     )
 
 
-def _row_per_feature(request: Any) -> Any:
+def _row_per_feature(request: "UpdateFeaturesRequest") -> Entity:
     return _per_feature.UpdateFeaturesResponse(
         throttle_time=NO_TIME,
         error_code=ErrorCode.none,
@@ -127,7 +130,7 @@ def _update_error(  # noqa: PLR0911 - one return per check, in Kafka's order
         return f"{prefix}Can't downgrade to a newer version."
     if is_metadata:
         return _metadata_version_error(current, level, is_unsafe=kind == UNSAFE_DOWNGRADE)
-    missing = _missing_dependency(name, level, proposed)
+    missing = missing_dependency(name, level, proposed)
     return None if missing is None else prefix + missing
 
 
@@ -147,22 +150,6 @@ def _metadata_version_error(current: int, level: int, *, is_unsafe: bool) -> str
         "information."
     )
     return f"Unsupported metadata.version downgrade from {current} to {level}. {reason}"
-
-
-def _missing_dependency(name: str, level: int, proposed: Mapping[str, int]) -> str | None:
-    if level >= 1 and proposed[METADATA_VERSION] < METADATA_VERSION_MIN:
-        oldest = metadata_version_name(METADATA_VERSION_MIN)
-        return (
-            f"{name} could not be set to {level} because it depends on metadata.version="
-            f"{METADATA_VERSION_MIN} ({oldest})"
-        )
-    for needed, needed_level in DEPENDENCIES.get((name, level), {}).items():
-        if proposed.get(needed, 0) < needed_level:
-            return (
-                f"{name} could not be set to {level} because it depends on {needed} level "
-                f"{needed_level}"
-            )
-    return None
 
 
 def _unsupported_by(image: Image, services: Services, name: str, level: int) -> str | None:

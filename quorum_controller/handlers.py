@@ -11,14 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from quorum_controller.acls import create_acls, create_acls_error, delete_acls, delete_acls_error
-from quorum_controller.alter_configs import (
-    alter_configs,
-    alter_configs_error,
-    incremental_alter_configs,
-    incremental_alter_configs_error,
-)
-from quorum_controller.brokers import (
+from quorum_controller.brokers.controllers import controller_registration_error, register_controller
+from quorum_controller.brokers.registrations import (
     broker_heartbeat,
     broker_heartbeat_error,
     broker_registration_error,
@@ -26,8 +20,34 @@ from quorum_controller.brokers import (
     unregister_broker,
     unregister_broker_error,
 )
-from quorum_controller.controllers import controller_registration_error, register_controller
-from quorum_controller.delegation_tokens import (
+from quorum_controller.configs.alter_configs import (
+    alter_configs,
+    alter_configs_error,
+    incremental_alter_configs,
+    incremental_alter_configs_error,
+)
+from quorum_controller.configs.quotas import alter_client_quotas, alter_client_quotas_error
+from quorum_controller.feature_updates import update_features, update_features_error
+from quorum_controller.handler_result import HandlerResult
+from quorum_controller.partitions.elections import elect_leaders, elect_leaders_error
+from quorum_controller.partitions.isr_changes import alter_partition, alter_partition_error
+from quorum_controller.partitions.reassignments import (
+    alter_partition_reassignments,
+    alter_partition_reassignments_error,
+)
+from quorum_controller.partitions.replica_directories import (
+    assign_replicas_to_directories,
+    assign_replicas_to_directories_error,
+)
+from quorum_controller.producer_ids import allocate_producer_ids, allocate_producer_ids_error
+from quorum_controller.result import Draft
+from quorum_controller.security.acls import (
+    create_acls,
+    create_acls_error,
+    delete_acls,
+    delete_acls_error,
+)
+from quorum_controller.security.delegation_tokens import (
     create_delegation_token,
     create_delegation_token_error,
     expire_delegation_token,
@@ -35,25 +55,14 @@ from quorum_controller.delegation_tokens import (
     renew_delegation_token,
     renew_delegation_token_error,
 )
-from quorum_controller.elections import elect_leaders, elect_leaders_error
-from quorum_controller.feature_updates import update_features, update_features_error
-from quorum_controller.isr_changes import alter_partition, alter_partition_error
-from quorum_controller.new_partitions import create_partitions, create_partitions_error
-from quorum_controller.producer_ids import allocate_producer_ids, allocate_producer_ids_error
-from quorum_controller.quotas import alter_client_quotas, alter_client_quotas_error
-from quorum_controller.reassignments import (
-    alter_partition_reassignments,
-    alter_partition_reassignments_error,
+from quorum_controller.security.scram import (
+    alter_user_scram_credentials,
+    alter_user_scram_credentials_error,
 )
-from quorum_controller.replica_directories import (
-    assign_replicas_to_directories,
-    assign_replicas_to_directories_error,
-)
-from quorum_controller.result import Draft
-from quorum_controller.scram import alter_user_scram_credentials, alter_user_scram_credentials_error
 from quorum_controller.services import Services
-from quorum_controller.topic_access import create_topics_for, delete_topics_for
-from quorum_controller.topics import create_topics_error, delete_topics_error
+from quorum_controller.topics.new_partitions import create_partitions, create_partitions_error
+from quorum_controller.topics.topic_access import create_topics_for, delete_topics_for
+from quorum_controller.topics.topics import create_topics_error, delete_topics_error
 from wire.api_keys import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_CLIENT_QUOTAS,
@@ -78,15 +87,15 @@ from wire.api_keys import (
     UNREGISTER_BROKER,
     UPDATE_FEATURES,
 )
+from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId, milliseconds
 
-Handle = Callable[[Draft, Any, Services], Any]
-"""(draft, request body, services) -> response body, or an ApiError for the whole request, or
-`BrokerResult` when work on partitions must end before the answer leaves. Records go to the draft;
-after an ApiError the draft is dropped."""
+Handle = Callable[[Draft, Any, Services], HandlerResult | ApiError]
+"""(draft, request body, services) -> the response, or an ApiError for the whole request. Records go
+to the draft; after an ApiError the draft is dropped."""
 
-Refuse = Callable[[Any, ApiError], Any]
+Refuse = Callable[[Any, ApiError], Entity]
 """(request body, error) -> the response that says the error in its natural place."""
 
 TIMED_OUT: Final = ApiError(ErrorCode.request_timed_out, "The request timed out.")
@@ -110,36 +119,10 @@ HANDLERS: Final[dict[int, Handler]] = {
     DELETE_TOPICS: Handler(
         delete_topics_for, delete_topics_error, is_forwarded=True, has_timeout=True
     ),
-    BROKER_REGISTRATION: Handler(
-        lambda draft, body, services: register_broker(
-            draft,
-            body,
-            services.liveness,
-            services.config.cluster_id,
-            services.now_ms,
-            services.electorate,
-        ),
-        lambda _, error: broker_registration_error(error),
-    ),
-    BROKER_HEARTBEAT: Handler(
-        lambda draft, body, services: broker_heartbeat(
-            draft,
-            body,
-            services.liveness,
-            services.now_ms,
-            services.electorate,
-        ),
-        lambda _, error: broker_heartbeat_error(error),
-    ),
-    UNREGISTER_BROKER: Handler(
-        lambda draft, body, services: unregister_broker(draft, body, services.electorate),
-        lambda _, error: unregister_broker_error(error),
-        is_forwarded=True,
-    ),
-    CONTROLLER_REGISTRATION: Handler(
-        lambda draft, body, _: register_controller(draft, body),
-        lambda _, error: controller_registration_error(error),
-    ),
+    BROKER_REGISTRATION: Handler(register_broker, broker_registration_error),
+    BROKER_HEARTBEAT: Handler(broker_heartbeat, broker_heartbeat_error),
+    UNREGISTER_BROKER: Handler(unregister_broker, unregister_broker_error, is_forwarded=True),
+    CONTROLLER_REGISTRATION: Handler(register_controller, controller_registration_error),
     CREATE_PARTITIONS: Handler(
         create_partitions, create_partitions_error, is_forwarded=True, has_timeout=True
     ),
@@ -169,28 +152,19 @@ HANDLERS: Final[dict[int, Handler]] = {
     INCREMENTAL_ALTER_CONFIGS: Handler(
         incremental_alter_configs, incremental_alter_configs_error, is_forwarded=True
     ),
-    ALTER_CLIENT_QUOTAS: Handler(
-        lambda draft, body, _: alter_client_quotas(draft, body),
-        alter_client_quotas_error,
-        is_forwarded=True,
-    ),
+    ALTER_CLIENT_QUOTAS: Handler(alter_client_quotas, alter_client_quotas_error, is_forwarded=True),
     ALTER_USER_SCRAM_CREDENTIALS: Handler(
-        lambda draft, body, _: alter_user_scram_credentials(draft, body),
-        alter_user_scram_credentials_error,
-        is_forwarded=True,
+        alter_user_scram_credentials, alter_user_scram_credentials_error, is_forwarded=True
     ),
     UPDATE_FEATURES: Handler(
         update_features, update_features_error, is_forwarded=True, has_timeout=True
     ),
-    ALLOCATE_PRODUCER_IDS: Handler(
-        lambda draft, body, _: allocate_producer_ids(draft, body),
-        lambda _, error: allocate_producer_ids_error(error),
-    ),
+    ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids, allocate_producer_ids_error),
 }
 """By API key; `Controller.submit` takes these."""
 
 
-def refusal(api_key: int, body: Any, error: ApiError) -> Any:
+def refusal(api_key: int, body: object, error: ApiError) -> Entity:
     """The response body of this API that refuses the request."""
     return HANDLERS[api_key].refuse(body, error)
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from metadata.image import Image
-from quorum_controller.acls import describe_acls
-from quorum_controller.delegation_tokens import describe_delegation_token
-from quorum_controller.describe_configs import describe_configs, list_config_resources
+from quorum_controller.configs.describe_configs import describe_configs, list_config_resources
+from quorum_controller.configs.quotas import describe_client_quotas
+from quorum_controller.partitions.reassignments import list_partition_reassignments
 from quorum_controller.query_context import QueryContext
-from quorum_controller.quotas import describe_client_quotas
-from quorum_controller.reassignments import list_partition_reassignments
-from quorum_controller.scram import describe_user_scram_credentials
+from quorum_controller.security.acls import describe_acls
+from quorum_controller.security.delegation_tokens import describe_delegation_token
+from quorum_controller.security.scram import describe_user_scram_credentials
 from wire.api_keys import (
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
@@ -27,6 +27,7 @@ from wire.api_keys import (
     LIST_CONFIG_RESOURCES,
     LIST_PARTITION_REASSIGNMENTS,
 )
+from wire.codec import Entity
 
 
 class OnBroker(Enum):
@@ -39,7 +40,7 @@ class OnBroker(Enum):
 class Query(msgspec.Struct, frozen=True):
     """How one API that only reads is answered."""
 
-    answer: Callable[[Image, Any, QueryContext], Any]
+    answer: Callable[[Image, Any, QueryContext], Entity]
     on_broker: OnBroker = OnBroker.LOCAL
     on_controller: bool = True
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from quorum_controller.authorization import AccessRules, Caller
 from quorum_controller.config import TokenSettings
+from quorum_controller.security.authorization import AccessRules, Caller
 
 
 class QueryContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from metadata.records import (
     EndTransactionRecord,
     Record,
 )
+from wire.codec import Entity
 from wire.types import LeaderEpoch, Offset
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
@@ -69,7 +70,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The response body (kio's newest class) of the request with this token."""
 
     reply_token: Hashable
-    body: Any
+    body: Entity
 
 
 class DraftPart(msgspec.Struct, frozen=True):

@@ -5,21 +5,21 @@ from collections.abc import Callable
 import msgspec
 
 from metadata.image import Image
-from quorum_controller.authorization import (
+from quorum_controller.brokers.liveness import Liveness
+from quorum_controller.config import ControllerConfig
+from quorum_controller.configs.topic_defaults import TopicConfigDefaults
+from quorum_controller.partitions.partition_index import Electorate
+from quorum_controller.result import RequestContext
+from quorum_controller.security.authorization import (
     Action,
     Caller,
     Operation,
     ResourceType,
     is_allowed,
 )
-from quorum_controller.config import ControllerConfig
-from quorum_controller.configs import TopicConfigDefaults
-from quorum_controller.liveness import Liveness
-from quorum_controller.mutation_quota import MutationQuotas
-from quorum_controller.partition_index import Electorate
-from quorum_controller.placement import UsableBroker
-from quorum_controller.result import RequestContext
-from quorum_controller.topics import CREATE_TOPICS_STRICT_VERSION, TopicServices
+from quorum_controller.topics.mutation_quota import MutationQuotas
+from quorum_controller.topics.placement import UsableBroker
+from quorum_controller.topics.topics import CREATE_TOPICS_STRICT_VERSION, TopicServices
 from wire.types import Rng
 
 
@@ -66,11 +66,16 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def usable_brokers(self, image: Image) -> list[UsableBroker]:
-        """Brokers that may get replicas, fenced ones too, sorted by id."""
+        """Brokers that may get new replicas, fenced ones too, sorted by id.
+
+        Not those that are shutting down, or have every log directory cordoned.
+        """
         usable = [
             UsableBroker(broker.id, broker.rack, broker.fenced)
             for broker in image.brokers.values()
-            if not broker.in_controlled_shutdown and self.liveness.shutdown_offset(broker) is None
+            if not broker.in_controlled_shutdown
+            and self.liveness.shutdown_offset(broker) is None
+            and broker.has_uncordoned_directory()
         ]
         usable.sort(key=lambda broker: broker.id)
         return usable

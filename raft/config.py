@@ -22,7 +22,16 @@ OBSERVER_EXPIRY_MS: Final = 300_000
 """An observer that has not fetched for so long is forgotten."""
 
 EPOCH_MAX: Final = 2**31 - 1 - 2**16
-"""A peer that names a higher epoch is refused: elections after it would not fit into 32 bits."""
+"""A peer that names a higher epoch is refused: elections after it would not fit into 32 bits.
+
+A request gets INVALID_REQUEST; an answer counts as failed and nothing in it is taken up.
+"""
+
+ELECTION_TIMEOUT_MS_MIN: Final = 50
+"""The election time-out of a shorter setting (0 too): no answer could come within it."""
+
+RETRY_BACKOFF_MS_MIN: Final = 1
+"""The first retry back-off of a setting of 0, so that no retry is due when its failure is."""
 
 EVIDENCE_RANK_MS: Final = 50
 """Pre-vote delay per rank after evidence, so that one node asks first."""
@@ -45,8 +54,21 @@ DISK_FULL_RETRY_MS: Final = 500
 SHUTDOWN_MS_MAX: Final = 5_000
 """A node that shuts down waits so long for its leadership to be in other hands."""
 
+READ_BYTES_MAX: Final = 8 * 1024 * 1024
+"""What one Fetch or FetchSnapshot reads on the thread of the step, however much it asks for.
+
+Kafka's largest batch (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and no follower of Kafka's asks for
+more; a larger batch is still served whole.
+"""
+
 BACKOFF_DOUBLINGS_MAX: Final = 3
 """The retry back-off of one destination doubles at most so often (20 -> 160 ms)."""
+
+assert EPOCH_MAX < 2**31 - 1, "elections after the highest epoch fit into 32 bits"
+assert RETRY_BACKOFF_MS_MIN > 0, "no retry is due when its failure is"
+assert EVIDENCE_RANK_MS <= EVIDENCE_RETRY_MS, "the next rank asks before the first asks again"
+assert EVIDENCE_RETRY_MS <= EVIDENCE_CANDIDATE_MS, "a candidate waits longer than a pre-vote"
+assert EVIDENCE_CANDIDATE_MS <= SHUTDOWN_MS_MAX, "leadership is handed over before a stop"
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +95,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         assert self.fetch_timeout_ms > 0, f"{self.fetch_timeout_ms=}"
         assert self.election_timeout_ms >= 0, f"{self.election_timeout_ms=}"
         assert self.request_timeout_ms > 0, f"{self.request_timeout_ms=}"
-        assert self.retry_backoff_ms > 0, f"{self.retry_backoff_ms=}"
+        assert self.retry_backoff_ms >= 0, f"{self.retry_backoff_ms=}"
         assert self.fetch_max_bytes > 0, f"{self.fetch_max_bytes=}"
         assert self.fetch_snapshot_max_bytes > 0, f"{self.fetch_snapshot_max_bytes=}"
 
@@ -83,9 +105,9 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         return ReplicaKey(self.node_id, self.directory_id)
 
     def draw_election_timeout_ms(self, rng: Rng) -> int:
-        """A fresh election time-out, uniform in [E, 2 E); 0 stays 0."""
-        base_ms = self.election_timeout_ms
-        return base_ms + (rng.randrange(base_ms) if base_ms > 0 else 0)
+        """A fresh election time-out, uniform in [E, 2 E)."""
+        base_ms = max(self.election_timeout_ms, ELECTION_TIMEOUT_MS_MIN)
+        return base_ms + rng.randrange(base_ms)
 
     @property
     def fetch_wait_ms(self) -> int:

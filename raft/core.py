@@ -21,6 +21,8 @@ from raft.epoch_cache import NO_EPOCH, LogView
 from raft.epoch_messages import on_begin_request, on_end_request
 from raft.events import (
     Appended,
+    DiskFull,
+    DiskHasSpace,
     EpochStart,
     Event,
     Flushed,
@@ -50,14 +52,14 @@ from raft.messages import (
 )
 from raft.poll import next_deadline_ms, poll
 from raft.responses import on_request_failed, on_response
-from raft.roles import Follower, Leader, Resigned, Role, Unattached
+from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from raft.snapshot_fetch import (
     on_snapshot_added,
     on_snapshot_installed,
     on_snapshot_refused,
 )
 from raft.state import RaftState
-from raft.vote import on_vote_request, resign
+from raft.vote import on_disk_full, on_vote_request, resign
 from raft.voters import voter_set
 from wire.types import (
     LeaderAndEpoch,
@@ -105,7 +107,7 @@ class RaftCore:
         rng: Rng,
         now_ms: int,
     ) -> None:
-        """Compute the initial role (spec 2.2); the first `step` persists and acts on it."""
+        """Compute the initial role (initial_role.py); the first `step` persists and acts on it."""
         log = LogView(
             start_offset=log_start_offset,
             end_offset=log_end_offset,
@@ -258,6 +260,8 @@ class RaftCore:
         | SnapshotInstalled
         | SnapshotRefused
         | ResignRequested
+        | DiskFull
+        | DiskHasSpace
         | ShutdownRequested,
     ) -> None:
         """The events that do not come with every record."""
@@ -275,6 +279,10 @@ class RaftCore:
                 assert event.epoch <= state.epoch, f"{event=} {state.epoch=}"
                 if self.can_propose(event.epoch):
                     resign(state)
+            case DiskFull():
+                on_disk_full(state)
+            case DiskHasSpace():
+                state.is_disk_full = False
             case ShutdownRequested():
                 self._on_shutdown()
 
@@ -315,7 +323,7 @@ class RaftCore:
             event.leader_id, event.epoch
         )
         if is_current and state.is_voter:
-            state.note_evidence(event.leader_id, state.rank_delay_ms(event.leader_id))
+            state.fast_election.note_lost(role, event.leader_id, state.now_ms)
 
     def _on_shutdown(self) -> None:
         """A leader hands over; everybody else is done."""
@@ -343,4 +351,6 @@ class RaftCore:
             assert type(role) is Leader, f"only a leader parks fetches {role=}"
         if not state.is_voter:
             assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
+        if not state.can_stand and state.shutdown_deadline_ms is None:
+            assert not isinstance(role, Prospective | Candidate | Leader), f"INV-DISK-1 {role=}"
         assert log.last_epoch <= role.epoch, f"{log.describe()} {role=}"

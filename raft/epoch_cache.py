@@ -180,6 +180,16 @@ class LogView:
         self._note_last_epoch()
         self.check()
 
+    def drop_unwritten(self) -> None:
+        """Forget what a leader assigned and the disk refused: nobody has seen it.
+
+        No new generation: what was written stays, and so does what its flushes will say.
+        """
+        end_offset = self.end_offset = self.written_end_offset
+        self._epochs = [entry for entry in self._epochs if entry.start_offset < end_offset]
+        self._note_last_epoch()
+        self.check()
+
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
         """Become empty at the end of a fetched snapshot."""
         self.start_offset = snapshot_id.offset

@@ -6,7 +6,7 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuo
 import msgspec
 
 from raft import error_codes
-from raft.config import EPOCH_MAX, EVIDENCE_RANK_MS
+from raft.config import EPOCH_MAX
 from raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -62,13 +62,13 @@ def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[NodeId, ..
     backoff_ms = end_epoch_backoff_ms(place, len(preferred), state.config.election_backoff_max_ms)
     role.fetch_deadline_ms = state.now_ms + backoff_ms
     if place is not None:
-        state.note_evidence(None, place * EVIDENCE_RANK_MS)  # it is alive, and votes
+        state.fast_election.note_resigned(role, place, state.now_ms)
     elif not preferred:
-        state.note_evidence(role.leader_id, state.rank_delay_ms(role.leader_id))
+        state.fast_election.note_lost(role, role.leader_id, state.now_ms)
 
 
 def end_epoch_backoff_ms(place: int | None, count: int, backoff_max_ms: int) -> int:
-    """Wait before an election after EndQuorumEpoch (spec 5.3): 0 for the first successor."""
+    """Wait before an election after EndQuorumEpoch (KIP-595): 0 for the first successor."""
     if place is None:
         return backoff_max_ms
     assert 0 <= place < count, f"{place=} {count=}"

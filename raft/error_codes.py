@@ -5,6 +5,7 @@ Source: apache/kafka: clients/.../protocol/Errors.java. The numbers are part of 
 
 from typing import Final
 
+UNKNOWN_SERVER_ERROR: Final = -1
 NONE: Final = 0
 NOT_LEADER_OR_FOLLOWER: Final = 6
 BROKER_NOT_AVAILABLE: Final = 8

@@ -74,7 +74,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     epochs: tuple[EpochStart, ...] = ()
     is_disk_full: bool = False
-    """Nothing of what was fetched could be written: fetch again after a pause."""
+    """Nothing of what was fetched could be written: DiskFull, and fetch again after a pause."""
 
 
 @final
@@ -115,6 +115,18 @@ class ResignRequested(msgspec.Struct, frozen=True, kw_only=True):
     epoch: LeaderEpoch
 
 
+class DiskFull(msgspec.Struct, frozen=True):
+    """The disk refuses appends, or does so from the start; quorum-state can still be written.
+
+    A leader that is not alone resigns; a voter that is not alone votes, and does not stand. What it
+    had to append as leader is dropped; a sole voter's is written later.
+    """
+
+
+class DiskHasSpace(msgspec.Struct, frozen=True):
+    """The disk takes appends again, and has taken what it refused before."""
+
+
 class ShutdownRequested(msgspec.Struct, frozen=True):
     """SIGTERM: a leader resigns and hands over; followers finish at once."""
 
@@ -132,5 +144,7 @@ Event = (
     | SnapshotInstalled
     | SnapshotRefused
     | ResignRequested
+    | DiskFull
+    | DiskHasSpace
     | ShutdownRequested
 )

@@ -32,7 +32,7 @@ def send_fetch(state: RaftState) -> None:
             state.wake_at(paused_until_ms)
             return
         state.fetch_paused_until_ms = None
-    in_flight_until = state.connections.fetch_in_flight_until(state.now_ms)
+    in_flight_until = state.request_manager.fetch_in_flight_until(state.now_ms)
     if in_flight_until is not None:
         state.wake_at(in_flight_until)
         return
@@ -49,25 +49,25 @@ def send_fetch(state: RaftState) -> None:
 
 def _destination(state: RaftState) -> NodeId | None:
     """The leader; another voter while it pauses; None (and a wake-up) while all pause."""
-    role, now_ms, connections = state.role, state.now_ms, state.connections
+    role, now_ms, requests = state.role, state.now_ms, state.request_manager
     leader_id = role.leader_id if type(role) is Follower else None
     if leader_id is not None:
-        if connections.is_untouched(leader_id):
+        if requests.is_untouched(leader_id):
             return leader_id
-        if connections.has_timed_out(leader_id, now_ms):
-            connections.forget(leader_id)
-        elif connections.is_ready(leader_id, now_ms):
+        if requests.has_timed_out(leader_id, now_ms):
+            requests.forget(leader_id)
+        elif requests.is_ready(leader_id, now_ms):
             return leader_id
     ready = []
     for voter_id in state.others:
-        ready_ms = state.connections.ready_at(voter_id, now_ms)
+        ready_ms = state.request_manager.ready_at(voter_id, now_ms)
         if ready_ms > now_ms:
             state.wake_at(ready_ms)
         elif voter_id != leader_id:
             ready.append(voter_id)
     if ready:
         return ready[state.rng.randrange(len(ready))]
-    if leader_id is not None and state.connections.is_ready(leader_id, now_ms):
+    if leader_id is not None and state.request_manager.is_ready(leader_id, now_ms):
         return leader_id
     return None
 
@@ -115,12 +115,14 @@ def on_fetch_response(
     assert state.pending_append is None, "INV-APPEND-1"
     role.has_fetched = True
     role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
-    state.evidence = None
+    state.fast_election.forget()
     if response.diverging_epoch is not None:
         _truncate(state, response.diverging_epoch)
     elif response.snapshot_id is not None:
         if (state.high_watermark or 0) > response.snapshot_id.offset:
             return False
+        if response.snapshot_id.epoch > role.epoch:
+            return False  # no log of this leader can hold such an epoch
         role.download = SnapshotDownload(response.snapshot_id)
     elif response.records:
         state.pending_append = PendingAppend(response.high_watermark)
@@ -162,6 +164,7 @@ def on_appended(state: RaftState, event: Appended) -> None:
     """The log wrote: release parked fetches (leader), take up the high watermark (follower)."""
     pending, state.pending_append = state.pending_append, None
     if event.is_disk_full:
+        state.is_disk_full = True
         pause_ms = min(DISK_FULL_RETRY_MS, state.config.fetch_timeout_ms // 2)
         state.fetch_paused_until_ms = state.now_ms + pause_ms
     log = state.log
@@ -169,6 +172,8 @@ def on_appended(state: RaftState, event: Appended) -> None:
         assert event.generation < log.generation, f"{event=} {log.describe()}"
         assert pending is None, f"INV-APPEND-1 {event=}"
         return
+    if pending is None:
+        assert event.end_offset <= log.end_offset, f"never assigned {event=} {log.describe()}"
     for start in event.epochs:
         log.assign_epoch(start)
     log.wrote(event.end_offset)

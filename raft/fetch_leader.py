@@ -62,16 +62,7 @@ def leader_error(state: RaftState, epoch: LeaderEpoch) -> int:
 
 def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
     """The answer as of now; a valid position is counted before it is built."""
-    is_possible = (
-        request.max_wait_ms >= 0
-        and request.fetch_offset >= 0
-        and 0 <= request.last_fetched_epoch <= max(request.current_leader_epoch, 0)
-    )
-    if not is_possible:
-        return state.fetch_refusal(error_codes.INVALID_REQUEST)
-    error = leader_error(state, request.current_leader_epoch)
-    if error == error_codes.NONE and request.replica_id == state.config.node_id:
-        error = error_codes.INVALID_REQUEST
+    error = _fetch_error(state, request)
     if error != error_codes.NONE:
         return state.fetch_refusal(error)
     log = state.log
@@ -84,8 +75,26 @@ def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchRes
     if validity is Validity.DIVERGING:
         assert end is not None, f"{request=}"
         return msgspec.structs.replace(_response(state), diverging_epoch=end)
+    if request.max_bytes < 0:
+        # Kafka fails to read it, and so does not count it either (4.3.1; at the log end it waits).
+        return state.fetch_refusal(error_codes.UNKNOWN_SERVER_ERROR)
     _track(state, request, wall_ms)
     return _response(state)
+
+
+def _fetch_error(state: RaftState, request: FetchRequest) -> int:
+    """Why no position of the log is looked at."""
+    is_possible = (
+        request.max_wait_ms >= 0
+        and request.fetch_offset >= 0
+        and 0 <= request.last_fetched_epoch <= max(request.current_leader_epoch, 0)
+    )
+    if not is_possible:
+        return error_codes.INVALID_REQUEST
+    error = leader_error(state, request.current_leader_epoch)
+    if error == error_codes.NONE and request.replica_id == state.config.node_id:
+        return error_codes.INVALID_REQUEST
+    return error
 
 
 def _response(state: RaftState, *, snapshot: bool = False) -> FetchResponse:
@@ -94,7 +103,7 @@ def _response(state: RaftState, *, snapshot: bool = False) -> FetchResponse:
     return FetchResponse(
         leader_id=role.leader_id,
         leader_epoch=role.epoch,
-        leader_endpoint=state.voters.endpoint(role.leader_id),
+        leader_endpoint=state.leader_endpoint,
         high_watermark=-1 if watermark is None else watermark,
         log_start_offset=log.start_offset,
         snapshot_id=log.latest_snapshot if snapshot else None,
@@ -251,6 +260,7 @@ def on_fetch_snapshot_request(
     if error != error_codes.NONE:
         state.answer(reply_token, response)
         return
+    assert request.max_bytes >= 0, f"{request=}"
     state.effects.send.append(
         ReadAndSendSnapshotChunk(
             reply_token=reply_token,

@@ -1,4 +1,7 @@
-"""The raft requests and responses as plain values; `kernel/raft_rpc.py` maps them to kio bodies.
+"""The raft requests and responses as plain values.
+
+`kernel/quorum/messages/` maps them to kio bodies, one module for each. Fetch, of which a quorum
+sends most, has one value on the wire and here: `wire/fetch_messages.py`.
 
 Versions and topic wrapping stay outside: one message is about the one metadata partition. A field
 that an older version cannot carry has the value the protocol gives it by default.
@@ -9,10 +12,27 @@ from typing import final
 
 import msgspec
 
+from wire.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
 from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
-HIGH_WATERMARK_UNSUPPORTED = 2**63 - 1
-"""What a Fetch below v18 says for its high watermark (it cannot say it)."""
+__all__ = [
+    "HIGH_WATERMARK_UNSUPPORTED",
+    "BeginQuorumEpochRequest",
+    "BeginQuorumEpochResponse",
+    "DescribeQuorumRequest",
+    "DescribeQuorumResponse",
+    "EndQuorumEpochRequest",
+    "EndQuorumEpochResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchSnapshotRequest",
+    "FetchSnapshotResponse",
+    "RaftRequest",
+    "RaftResponse",
+    "ReplicaState",
+    "VoteRequest",
+    "VoteResponse",
+]
 
 
 class VoteRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,22 +67,6 @@ class EndQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
     leader_id: NodeId
     leader_epoch: LeaderEpoch
     preferred_candidates: tuple[NodeId, ...]
-
-
-@final
-class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Fetch 12-18 of the metadata partition by a voter, observer or anonymous reader."""
-
-    cluster_id: str | None
-    replica_id: NodeId | None
-    replica_directory_id: DirectoryId | None
-    current_leader_epoch: LeaderEpoch
-    fetch_offset: Offset
-    last_fetched_epoch: LeaderEpoch
-    max_wait_ms: int
-    max_bytes: int
-    high_watermark: int = HIGH_WATERMARK_UNSUPPORTED
-    """-1 unknown, HIGH_WATERMARK_UNSUPPORTED below v18."""
 
 
 class FetchSnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,22 +114,6 @@ class EndQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
     leader_id: NodeId | None = None
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
     leader_endpoint: Endpoint | None = None
-
-
-@final
-class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to Fetch. `records` are whole stored batches (bytes), maybe cut at the end."""
-
-    error_code: int = 0
-    top_error_code: int = 0
-    leader_id: NodeId | None = None
-    leader_epoch: LeaderEpoch = LeaderEpoch(0)
-    leader_endpoint: Endpoint | None = None
-    high_watermark: int = -1
-    log_start_offset: int = -1
-    diverging_epoch: OffsetAndEpoch | None = None
-    snapshot_id: OffsetAndEpoch | None = None
-    records: bytes = b""
 
 
 class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):

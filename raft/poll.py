@@ -1,4 +1,4 @@
-"""What is due now: timers first, then the requests that each role keeps sending (spec 2.6)."""
+"""What is due now: timers first, then the requests that each role keeps sending (KIP-595)."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,8 +51,10 @@ def _poll_resigned(state: RaftState, role: Resigned) -> None:
 
 
 def _poll_nominee(state: RaftState, role: Prospective | Candidate) -> None:
-    """A sole candidate restarted has won; an expired timer ends the round."""
-    if role.votes.result is VoteResult.WON:
+    """A sole candidate restarted has won; an expired timer or a full disk ends the round."""
+    if not state.can_stand:
+        _stand(state)
+    elif role.votes.result is VoteResult.WON:
         decide(state)
     elif role.election_deadline_ms <= state.now_ms:
         if isinstance(role, Prospective):
@@ -61,10 +63,13 @@ def _poll_nominee(state: RaftState, role: Prospective | Candidate) -> None:
             become_prospective(state)
 
 
-def _is_evidence_due(state: RaftState) -> bool:
-    """Whether a round of pre-votes on evidence may begin."""
-    evidence = state.evidence
-    return evidence is not None and state.is_evidence_valid() and evidence.due_ms <= state.now_ms
+def _stand(state: RaftState) -> None:
+    """Ask for pre-votes; on a full disk wait for another leader instead, free to vote for it."""
+    if state.can_stand:
+        become_prospective(state)
+    else:
+        state.fast_election.forget()
+        state.become_unattached(state.role.epoch)
 
 
 def _poll_follower(state: RaftState, role: Follower) -> None:
@@ -74,10 +79,10 @@ def _poll_follower(state: RaftState, role: Follower) -> None:
     if not state.is_voter:
         if role.fetch_deadline_ms <= state.now_ms:
             state.become_unattached(role.epoch)
-    elif role.fetch_deadline_ms <= state.now_ms or (
-        state.evidence is not None and _is_evidence_due(state)
+    elif role.fetch_deadline_ms <= state.now_ms or state.fast_election.is_due(
+        role.epoch, state.now_ms
     ):
-        become_prospective(state)
+        _stand(state)
 
 
 def _poll_unattached(state: RaftState, role: Unattached) -> None:
@@ -86,16 +91,17 @@ def _poll_unattached(state: RaftState, role: Unattached) -> None:
         return
     assert role.election_deadline_ms is not None, f"{role=}"
     is_due = role.election_deadline_ms <= state.now_ms
-    if is_due or state.is_only_voter or _is_evidence_due(state):
-        become_prospective(state)
+    if is_due or state.is_only_voter or state.fast_election.is_due(role.epoch, state.now_ms):
+        _stand(state)
 
 
 def _poll_shutdown(state: RaftState) -> None:
     """Finished when another leader is known, when there is nobody to lead, or when time is over.
 
     Until then a resigned leader stays to vote: a follower that heard it a moment ago refuses
-    pre-votes, so that its vote may be the one its successor needs (spec, trace F). Once everybody
-    was told, the longest back-off of a successor is enough to wait.
+    pre-votes, so that its vote may be the one its successor needs (scenario
+    clean_leader_stop_trace). Once everybody was told, the longest back-off of a successor is
+    enough to wait.
     """
     role = state.role
     assert state.shutdown_deadline_ms is not None, "not shutting down"
@@ -152,11 +158,12 @@ def next_deadline_ms(state: RaftState) -> int | None:
             due_ms = role.check_quorum_deadline_ms
     if due_ms is not None and (first_ms is None or due_ms < first_ms):
         first_ms = due_ms
-    due_ms, evidence = state.next_send_ms, state.evidence
+    due_ms = state.next_send_ms
     if due_ms is not None and (first_ms is None or due_ms < first_ms):
         first_ms = due_ms
-    if evidence is not None and not is_shutting_down and isinstance(role, _FETCHING):
-        due_ms = evidence.due_ms
-        if state.is_evidence_valid() and (first_ms is None or due_ms < first_ms):
+    fast = state.fast_election
+    if fast.evidence is not None and not is_shutting_down and isinstance(role, _FETCHING):
+        due_ms = fast.due_ms(role.epoch)
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
             first_ms = due_ms
     return first_ms

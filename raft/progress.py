@@ -28,6 +28,7 @@ def fetched(
     (apache/kafka: raft/.../LeaderState.java, `updateFollowerState`). The end offset may move
     back: a voter that lost its disk fetches from 0 again.
     """
+    assert fetch_offset >= 0, f"{fetch_offset=}"
     assert fetch_offset <= leader_end, f"{fetch_offset=} {leader_end=}"
     caught_up = progress.last_caught_up_wall_ms
     previous_end = progress.leader_end_at_last_fetch

@@ -66,6 +66,8 @@ class VoteTally(msgspec.Struct, frozen=True):
         """Won, lost, or still open."""
         needed = majority(len(self.voters))
         assert not self.granted & self.rejected, f"{self=}"
+        assert self.granted <= self.voters, f"{self=}"
+        assert self.rejected <= self.voters, f"{self=}"
         if len(self.granted) >= needed:
             return VoteResult.WON
         if len(self.voters) - len(self.rejected) < needed:

@@ -1,4 +1,4 @@
-"""Connections to other nodes as raft sees them: ready, awaiting an answer, or backing off.
+"""Requests to other nodes: each connection is ready, awaits a response, or backs off.
 
 INV-RPC-1: an answer is handled only while its correlation id is the one in flight on that
 connection. Resetting a connection forgets the id, so late answers after a change of role are lost.
@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from raft.config import BACKOFF_DOUBLINGS_MAX
+from raft.config import BACKOFF_DOUBLINGS_MAX, RETRY_BACKOFF_MS_MIN
 from raft.messages import FetchRequest, FetchSnapshotRequest, RaftRequest
 from wire.types import NodeId
 
 _FETCHES: Final = frozenset({FetchRequest, FetchSnapshotRequest})
 
 
-class Connection(msgspec.Struct, kw_only=True):
+class ConnectionState(msgspec.Struct, kw_only=True):
     """State of one destination; ready when neither field is set."""
 
     correlation_id: int | None = None
@@ -27,14 +27,14 @@ class Connection(msgspec.Struct, kw_only=True):
     failure_count: int = 0
 
 
-class Connections:
-    """All destinations of a node. Correlation ids are unique over all of them."""
+class RequestManager:
+    """Requests to all destinations of a node. Correlation ids are unique over all of them."""
 
     def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int) -> None:
         """Start with every destination ready."""
         self._request_timeout_ms = request_timeout_ms
-        self._retry_backoff_ms = retry_backoff_ms
-        self._by_id: dict[NodeId, Connection] = {}
+        self._retry_backoff_ms = max(retry_backoff_ms, RETRY_BACKOFF_MS_MIN)
+        self._by_id: dict[NodeId, ConnectionState] = {}
         self._next_correlation_id = 1
 
     def reset(self) -> None:
@@ -91,7 +91,7 @@ class Connections:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = correlation_id + 1
         if connection is None:
-            self._by_id[destination_id] = Connection(
+            self._by_id[destination_id] = ConnectionState(
                 correlation_id=correlation_id, request=request, sent_ms=now_ms
             )
         else:
@@ -118,9 +118,10 @@ class Connections:
 
     def failed(self, destination_id: NodeId, now_ms: int) -> None:
         """Pause before the next request; longer after each failure in a row."""
-        connection = self._by_id.setdefault(destination_id, Connection())
+        connection = self._by_id.setdefault(destination_id, ConnectionState())
         if connection.correlation_id is not None:
             return  # a newer request left meanwhile
         doublings = min(connection.failure_count, BACKOFF_DOUBLINGS_MAX)
         connection.failure_count += 1
         connection.ready_ms = now_ms + (self._retry_backoff_ms << doublings)
+        assert connection.ready_ms > now_ms, f"a retry without a pause {connection=}"

@@ -6,6 +6,7 @@ Source: apache/kafka: raft/.../KafkaRaftClient.java, `maybeHandleCommonResponse`
 from typing import Final
 
 from raft import error_codes
+from raft.config import EPOCH_MAX
 from raft.events import RequestFailed, ResponseReceived
 from raft.fetch_follower import on_fetch_response
 from raft.messages import (
@@ -32,24 +33,25 @@ _REFUSALS: Final = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_F
 
 def on_response(state: RaftState, event: ResponseReceived) -> None:
     """Handle an answer whose request is still in flight on that connection (INV-RPC-1)."""
-    source_id, connections = event.destination_id, state.connections
-    request = connections.take(source_id, event.correlation_id)
+    source_id, requests = event.destination_id, state.request_manager
+    request = requests.take(source_id, event.correlation_id)
     if request is None:
         return
-    if _handle(state, source_id, request, event.response):
-        connections.succeeded(source_id)
+    is_possible = event.response.leader_epoch <= EPOCH_MAX
+    if is_possible and _handle(state, source_id, request, event.response):
+        requests.succeeded(source_id)
     else:
-        connections.failed(source_id, state.now_ms)
+        requests.failed(source_id, state.now_ms)
 
 
 def on_request_failed(state: RaftState, event: RequestFailed) -> None:
     """No answer: pause, or stand at once when the peer does not know pre-votes."""
-    request = state.connections.take(event.destination_id, event.correlation_id)
+    request = state.request_manager.take(event.destination_id, event.correlation_id)
     if request is None:
         return
     if isinstance(state.role, Resigned):
         state.role.tried.add(event.destination_id)
-    state.connections.failed(event.destination_id, state.now_ms)
+    state.request_manager.failed(event.destination_id, state.now_ms)
     is_pre_vote = isinstance(request, VoteRequest) and request.pre_vote
     if is_pre_vote and event.error_code == error_codes.UNSUPPORTED_VERSION:
         on_pre_vote_unsupported(state)
@@ -128,4 +130,4 @@ def _note_abdication(state: RaftState, source_id: NodeId, response: RaftResponse
     if isinstance(response, FetchResponse | FetchSnapshotResponse):
         is_refusal = response.error_code == error_codes.NOT_LEADER_OR_FOLLOWER
         if is_refusal and state.is_voter:
-            state.note_evidence(role.leader_id, state.rank_delay_ms(role.leader_id))
+            state.fast_election.note_lost(role, role.leader_id, state.now_ms)

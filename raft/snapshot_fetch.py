@@ -88,8 +88,13 @@ def on_snapshot_refused(state: RaftState) -> None:
 def on_snapshot_added(state: RaftState, event: SnapshotAdded) -> None:
     """A local snapshot exists; only committed data may be in it.
 
-    One that was there at the start is committed before any high watermark is known.
+    One that was there at the start is committed before any high watermark is known. Of one frozen
+    before a fetched snapshot replaced the log, and reported after it, nothing is left to note.
     """
+    log_start_offset = state.log.start_offset
+    if event.log_start_offset < log_start_offset:
+        assert event.snapshot_id.offset <= log_start_offset, f"{event=} {state.log.describe()}"
+        return
     highest, latest = state.high_watermark_highest, state.log.latest_snapshot
     committed = max(highest or 0, latest.offset if latest is not None else 0)
     assert event.snapshot_id.offset <= committed, f"{event=} {highest=} {latest=}"

@@ -9,12 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from raft import error_codes
-from raft.config import (
-    EVIDENCE_RANK_MS,
-    EVIDENCE_RETRY_MS,
-    EVIDENCE_ROUNDS_MAX,
-    RaftConfig,
-)
+from raft.config import RaftConfig
 from raft.effects import (
     Effects,
     HighWatermarkAdvanced,
@@ -25,8 +20,9 @@ from raft.effects import (
     ShutdownComplete,
 )
 from raft.epoch_cache import LogView
+from raft.evidence import FastElection
 from raft.messages import FetchRequest, FetchResponse, RaftRequest, RaftResponse
-from raft.requests import Connections
+from raft.requests import RequestManager
 from raft.roles import (
     Candidate,
     Follower,
@@ -61,19 +57,6 @@ class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int
     wall_ms: int
     response: FetchResponse
-
-
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Why this voter need not wait for its time-out, and when it asks next.
-
-    `leader_id` is whose process is gone, None when it gave up by itself (it is there and votes) and
-    when the quorum knows no leader at all (first election).
-    """
-
-    epoch: LeaderEpoch
-    leader_id: NodeId | None
-    due_ms: int
-    rounds_left: int = EVIDENCE_ROUNDS_MAX
 
 
 class PendingAppend(msgspec.Struct, frozen=True):
@@ -112,14 +95,12 @@ class RaftState:
         self.high_watermark: Offset | None = log.start_offset if log.start_offset > 0 else None
         self.high_watermark_highest = self.high_watermark
         """The largest ever notified; `high_watermark` is unknown again to a new leader."""
-        self.connections = Connections(
+        self.request_manager = RequestManager(
             request_timeout_ms=config.request_timeout_ms,
             retry_backoff_ms=config.retry_backoff_ms,
         )
         self.parked: list[ParkedFetch] = []
-        self.evidence: Evidence | None = None
-        self.leaderless: set[NodeId] | None = set()
-        """Voters that said they know no leader; None once the first election is over."""
+        self.fast_election = FastElection(config, voters, rng, is_voter=self.is_voter)
         self.pending_append: PendingAppend | None = None
         self.is_installing_snapshot = False
         self.fetch_paused_until_ms: int | None = None
@@ -128,6 +109,8 @@ class RaftState:
         self.is_shut_down = False
         self.next_send_ms: int | None = None
         """When a request that could not leave yet may leave, or the next one is due."""
+        self.is_disk_full = False
+        """Whether appends are refused: since DiskFull, until DiskHasSpace."""
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None
@@ -150,9 +133,18 @@ class RaftState:
         return LeaderAndEpoch(leader_id, self.role.epoch)
 
     @property
+    def can_stand(self) -> bool:
+        """Whether this voter may be elected: one that cannot append could only resign.
+
+        A sole voter may: there is nobody to lead in its place.
+        """
+        return not self.is_disk_full or self.is_only_voter
+
+    @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Endpoint of the leader that responses name."""
-        return self.voters.endpoint(self.role.leader_id)
+        """Endpoint of the leader that responses name; they do not name its listener."""
+        endpoint = self.voters.endpoint(self.role.leader_id)
+        return None if endpoint is None else Endpoint("", endpoint.host, endpoint.port)
 
     def new_election_deadline_ms(self) -> int:
         """When an election timer that starts now expires."""
@@ -166,7 +158,7 @@ class RaftState:
         """Send to a destination that is ready."""
         config, now_ms = self.config, self.now_ms
         assert destination_id != config.node_id, f"{request=} to myself"
-        correlation_id = self.connections.sent(destination_id, request, now_ms)
+        correlation_id = self.request_manager.sent(destination_id, request, now_ms)
         self.wake_at(now_ms + config.request_timeout_ms)  # else a lost answer stalls us
         self.effects.send.append(
             SendRequest(
@@ -181,7 +173,7 @@ class RaftState:
 
     def send_if_ready(self, destination_id: NodeId, request: RaftRequest) -> bool:
         """Send now, or note when the destination will be ready."""
-        ready_ms = self.connections.ready_at(destination_id, self.now_ms)
+        ready_ms = self.request_manager.ready_at(destination_id, self.now_ms)
         if ready_ms > self.now_ms:
             self.wake_at(ready_ms)
             return False
@@ -221,10 +213,10 @@ class RaftState:
         if isinstance(new, Leader | Resigned):
             self.high_watermark = None
         if new.epoch > old.epoch and not isinstance(new, Candidate):
-            self.evidence = None
+            self.fast_election.forget()
         if new.epoch > old.epoch or isinstance(new, Follower):
-            self.leaderless = None
-        self.connections.reset()
+            self.fast_election.end_first_election()
+        self.request_manager.reset()
         self.persist_election()
         self.notify_leader()
         if isinstance(old, Leader):
@@ -347,35 +339,6 @@ class RaftState:
             raise RaftInvariantError(f"INV-LEADER-1 two leaders in {epoch=}: {known=} {leader_id=}")
         if known is None or isinstance(self.role, Unattached):
             self.become_follower(epoch, leader_id)
-
-    def note_evidence(self, leader_id: NodeId | None, delay_ms: int) -> None:
-        """Believe that `leader_id` is gone: ask for pre-votes after `delay_ms`."""
-        if not self.config.evidence or not self.is_voter:
-            return
-        evidence = self.evidence
-        if evidence is not None and evidence.epoch == self.role.epoch:
-            return
-        self.evidence = Evidence(
-            epoch=self.role.epoch, leader_id=leader_id, due_ms=self.now_ms + delay_ms
-        )
-        if isinstance(self.role, Follower):
-            self.role.has_fetched = False
-
-    def rank_delay_ms(self, leader_id: NodeId | None) -> int:
-        """Delay before a pre-vote after evidence: rank x 50 ms among those who may stand."""
-        return self.voters.rank(self.config.node_id, leader_id) * EVIDENCE_RANK_MS
-
-    def postpone_evidence(self) -> None:
-        """Ask again after 50 to 100 ms (a lost round, or another's round was granted)."""
-        evidence = self.evidence
-        if evidence is None:
-            return
-        delay = EVIDENCE_RETRY_MS + self.rng.randrange(EVIDENCE_RETRY_MS + 1)
-        self.evidence = msgspec.structs.replace(evidence, due_ms=self.now_ms + delay)
-
-    def is_evidence_valid(self) -> bool:
-        """Whether there is evidence about the current epoch."""
-        return self.evidence is not None and self.evidence.epoch == self.role.epoch
 
     def complete_shutdown(self) -> None:
         """Say once that the process may end."""

@@ -1,13 +1,13 @@
 """Elections: pre-votes, votes, granting and counting (KIP-595, KIP-996).
 
+INV-DISK-1: while its disk refuses appends, a voter that is not alone neither stands nor leads.
+
 INV-VOTE-1: one vote per epoch, durable before its answer. INV-VOTE-2: a standard vote is given only
 to a log that is at least as up to date, so an elected leader has everything committed.
 """
 
-import msgspec
-
 from raft import error_codes
-from raft.config import EPOCH_MAX, EVIDENCE_CANDIDATE_MS, EVIDENCE_RANK_MS
+from raft.config import EPOCH_MAX
 from raft.effects import AppendLeaderChange
 from raft.events import EpochStart
 from raft.messages import VoteRequest, VoteResponse
@@ -67,7 +67,7 @@ def _request_error(state: RaftState, request: VoteRequest) -> int:
 
 
 def _grant(state: RaftState, request: VoteRequest) -> bool:
-    """The grant function (spec 2.5); a standard grant is recorded."""
+    """Whether to grant (apache/kafka: raft/.../EpochState.java); a standard grant is recorded."""
     theirs = OffsetAndEpoch(Offset(request.last_end_offset), request.last_epoch)
     is_up_to_date = not theirs.is_before(state.log.last_position)
     if request.pre_vote:
@@ -99,7 +99,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
                 election_deadline_ms=deadline,
             )
         )
-    state.evidence = None
+    state.fast_election.forget()
     assert state.role.voted_key == candidate, f"{state.role=}"
     return True
 
@@ -111,8 +111,8 @@ def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
         return False
     if isinstance(role, Follower) and role.has_fetched:
         return False
-    if isinstance(role, Follower) and state.is_evidence_valid():
-        state.postpone_evidence()  # let the one we granted finish before we ask ourselves
+    if isinstance(role, Follower):
+        state.fast_election.postpone(role.epoch, state.now_ms)
     return True
 
 
@@ -126,13 +126,12 @@ def _own_tally(state: RaftState, rejected: frozenset[NodeId] = frozenset()) -> V
 
 def become_prospective(state: RaftState) -> None:
     """Ask for pre-votes; a lost leader counts as a refusal, for it will not answer."""
+    assert state.can_stand, f"INV-DISK-1 {state.role=}"
     role = state.role
-    rejected: frozenset[NodeId] = frozenset()
-    evidence = state.evidence
-    if state.is_evidence_valid() and evidence is not None and evidence.leader_id is not None:
-        rejected = frozenset({evidence.leader_id})
-        if not _can_win_without(state, rejected):
-            rejected = frozenset()
+    lost_leader_id = state.fast_election.lost_leader_id(role.epoch)
+    rejected = frozenset() if lost_leader_id is None else frozenset({lost_leader_id})
+    if not _can_win_without(state, rejected):
+        rejected = frozenset()
     state.become(
         Prospective(
             epoch=role.epoch,
@@ -153,15 +152,10 @@ def _can_win_without(state: RaftState, rejected: frozenset[NodeId]) -> bool:
 def _become_candidate(state: RaftState) -> None:
     """Stand in the next epoch; the own vote is durable before anybody is asked."""
     assert isinstance(state.role, Prospective), f"{state.role=}"
+    assert state.can_stand, f"INV-DISK-1 {state.role=}"
     epoch = LeaderEpoch(state.role.epoch + 1)
-    wait_ms = state.config.draw_election_timeout_ms(state.rng)
-    evidence = state.evidence
-    if state.is_evidence_valid() and evidence is not None and evidence.rounds_left > 0:
-        wait_ms = min(wait_ms, EVIDENCE_CANDIDATE_MS + state.rng.randrange(EVIDENCE_CANDIDATE_MS))
-        rounds_left = evidence.rounds_left - 1
-        state.evidence = msgspec.structs.replace(evidence, epoch=epoch, rounds_left=rounds_left)
-    else:
-        state.evidence = None
+    timeout_ms = state.config.draw_election_timeout_ms(state.rng)
+    wait_ms = state.fast_election.candidate_wait_ms(state.role.epoch, timeout_ms)
     state.become(
         Candidate(
             epoch=epoch,
@@ -180,7 +174,7 @@ def _become_leader(state: RaftState) -> None:
     assert role.votes.result is VoteResult.WON, f"{role=}"
     start = state.log.end_offset
     granting = tuple(sorted(role.votes.granted))
-    state.evidence = None
+    state.fast_election.forget()
     state.become(
         Leader(
             epoch=role.epoch,
@@ -231,14 +225,7 @@ def give_up_pre_vote(state: RaftState) -> None:
             state.become_follower(role.epoch, role.leader_id)
     else:
         state.become_unattached(role.epoch)
-    evidence = state.evidence
-    if not state.is_evidence_valid() or evidence is None:
-        state.evidence = None
-    elif is_lost and evidence.rounds_left > 1:
-        state.evidence = msgspec.structs.replace(evidence, rounds_left=evidence.rounds_left - 1)
-        state.postpone_evidence()
-    else:
-        state.evidence = None
+    state.fast_election.spend_round(role.epoch, state.now_ms, is_lost=is_lost)
 
 
 def send_votes(state: RaftState) -> None:
@@ -285,15 +272,8 @@ def on_pre_vote_unsupported(state: RaftState) -> None:
 
 def start_first_election(state: RaftState, voter_id: NodeId) -> None:
     """At start: when a majority says it knows no leader, do not wait for the timer."""
-    if state.leaderless is None or not isinstance(state.role, Unattached):
-        return
-    if state.role.leader_id is not None or not state.is_voter:
-        return
-    state.leaderless.add(voter_id)
-    if len(state.leaderless) + 1 > len(state.voters.ids) // 2:
-        delay = state.voters.rank(state.config.node_id, None) * EVIDENCE_RANK_MS
-        state.note_evidence(None, delay)
-        state.leaderless = None
+    if isinstance(state.role, Unattached) and state.role.leader_id is None:
+        state.fast_election.note_leaderless(state.role, voter_id, state.now_ms)
 
 
 def resign(state: RaftState) -> None:
@@ -315,3 +295,18 @@ def resign(state: RaftState) -> None:
             election_deadline_ms=state.new_election_deadline_ms(),
         )
     )
+
+
+def on_disk_full(state: RaftState) -> None:
+    """Resign, and drop the records that were refused; a sole voter keeps both.
+
+    A leader without its LeaderChange record commits nothing, and its followers hear it all the
+    same: only it can end its epoch. What was refused is dropped, or it would refuse its vote to
+    every log without it. Kafka's node is stopped by its log directory.
+    """
+    state.is_disk_full = True
+    if state.can_stand:
+        return
+    if isinstance(state.role, Leader):
+        resign(state)
+    state.log.drop_unwritten()

@@ -19,10 +19,6 @@ class VoterSet(msgspec.Struct, frozen=True):
         """Voter ids, ascending."""
         return tuple(sorted(self.endpoints))
 
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self.endpoints)
-
     def is_voter(self, replica_id: NodeId | None) -> bool:
         """Whether the replica votes; an anonymous one does not."""
         return replica_id is not None and replica_id in self.endpoints

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from simulator.arguments import USAGE, parse
+from simulator.campaign.arguments import USAGE, parse
 from simulator.mutants.arguments import mutate_parser
 
 PATH_CHARACTERS: Final = 200
@@ -26,9 +26,9 @@ def run(arguments: Sequence[str]) -> int:
         parsed = parse(list(arguments))
     except SystemExit as stop:
         return int(stop.code or 0)
-    from simulator.schedule import ScheduleError  # noqa: PLC0415
-    from simulator.seed_ledger import LedgerError  # noqa: PLC0415
-    from simulator.session import perform  # noqa: PLC0415
+    from simulator.campaign.schedule import ScheduleError  # noqa: PLC0415
+    from simulator.campaign.seed_ledger import LedgerError  # noqa: PLC0415
+    from simulator.campaign.session import perform  # noqa: PLC0415
 
     try:
         return perform(parsed)

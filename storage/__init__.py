@@ -1,1 +1,17 @@
-"""Kafka's files on disk: the log and the small files around it, through one door to the system."""
+"""Kafka's files on disk: the log and the small files around it, through one door to the system.
+
+Interface:
+- `vfs.Vfs`: the door; `os_vfs.OsVfs` is the system's (the simulated disk:
+  simulator/cluster/memory_vfs).
+- `log.Log.open(vfs, directory, config, recovery_point, log_start_offset)`: `append`,
+  `append_fetched`, `read(offset, max_bytes, end_offset)`, `truncate_to`,
+  `truncate_fully_and_start_at`, `flush_plan() -> FlushPlan` (any thread may `run()` it),
+  `flush_done`, `epoch_entries`, `end_offset`, `close`.
+- `quorum_state_file`, `meta_properties`, `snapshot_files`, `checkpoint_files`,
+  `clean_shutdown_file`, `directory_lock`, `partition_directories`, `bootstrap_checkpoint`: one
+  small file each.
+
+Formats: docs/formats. Damage is `CorruptLogError` or `CorruptFileError` with file and position; a
+failed fsync is `FsyncError` and ends the node. Not in it: threads (the driver runs flush plans),
+records' meaning.
+"""

@@ -21,6 +21,7 @@ INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 _VERSION: Final = 0
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")
+assert _DIGITS.fullmatch(str(INT64_MAX)), "every offset can be read back"
 
 
 def whole_number(text: str, maximum: int) -> int:
@@ -70,6 +71,7 @@ def _header(lines: list[str]) -> tuple[int | None, int]:
 
 def encode_lines(entries: list[str]) -> bytes:
     """The content of a checkpoint file."""
+    assert not any("\n" in entry for entry in entries), "one entry, one line"
     return "".join(f"{line}\n" for line in [str(_VERSION), str(len(entries)), *entries]).encode()
 
 
@@ -115,9 +117,11 @@ class OffsetCheckpoint:
 
     def record(self, topic: str, partition: int, offset: int) -> None:
         """Make an offset durable; does nothing when it is the one recorded."""
-        assert offset >= 0
+        assert offset >= 0, f"{offset=}"
+        assert partition >= 0, f"{partition=}"
         if self._offsets.get((topic, partition)) != offset:
             self._write({**self._read(), (topic, partition): offset})
+        assert self.get(topic, partition) == offset, f"{topic=} {partition=} {offset=}"
 
     def forget(self, topic: str, partition: int) -> None:
         """Drop a partition that is deleted."""
@@ -174,6 +178,7 @@ class RecoveryPoint:
         if self._flushed_end is not None and self._flushed_end.end_offset > end_offset:
             self._flushed_end.record(end_offset)
         self._checkpoint.record(self._topic, self._partition, end_offset)
+        assert self.end_offset == end_offset, f"{self.end_offset=} {end_offset=}"
 
     def close(self) -> None:
         """Close the file."""

@@ -4,6 +4,7 @@ apache/kafka: storage/.../epoch/LeaderEpochFileCache.java
 """
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -45,8 +46,8 @@ class EpochCache:
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that records from an offset on have an epoch; whether that was news."""
-        assert epoch >= 0
-        assert start_offset >= 0
+        assert epoch >= 0, f"{epoch=}"
+        assert start_offset >= 0, f"{start_offset=}"
         entries = self._entries
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
             return False
@@ -60,6 +61,7 @@ class EpochCache:
         entries = self._entries
         if epoch < 0 or not entries or epoch > entries[-1].epoch:
             return -1, -1
+        assert end_offset >= entries[-1].start_offset, f"{end_offset=} {entries[-1]=}"
         if epoch == entries[-1].epoch:
             return epoch, end_offset
         found = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
@@ -69,6 +71,7 @@ class EpochCache:
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop the epochs that start at or above the offset; whether there were some."""
+        assert end_offset >= 0, f"{end_offset=}"
         before = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
@@ -76,6 +79,7 @@ class EpochCache:
 
     def truncate_from_start(self, start_offset: int) -> bool:
         """Drop what ends at or below the offset; the epoch that spans it starts there now."""
+        assert start_offset >= 0, f"{start_offset=}"
         below = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if below == 0 or (below == 1 and self._entries[0].start_offset == start_offset):
             return False
@@ -88,6 +92,9 @@ class EpochCache:
 
     def encode(self) -> bytes:
         """The content of the file."""
+        for older, newer in pairwise(self._entries):
+            assert older.epoch < newer.epoch, f"{older=} {newer=}"
+            assert older.start_offset < newer.start_offset, f"{older=} {newer=}"
         return encode_lines([f"{entry.epoch} {entry.start_offset}" for entry in self._entries])
 
 

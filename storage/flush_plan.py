@@ -22,6 +22,9 @@ class FlushPlan:
         last_epoch: int,
         generation: int,
     ) -> None:
+        assert end_offset >= 0, f"{end_offset=}"
+        assert last_epoch >= -1, f"{last_epoch=}"
+        assert generation >= 0, f"{generation=}"
         self._vfs = vfs
         self._files = files
         self._directories = directories

@@ -20,11 +20,14 @@ FLUSHED_END_NAME: Final = "flushed-end-offset"
 _CONTENT_BYTES: Final = 32  # "0 " + 20 digits + " " + 8 hex digits + newline
 _DIGITS: Final = slice(2, 22)
 _END_MAX: Final = 2**63 - 1
+_SECTOR_BYTES: Final = 512
+assert _CONTENT_BYTES <= _SECTOR_BYTES, "overwritten in place: all of it or nothing"
+assert len(str(_END_MAX)) <= _DIGITS.stop - _DIGITS.start, f"{_END_MAX=}"
 
 
 def encode_flushed_end(end_offset: int) -> bytes:
     """The content of the file."""
-    assert end_offset >= 0
+    assert end_offset >= 0, f"{end_offset=}"
     text = b"0 %020d " % end_offset
     content = b"%b%08x\n" % (text, crc32c.crc32c(text))
     assert len(content) == _CONTENT_BYTES
@@ -72,6 +75,7 @@ class FlushedEndFile:
         if self.damage is not None or not self._exists:
             self.record(end_offset)
         elif end_offset != self.end_offset:
+            assert end_offset > self.end_offset, f"only `record` lowers: {end_offset=}"
             if self._file is None:
                 self._file = self._vfs.open(self._path)
             self._file.pwrite(encode_flushed_end(end_offset), 0)

@@ -11,6 +11,8 @@ from typing import Final
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
+assert _OFFSET_ENTRY.size == 8, f"{_OFFSET_ENTRY.size=}"
+assert _TIME_ENTRY.size == 12, f"{_TIME_ENTRY.size=}"
 
 
 class IndexDamageError(Exception):
@@ -31,10 +33,10 @@ class OffsetIndex:
 
     def append(self, last_offset: int, position: int) -> None:
         """Add an entry; offsets and positions only grow."""
-        assert last_offset >= self.base_offset
-        assert not self._offsets or (
-            last_offset > self._offsets[-1] and position > self._positions[-1]
-        )
+        assert last_offset >= self.base_offset, f"{last_offset=} {self.base_offset=}"
+        if self._offsets:
+            assert last_offset > self._offsets[-1], f"{last_offset=} {self._offsets[-1]=}"
+            assert position > self._positions[-1], f"{position=} {self._positions[-1]=}"
         self._offsets.append(last_offset)
         self._positions.append(position)
 

@@ -21,8 +21,6 @@ from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
 from wire.batch import CRC_START, BatchFrame, iterate_frames
 from wire.errors import CorruptBatchError
 
-_COPY_BYTES = 1 << 20
-
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]
 
 
@@ -75,6 +73,7 @@ class Log:
                 self._touch(segment)
         else:
             self._segments.append(self._create_segment(loaded.end_offset))
+        assert self.log_start_offset <= self.end_offset, f"{self.log_start_offset=}"
         self._unsynced_directories |= {directory, parent(directory)}
         self.flushed_end_offset = self.log_start_offset
         self._epochs.truncate_from_start(self.log_start_offset)
@@ -100,25 +99,18 @@ class Log:
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
         log._write_again_from(flushed)
         log.flush()
+        assert log.flushed_end_offset == log.end_offset, f"{log.flushed_end_offset=}"
         if recovery_point is not None:
             recovery_point.note(log.flushed_end_offset)
         return log
 
     def _write_again_from(self, flushed_end: int) -> None:
-        """Write the bytes above the recorded flushed end once more, as they are.
-
-        After a failed fsync the page cache may hold what the disk does not, marked clean: a new
-        process reads it, and its own fsync would write nothing. (Rebello et al., "Can applications
-        recover from fsync failures?", 2020)
-        """
+        """Write the bytes above the recorded flushed end once more, as they are."""
         if flushed_end >= self.end_offset:
             return
         for segment in self._segments[self._floor(flushed_end) :]:
             is_split = flushed_end > segment.base_offset
-            position = segment.find(flushed_end) if is_split else 0
-            while content := segment.file.pread(_COPY_BYTES, position):
-                segment.file.pwrite(content, position)
-                position += len(content)
+            segment.write_again_from(segment.find(flushed_end) if is_split else 0)
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
@@ -156,8 +148,9 @@ class Log:
         """
         frames = list(iterate_frames(batches))
         assert frames
-        assert base_offset == self.end_offset == frames[0][2]
-        assert frames[-1][1] == len(batches)
+        assert base_offset == self.end_offset, f"{base_offset=} {self.end_offset=}"
+        assert base_offset == frames[0].base_offset, f"{base_offset=} {frames[0]=}"
+        assert frames[-1].end_position == len(batches)
         new_epochs = self._append_group(batches, frames)
         return AppendInfo(base_offset, self.end_offset, self.last_epoch, new_epochs)
 
@@ -175,7 +168,7 @@ class Log:
         taken, stopped = self._acceptable(view, epoch_max)
         new_epochs: list[EpochEntry] = []
         for group in self._groups(taken):
-            start, end = group[0][0], group[-1][1]
+            start, end = group[0].position, group[-1].end_position
             data = batches if end - start == len(batches) else view[start:end]
             try:
                 new_epochs += self._append_group(data, group)
@@ -193,18 +186,19 @@ class Log:
         end = 0
         try:
             for frame in iterate_frames(view):
-                start, frame_end, first, last, epoch, crc, _ = frame
-                is_sound = crc32c.crc32c(view[start + CRC_START : frame_end]) == crc
-                objection = rules.objection(first, last, epoch, crc_is_valid=is_sound)
+                last, epoch = frame.last_offset, frame.leader_epoch
+                content = view[frame.position + CRC_START : frame.end_position]
+                is_sound = crc32c.crc32c(content) == frame.crc
+                objection = rules.objection(frame.base_offset, last, epoch, crc_is_valid=is_sound)
                 if epoch > epoch_max:
                     objection = f"leader epoch {epoch} is above {epoch_max}"
-                elif frame_end - start > config.batch_bytes_max:
-                    objection = f"a batch of {frame_end - start} bytes is too large"
+                elif frame.size_bytes > config.batch_bytes_max:
+                    objection = f"a batch of {frame.size_bytes} bytes is too large"
                 if objection is not None:
                     return taken, objection
                 rules.accept(last, epoch)
                 taken.append(frame)
-                end = frame_end
+                end = frame.end_position
         except CorruptBatchError as error:
             return taken, str(error)
         return taken, None if end == len(view) else "the last batch is cut"
@@ -213,10 +207,10 @@ class Log:
         """Split so that each group fits into a segment where that is possible."""
         groups: list[list[BatchFrame]] = []
         room = self._config.segment_bytes - self._segments[-1].size_bytes
-        if frames and frames[-1][1] <= room:
+        if frames and frames[-1].end_position <= room:
             return [frames]
         for frame in frames:
-            size = frame[1] - frame[0]
+            size = frame.size_bytes
             if not groups or size > room:
                 if size > room:
                     room = self._config.segment_bytes
@@ -230,18 +224,20 @@ class Log:
     ) -> tuple[EpochEntry, ...]:
         if self._must_roll(len(data), frames):
             self._roll()
+        assert frames[0].base_offset >= self.end_offset, f"{frames[0]=} {self.end_offset=}"
         segment = self._segments[-1]
         segment.append(data, frames)
         self._unrecorded_bytes += len(data)
         if segment.path not in self._unsynced:
             self._unsynced[segment.path] = segment.file.share()
-        self.end_offset = frames[-1][3] + 1
+        self.end_offset = frames[-1].last_offset + 1
         new_epochs: list[EpochEntry] = []
-        for _, _, base_offset, _, epoch, _, _ in frames:
+        for frame in frames:
+            epoch = frame.leader_epoch
             if epoch > self.last_epoch:
                 self.last_epoch = epoch
-                if self._epochs.assign(epoch, base_offset):
-                    new_epochs.append(EpochEntry(epoch, base_offset))
+                if self._epochs.assign(epoch, frame.base_offset):
+                    new_epochs.append(EpochEntry(epoch, frame.base_offset))
                     self._epochs_changed = True
         return tuple(new_epochs)
 
@@ -250,16 +246,17 @@ class Log:
         if active.size_bytes == 0:
             return False
         started_ms = active.indexes.first_timestamp_ms
-        newest_ms = frames[0][6] if len(frames) == 1 else max(frame[6] for frame in frames)
+        newest_ms = max([frame.max_timestamp_ms for frame in frames])
         return (
             active.size_bytes + added_bytes > config.segment_bytes
             or (started_ms >= 0 and newest_ms - started_ms > config.segment_ms)
-            or frames[-1][3] - active.base_offset > RELATIVE_OFFSET_MAX
+            or frames[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
         )
 
     def _roll(self) -> None:
         old = self._active
         assert old.size_bytes > 0
+        assert self.end_offset > old.base_offset, f"{self.end_offset=} {old.base_offset=}"
         new = self._create_segment(self.end_offset)
         old.write_indexes()
         self._segments.append(new)
@@ -352,6 +349,7 @@ class Log:
                 to: the same call again ends it once there is space; without that the node must
                 stop, as Kafka's log directory goes offline.
         """
+        assert offset >= 0, f"{offset=}"
         self._lower_recovery_point(0)
         self._remove_segments(0)
         self._segments.append(self._create_segment(offset))
@@ -374,6 +372,7 @@ class Log:
             segment.remove()
             self._vfs.sync_directory(self.directory)  # in order, or a crash could leave a gap
             removed.append(segment.path)
+        assert self._segments[0].base_offset <= offset, f"{offset=} has no segment"
         self._epochs_changed |= self._epochs.truncate_from_start(offset)
         return tuple(removed)
 
@@ -402,6 +401,7 @@ class Log:
 
     def flush_plan(self) -> FlushPlan:
         """What to sync for everything written so far; must be run, then given to `flush_done`."""
+        assert self.flushed_end_offset <= self.end_offset, f"{self.flushed_end_offset=}"
         plan = FlushPlan(
             self._vfs,
             tuple(self._unsynced.values()),
@@ -417,11 +417,13 @@ class Log:
 
     def flush_done(self, plan: FlushPlan) -> None:
         """The plan has run. Moves the flushed end, and the record of it from time to time."""
+        assert plan.is_empty, "run it first"
         outstanding = self._outstanding
         if plan in outstanding:
             del outstanding[: outstanding.index(plan) + 1]
         if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
             return
+        assert plan.end_offset <= self.end_offset, f"{plan.end_offset=} {self.end_offset=}"
         self.flushed_end_offset = plan.end_offset
         if self._recovery_point is not None:
             self._recovery_point.note(plan.end_offset)

@@ -42,6 +42,15 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     verify_from_start: bool = True  # check all segments at open, not only the unflushed ones
     contiguous: bool = True  # no offset is missing (compacted logs have gaps)
 
+    def __post_init__(self) -> None:
+        """Assert the range of each setting."""
+        assert self.segment_bytes > 0, f"{self.segment_bytes=}"
+        assert self.segment_ms >= 0, f"{self.segment_ms=}"
+        assert self.index_interval_bytes >= 0, f"{self.index_interval_bytes=}"
+        assert self.batch_bytes_max > 0, f"{self.batch_bytes_max=}"
+        assert self.recovery_point_bytes >= 0, f"{self.recovery_point_bytes=}"
+        assert self.open_segments_max >= 0, f"{self.open_segments_max=}"
+
 
 class LoadedLog(msgspec.Struct):
     """What `load_log` found."""
@@ -69,6 +78,7 @@ def load_log(
 
 class _Loader:
     def __init__(self, vfs: Vfs, directory: str, config: LogConfig, recovery_point: int) -> None:
+        assert recovery_point >= 0, f"{recovery_point=}"
         self._vfs = vfs
         self._directory = directory
         self._config = config
@@ -90,6 +100,9 @@ class _Loader:
             first = self._first_to_scan(segments)
             self._epochs.truncate_from_end(segments[first].base_offset)
         end_offset, last_epoch = self._scan(segments, first)
+        assert segments, "a log keeps its first segment"
+        assert end_offset >= segments[-1].base_offset, f"{end_offset=}"
+        assert (self._epochs.last_epoch or 0) <= max(last_epoch, 0), f"{last_epoch=}"
         if end_offset < self._recovery_point:
             raise CorruptLogError(
                 segments[-1].path,
@@ -169,9 +182,10 @@ class _Loader:
         indexes = SegmentIndexes(segment.base_offset, config.index_interval_bytes)
         scan = scan_segment(segment.file, segment.size_bytes, indexes, rules, self._note_epoch)
         if scan.reason is not None:
-            if scan.end_offset < self._recovery_point:
+            if scan.is_old_format or scan.end_offset < self._recovery_point:
                 raise CorruptLogError(segment.path, scan.valid_bytes, scan.reason)
             removed = segment.size_bytes - scan.valid_bytes
+            assert removed > 0, f"{removed=} {scan.reason=}"
             self._report.append(
                 TailCut(segment.path, scan.valid_bytes, removed, scan.end_offset, scan.reason)
             )
@@ -191,6 +205,7 @@ class _Loader:
         self, segments: list[Segment], first: int, end_offset: int, path: str, reason: str
     ) -> None:
         """Remove the segments from a number on."""
+        assert first > 0, "a log keeps its first segment"
         if first >= len(segments):
             return
         if end_offset < self._recovery_point:

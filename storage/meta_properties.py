@@ -55,6 +55,9 @@ def decode_uuid(text: str) -> bytes:
 
 def encode_meta_properties(properties: MetaProperties, date: str = "") -> bytes:
     """Version 1 in Java's properties format; `date` is the comment line Java writes."""
+    assert 0 <= properties.node_id <= _NODE_ID_MAX, f"{properties.node_id=}"
+    assert properties.directory_id not in _RESERVED, f"{properties.directory_id=}"
+    assert "\n" not in date, f"{date=}"
     lines = ["#", f"#{date}", f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={encode_uuid(properties.directory_id)}")

@@ -59,6 +59,7 @@ def create_partition_directory(
     Raises:
         CorruptFileError: the directory belongs to another topic id.
     """
+    assert 0 <= partition <= _PARTITION_MAX, f"{partition=}"
     path = join(log_directory, partition_directory_name(topic, partition))
     vfs.make_directory(path)
     found = read_partition_metadata(vfs, path)
@@ -81,6 +82,10 @@ def mark_deleted(vfs: Vfs, path: str, unique_id: bytes) -> str:
     assert not directory.suffix
     ending = f"-{directory.partition}.{unique_id.hex()}{DELETE_SUFFIX}"
     target = join(parent(path), directory.topic[: _NAME_MAX - len(ending)] + ending)
+    marked = parse_partition_directory(target)
+    assert marked is not None, f"{target} would not be found again"
+    assert marked.suffix == DELETE_SUFFIX, f"{marked=}"
+    assert marked.partition == directory.partition, f"{marked=} {directory=}"
     vfs.rename(path, target)
     vfs.sync_directory(parent(path))
     return target
@@ -136,43 +141,3 @@ def open_metadata_log(vfs: Vfs, log_directory: str, config: LogConfig) -> Log:
     checkpoint, flushed_end = OffsetCheckpoint(vfs, log_directory), FlushedEndFile(vfs, path)
     point = RecoveryPoint(checkpoint, METADATA_TOPIC_NAME, 0, flushed_end)
     return Log.open(vfs, path, config, point)
-
-
-class PartitionLogs:
-    """The partition logs of a log directory, opened at first use, at most so many at a time."""
-
-    def __init__(
-        self, vfs: Vfs, log_directory: str, config: LogConfig, open_logs_max: int = 100
-    ) -> None:
-        self._vfs = vfs
-        self._log_directory = log_directory
-        self._config = config
-        self._open_logs_max = open_logs_max
-        self._checkpoint = OffsetCheckpoint(vfs, log_directory)
-        self._logs: dict[tuple[str, int], Log] = {}
-
-    def get(self, topic: str, partition: int) -> Log:
-        """The log of a partition whose directory exists; closes the one used longest ago."""
-        key = topic, partition
-        log = self._logs.pop(key, None)
-        if log is None:
-            while len(self._logs) >= self._open_logs_max:
-                self._logs.pop(next(iter(self._logs))).close()
-            path = join(self._log_directory, partition_directory_name(topic, partition))
-            assert self._vfs.exists(path), path
-            point = RecoveryPoint(self._checkpoint, topic, partition)
-            log = Log.open(self._vfs, path, self._config, point)
-        self._logs[key] = log
-        return log
-
-    def drop(self, topic: str, partition: int) -> None:
-        """The partition is deleted: close its log and forget its recorded end."""
-        log = self._logs.pop((topic, partition), None)
-        if log is not None:
-            log.close()
-        self._checkpoint.forget(topic, partition)
-
-    def close(self) -> None:
-        """Close all that are open."""
-        while self._logs:
-            self._logs.pop(next(iter(self._logs))).close()

@@ -43,4 +43,6 @@ def read_partition_metadata(vfs: Vfs, partition_directory: str) -> TopicId | Non
 def write_partition_metadata(vfs: Vfs, partition_directory: str, topic_id: TopicId) -> None:
     """Make it durable; before the first append."""
     path = join(partition_directory, PARTITION_METADATA_NAME)
-    write_file_atomically(vfs, path, encode_partition_metadata(topic_id))
+    content = encode_partition_metadata(topic_id)
+    assert decode_partition_metadata(content, path) == topic_id, f"{topic_id=}"
+    write_file_atomically(vfs, path, content)

@@ -32,7 +32,9 @@ def encode_quorum_state(
     state: ElectionState, voters: tuple[NodeId, ...] = (), version: int = 0
 ) -> bytes:
     """One line of JSON; version 0 lists the static voters, version 1 the voted directory id."""
-    assert 0 <= version <= _VERSION_MAX
+    assert 0 <= version <= _VERSION_MAX, f"{version=}"
+    assert 0 <= state.epoch <= _INT32_MAX, f"{state.epoch=}"
+    assert state.leader_id != _NOBODY, "None is nobody"
     voted = state.voted_key
     leader_id = _NOBODY if state.leader_id is None else state.leader_id
     voted_id = _NOBODY if voted is None else voted.id
@@ -141,6 +143,8 @@ class QuorumStateFile:
 
     def write(self, state: ElectionState, version: int = 0) -> None:
         """Make the state durable."""
-        write_file_atomically(
-            self._vfs, self.path, encode_quorum_state(state, self._voters, version)
-        )
+        content = encode_quorum_state(state, self._voters, version)
+        again = decode_quorum_state(content, self.path)
+        assert again.epoch == state.epoch, f"{again=} {state=}"
+        assert again.leader_id == state.leader_id, f"{again=} {state=}"
+        write_file_atomically(self._vfs, self.path, content)

@@ -9,11 +9,13 @@ from typing import Final
 
 import crc32c
 
-from wire.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from wire.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, why_no_batch
 
 _unpack_begin: Final = struct.Struct(">qiibIhi").unpack_from  # base offset to last offset delta
 _checksum: Final = crc32c.crc32c
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
+assert struct.calcsize(">qiibI") == CRC_START, "the checksum covers what follows it"
+assert struct.calcsize(">qiibIhi") <= HEADER_BYTES, "one header holds all that is looked at"
 
 
 def first_damage(
@@ -28,6 +30,7 @@ def first_damage(
         offset: held by the first batch.
         contiguous: False: offsets may be missing (a compacted log).
     """
+    assert offset >= 0, f"{offset=}"
     view, size = memoryview(data), len(data)
     position, expected = 0, offset
     while position < size:
@@ -35,8 +38,10 @@ def first_damage(
             return position, f"batch header is cut: {size - position} bytes are left"
         base_offset, length, _, magic, crc, _, delta = _unpack_begin(data, position)
         end = position + LOG_OVERHEAD_BYTES + length
-        if magic != MAGIC or length < _LENGTH_MIN or end > size:
-            return position, f"no batch: magic {magic}, length {length}"
+        if magic != MAGIC or length < _LENGTH_MIN:
+            return position, f"batch at offset {base_offset} {why_no_batch(length, magic)}"
+        if end > size:
+            return position, f"no batch: length {length} where {size - position} bytes are left"
         if _checksum(view[position + CRC_START : end]) != crc:
             return position, f"CRC of the batch at offset {base_offset} is wrong"
         last_offset = base_offset + delta

@@ -9,8 +9,10 @@ from storage.segment import SegmentIndexes
 from storage.vfs import VfsFile
 from wire.batch import CRC_START, HEADER_BYTES, iterate_frames, parse_batch_header
 from wire.errors import CorruptBatchError
+from wire.old_messages import HOP_BYTES, is_old_message, old_message_bytes
 
 _WINDOW_BYTES = 1 << 20
+assert _WINDOW_BYTES >= HEADER_BYTES, "a window holds the header of the batch that it cuts"
 
 
 class TailCut(msgspec.Struct, frozen=True):
@@ -49,12 +51,16 @@ class SegmentScan(msgspec.Struct):
     end_offset: int
     last_epoch: int
     reason: str | None
+    is_old_format: bool = False
+    """Whether it is no damage that ends it, but a sound message of magic 0 or 1."""
 
 
 class BatchRules:
     """What a log demands of the next batch."""
 
     def __init__(self, end_offset: int, last_epoch: int, *, contiguous: bool) -> None:
+        assert end_offset >= 0, f"{end_offset=}"
+        assert last_epoch >= -1, f"{last_epoch=}"
         self.end_offset = end_offset
         self.last_epoch = last_epoch
         self._contiguous = contiguous
@@ -78,7 +84,8 @@ class BatchRules:
 
     def accept(self, last_offset: int, leader_epoch: int) -> None:
         """A batch without objection is now the last one."""
-        assert leader_epoch >= self.last_epoch
+        assert leader_epoch >= self.last_epoch, f"{leader_epoch=} {self.last_epoch=}"
+        assert last_offset >= self.end_offset, f"{last_offset=} {self.end_offset=}"
         self.end_offset = last_offset + 1
         self.last_epoch = leader_epoch
 
@@ -98,29 +105,41 @@ def scan_segment(
     position = 0
     window_bytes = _WINDOW_BYTES
     reason: str | None = None
+    is_old_format = False
     epoch: int | None = None
     while position < size_bytes and reason is None:
         window = memoryview(file.pread(min(window_bytes, size_bytes - position), position))
         used = 0
         try:
-            for start, end, first, last, leader_epoch, crc, newest_ms in iterate_frames(window):
-                is_sound = crc32c.crc32c(window[start + CRC_START : end]) == crc
-                reason = rules.objection(first, last, leader_epoch, crc_is_valid=is_sound)
+            for frame in iterate_frames(window):
+                first, last, end = frame.base_offset, frame.last_offset, frame.end_position
+                is_sound = crc32c.crc32c(window[frame.position + CRC_START : end]) == frame.crc
+                reason = rules.objection(first, last, frame.leader_epoch, crc_is_valid=is_sound)
                 if reason is not None:
                     break
-                indexes.add(position + start, end - start, last, newest_ms)
-                rules.accept(last, leader_epoch)
-                if leader_epoch != epoch:
-                    epoch = leader_epoch
-                    on_epoch(leader_epoch, first)
+                at = position + frame.position
+                indexes.add(at, frame.size_bytes, last, frame.max_timestamp_ms)
+                rules.accept(last, frame.leader_epoch)
+                if frame.leader_epoch != epoch:
+                    epoch = frame.leader_epoch
+                    on_epoch(epoch, first)
                 used = end
         except CorruptBatchError as error:
             reason = str(error)
+            is_old_format = _is_old_message(file, position + used, size_bytes)
         position += used
         window_bytes = _WINDOW_BYTES
         if used == 0 and reason is None:
             window_bytes, reason = _next_window(window, size_bytes - position)
-    return SegmentScan(indexes, position, rules.end_offset, rules.last_epoch, reason)
+    assert position <= size_bytes, f"{position=} {size_bytes=}"
+    return SegmentScan(indexes, position, rules.end_offset, rules.last_epoch, reason, is_old_format)
+
+
+def _is_old_message(file: VfsFile, position: int, size_bytes: int) -> bool:
+    size = old_message_bytes(file.pread(HOP_BYTES, position))
+    if size is None or size > size_bytes - position:
+        return False
+    return is_old_message(file.pread(size, position))
 
 
 def _next_window(window: memoryview, left_bytes: int) -> tuple[int, str | None]:
@@ -130,4 +149,5 @@ def _next_window(window: memoryview, left_bytes: int) -> tuple[int, str | None]:
     needed = parse_batch_header(window).size_bytes
     if needed > left_bytes:
         return 0, f"batch is cut: {left_bytes} of {needed} bytes are left"
+    assert needed > len(window), f"{needed=}: the window held the batch and nothing was read"
     return needed, None

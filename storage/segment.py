@@ -26,6 +26,9 @@ _LOOKUP_BYTES: Final = 16 * 1024  # read at once while looking for a batch
 RECENT_MAX: Final = 512  # batch positions remembered, so that a reader at the tail needs no lookup
 OFFSET_MAX: Final = (1 << 63) - 1
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+_COPY_BYTES: Final = 1 << 20
+assert _LOOKUP_BYTES >= HEADER_BYTES, "a look-up reads whole headers"
+assert RECENT_MAX > 0, f"{RECENT_MAX=}"
 
 
 def segment_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
@@ -85,6 +88,7 @@ class Segment:
         interval_bytes: int,
         indexes: SegmentIndexes | None = None,
     ) -> None:
+        assert base_offset >= 0, f"{base_offset=}"
         self._vfs = vfs
         self._directory = directory
         self._interval_bytes = interval_bytes
@@ -118,10 +122,12 @@ class Segment:
 
     def adopt(self, indexes: SegmentIndexes) -> None:
         """Use the indexes that a scan of the whole segment made."""
+        assert indexes.offsets.base_offset == self.base_offset, f"{self.base_offset=}"
         self._indexes = indexes
 
     def create(self) -> None:
         """Make the file, empty."""
+        assert not self.is_open, f"{self.path} is in use"
         self._file = self._vfs.open(self.path, create=True)
         self._file.truncate(0)
         self.size_bytes = 0
@@ -135,7 +141,9 @@ class Segment:
             frames: theirs; positions may be those of a buffer that more is in.
         """
         assert frames
-        assert frames[-1][3] - self.base_offset <= RELATIVE_OFFSET_MAX
+        assert frames[0].base_offset >= self.base_offset, f"{frames[0]=} {self.base_offset=}"
+        assert frames[-1].last_offset >= frames[0].base_offset, f"{frames[0]=} {frames[-1]=}"
+        assert frames[-1].last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
         start, file = self.size_bytes, self._file or self._open()
         try:
             file.pwrite(data, start)
@@ -146,10 +154,11 @@ class Segment:
         if len(recent) + len(frames) > RECENT_MAX:
             recent.clear()
         position = start
-        for begin, end, base_offset, last_offset, _, _, newest_ms in frames:
-            indexes.add(position, end - begin, last_offset, newest_ms)
-            recent[base_offset] = position
-            position += end - begin
+        for frame in frames:
+            size_bytes = frame.end_position - frame.position
+            indexes.add(position, size_bytes, frame.last_offset, frame.max_timestamp_ms)
+            recent[frame.base_offset] = position
+            position += size_bytes
         assert position == start + len(data)
         self.size_bytes = position
 
@@ -161,6 +170,7 @@ class Segment:
         """
         recent = self._recent.get(offset)
         if recent is not None:
+            assert recent < self.size_bytes, f"{recent=} {self.size_bytes=}"
             return recent
         try:
             return self._walk(self.indexes.offsets.lookup(offset), offset)
@@ -185,7 +195,9 @@ class Segment:
         Raises:
             CorruptLogError: there is no batch.
         """
-        assert 0 <= position < end_position <= self.size_bytes
+        assert 0 <= position < end_position, f"{position=} {end_position=}"
+        assert end_position <= self.size_bytes, f"{end_position=} {self.size_bytes=}"
+        assert max_bytes >= 0, f"{max_bytes=}"
         file = self._file or self._open()
         if end_position - position <= max_bytes:
             return file.pread(end_position - position, position)
@@ -193,7 +205,7 @@ class Segment:
         whole = 0
         try:
             for frame in iterate_frames(data):
-                whole = frame[1]
+                whole = frame.end_position
         except CorruptBatchError as error:
             raise CorruptLogError(self.path, position + whole, str(error)) from error
         if whole == 0:
@@ -202,12 +214,25 @@ class Segment:
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file and forget the indexes; the caller syncs."""
-        assert size_bytes <= self.size_bytes
+        assert size_bytes >= 0, f"{size_bytes=}"
+        assert size_bytes <= self.size_bytes, f"{size_bytes=} {self.size_bytes=}"
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._recent.clear()
         self.remove_index_files()
         self._indexes = self._rebuild_indexes()
+
+    def write_again_from(self, position: int) -> None:
+        """Write the bytes from a position on once more, as they are.
+
+        After a failed fsync the page cache may hold what the disk does not, marked clean: a new
+        process reads it, and its own fsync would write nothing. (Rebello et al., "Can applications
+        recover from fsync failures?", 2020)
+        """
+        assert 0 <= position <= self.size_bytes, f"{position=} {self.size_bytes=}"
+        while content := self.file.pread(_COPY_BYTES, position):
+            self.file.pwrite(content, position)
+            position += len(content)
 
     def write_indexes(self) -> None:
         """Write both index files; they can always be rebuilt, so a full disk only drops them."""
@@ -249,6 +274,7 @@ class Segment:
             self._vfs.unlink(path)
 
     def _walk(self, position: int, offset: int) -> int:
+        assert position <= self.size_bytes, f"{position=} {self.size_bytes=}"
         data, data_position = b"", position
         while position < self.size_bytes:
             if position + HEADER_BYTES > data_position + len(data):

@@ -45,6 +45,7 @@ class SnapshotFiles:
         """At start: remove what was being written or removed; the names."""
         removed = [name for name in self._vfs.list(self._directory) if name.endswith(_UNFINISHED)]
         for name in removed:
+            assert parse_snapshot_name(name) is None, f"{name} is finished"
             self._vfs.unlink(join(self._directory, name))
         return tuple(removed)
 
@@ -61,6 +62,7 @@ class SnapshotFiles:
             snapshot_id = parse_snapshot_name(name)
             if snapshot_id is None:
                 raise CorruptFileError(join(self._directory, name), "not a name of a snapshot")
+            assert snapshot_name(snapshot_id) == name, f"{snapshot_id=} {name=}"
             found.append(snapshot_id)
         return sorted(found, key=lambda snapshot_id: (snapshot_id.offset, snapshot_id.epoch))
 
@@ -79,7 +81,8 @@ class SnapshotFiles:
 
     def read_chunk(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
         """At most so many bytes from a position; batches may be cut."""
-        assert position >= 0
+        assert position >= 0, f"{position=}"
+        assert max_bytes >= 0, f"{max_bytes=}"
         file = self._vfs.open(self.path(snapshot_id))
         try:
             return file.pread(max_bytes, position)
@@ -141,6 +144,8 @@ class SnapshotWriter:
 
     def freeze(self) -> None:
         """Sync, make read-only and give it its final name; durable on return."""
+        written_bytes = self._file.size()
+        assert written_bytes == self.size_bytes, f"{written_bytes=} {self.size_bytes=}"
         self._file.sync()
         self._file.close()
         self._vfs.make_read_only(self._path + PART_SUFFIX)

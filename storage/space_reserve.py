@@ -13,6 +13,8 @@ from storage.vfs import Vfs, join
 
 RESERVE_NAME: Final = ".reserve"
 RESERVE_BYTES: Final = 64 * 1024  # a dozen small files with their directory blocks
+PROBE_BYTES: Final = 4 * 1024  # a block: the record that starts an epoch fits into it
+assert RESERVE_BYTES % PROBE_BYTES == 0, "the probe begins a block of its own"
 
 
 class SpaceReserve:
@@ -23,8 +25,11 @@ class SpaceReserve:
         self._path = join(log_directory, RESERVE_NAME)
 
     def fill(self) -> bool:
-        """Take the blocks; whether the disk had them. A file that is whole stays as it is."""
-        if self._vfs.exists(self._path) and self._vfs.size(self._path) == RESERVE_BYTES:
+        """Take the blocks; whether the disk had them.
+
+        A file that is whole stays as it is, also one that a crash left with the probe behind it.
+        """
+        if self._vfs.exists(self._path) and self._vfs.size(self._path) >= RESERVE_BYTES:
             return True
         try:
             file = self._vfs.open(self._path, create=True)
@@ -35,6 +40,19 @@ class SpaceReserve:
         except OutOfSpaceError:
             self.release()
             return False
+        return True
+
+    def has_space(self) -> bool:
+        """Whether the disk takes something more than a reserve that is full: try it."""
+        assert self._vfs.size(self._path) >= RESERVE_BYTES, "fill it first"
+        file = self._vfs.open(self._path)
+        try:
+            file.pwrite(bytes(PROBE_BYTES), RESERVE_BYTES)
+        except OutOfSpaceError:
+            return False
+        finally:
+            file.truncate(RESERVE_BYTES)
+            file.close()
         return True
 
     def release(self) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 _ENTRY: Final = struct.Struct(">hqqqq")
+assert _ENTRY.size == 34, f"{_ENTRY.size=}"
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, gc=False):

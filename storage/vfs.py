@@ -134,6 +134,7 @@ def base_name(path: str) -> str:
 
 def write_file_atomically(vfs: Vfs, path: str, content: bytes) -> None:
     """Replace a small file as Kafka does: `.tmp`, fsync, rename, fsync of the directory."""
+    assert not path.endswith(".tmp"), f"{path} is taken for what a crash left"
     temporary = path + ".tmp"
     file = vfs.open(temporary, create=True)
     try:

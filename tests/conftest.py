@@ -1,4 +1,5 @@
-"""What holds for all tests: fewer random examples in quick runs, no collector while they load.
+"""What holds for all tests: fewer random examples in quick runs, no collector while they load,
+a time limit.
 
 Signals do what they do at a prompt: `&` in a script has them ignore SIGINT, `nohup` SIGHUP.
 """
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.selection import QUICK_PROFILE, QUICK_SHARE
+from tests.time_limits import give_time, raise_through_hypothesis
 
 EXAMPLES = 100  # hypothesis' own
 
@@ -32,3 +34,17 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """After those of the folders, which mark what is there."""
+    give_time(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """A test under hypothesis ends too when its time is over."""
+    result = yield
+    raise_through_hypothesis()
+    return result

@@ -46,21 +46,21 @@ TERMINAL = "its width, and a reader of the output that left"
 EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
     "storage/os_vfs.py": {"os": "the real disk, which no simulation opens"},
     "wire/create_topics_response.py": {"id": CACHE},
-    "simulator/campaign.py": {
+    "simulator/campaign/campaign.py": {
         "time": PROGRESS, "multiprocessing": PROCESSES, "concurrent": PROCESSES,
         "gc": "how often it runs, which no result depends on", "signal": STOPPED,
     },
     "simulator/__main__.py": {"os": TERMINAL},
-    "simulator/report.py": {"time": PROGRESS, "os": TERMINAL},
-    "simulator/scheduler.py": {"signal": "ends a step that never ends, as a failure of the run"},
-    "simulator/session.py": {
+    "simulator/campaign/report.py": {"time": PROGRESS, "os": TERMINAL},
+    "simulator/cluster/scheduler.py": {"signal": "ends a step that never ends"},
+    "simulator/campaign/session.py": {
         "time": PROGRESS, "subprocess": "the name of the commit", "signal": STOPPED,
     },
     "simulator/mutants/hunt.py": {"time": PROGRESS},
     "simulator/mutants/command.py": {
         "multiprocessing": PROCESSES, "concurrent": PROCESSES, "signal": STOPPED,
     },
-    "simulator/world.py": {"hash": "of numbers, which is the same in every process"},
+    "simulator/cluster/world.py": {"hash": "of numbers, which is the same in every process"},
 }  # fmt: skip
 
 SETS: Final = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})

@@ -1,1 +1,19 @@
-"""Bytes to and from typed values of the Kafka protocol; no sockets."""
+"""Bytes to and from typed values of the Kafka protocol; no sockets, no logs.
+
+Interface:
+- `types`: ids, `OffsetAndEpoch`, `LeaderAndEpoch`, `ReplicaKey`, `Endpoint`, `Rng`. `ids`: None
+  inside for the -1 and the zero UUID of the wire. `errors`: `ErrorCode` (kio's), `ApiError(code,
+  message)`, `RemoteProtocolError`, `LocalProtocolError`, `CorruptBatchError`.
+- `api_table`: `Api(key, name, min_version, max_version)`, `apis(listener_kind, served)`.
+- `codec`: `decode_request`, `encode_response`, `encode_request`, `decode_response`. Inside, a
+  body has ONE shape, kio's newest class of that API; `codec` lifts older requests to it and
+  lowers responses to the version asked. (A Fetch of the metadata partition is a
+  `fetch_messages` value, docs/decisions/0008.)
+- `connection.ServerConnection(apis, request_bytes_max)`: `feed`, `next_request`, `respond(slot,
+  body)` in request order; `failure` says why it closes after the answers still due.
+  `client_connection` is its peer.
+- `batch`: `encode_batch`, `encode_control_batch`, `iterate_batches`, `iterate_frames`,
+  `Batch.records()`.
+
+Not in it: what a request means (kernel/serving), what a record means (metadata/).
+"""

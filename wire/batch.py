@@ -15,6 +15,7 @@ import msgspec
 
 from wire.compression import Codec, compress, decompress
 from wire.errors import CorruptBatchError
+from wire.old_messages import is_old_format, old_format
 from wire.primitives import (
     Buffer,
     encode_varint,
@@ -224,15 +225,6 @@ def encode_records(header: BatchHeader, records: Sequence[RecordView]) -> bytes:
     return _with_unchecked_header(checked, header.base_offset, header.leader_epoch)
 
 
-def stamp_batch(
-    batches: bytearray, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
-) -> None:
-    """Set base offset and leader epoch of a batch in place; the CRC does not cover them."""
-    assert len(batches) - position >= HEADER_BYTES
-    struct.pack_into(">q", batches, position, base_offset)
-    struct.pack_into(">i", batches, position + LOG_OVERHEAD_BYTES, leader_epoch)
-
-
 def parse_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at the position; says nothing of the bytes after it.
 
@@ -240,6 +232,8 @@ def parse_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         CorruptBatchError: fewer than 61 bytes are left, or length or magic are impossible.
     """
     if len(buffer) - position < HEADER_BYTES:
+        if len(buffer) - position > _MAGIC_POSITION:
+            next(iterate_batches(buffer, position), None)  # may say more than that it is cut
         raise CorruptBatchError(
             f"batch header at position {position} is cut: {len(buffer) - position} bytes"
         )
@@ -293,8 +287,24 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[Batch]:
         position = end
 
 
-BatchFrame = tuple[int, int, int, int, int, int, int]
-"""Position, position behind it, base offset, last offset, leader epoch, CRC, max timestamp (ms)."""
+class BatchFrame(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch lies in a buffer, and of its header what a log needs.
+
+    [`position`, `end_position`) in bytes; `last_offset` is inclusive; timestamp in ms, -1 = none.
+    """
+
+    position: int
+    end_position: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    max_timestamp_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batch, header included."""
+        return self.end_position - self.position
 
 
 def iterate_frames(buffer: Buffer) -> Iterator[BatchFrame]:
@@ -311,7 +321,7 @@ def iterate_frames(buffer: Buffer) -> Iterator[BatchFrame]:
         end = position + LOG_OVERHEAD_BYTES + length
         if end > size:
             return
-        yield position, end, base_offset, base_offset + delta, epoch, crc, newest_ms
+        yield BatchFrame(position, end, base_offset, base_offset + delta, epoch, crc, newest_ms)
         position = end
     if position < size:
         cut = next(iterate_batches(buffer, position), None)
@@ -322,12 +332,17 @@ _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 
 def _impossible(base_offset: int, length: int, magic: int, position: int) -> CorruptBatchError:
-    what = (
-        f"cannot be {length} bytes long"
-        if length < _LENGTH_MIN
-        else f"has magic {magic}, not {MAGIC}"
-    )
+    what = why_no_batch(length, magic)
     return CorruptBatchError(f"batch at position {position} (offset {base_offset}) {what}")
+
+
+def why_no_batch(length: int, magic: int) -> str:
+    """What is wrong with a header of this length or magic; the old format before its lengths."""
+    if is_old_format(length, magic):
+        return old_format(magic)
+    if length < _LENGTH_MIN:
+        return f"cannot be {length} bytes long"
+    return f"has magic {magic}, not {MAGIC}"
 
 
 def _assemble(

@@ -9,12 +9,14 @@ are over a thousand.
 import importlib
 import io
 import types
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue, SerialError
+from kio.static.protocol import Entity
 
 from wire import api_versions, create_topics_response, metadata_fetch
 from wire.api_keys import (
@@ -33,6 +35,7 @@ from wire.api_table import SCHEMAS, api_name
 from wire.body_walk import checked_body, entity_walker
 from wire.conversion import converter, default_entity, is_readable_as
 from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.fetch_messages import FetchRequest, FetchResponse
 from wire.headers import (
     RequestHeader,
     encode_request_header,
@@ -44,7 +47,7 @@ from wire.primitives import Buffer, skip_tagged_fields
 
 Kind = Literal["request", "response"]
 _KINDS: Final[tuple[Kind, ...]] = ("request", "response")
-Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire.metadata_fetch
+Body = Any  # kio's newest class of the API; a metadata Fetch may be one of wire.fetch_messages
 
 _PRE_VOTE_VERSION: Final = 2
 _REPEATED: Final = frozenset(
@@ -67,7 +70,18 @@ _LEGACY_STRING_BYTES_MAX: Final = 2**15 - 1
 _NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeError, OverflowError)
 
 
-def newest(api_key: int, kind: Kind) -> types.ModuleType:
+class Schema(Protocol):
+    """The classes of one API's bodies, by name.
+
+    Arguments go unchecked: kio's constructors want its phantom types (i32, i32Timedelta).
+    """
+
+    def __getattr__(self, name: str) -> Callable[..., Entity]:
+        """The class of this name."""
+        ...
+
+
+def newest(api_key: int, kind: Kind) -> Schema:
     """The newest schema module of the API: its classes are the shape of bodies in the project."""
     return _module(api_key, SCHEMAS[api_key].newest_version, kind)
 
@@ -138,7 +152,7 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Body:
 
 
 def read_request(api_key: int, version: int, frame: bytes, position: int) -> Body:
-    """As `decode_request`, but a Fetch of the metadata partition as a `MetadataFetch`.
+    """As `decode_request`, but a Fetch of the metadata partition as a `FetchRequest`.
 
     Args:
         api_key: of the request.
@@ -184,7 +198,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     Raises:
         LocalProtocolError: another text of the body is longer than the version can say.
     """
-    if isinstance(body, metadata_fetch.MetadataFetched):
+    if isinstance(body, FetchResponse):
         if version >= metadata_fetch.FIRST_VERSION:
             start = encode_response_header(correlation_id, is_flexible=True)
             return start + metadata_fetch.encode_response(body)
@@ -231,7 +245,7 @@ def encode_request(
     Raises:
         LocalProtocolError: the version cannot say what the body says.
     """
-    if isinstance(body, metadata_fetch.MetadataFetch):
+    if isinstance(body, FetchRequest):
         if version >= metadata_fetch.FIRST_VERSION:
             head = RequestHeader(api_key, version, correlation_id, client_id)
             content = metadata_fetch.encode_request(version, body)
@@ -280,7 +294,7 @@ def decode_version_ranges(version: int, frame: bytes) -> api_versions.Ranges:
 
 
 def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
-    """As `decode_response`, but one of the metadata partition's Fetch as a `MetadataFetched`."""
+    """As `decode_response`, but one of the metadata partition's Fetch as a `FetchResponse`."""
     if api_key != FETCH:
         return decode_response(api_key, version, frame)
     if version >= metadata_fetch.FIRST_VERSION:
@@ -357,6 +371,8 @@ def _module(api_key: int, version: int, kind: Kind) -> types.ModuleType:
 
 __all__ = [
     "Body",
+    "Entity",
+    "Schema",
     "decode_as_sent",
     "decode_request",
     "decode_response",

@@ -2,8 +2,8 @@
 
 A replica fetches twice per committed batch, so this is the message of which a quorum sends most;
 kio's generic reader and writer take 60 to 130 us for one. Inside the project a Fetch that is about
-exactly partition 0 of `__cluster_metadata` has the shapes below whatever its version; any other
-one keeps kio's, and nobody here serves it. What looks unusual (more partitions, unknown tagged
+exactly partition 0 of `__cluster_metadata` is a value of `wire/fetch_messages.py` whatever its
+version; any other one keeps kio's. What looks unusual (more partitions, unknown tagged
 fields, a rack) gives None and is left to kio. Equality with kio is a property test.
 (apache/kafka: clients/.../common/message/Fetch{Request,Response}.json)
 """
@@ -14,14 +14,17 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
-
 from wire.errors import ErrorCode
+from wire.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
+from wire.ids import directory_id_of, directory_uuid, node_id_of, node_number
 from wire.primitives import encode_unsigned_varint, read_unsigned_varint
 from wire.types import (
     METADATA_TOPIC_ID,
     ZERO_UUID,
+    DirectoryId,
+    Endpoint,
     LeaderEpoch,
+    NodeId,
     Offset,
     OffsetAndEpoch,
     milliseconds,
@@ -29,8 +32,6 @@ from wire.types import (
 
 FIRST_VERSION: Final = 17
 _HIGH_WATERMARK_VERSION: Final = 18
-HIGH_WATERMARK_UNSUPPORTED: Final = (1 << 63) - 1
-"""The high watermark of a request that cannot say one (below version 18)."""
 
 _REQUEST_START: Final = struct.Struct(">iiibiiB16sBiiqiqi")
 """max wait, min and max bytes, isolation, session id and epoch, topics, topic id, partitions,
@@ -54,38 +55,10 @@ _KEPT_MAX: Final = 64
 _KEPT_BYTES_MAX: Final = 512
 
 
-class MetadataFetch(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A Fetch request of the metadata partition; -1 is "none" as on the wire."""
-
-    cluster_id: str | None = None
-    replica_id: int = -1
-    replica_directory_id: bytes | None = None
-    current_leader_epoch: int = -1
-    fetch_offset: int
-    last_fetched_epoch: int = -1
-    max_wait_ms: int
-    max_bytes: int
-    high_watermark: int = HIGH_WATERMARK_UNSUPPORTED
-
-
-class MetadataFetched(msgspec.Struct, frozen=True, kw_only=True):
-    """Its response without an error at the top; `endpoints` are (node id, host, port)."""
-
-    error_code: int = 0
-    leader_id: int = -1
-    leader_epoch: int = -1
-    endpoints: tuple[tuple[int, str, int], ...] = ()
-    high_watermark: int = -1
-    log_start_offset: int = -1
-    diverging_epoch: OffsetAndEpoch | None = None
-    snapshot_id: OffsetAndEpoch | None = None
-    records: bytes = b""
-
-
 # ---- the request -------------------------------------------------------------------------------
 
 
-def encode_request(version: int, fetch: MetadataFetch) -> bytes:
+def encode_request(version: int, fetch: FetchRequest) -> bytes:
     """The body of a request, without a header."""
     assert version >= FIRST_VERSION, f"{version=}"
     start = _REQUEST_START.pack(
@@ -106,20 +79,20 @@ def encode_request(version: int, fetch: MetadataFetch) -> bytes:
 
 
 @lru_cache(64)
-def _origin(cluster_id: str | None, replica_id: int) -> bytes:
+def _origin(cluster_id: str | None, replica_id: NodeId | None) -> bytes:
     """The tagged fields of the whole request: who asks."""
     tags, count = b"", 0
     if cluster_id is not None:
         text = cluster_id.encode()
         content = encode_unsigned_varint(len(text) + 1) + text
         tags, count = b"\x00" + encode_unsigned_varint(len(content)) + content, 1
-    if replica_id != -1:
+    if replica_id is not None:
         tags += b"\x01\x0d" + _REPLICA_STATE.pack(replica_id, -1) + b"\x00"
         count += 1
     return bytes((count,)) + tags
 
 
-def decode_request(body: bytes, position: int = 0) -> MetadataFetch | None:
+def decode_request(body: bytes, position: int = 0) -> FetchRequest | None:
     """The request of version 17 or 18 at a position; None when it is not the usual one."""
     try:
         return _decode_request(body, position)
@@ -127,7 +100,7 @@ def decode_request(body: bytes, position: int = 0) -> MetadataFetch | None:
         return None
 
 
-def _decode_request(body: bytes, position: int) -> MetadataFetch | None:
+def _decode_request(body: bytes, position: int) -> FetchRequest | None:
     (
         max_wait_ms, _, max_bytes, _, _, _, topics, topic_id, partitions,
         partition, leader_epoch, fetch_offset, last_epoch, _, _,
@@ -142,7 +115,8 @@ def _decode_request(body: bytes, position: int) -> MetadataFetch | None:
         tag = body[position : position + 2]
         position += 2
         if tag == b"\x00\x10":
-            directory_id = body[position : position + 16]
+            uuid = body[position : position + 16]
+            directory_id = None if uuid == ZERO_UUID else DirectoryId(uuid)
             position += 16
         elif tag == b"\x01\x08":
             (watermark,) = _INT64.unpack_from(body, position)
@@ -154,13 +128,13 @@ def _decode_request(body: bytes, position: int) -> MetadataFetch | None:
     origin = _read_origin(body[position + 3 :])
     if origin is None:
         return None
-    return MetadataFetch(
+    return FetchRequest(
         cluster_id=origin[0],
         replica_id=origin[1],
-        replica_directory_id=None if directory_id == ZERO_UUID else directory_id,
-        current_leader_epoch=leader_epoch,
-        fetch_offset=fetch_offset,
-        last_fetched_epoch=last_epoch,
+        replica_directory_id=directory_id,
+        current_leader_epoch=LeaderEpoch(leader_epoch),
+        fetch_offset=Offset(fetch_offset),
+        last_fetched_epoch=LeaderEpoch(last_epoch),
         max_wait_ms=max_wait_ms,
         max_bytes=max_bytes,
         high_watermark=watermark,
@@ -168,9 +142,9 @@ def _decode_request(body: bytes, position: int) -> MetadataFetch | None:
 
 
 @lru_cache(64)
-def _read_origin(section: bytes) -> tuple[str | None, int] | None:
+def _read_origin(section: bytes) -> tuple[str | None, NodeId | None] | None:
     """Cluster id and replica id of the last tagged fields; bytes after them are ignored."""
-    cluster_id, replica_id = None, -1
+    cluster_id, replica_id = None, None
     tags, position = section[0], 1
     for _ in range(tags):
         tag, size = section[position], section[position + 1]
@@ -180,7 +154,7 @@ def _read_origin(section: bytes) -> tuple[str | None, int] | None:
         if tag == 0 and 0 < size < _SHORT and len(content) == size == content[0]:
             cluster_id = content[1:].decode()
         elif tag == 1 and len(content) == size == _REPLICA_STATE.size + 1 and content[-1] == 0:
-            replica_id, _ = _REPLICA_STATE.unpack_from(content)
+            replica_id = node_id_of(_REPLICA_STATE.unpack_from(content)[0])
         else:
             return None
     return cluster_id, replica_id
@@ -189,13 +163,14 @@ def _read_origin(section: bytes) -> tuple[str | None, int] | None:
 # ---- the response ------------------------------------------------------------------------------
 
 
-def encode_response(fetched: MetadataFetched) -> bytes:
+def encode_response(fetched: FetchResponse) -> bytes:
     """The body of a response of version 17 or 18, without a header."""
+    assert not fetched.top_error_code, f"{fetched=} is about no partition"
     is_kept = len(fetched.records) <= _KEPT_BYTES_MAX
     return _kept_content(fetched) if is_kept else _encode_response(fetched)
 
 
-def _encode_response(fetched: MetadataFetched) -> bytes:
+def _encode_response(fetched: FetchResponse) -> bytes:
     start = _RESPONSE_START.pack(
         0, 0, 0, _ONE, METADATA_TOPIC_ID, _ONE,
         0, fetched.error_code, fetched.high_watermark, -1, fetched.log_start_offset, _NONE, -1,
@@ -205,8 +180,9 @@ def _encode_response(fetched: MetadataFetched) -> bytes:
     if diverging is not None:
         tags = b"\x00\x0d" + _EPOCH_END.pack(diverging.epoch, diverging.offset) + b"\x00"
         count = 1
-    if fetched.leader_id != -1 or fetched.leader_epoch != -1:
-        tags += b"\x01\x09" + _LEADER.pack(fetched.leader_id, fetched.leader_epoch) + b"\x00"
+    leader_id, leader_epoch = node_number(fetched.leader_id), fetched.leader_epoch
+    if leader_id != -1 or leader_epoch != -1:
+        tags += b"\x01\x09" + _LEADER.pack(leader_id, leader_epoch) + b"\x00"
         count += 1
     if snapshot_id is not None:
         tags += b"\x02\x0d" + _SNAPSHOT.pack(snapshot_id.offset, snapshot_id.epoch) + b"\x00"
@@ -214,28 +190,26 @@ def _encode_response(fetched: MetadataFetched) -> bytes:
     records = fetched.records
     length = encode_unsigned_varint(len(records) + 1)
     # Then the topic's tagged fields.
-    return b"".join(
-        (start, length, records, bytes((count,)), tags, b"\x00", _endpoints(fetched.endpoints))
-    )
+    where = _endpoint(fetched.leader_id, fetched.leader_endpoint)
+    return b"".join((start, length, records, bytes((count,)), tags, b"\x00", where))
 
 
 _kept_content = lru_cache(_KEPT_MAX)(_encode_response)
 
 
 @lru_cache(64)
-def _endpoints(endpoints: tuple[tuple[int, str, int], ...]) -> bytes:
+def _endpoint(leader_id: NodeId | None, endpoint: Endpoint | None) -> bytes:
     """The tagged fields of the whole response: where the leader is."""
-    if not endpoints:
+    if leader_id is None or endpoint is None:
         return b"\x00"
-    content = encode_unsigned_varint(len(endpoints) + 1)
-    for node_id, host, port in endpoints:
-        name = host.encode()
-        content += _INT32.pack(node_id) + encode_unsigned_varint(len(name) + 1) + name
-        content += _INT32.pack(port) + b"\x00\x00"  # no rack
+    name = endpoint.host.encode()
+    content = encode_unsigned_varint(2) + _INT32.pack(leader_id)
+    content += encode_unsigned_varint(len(name) + 1) + name
+    content += _INT32.pack(endpoint.port) + b"\x00\x00"  # no rack
     return b"\x01\x00" + encode_unsigned_varint(len(content)) + content
 
 
-def decode_response(body: bytes, position: int = 0) -> MetadataFetched | None:
+def decode_response(body: bytes, position: int = 0) -> FetchResponse | None:
     """The response of version 17 or 18 at a position; None when it is not the usual one."""
     try:
         if len(body) - position > _KEPT_BYTES_MAX:
@@ -246,11 +220,11 @@ def decode_response(body: bytes, position: int = 0) -> MetadataFetched | None:
 
 
 @lru_cache(_KEPT_MAX)
-def _kept_response(body: bytes) -> MetadataFetched | None:
+def _kept_response(body: bytes) -> FetchResponse | None:
     return _decode_response(body, 0)
 
 
-def _decode_response(body: bytes, position: int) -> MetadataFetched | None:
+def _decode_response(body: bytes, position: int) -> FetchResponse | None:
     (
         _, top_error, _, topics, topic_id, partitions,
         partition, error_code, high_watermark, _, log_start_offset, aborted, _,
@@ -261,15 +235,16 @@ def _decode_response(body: bytes, position: int) -> MetadataFetched | None:
     length, position = read_unsigned_varint(body, position + _RESPONSE_START.size)
     records = body[position : position + length - 1] if length else b""
     position += len(records)
-    diverging, (leader_id, leader_epoch), snapshot_id, position = _read_tags(body, position)
+    diverging, leader, snapshot_id, position = _read_tags(body, position)
+    leader_id = node_id_of(leader[0])
     endpoints = _read_endpoints(body[position + 1 :])
     if body[position] != 0 or endpoints is None:
         return None
-    return MetadataFetched(
+    return FetchResponse(
         error_code=error_code,
         leader_id=leader_id,
-        leader_epoch=leader_epoch,
-        endpoints=endpoints,
+        leader_epoch=LeaderEpoch(leader[1]),
+        leader_endpoint=_endpoint_of(leader_id, endpoints),
         high_watermark=high_watermark,
         log_start_offset=log_start_offset,
         diverging_epoch=diverging,
@@ -310,6 +285,16 @@ def _read_tags(
     return diverging, leader, snapshot_id, position
 
 
+def _endpoint_of(
+    leader_id: NodeId | None, endpoints: tuple[tuple[int, str, int], ...]
+) -> Endpoint | None:
+    """Where the leader is: the first of the node endpoints that has its id."""
+    for node_id, host, port in endpoints:
+        if node_id == leader_id:
+            return Endpoint("", host, port)
+    return None
+
+
 def _position(offset: int, epoch: int) -> OffsetAndEpoch | None:
     if offset < 0 or epoch < 0:
         return None
@@ -348,18 +333,17 @@ def _read_endpoints(section: bytes) -> tuple[tuple[int, str, int], ...] | None:
 # ---- other versions, by way of kio's newest classes ---------------------------------------------
 
 
-def request_from_kio(body: Any) -> MetadataFetch | None:
+def request_from_kio(body: Any) -> FetchRequest | None:
     """The request in kio's newest shape; None unless it is about the metadata partition."""
     if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
         return None
     topic, partition = body.topics[0], body.topics[0].partitions[0]
     if topic.topic_id != _TOPIC_UUID or partition.partition != 0:
         return None
-    directory_id = partition.replica_directory_id
-    return MetadataFetch(
+    return FetchRequest(
         cluster_id=body.cluster_id,
-        replica_id=body.replica_state.replica_id,
-        replica_directory_id=None if directory_id is None else directory_id.bytes,
+        replica_id=node_id_of(body.replica_state.replica_id),
+        replica_directory_id=directory_id_of(partition.replica_directory_id),
         current_leader_epoch=partition.current_leader_epoch,
         fetch_offset=partition.fetch_offset,
         last_fetched_epoch=partition.last_fetched_epoch,
@@ -369,21 +353,20 @@ def request_from_kio(body: Any) -> MetadataFetch | None:
     )
 
 
-def request_to_kio(new: Any, fetch: MetadataFetch) -> Any:
+def request_to_kio(new: Any, fetch: FetchRequest) -> Any:
     """The request as an entity of kio's newest request module."""
-    directory_id = fetch.replica_directory_id
     partition = new.FetchPartition(
         partition=0,
         current_leader_epoch=fetch.current_leader_epoch,
         fetch_offset=fetch.fetch_offset,
         last_fetched_epoch=fetch.last_fetched_epoch,
         partition_max_bytes=0,
-        replica_directory_id=None if directory_id is None else UUID(bytes=directory_id),
+        replica_directory_id=directory_uuid(fetch.replica_directory_id),
         high_watermark=fetch.high_watermark,
     )
     return new.FetchRequest(
         cluster_id=fetch.cluster_id,
-        replica_state=new.ReplicaState(replica_id=fetch.replica_id),
+        replica_state=new.ReplicaState(replica_id=node_number(fetch.replica_id)),
         max_wait=timedelta(milliseconds=fetch.max_wait_ms),
         min_bytes=0,
         max_bytes=fetch.max_bytes,
@@ -392,7 +375,7 @@ def request_to_kio(new: Any, fetch: MetadataFetch) -> Any:
     )
 
 
-def response_from_kio(body: Any) -> MetadataFetched | None:
+def response_from_kio(body: Any) -> FetchResponse | None:
     """The response in kio's newest shape; None unless it is about the metadata partition."""
     if body.error_code.value or len(body.responses) != 1 or len(body.responses[0].partitions) != 1:
         return None
@@ -400,11 +383,13 @@ def response_from_kio(body: Any) -> MetadataFetched | None:
     if topic.topic_id != _TOPIC_UUID or partition.partition_index != 0:
         return None
     diverging, snapshot_id = partition.diverging_epoch, partition.snapshot_id
-    return MetadataFetched(
+    leader_id = node_id_of(partition.current_leader.leader_id)
+    endpoints = tuple((node.node_id, node.host, node.port) for node in body.node_endpoints)
+    return FetchResponse(
         error_code=partition.error_code.value,
-        leader_id=partition.current_leader.leader_id,
+        leader_id=leader_id,
         leader_epoch=partition.current_leader.leader_epoch,
-        endpoints=tuple((node.node_id, node.host, node.port) for node in body.node_endpoints),
+        leader_endpoint=_endpoint_of(leader_id, endpoints),
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
         diverging_epoch=_position(diverging.end_offset, diverging.epoch),
@@ -413,7 +398,7 @@ def response_from_kio(body: Any) -> MetadataFetched | None:
     )
 
 
-def response_to_kio(new: Any, fetched: MetadataFetched) -> Any:
+def response_to_kio(new: Any, fetched: FetchResponse) -> Any:
     """The response as an entity of kio's newest response module."""
     more: dict[str, Any] = {}
     diverging, snapshot_id = fetched.diverging_epoch, fetched.snapshot_id
@@ -423,14 +408,16 @@ def response_to_kio(new: Any, fetched: MetadataFetched) -> Any:
         )
     if snapshot_id is not None:
         more["snapshot_id"] = new.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+    leader_id, endpoint = node_number(fetched.leader_id), fetched.leader_endpoint
+    nodes: tuple[Any, ...] = ()
+    if leader_id >= 0 and endpoint is not None:
+        nodes = (new.NodeEndpoint(node_id=leader_id, host=endpoint.host, port=endpoint.port),)
     partition = new.PartitionData(
         partition_index=0,
         error_code=ErrorCode(fetched.error_code),
         high_watermark=fetched.high_watermark,
         log_start_offset=fetched.log_start_offset,
-        current_leader=new.LeaderIdAndEpoch(
-            leader_id=fetched.leader_id, leader_epoch=fetched.leader_epoch
-        ),
+        current_leader=new.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=fetched.leader_epoch),
         aborted_transactions=(),
         records=fetched.records,
         **more,
@@ -439,8 +426,5 @@ def response_to_kio(new: Any, fetched: MetadataFetched) -> Any:
         throttle_time=timedelta(0),
         error_code=ErrorCode.none,
         responses=(new.FetchableTopicResponse(topic_id=_TOPIC_UUID, partitions=(partition,)),),
-        node_endpoints=tuple(
-            new.NodeEndpoint(node_id=node_id, host=host, port=port)
-            for node_id, host, port in fetched.endpoints
-        ),
+        node_endpoints=nodes,
     )

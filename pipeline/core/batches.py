@@ -16,7 +16,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wire.batch import CRC_START, HEADER_BYTES, HEADER_FORMAT, LOG_OVERHEAD_BYTES, MAGIC
+from wire.batch import (
+    CRC_START,
+    HEADER_BYTES,
+    HEADER_FORMAT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    why_no_batch,
+)
 from wire.batch import BatchHeader as _BatchHeader
 
 Int64Array = npt.NDArray[np.int64]
@@ -335,7 +342,7 @@ def _fault_at(
     detail = {
         "bad_crc": "the checksum in the header is not that of the bytes",
         "bad_length": f"length {claimed} is impossible here",
-    }.get(reason, f"magic {magic}, not {MAGIC}")
+    }.get(reason, f"the batch {why_no_batch(claimed, magic)}")
     fault = _fault(reason, position, length, base_offset, detail)
     return fault, end if following is None else following
 

@@ -100,8 +100,10 @@ def _clean_shutdown(path: str, node_id: int | None) -> list[Finding]:
     except OSError:
         return []
     try:
-        if content:  # before 3.7 it was empty
-            json.loads(content)
+        # before 3.7 it was empty
+        if content and not isinstance(json.loads(content), dict):
+            return [Finding(severity=INFO, check="clean_shutdown_garbled", path=path,
+                            node_id=node_id, detail="not a JSON object")]  # fmt: skip
     except (ValueError, RecursionError) as error:
         return [Finding(severity=INFO, check="clean_shutdown_garbled", path=path, node_id=node_id,
                         detail=str(error))]  # fmt: skip

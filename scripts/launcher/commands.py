@@ -17,7 +17,6 @@ from typing import Any
 
 from scripts.launcher import processes
 from scripts.launcher.environment import ROOT, ensure_environment
-from scripts.launcher.kafka_client import ask_cluster
 from scripts.launcher.layout import (
     Cluster,
     NodePlan,
@@ -27,6 +26,7 @@ from scripts.launcher.layout import (
     plan_nodes,
     save_cluster,
 )
+from scripts.launcher.readiness import wait_ready
 from scripts.launcher.refusal import RefusalError
 from scripts.launcher.report import (
     FAILED,
@@ -34,14 +34,12 @@ from scripts.launcher.report import (
     USAGE,
     cluster_status,
     exit_code,
-    find_quorum,
     headline,
     table,
 )
 
 DEFAULT_NODES = 3
 DEFAULT_BASE_PORT = 9092
-READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 KILL_SECONDS = 5.0
 FOLLOW_SECONDS = 0.1
@@ -218,7 +216,7 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
             folder=folder,
             cluster_id=new_cluster_id(),
             node_count=node_count,
-            broker_count=arguments.brokers or 0,
+            broker_count=arguments.brokers,
             base_port=DEFAULT_BASE_PORT if arguments.base_port is None else arguments.base_port,
             settings=settings,
         )
@@ -228,8 +226,12 @@ def _planned(folder: Path, arguments: argparse.Namespace, existing: Cluster | No
             ("--brokers", arguments.brokers, existing.broker_count),
         ):
             if wanted is not None and wanted != found:
+                is_combined = found is None
+                held = (
+                    f"of combined nodes, not {flag}" if is_combined else f"with {flag} {found}, not"
+                )
                 raise RefusalError(
-                    f"{folder} holds a quorum with {flag} {found}, not {wanted}; "
+                    f"{folder} holds a quorum {held} {wanted}; "
                     "take another --dir, or remove it: quorum clean"
                 )
         cluster = replace(
@@ -247,7 +249,7 @@ def _start(cluster: Cluster, nodes: list[NodePlan], python: Path) -> None:
     try:
         for node in nodes:
             started[node.id] = processes.start_node(cluster, node, python, ROOT)
-        _wait_ready(cluster, nodes, started)
+        wait_ready(cluster, nodes, started)
     except (RefusalError, OSError, KeyboardInterrupt):
         for process in started.values():
             process.kill()
@@ -255,50 +257,6 @@ def _start(cluster: Cluster, nodes: list[NodePlan], python: Path) -> None:
         raise
     for process in started.values():
         process.returncode = 0  # It goes on without us: no warning that it still runs.
-
-
-def _wait_ready(
-    cluster: Cluster, nodes: list[NodePlan], started: "dict[int, subprocess.Popen[bytes]]"
-) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    waiting = nodes
-    while waiting := _unready(cluster, waiting):
-        for node_id, process in started.items():
-            if process.poll() is not None:
-                line = processes.last_log_line(cluster, node_id)
-                raise RefusalError(
-                    f"node {node_id} ended with exit code {process.returncode}: {line}"
-                )
-        if time.monotonic() > deadline:
-            names = ", ".join(str(node.id) for node in waiting)
-            raise RefusalError(
-                f"not ready after {READY_SECONDS:.0f} s, waiting for {names}; see quorum logs NODE"
-            )
-        time.sleep(processes.POLL_SECONDS)
-
-
-def _unready(cluster: Cluster, nodes: list[NodePlan]) -> list[NodePlan]:
-    """Nodes that do not serve yet; when none is left, a controller must name a leader too.
-
-    A broker serves when it answers and sees each of the brokers asked for unfenced: then its own
-    metadata is as new as that. A controller serves when it takes part: the leader lists its end.
-    """
-    quorum = find_quorum([n for n in cluster.nodes if processes.is_awake(cluster, n.id)])
-    if quorum is None:
-        return nodes
-    broker_ids = {node.id for node in nodes if "broker" in node.roles}
-    waiting = []
-    for node in nodes:
-        if "broker" in node.roles:
-            view = ask_cluster(node.kafka)
-            is_ready = view is not None and all(
-                not view.fenced_by_broker.get(broker_id, True) for broker_id in broker_ids
-            )
-        else:
-            is_ready = quorum.voter_ends.get(node.id, -1) >= 0
-        if not is_ready:
-            waiting.append(node)
-    return waiting
 
 
 def _stop(pids: list[int]) -> None:
@@ -364,8 +322,11 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command("up", up, "start the quorum and wait until it serves")
-    sub.add_argument("--nodes", type=int, help="controllers, or combined nodes (3)")
-    sub.add_argument("--brokers", type=int, help="dedicated brokers beside dedicated controllers")
+    sub.add_argument("--nodes", type=int, help="combined nodes; with --brokers: controllers (3)")
+    sub.add_argument(
+        "--brokers", type=int,
+        help="dedicated brokers beside dedicated controllers; 0: only controllers",
+    )  # fmt: skip
     sub.add_argument("--base-port", type=int, help="first Kafka port (9092); controllers: + 1000")
     sub.add_argument(
         "--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",

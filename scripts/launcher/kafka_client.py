@@ -169,6 +169,15 @@ def ask_cluster(address: str, timeout: float = 1.0) -> ClusterView | None:
         return None
 
 
+def answers(address: str, timeout: float = 1.0) -> bool:
+    """Whether a node answers a request at all; one that loads does not yet."""
+    try:
+        _exchange(address, describe_cluster_request(), timeout)
+    except (OSError, NoAnswerError):
+        return False
+    return True
+
+
 def _exchange(address: str, request: bytes, timeout: float) -> bytes:
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:

@@ -7,8 +7,8 @@
     DIR/nodeN/node.pid            pid and start time of its process
 
 Ports: the k-th node that serves clients listens at base port + k (k from 0), the controller with
-id n at base port + 1000 + n - 1, the inspection API of the k-th node at base port + 2000 + k. With
-dedicated brokers, controllers are 1..n and brokers 101...
+id n at base port + 1000 + n - 1, the inspection API of the k-th node at base port + 2000 + k. Nodes
+are combined (broker and controller, ids 1..n), or controllers are 1..n and brokers 101...
 """
 
 import base64
@@ -29,7 +29,7 @@ HTTP_PORT_DISTANCE = 2000
 FIRST_BROKER_ID = 101
 NODES_MAX = 100
 PORT_MAX = 65535
-JSON_TYPES = {str: "a text", int: "a whole number", dict: "an object"}
+JSON_TYPES = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
 SHOWN_CHARACTERS = 80
 
 
@@ -72,7 +72,9 @@ class Cluster:
     folder: Path
     cluster_id: str
     node_count: int
-    broker_count: int
+    """Combined nodes, or controllers."""
+    broker_count: int | None
+    """Brokers beside dedicated controllers, 0 of them too; None: the nodes are combined."""
     base_port: int
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -98,20 +100,27 @@ class Cluster:
         return self.node_folder(node_id) / "data"
 
 
-def plan_nodes(node_count: int, broker_count: int, base_port: int) -> tuple[NodePlan, ...]:
-    """Ids, roles and ports; refuses counts and ports that cannot work."""
-    for flag, least, count in (("--nodes", 1, node_count), ("--brokers", 0, broker_count)):
+def plan_nodes(node_count: int, broker_count: int | None, base_port: int) -> tuple[NodePlan, ...]:
+    """Ids, roles and ports; refuses counts and ports that cannot work.
+
+    Args:
+        node_count: Combined nodes, or controllers.
+        broker_count: Dedicated brokers; None makes the nodes combined.
+        base_port: First Kafka port.
+    """
+    dedicated_count = broker_count or 0
+    for flag, least, count in (("--nodes", 1, node_count), ("--brokers", 0, dedicated_count)):
         if not least <= count <= NODES_MAX:
             raise RefusalError(f"{flag} {count} is not between {least} and {NODES_MAX}")
     first_http_port = base_port + HTTP_PORT_DISTANCE
-    highest = first_http_port + node_count + broker_count - 1
+    highest = first_http_port + node_count + dedicated_count - 1
     if base_port < 1 or highest > PORT_MAX:
         raise RefusalError(
             f"--base-port {base_port} is not between 1 and {PORT_MAX + base_port - highest}: "
             f"these nodes need ports up to {highest}"
         )
     first_controller_port = base_port + CONTROLLER_PORT_DISTANCE
-    if broker_count == 0:
+    if broker_count is None:
         return tuple(
             NodePlan(
                 k + 1,
@@ -176,7 +185,7 @@ def load_cluster(folder: Path) -> Cluster | None:
             folder=folder,
             cluster_id=_field(content, "cluster_id", str),
             node_count=_field(content, "nodes", int),
-            broker_count=_field(content, "brokers", int),
+            broker_count=_broker_count(content),
             base_port=_field(content, "base_port", int),
             settings=_field(content, "settings", dict),
         )
@@ -190,6 +199,15 @@ def load_cluster(folder: Path) -> Cluster | None:
     except (ValueError, RecursionError, OSError, RefusalError) as error:
         raise RefusalError(f"cannot read {path}: {error}") from error
     return cluster
+
+
+def _broker_count(content: dict[str, Any]) -> int | None:
+    """None for combined nodes; a description without `combined` has them where it has no broker."""
+    count: int = _field(content, "brokers", int)
+    is_combined = _field(content, "combined", bool) if "combined" in content else count == 0
+    if is_combined and count != 0:
+        raise ValueError(f"'brokers' is {count}, and combined nodes have none beside them")
+    return None if is_combined else count
 
 
 def _field(content: dict[str, Any], name: str, kind: type) -> Any:
@@ -216,7 +234,8 @@ def save_cluster(cluster: Cluster) -> None:
     content = {
         "cluster_id": cluster.cluster_id,
         "nodes": cluster.node_count,
-        "brokers": cluster.broker_count,
+        "brokers": cluster.broker_count or 0,
+        "combined": cluster.broker_count is None,
         "base_port": cluster.base_port,
         "settings": cluster.settings,
     }

@@ -17,6 +17,7 @@ LOG_FILE = "node.log"
 POLL_SECONDS = 0.02
 TCP_LISTEN = "0A"
 FREE_BYTES_MIN = 16 * 1024 * 1024
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def start_node(
@@ -63,6 +64,12 @@ def start_time(pid: int) -> int:
     """Start of a living process in clock ticks since boot, 0 if there is none (or a zombie)."""
     fields = _stat_fields(pid)
     return 0 if not fields or fields[0] in ("Z", "X") else int(fields[19])
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has taken, 0 if there is none."""
+    fields = _stat_fields(pid)
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND if fields else 0.0
 
 
 def is_awake(cluster: Cluster, node_id: int) -> bool:

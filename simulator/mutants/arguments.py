@@ -3,7 +3,12 @@
 import argparse
 from typing import Final, NamedTuple
 
-from simulator.arguments import JOBS_MAX, SEED_COUNT_MAX, Parser, between
+from simulator.campaign.arguments import (
+    JOBS_MAX,
+    SEED_COUNT_MAX,
+    Parser,
+    between,
+)
 
 SECONDS_MAX: Final = 300.0
 

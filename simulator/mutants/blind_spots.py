@@ -7,15 +7,15 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kernel.kernel import Kernel
-from kernel.metadata_state import MetadataState
+from kernel.quorum.metadata_state import MetadataState
 from metadata.loader import CommittedBatch
 from metadata.records import ConfigRecord, PartitionRecord
-from quorum_controller.liveness import Liveness
+from quorum_controller.brokers.liveness import Liveness
 from quorum_controller.result import Draft
 from raft import initial_role, vote
 from raft.roles import Follower, Leader, Role, Unattached
 from raft.state import RaftState
-from simulator.draw import Options
+from simulator.campaign.draw import Options
 from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
 from storage.flushed_end_file import FlushedEndFile
 from storage.vfs import Vfs

@@ -6,6 +6,7 @@ from simulator.mutants.blind_spots import BLIND_SPOTS
 from simulator.mutants.controllers import CONTROLLERS, TIMERS
 from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
+from simulator.mutants.images import IMAGES
 from simulator.mutants.mends import MENDS
 from simulator.mutants.own import OWN
 from simulator.mutants.own_resources import OWN_RESOURCES
@@ -22,6 +23,7 @@ _ALL: Final = (
     *BLIND_SPOTS,
     *MENDS,
     *OWN_RESOURCES,
+    *IMAGES,
 )
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
 """By number."""

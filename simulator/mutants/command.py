@@ -16,15 +16,15 @@ from typing import Final
 
 import msgspec
 
-from simulator.arguments import Parser
-from simulator.campaign import Totals, WorkerDiedError, results
-from simulator.draw import Options
+from simulator.campaign.arguments import Parser
+from simulator.campaign.campaign import Totals, WorkerDiedError, results
+from simulator.campaign.draw import Options
+from simulator.campaign.report import PLAIN_PERIOD_S, LiveLine
 from simulator.mutants.arguments import Count
 from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
 from simulator.mutants.hunt import BASES, Hunt, State, Verdict, hunt, judge, option_sets
 from simulator.mutants.registry import MutantError
 from simulator.mutants.tally import HELD, SURVIVED, UNJUDGED, Tally
-from simulator.report import PLAIN_PERIOD_S, LiveLine
 
 ROW: Final = "{:<4} {:<24} {:>6} {:>6} {:>8}  {}"
 

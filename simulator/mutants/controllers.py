@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kernel.forwarding import Forwarding
-from kernel.peers import Failure
+from kernel.serving.forwarding import Forwarding
 from metadata.loader import CommittedBatch, Loader
+from network.peers import Failure
 from quorum_controller.controller import Controller
 from quorum_controller.result import Output
 from raft.config import RaftConfig

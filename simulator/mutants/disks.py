@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kernel.snapshot_retention import SnapshotRetention
-from kernel.snapshots import Snapshots
-from simulator.draw import DAMAGES
+from kernel.quorum.snapshot_retention import SnapshotRetention
+from kernel.quorum.snapshots import Snapshots
+from simulator.faults.kinds import DAMAGES
 from simulator.mutants.registry import SHORT, Mutant, Patches
 from storage import recovery
 from storage.errors import FsyncError

@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from simulator.draw import Options
+from simulator.campaign.draw import Options
+from simulator.campaign.run import run_seed
 from simulator.mutants.catalogue import MUTANTS
 from simulator.mutants.registry import Mutant, MutantError
-from simulator.run import run_seed
 
 BASES: Final = (0, 1_000_000, 2_000_000)
 """First seeds of the three attempts; the one in the middle counts."""

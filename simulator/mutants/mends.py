@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kernel.folders import Folders
+from kernel.lifecycle.folders import Folders
 from simulator.mutants.registry import SHORT, Mutant, Patches
 
 Original = Callable[..., Any]

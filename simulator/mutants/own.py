@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kernel.broker_lifecycle import BrokerLifecycle
 from kernel.kernel import Kernel
-from kernel.snapshots import Snapshots
+from kernel.lifecycle.broker_lifecycle import BrokerLifecycle
+from kernel.quorum.snapshots import Snapshots
 from metadata.delta import MetadataDelta
+from quorum_controller.brokers.liveness import Liveness
 from quorum_controller.controller import Controller
-from quorum_controller.liveness import Liveness
 from quorum_controller.result import Output
 from raft import fetch_leader, transitions, vote
 from raft.effects import NotifyEffect, ShutdownComplete

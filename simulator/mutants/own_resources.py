@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from kernel.connections import Connections
+from network.connections import Connections
 from simulator.mutants.registry import Mutant, Patches
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from simulator.draw import Options
+from simulator.campaign.draw import Options
 
 PACKAGES: Final = (
     "raft",

@@ -8,7 +8,7 @@ from raft.effects import AppendFetched, Claimed
 from raft.epoch_cache import LogView
 from raft.messages import FetchRequest, FetchResponse
 from raft.quorum import majority_offset
-from raft.requests import Connections
+from raft.requests import RequestManager
 from raft.roles import Leader
 from raft.state import PendingAppend, RaftState
 from simulator.mutants.registry import QUARREL, Mutant, Patches
@@ -99,12 +99,12 @@ def _keeps_cut_epoch(patches: Patches) -> None:
 def _takes_stale_fetches(patches: Patches) -> None:
     """An answer to a fetch of an earlier epoch, from whoever led it, is taken up."""
 
-    def kept_by(connections: Connections) -> dict[int, FetchRequest]:
+    def kept_by(connections: RequestManager) -> dict[int, FetchRequest]:
         fetches: dict[int, FetchRequest] = vars(connections).setdefault("kept_fetches", {})
         return fetches
 
     def make_reset(original: Original) -> Original:
-        def reset(self: Connections) -> None:
+        def reset(self: RequestManager) -> None:
             fetches = kept_by(self)
             for connection in self._by_id.values():
                 request, correlation_id = connection.request, connection.correlation_id
@@ -117,7 +117,7 @@ def _takes_stale_fetches(patches: Patches) -> None:
     def make_response(original: Original) -> Original:
         def on_response(state: RaftState, event: Any) -> None:
             response, role = event.response, state.role
-            request = kept_by(state.connections).pop(event.correlation_id, None)
+            request = kept_by(state.request_manager).pop(event.correlation_id, None)
             is_stale = (
                 request is not None
                 and isinstance(response, FetchResponse)
@@ -140,7 +140,7 @@ def _takes_stale_fetches(patches: Patches) -> None:
 
         return on_response
 
-    patches.method(Connections, "reset", make_reset)
+    patches.method(RequestManager, "reset", make_reset)
     patches.function(responses, "on_response", make_response)
 
 

@@ -13,7 +13,6 @@ from broker_publisher.responses import (
     describe_cluster,
     describe_topic_partitions,
     metadata_response,
-    topics_to_create,
 )
 from tests.broker_publisher.builders import (
     LISTENER,
@@ -185,13 +184,6 @@ def test_internal_topics_are_marked():
     parts = (*BROKERS, topic(1, "__consumer_offsets", partition(1)))
     response = metadata_response(image(*parts), ALL_TOPICS, CONTEXT)
     assert response.topics[0].is_internal
-
-
-def test_topics_to_create_are_missing_legal_and_allowed():
-    request = metadata_request("orders", "new", "bad name", "new", "other")
-    assert topics_to_create(CLUSTER, request) == ("new", "other")
-    assert topics_to_create(CLUSTER, metadata_request("new", auto=False)) == ()
-    assert topics_to_create(CLUSTER, ALL_TOPICS) == ()
 
 
 def test_controller_id_is_the_preferred_one_where_it_is_an_alive_broker():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.history_page import write_page
+from pipeline.jobs.history.page import write_page
 from tests.browser.webdriver import Browser
 from tests.pipeline.test_history import finished
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from simulator.draw import Options
-from simulator.page import page_of
-from simulator.recording import Recording
-from simulator.run import run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.page import page_of
+from simulator.campaign.recording import Recording
+from simulator.campaign.run import run_seed
 from tests.browser.webdriver import Browser
 
 pytestmark = pytest.mark.browser

@@ -72,13 +72,6 @@ def without_ids(run: Run) -> Run:
     return exit_code, re.sub(r"(?m)(directory\.id=|^)[\w-]{22}(?=,|$)", r"\1ID", out), err
 
 
-def without_release(run: Run) -> Run:
-    """The release that is formatted by default, and the features that come with it."""
-    exit_code, out, err = run
-    out = re.sub(r"(?m)^Bootstrap metadata: .*\n", "", out)
-    return exit_code, re.sub(r"with metadata.version \S+\.$", "", out, flags=re.MULTILINE), err
-
-
 def without_folders(run: Run) -> Run:
     """Log directories of replicas: `any` where Kafka does not know one."""
     exit_code, out, err = run
@@ -116,16 +109,31 @@ def without_words_of_3_9(run: Run) -> Run:
     return exit_code, out.replace("ALLOW) \n", "ALLOW)\n"), err
 
 
+def without_moment(run: Run) -> Run:
+    """Times that move between two questions: the leader's own, so ages and the lag in time too."""
+    exit_code, out, err = run
+    out = re.sub(r"(?m)^(MaxFollowerLagTimeMs: +)[1-9]\d*$", r"\1MS", out)
+    out = re.sub(r"\b\d{13}( +)\t\d{13}( +)\t(?=Leader)", r"MS\1\tMS\2\t", out)
+    return exit_code, re.sub(r"\b\d+ ms ago +", "AGE", out), err
+
+
+def without_mark(run: Run) -> Run:
+    """The high watermark, which grew by a record between two questions."""
+    exit_code, out, err = run
+    return exit_code, re.sub(r"(?m)^(HighWatermark: +)\d+$", r"\1N", out), err
+
+
 APART: dict[str, Callable[[Run], Run]] = {
     "java": without_java,
     "usage": without_usage,
     "order": without_order,
     "ids": without_ids,
-    "release": without_release,
     "folders": without_folders,
     "chance": without_chance,
     "tabs": without_tabs,
     "3.9": without_words_of_3_9,
+    "moment": without_moment,
+    "mark": without_mark,
 }
 
 

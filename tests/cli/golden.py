@@ -42,15 +42,29 @@ class Verdict(msgspec.Struct, frozen=True):
     """What is held of one run: the truth of it is tested."""
 
     verdict: str
-    """equal, apart (equal apart from things), differs, no command"""
+    """equal, apart (equal apart from things), own text, differs, no answer, no command.
+
+    own text: equal, but the answer was made from the very output (`is_own_text`); no answer: not
+    run, nothing recorded says what the cluster answered.
+    """
     apart: list[str] = msgspec.field(default_factory=list, name="from")
     why: str = ""
     offset: int | None = None
-    """Where in the recorded log the cluster was; None: anywhere."""
+    """The end of the recorded log when the command ran; None: anywhere.
+
+    Of a change with `records` it is no choice: tests/cli/bind_offsets.py finds the one place.
+    """
     records: int | None = None
-    """Of a change: how many records it wrote, which Kafka's log holds next too."""
+    """Of a change: how many records it wrote; they are the very next of Kafka's log."""
+    is_any_order: bool = False
+    """The records of one request are in the order of a Java hash map."""
     prepared: list[list[str]] = []
     """Command lines that come first."""
+    frame: int | None = None
+    """The recorded exchange of the quorum that answers: its time in wire/all-pairs.jsonl.xz."""
+    table: str | None = None
+    """The output whose states answer: quorum_answers.py."""
+    is_own_text: bool = False
 
 
 @cache

@@ -17,7 +17,7 @@ from broker_publisher.responses import (
     describe_topic_partitions,
     metadata_response,
 )
-from kernel.log_dirs import LogDirs
+from kernel.serving.log_dirs import LogDirs
 from metadata.apply import apply
 from metadata.delta import MetadataDelta
 from metadata.features import METADATA_VERSION_NAMES
@@ -34,15 +34,15 @@ from metadata.records import (
     UserScramCredentialRecord,
 )
 from metadata.schema import Record
-from quorum_controller.alter_configs import incremental_alter_configs_response
-from quorum_controller.authorization import AccessRules
-from quorum_controller.broker_config_rules import broker_refusals
 from quorum_controller.config import ControllerConfig
+from quorum_controller.configs.alter_configs import incremental_alter_configs_response
+from quorum_controller.configs.broker_config_rules import broker_refusals
 from quorum_controller.controller import Controller
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, RequestContext
+from quorum_controller.security.authorization import AccessRules
 from storage.vfs import Volume
 from tests.metadata.golden_logs import log_batches
 from wire import codec
@@ -121,31 +121,52 @@ DRAWN: dict[type[Record], dict[str, Any]] = {
                       "directories": ()},
     UserScramCredentialRecord: {"salt": b"", "stored_key": b"", "server_key": b""},
 }  # fmt: skip
-"""Fields that are drawn by chance, by record."""
-AHEAD = 40
-"""Records of Kafka's log in which those of one request are looked for."""
+"""Fields that are drawn by chance, by record; of a placement the number of replicas is kept."""
 
 
 def settled(record: Record) -> Record:
     """A record without what is drawn by chance."""
-    return replace(record, **DRAWN.get(type(record), {}))
+    drawn = dict(DRAWN.get(type(record), {}))
+    if isinstance(record, PartitionRecord):
+        drawn["replicas"] = drawn["isr"] = (0,) * len(record.replicas)
+    return replace(record, **drawn)
 
 
 @cache
-def records_of(scenario: str) -> list[tuple[int, Record]]:
-    """(offset, settled record) of the scenario's log."""
-    return [
-        (batch.base_offset + index, settled(record))
-        for batch in log_batches(scenario)
-        for index, record in enumerate(batch.records)
-    ]
+def changes_of(scenario: str) -> list[tuple[int, Record, bool]]:
+    """(offset, record, whether it is the last of its batch) of the log, but for no-op records."""
+    found = []
+    for batch in log_batches("static-4.3.1" if scenario == "data-log" else scenario):
+        changes = [
+            (batch.base_offset + index, record)
+            for index, record in enumerate(batch.records)
+            if not isinstance(record, NoOpRecord)
+        ]
+        found += [(*change, change is changes[-1]) for change in changes]
+    return found
 
 
-def are_next(written: list[Record], scenario: str, offset: int) -> bool:
-    """Whether Kafka's log holds these records soon after the offset."""
-    log = records_of("static-4.3.1" if scenario == "data-log" else scenario)
-    ahead = [record for at, record in log if at >= offset][:AHEAD]
-    return all(settled(record) in ahead for record in written if not isinstance(record, NoOpRecord))
+def are_next(
+    written: list[Record], scenario: str, offset: int, *, is_any_order: bool, is_placed: bool
+) -> bool:
+    """Whether these records, and no others, are the next whole batches of Kafka's log.
+
+    `is_placed`: the request names the replicas, so that they are compared too.
+    """
+    ours = [record for record in written if not isinstance(record, NoOpRecord)]
+    following = [change for change in changes_of(scenario) if change[0] >= offset][: len(ours)]
+    if len(following) < len(ours) or not (following and following[-1][2]):
+        return False
+    theirs = [record for _, record, _ in following]
+    pairs = [[_compared(r, is_placed=is_placed) for r in records] for records in (ours, theirs)]
+    left, right = (sorted(p, key=repr) for p in pairs) if is_any_order else pairs
+    return left == right
+
+
+def _compared(record: Record, *, is_placed: bool) -> Record:
+    if not is_placed or not isinstance(record, PartitionRecord):
+        return settled(record)
+    return replace(settled(record), replicas=record.replicas, isr=record.isr, leader=record.leader)
 
 
 class RecordedCluster:
@@ -170,6 +191,8 @@ class RecordedCluster:
         self.voter_change = voter_change
         self.written: list[Record] = []
         """Records of the requests that were taken."""
+        self.asked: list[Any] = []
+        """Requests to the quorum: it was described, or a voter of it changed."""
         self.properties = PROPERTIES.get(scenario, {})
         self.features = FEATURES_3_9 if scenario.endswith("3.9.1") else FEATURES_4_3
 
@@ -190,6 +213,8 @@ class RecordedCluster:
         kind = 2 if self.is_controllers else 1
         leader = LEADERS.get(self.scenario, 1)
         context = ResponseContext(CLUSTER_IDS.get(self.scenario, "x"), listener, leader)
+        if api_key in (DESCRIBE_QUORUM, *RAFT_VOTERS):
+            self.asked.append(body)
         answers = {
             METADATA: lambda: metadata_response(self.image, body, context),
             API_VERSIONS: self._api_versions,
@@ -258,7 +283,7 @@ class RecordedCluster:
         )
         rng = random.Random(1)
         controller = Controller(config, rng, lambda: rng.randbytes(16))
-        controller.activate(9, self.offset, self.image, 1_000)
+        controller.activate(9, self.offset, self.image, 1_000, 0)
         newest = codec.SCHEMAS[api_key].newest_version
         request = ControllerRequest(
             api_key=api_key,
@@ -266,7 +291,7 @@ class RecordedCluster:
             reply_token=1,
             context=RequestContext(api_version=newest, is_forwarded=True),
         )
-        output = controller.submit(request, 1_000)
+        output = controller.submit(request, 1_000, 0)
         self.written += [r for proposal in output.proposals for r in proposal.records]
         _, late = controller.commit(controller.next_offset)
         answers = [a.body for a in (*output.answers, *late.answers) if a.reply_token == 1]

@@ -11,20 +11,20 @@ from typing import Any
 
 from metadata.schema import Record
 from tests.cli.comparison import Run
-from tests.cli.golden import Recorded
-from tests.cli.quorum_text import quorum_answer, voter_change
+from tests.cli.golden import Recorded, Verdict
+from tests.cli.quorum_answers import recorded_answer, recorded_request, without_timeout
 from tests.cli.recorded_cluster import RecordedCluster
 
 MODULES = {
-    "AclCommand": "cli.acls",
-    "ClusterTool": "cli.cluster",
-    "ConfigCommand": "cli.configs",
-    "FeatureCommand": "cli.features",
-    "LeaderElectionCommand": "cli.leader_election",
-    "MetadataQuorumCommand": "cli.quorum",
-    "ReassignPartitionsCommand": "cli.reassign",
+    "AclCommand": "cli.admin.acls",
+    "ClusterTool": "cli.admin.cluster",
+    "ConfigCommand": "cli.admin.configs",
+    "FeatureCommand": "cli.admin.features",
+    "LeaderElectionCommand": "cli.admin.leader_election",
+    "MetadataQuorumCommand": "cli.admin.quorum",
+    "ReassignPartitionsCommand": "cli.admin.reassign",
     "StorageTool": "cli.storage",
-    "TopicCommand": "cli.topics",
+    "TopicCommand": "cli.admin.topics",
 }
 """Tool -> our command; the other tools have none."""
 
@@ -98,34 +98,43 @@ def _write_properties(run: Recorded, folder: Path, node: str) -> None:
     (folder / node / "server.properties").write_text(text)
 
 
-def replay(
-    run: Recorded, folder: Path, offset: int, prepared: list[list[str]] = ()
-) -> tuple[Run, list[Record]]:
+def replay(run: Recorded, folder: Path, offset: int, held: Verdict) -> tuple[Run, list[Record]]:
     """What our command prints in a folder, the cluster being at an offset of its log.
 
-    With it go the records that the controller wrote for the requests of the command.
+    With it go the records that the controller wrote for the requests of the command. Where the
+    exchange with the quorum was recorded, our request is the recorded one.
     """
     write_files(run, folder)
     module = importlib.import_module(MODULES[run.command])
     before = Path.cwd()
     os.chdir(folder)
     try:
-        for arguments in prepared:
+        for arguments in held.prepared:
             assert _captured(module.run, arguments)[0] == 0
         if run.command == "StorageTool":
-            return _captured(module.run, run.args), []
-        is_quorum = run.command == "MetadataQuorumCommand"
+            return _captured(module.run, [*run.args, *_release(run)]), []
+        answer = recorded_answer(run, held)
         cluster = RecordedCluster(
             run.scenario,
             offset,
             is_controllers="--bootstrap-controller" in run.args,
             kraft_version=int(run.scenario.startswith("dynamic") or "kraft1" in run.name),
-            quorum=quorum_answer(run) if is_quorum else None,
-            voter_change=voter_change(run) if is_quorum else None,
+            quorum=answer if "describe" in run.args else None,
+            voter_change=None if "describe" in run.args else answer,
         )
-        return _captured(module.run, run.args, cluster.opened), cluster.written
+        printed = _captured(module.run, run.args, cluster.opened)
+        if held.frame is not None:
+            assert list(map(without_timeout, cluster.asked)) == [recorded_request(run, held)]
+        return printed, cluster.written
     finally:
         os.chdir(before)
+
+
+def _release(run: Recorded) -> list[str]:
+    """Flags that name the release which Kafka formats by default: ours is less than it."""
+    if run.args[0] != "format" or {"-r", "--release-version"} & set(run.args):
+        return []
+    return ["--release-version", "3.9-IV0" if run.scenario.endswith("3.9.1") else "4.3-IV0"]
 
 
 def _captured(call: Any, *arguments: Any) -> Run:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from cli import configs
+from cli.admin import configs
+from cli.admin.config_entities import Change
+from cli.admin.configs import parse_pairs
+from cli.admin.controller_properties import controller_of
+from cli.admin.quotas import java_double
+from cli.admin.reassignment_plan import proposed
+from cli.admin.scram import Credential
 from cli.arguments import UsageError
-from cli.config_entities import Change
-from cli.configs import parse_pairs
-from cli.controller_properties import controller_of
 from cli.main import main
-from cli.quotas import java_double
-from cli.reassignment_plan import proposed
-from cli.scram import Credential
 from tests.cli.recorded_cluster import RecordedCluster
 
 S = ["--bootstrap-server", "127.0.0.1:1"]

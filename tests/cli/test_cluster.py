@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cli import cluster
+from cli.admin import cluster
 
 
 class Row(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cli.control_records import control_record, describe_control_record
-from cli.dump_files import line_as_object
-from cli.dump_log import run
+from cli.offline.control_records import control_record, describe_control_record
+from cli.offline.dump_files import line_as_object
+from cli.offline.dump_log import run
 from wire.batch import encode_batch, encode_control_batch
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"

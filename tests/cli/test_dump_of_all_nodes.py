@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.dump_log import run
+from cli.offline.dump_log import run
 from wire.batch import iterate_batches
 
 ARCHIVE = Path(__file__).resolve().parent.parent / "golden" / "metadata-nodes.tar.xz"

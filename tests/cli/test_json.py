@@ -46,7 +46,7 @@ def test_one_object(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
-    module = importlib.import_module(f"cli.{command.replace('-', '_')}")
+    module = importlib.import_module(f"cli.admin.{command.replace('-', '_')}")
     flags = [*words, *S] if words[0][0] != "-" and command != "features" else [*S, *words]
     if command == "features":
         flags = [*S[:2], *words, "--json"]
@@ -56,7 +56,7 @@ def test_one_object(
 
 
 def answer(command: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
-    module = importlib.import_module(f"cli.{command}")
+    module = importlib.import_module(f"cli.admin.{command}")
     assert module.run(words, RecordedCluster("static-4.3.1", OFFSET).opened) == 0
     return json.loads(capsys.readouterr().out)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.log_verify import run
+from cli.offline.log_verify import run
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"
 STATIC = GOLDEN / "metadata-log" / "static-4.3.1" / "n1"

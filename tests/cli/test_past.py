@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from cli import at, diff, past
 from cli.arguments import UsageError
-from cli.diff import change_line
+from cli.offline import at, diff, past
+from cli.offline.diff import change_line
 from metadata import record_codec
 from metadata.records import TopicRecord
 from storage.segment import segment_name

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from cli import quorum
+from cli.admin import quorum
 from cli.main import main
-from tests.cli.golden import outputs
-from tests.cli.quorum_text import quorum_answer
+from tests.cli.golden import outputs, verdicts
+from tests.cli.quorum_answers import recorded_answer
 from tests.cli.recorded_cluster import RecordedCluster
 
 SERVER = ["--bootstrap-server", "127.0.0.1:1"]
@@ -19,7 +19,8 @@ def test_nobody_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_of_the_status(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = quorum_answer(outputs()["static-4.3.1/quorum-status-after-kill"])
+    name = "static-4.3.1/quorum-status-after-kill"
+    answer = recorded_answer(outputs()[name], verdicts()[name])
     cluster = RecordedCluster("static-4.3.1", 340, quorum=answer)
     assert quorum.run([*SERVER, "describe", "--status", "--json"], cluster.opened) == 0
     found = json.loads(capsys.readouterr().out)

@@ -7,8 +7,11 @@ import pytest
 
 from cli.folders import _formatted_lines
 from cli.main import main
+from cli.release_versions import new_cluster_levels
 from cli.storage import random_uuid
 from kernel.formatting import FormatRequest
+from metadata.records import FeatureLevelRecord
+from metadata.snapshot import decode_snapshot
 from node.config import read_config
 from tests.cli.golden import outputs
 
@@ -61,38 +64,88 @@ def test_format_prints_kafkas_lines(
     assert do_format(capsys, "-r", release) == (0, expected["stdout"], "")
 
 
+def test_lines_for_a_level_that_our_nodes_do_not_run() -> None:
+    config = read_config(Path("n1/server.properties"))
+    request = FormatRequest(cluster_id=CLUSTER, features={"metadata.version": 4}, now_ms=0)
+    lines = _formatted_lines(["n1/log"], config, request, 4)
+    assert "".join(lines) == golden("old-metadata-versions-3.9.1/storage-format-n1")["stdout"]
+
+
+ELR, GROUP = "eligible.leader.replicas.version", "group.version"
+SHARE, STREAMS, TRANSACTION = "share.version", "streams.version", "transaction.version"
+
+
 @pytest.mark.parametrize(
-    ("name", "features"),
+    ("flags", "features"),
     [
+        ((), {"metadata.version": 30, ELR: 1}),
+        (("-r", "3.9"), {"metadata.version": 21}),
+        (("-r", "4.0"), {"metadata.version": 25, GROUP: 1, TRANSACTION: 2}),
+        (("-f", "metadata.version=25"), {"metadata.version": 25, GROUP: 1, TRANSACTION: 2}),
+        (("-r", "4.1"), {"metadata.version": 27, ELR: 1, GROUP: 1, TRANSACTION: 2}),
         (
-            "kraft-upgrade-4.3.1/storage-format-n1",
-            {
-                "metadata.version": 30,
-                "eligible.leader.replicas.version": 1,
-                "group.version": 1,
-                "share.version": 1,
-                "streams.version": 1,
-                "transaction.version": 2,
-            },
+            ("-r", "4.3-IV0"),
+            {"metadata.version": 30, ELR: 1, GROUP: 1, SHARE: 1, STREAMS: 1, TRANSACTION: 2},
         ),
-        ("old-metadata-versions-3.9.1/storage-format-n1", {"metadata.version": 4}),
+        (("-r", "4.0-IV1", "-f", f"{ELR}=1"), {"metadata.version": 23, ELR: 1, GROUP: 1}),
+        (("-f", "group.version=1"), {"metadata.version": 30, ELR: 1, GROUP: 1}),
+        (("-f", f"{ELR}=0", "-f", "kraft.version=0"), {"metadata.version": 30}),
+        (
+            ("-r", "4.0", "-f", f"{GROUP}=0", "-f", f"{ELR}=1"),
+            {"metadata.version": 25, ELR: 1, TRANSACTION: 2},
+        ),
     ],
 )
-def test_lines_for_levels_that_our_nodes_do_not_run(name: str, features: dict[str, int]) -> None:
-    config = read_config(Path("n1/server.properties"))
-    request = FormatRequest(cluster_id=CLUSTER, features=features, now_ms=0)
-    lines = _formatted_lines(["n1/log"], config, request, features["metadata.version"])
-    assert "".join(lines) == golden(name)["stdout"]
+def test_the_records_that_a_new_cluster_starts_with(
+    flags: tuple[str, ...],
+    features: dict[str, int],
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+) -> None:
+    """As `kafka-storage format` 4.3.1 writes them; without flags what our brokers serve."""
+    assert do_format(capsys, *flags)[0] == 0
+    content = (folder / "n1" / "log" / "bootstrap.checkpoint").read_bytes()
+    records = decode_snapshot(content).records
+    found = [(r.name, r.feature_level) for r in records if isinstance(r, FeatureLevelRecord)]
+    assert found == list(features.items())
+    assert len(found) == len(records)
 
 
-@pytest.mark.parametrize("flags", [("-r", "4.3-IV0"), ("-r", "3.3-IV0"), ("-f", "group.version=1")])
-def test_format_refuses_what_a_node_could_not_start_with(
-    flags: tuple[str, str], capsys: pytest.CaptureFixture[str], folder: Path
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (("-r", "3.3-IV0"), "metadata.version 3.3-IV0 is not supported: a node of this software"),
+        (("-f", "metadata.version=31"), "No MetadataVersion with feature level 31."),
+        (("-f", f"{TRANSACTION}=3"), f"No feature:{TRANSACTION} with feature level 3"),
+        (
+            ("-f", "x.version=1"),
+            ("Unsupported feature: x.version. Supported features are: "
+            f"{ELR}, {GROUP}, kraft.version, {SHARE}, {STREAMS}, {TRANSACTION}"),
+        ),
+        (
+            ("-r", "3.9", "-f", f"{ELR}=1"),
+            f"{ELR} could not be set to 1 because it depends on metadata.version level 23",
+        ),
+        (
+            ("-r", "3.9", "-f", "metadata.version=21"),
+            "Use --release-version instead of --feature metadata.version=X to avoid ambiguity.",
+        ),
+        (("-f", "kraft.version=1"), "kraft.version 1 is not supported yet: only static voters"),
+        (("-f", "metadata.version=10", "-S", "SCRAM-SHA-256=[name=a,password=b]"),
+         "SCRAM is only supported in metadata.version 3.5-IV2 or later."),
+    ],
+)  # fmt: skip
+def test_levels_that_no_cluster_starts_with(
+    flags: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     exit_code, _, err = do_format(capsys, *flags)
     assert exit_code == 1
-    assert "not supported" in err
+    assert err.startswith(text)
     assert not (folder / "n1" / "log").exists()
+
+
+def test_a_quorum_of_static_voters_starts_at_kraft_version_0() -> None:
+    assert new_cluster_levels("4.3", {})["kraft.version"] == 0
 
 
 def test_bootstrap_checkpoint_is_kafkas_for_the_default_level(
@@ -106,11 +159,15 @@ def test_bootstrap_checkpoint_is_kafkas_for_the_default_level(
         'SnapshotHeader {"version":0,"lastContainedLogTimestamp":0}',
         (
             'payload: {"type":"FEATURE_LEVEL_RECORD","version":0,'
-            '"data":{"name":"metadata.version","featureLevel":21}}'
+            '"data":{"name":"metadata.version","featureLevel":30}}'
+        ),
+        (
+            'payload: {"type":"FEATURE_LEVEL_RECORD","version":0,'
+            '"data":{"name":"eligible.leader.replicas.version","featureLevel":1}}'
         ),
         'SnapshotFooter {"version":0}',
     ]
-    assert (folder / "n1" / "log" / "bootstrap.checkpoint").stat().st_size == 249
+    assert (folder / "n1" / "log" / "bootstrap.checkpoint").stat().st_size == 295
 
 
 @pytest.mark.parametrize(
@@ -256,15 +313,6 @@ def test_initial_controllers_are_refused(
     assert code == 1
     assert text in err
     assert len(err.splitlines()) == 1
-
-
-def test_releases_from_4_1_start_with_eligible_leader_replicas(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    code, out, _ = do_format(capsys, "-r", "4.2")
-    assert code == 0
-    assert "name='eligible.leader.replicas.version', featureLevel=1" in out
-    assert out.endswith("with metadata.version 4.2-IV1.\n")
 
 
 @pytest.mark.parametrize("cluster_id", ["", " ", "a\nnode.id=2"])

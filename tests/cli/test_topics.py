@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cli import topics
+from cli.admin import topics
 from cli.connect import ClusterError
 from cli.main import main
 from tests.cli.recorded_cluster import RecordedCluster

@@ -11,8 +11,8 @@ from metadata import record_codec
 from metadata.control_records import decode_control
 from metadata.schema import MetadataRecordError
 from metadata.snapshot import decode_snapshot, snapshot_timestamp_ms
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs
 from storage.partition_directories import open_metadata_log
 from tests.fuzz.engine import Target
 from wire.batch import (

@@ -15,15 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
+from cli.admin.json_files import partitions_of
+from cli.admin.reassignment_plan import assignment_json, read_plan, read_topics
 from cli.arguments import UsageError
-from cli.json_files import partitions_of
-from cli.reassignment_plan import assignment_json, read_plan, read_topics
 from jepsen.history import JSONL_FILE
 from jepsen.judgement import QUORUM_FOLDER, TEST_FILE, Left, StoredRunError, judged, stored
 from jepsen.linearizability import HistoryError
 from jepsen.logs import LOG_FOLDER, LoggedBatch, check_logs, read_log
 from jepsen.report import RESULTS_FILE
-from kernel.dispatch import APIS
+from kernel.serving.dispatch import APIS
 from scripts.launcher.kafka_client import (
     CORRELATION_ID,
     DESCRIBE_CLUSTER,
@@ -253,7 +253,8 @@ def _clusters() -> list[bytes]:
         "settings": {"num.partitions": "7"},
     }  # fmt: skip
     halves = content | {"settings": {"\ud800": "\udfff"}}
-    return _written([content, content | {"brokers": 2}, halves, *_variants(content)])
+    alone = content | {"combined": False}
+    return _written([content, content | {"brokers": 2}, alone, halves, *_variants(content)])
 
 
 VERSIONS = {

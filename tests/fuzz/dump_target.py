@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from typing_extensions import override
 
-from cli.dump_log import run
+from cli.offline.dump_log import run
 from tests.fuzz.engine import Target
 from wire.batch import encode_control_batch
 

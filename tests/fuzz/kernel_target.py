@@ -10,11 +10,11 @@ does not depend on what came before; then `--seed` and `--cases` repeat it.
 import struct
 from random import Random
 
-from kernel.access import principal_of
-from kernel.dispatch import FORWARDED
-from kernel.forwarding import ANONYMOUS_PRINCIPAL
 from kernel.kernel import Kernel
-from quorum_controller.authorization import AccessRules
+from kernel.serving.access import principal_of
+from kernel.serving.dispatch import FORWARDED
+from kernel.serving.forwarding import ANONYMOUS_PRINCIPAL
+from quorum_controller.security.authorization import AccessRules
 from tests.fuzz.engine import Target
 from tests.fuzz.wire_targets import golden_requests, request_frame
 from tests.kernel.harness import World

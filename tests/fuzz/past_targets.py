@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from cli import at, diff, log_verify
 from cli.arguments import UsageError
-from cli.offline_log import METADATA_FOLDER
-from cli.past import ChangesPage, TopicsPage, all_pages
+from cli.offline import at, diff, log_verify
+from cli.offline.offline_log import METADATA_FOLDER
+from cli.offline.past import ChangesPage, TopicsPage, all_pages
 from storage.segment import segment_name
 from tests.fuzz.batch_targets import _record_seeds as record_seeds
 from tests.fuzz.engine import Target

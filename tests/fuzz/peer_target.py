@@ -10,8 +10,9 @@ from random import Random
 
 from kernel import effects as out
 from kernel import events
-from kernel.dispatch import APIS
+from kernel.config import BrokerConfig
 from kernel.kernel import Kernel
+from kernel.serving.dispatch import APIS
 from tests.fuzz.engine import Target
 from tests.fuzz.entities import body_bytes
 from tests.fuzz.mutation import mutated
@@ -26,6 +27,7 @@ API_VERSIONS = 18
 ANSWERS_PER_CASE = 4
 CASES_PER_NODE = 50
 CASE_MS_MAX = 3_000
+CASES_MS = 2 * CASES_PER_NODE * CASE_MS_MAX
 EPOCH_MAX = 2**30
 TABLE = APIS[ListenerKind.CONTROLLER]
 
@@ -34,7 +36,8 @@ class Played(World):
     """A world in which node 2 is played by `_answer`."""
 
     def __init__(self) -> None:
-        super().__init__(2, seed=1)
+        # Nobody lets it register: it must live for all cases, not end after a minute as it should.
+        super().__init__(2, seed=1, broker=BrokerConfig(initial_registration_timeout_ms=CASES_MS))
         self.rng_of_case = Random(0)
         self.answered = 0
         self._readers: dict[tuple[int, int, int], FrameReader] = {}

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import crc32c
 import msgspec
 
-from cli.dump_index import producer_snapshot_lines
+from cli.offline.dump_index import producer_snapshot_lines
 from pipeline.core.coordinator_records import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
@@ -22,16 +22,21 @@ from pipeline.core.coordinator_records import (
     CoordinatorRecordError,
     coordinator_decoder,
 )
-from simulator.campaign import Result
-from simulator.draw import Options
-from simulator.run import prepare
-from simulator.schedule import Schedule, ScheduleError, read_schedule, write_schedule
-from simulator.seed_ledger import LedgerError, SeedLedger
+from simulator.campaign.campaign import Result
+from simulator.campaign.draw import Options
+from simulator.campaign.run import prepare
+from simulator.campaign.schedule import (
+    Schedule,
+    ScheduleError,
+    read_schedule,
+    write_schedule,
+)
+from simulator.campaign.seed_ledger import LedgerError, SeedLedger
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.clean_shutdown_file import decode_clean_shutdown, encode_clean_shutdown
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.flushed_end_file import encode_flushed_end
 from storage.log import Log
-from storage.memory_vfs import MemoryVfs
 from storage.partition_directories import open_metadata_log
 from tests.fuzz.batch_targets import CONFIG, GOLDEN, LOG
 from tests.fuzz.engine import Target

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from cli.admin.controller_properties import controller_of
 from cli.arguments import UsageError
-from cli.controller_properties import controller_of
 from inspection.negotiation import accepts_gzip, is_known, negotiated, refused_expectation
 from inspection.parameters import LONG_MAX, Parameter, Place, read_parameters
 from inspection.problem import Problem

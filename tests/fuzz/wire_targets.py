@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kernel.dispatch import APIS
+from kernel.serving.dispatch import APIS
 from tests.fuzz.engine import Target
 from tests.fuzz.entities import body_bytes
 from wire import metadata_fetch

@@ -7,7 +7,7 @@ from pathlib import Path
 from inspection.inspected import Inspected
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
-from metadata.features import SUPPORTED_FEATURES
+from metadata.features import CONTROLLER_FEATURES
 from tests.inspection.conftest import ready_world
 from tests.inspection.test_recorder import core_of
 from tests.kernel.harness import World
@@ -37,8 +37,8 @@ def test_the_documented_metrics_and_no_others_of_kafkas() -> None:
     served = {name.partition("{")[0] for name in scraped() if name.startswith("kafka_")}
     named = set(DOCUMENTED.findall(section))
     of_features = {name for name in named if "_F_" in name}
-    features = [feature.replace(".", "_") for feature in SUPPORTED_FEATURES]
-    assert (len(of_features), len(features)) == (2, len(SUPPORTED_FEATURES))
+    features = [feature.replace(".", "_") for feature in CONTROLLER_FEATURES]
+    assert (len(of_features), len(features)) == (2, len(CONTROLLER_FEATURES))
     named |= {name.replace("_F_", f"_{one}_") for name in of_features for one in features}
     assert named - of_features == served
 

@@ -6,9 +6,10 @@ import socket
 from typing import Any
 
 import msgspec
+import pytest
 
 from inspection.api import STREAMS
-from inspection.stream import STREAMS_MAX
+from inspection.stream import STREAMS_MAX, start_offset
 from tests.inspection.conftest import Site
 
 
@@ -42,6 +43,26 @@ async def test_it_is_resumed_behind_the_last_event(site: Site) -> None:
     headers = {"Last-Event-ID": "4"}
     async with site.client.get("/v1/metadata/stream", headers=headers) as response:
         assert (await next_event(response))["id"] == "5"
+
+
+@pytest.mark.parametrize("start", [0, 2, 5, 9])
+async def test_the_last_event_counts_and_not_where_the_stream_once_began(
+    site: Site, start: int
+) -> None:
+    """A browser that connects again repeats the address with its `from`."""
+    headers = {"Last-Event-ID": "4"}
+    async with site.client.get(f"/v1/metadata/stream?from={start}", headers=headers) as response:
+        assert (await next_event(response))["id"] == "5"
+
+
+@pytest.mark.parametrize("header", [None, ""])
+async def test_without_a_last_event_it_begins_as_asked(site: Site, header: str | None) -> None:
+    assert start_offset(header, 0, 9) == 0
+    assert start_offset(header, 3, 9) == 3
+    assert start_offset(header, None, 9) == 9
+    headers = {} if header is None else {"Last-Event-ID": header}
+    async with site.client.get("/v1/metadata/stream?from=3", headers=headers) as response:
+        assert (await next_event(response))["id"] == "3"
 
 
 async def test_without_a_start_only_news_come(site: Site) -> None:

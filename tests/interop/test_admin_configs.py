@@ -212,10 +212,10 @@ def test_credentials_are_set_and_described_without_keys(quorum: Quorum) -> None:
     wait_until(lambda: iterations() == [4096], 10, lambda: str(iterations()))
 
 
-def test_a_feature_that_no_node_has_is_refused_by_name(quorum: Quorum) -> None:
+def test_a_feature_that_our_brokers_do_not_serve_is_refused_by_name(quorum: Quorum) -> None:
     admin = KafkaAdminClient(bootstrap_servers=quorum.bootstrap)
     try:
-        with pytest.raises(InvalidUpdateVersionError, match=r"Local controller \d does not"):
+        with pytest.raises(InvalidUpdateVersionError, match=r"Broker \d does not support"):
             admin.update_features({"transaction.version": 2})
     finally:
         admin.close()

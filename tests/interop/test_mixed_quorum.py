@@ -43,7 +43,7 @@ def _kafka_properties(quorum: Quorum, home: Path) -> Path:
 
 @contextlib.contextmanager
 def _mixed(folder: Path) -> Iterator[tuple[Quorum, dict[str, subprocess.Popen[bytes]], Path]]:
-    """Nodes 1 and 2 ours (brokers too), node 3 Kafka's; all formatted at 3.9-IV0."""
+    """Nodes 1 and 2 ours (brokers too), node 3 Kafka's; all formatted at our default levels."""
     with running(folder / "quorum") as quorum:
         cluster_id = quorum.status()["cluster_id"]
         quorum.run("down")
@@ -54,7 +54,9 @@ def _mixed(folder: Path) -> Iterator[tuple[Quorum, dict[str, subprocess.Popen[by
         home = folder / "kafka"
         home.mkdir()
         properties = _kafka_properties(quorum, home)
-        kafka_peer.format_node(properties, cluster_id, "--release-version", "3.9-IV0")
+        names = ("group", "share", "streams", "transaction")  # our brokers serve level 0 of them
+        zeros = [word for name in names for word in ("--feature", f"{name}.version=0")]
+        kafka_peer.format_node(properties, cluster_id, *zeros)
         kafka = {"node": kafka_peer.start_node(properties, home / "kafka.out")}
         try:
             quorum.run("restart", "1")

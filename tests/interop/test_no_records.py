@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.errors import IncompatibleBrokerVersion, PolicyViolationError
 
-from kernel.record_requests import NO_GROUPS, NOT_PRODUCED
+from kernel.serving.record_requests import NO_GROUPS, NOT_PRODUCED
 from tests.interop.quorum import Quorum, wait_until
 
 SECONDS = 5.0

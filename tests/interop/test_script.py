@@ -75,6 +75,15 @@ def test_separate_brokers(tmp_path: Path) -> None:
         assert roles == {("controller",), ("broker",)}
 
 
+def test_controllers_alone(tmp_path: Path) -> None:
+    with running(tmp_path / "q", "--nodes", "3", "--brokers", "0") as quorum:
+        nodes = quorum.wait_healthy()["nodes"]
+        assert [(node["roles"], node["kafka"]) for node in nodes] == [(["controller"], "")] * 3
+        assert sorted(node["state"] for node in nodes) == ["follower", "follower", "leader"]
+        quorum.run("restart", "2")
+        quorum.run("up")
+
+
 def test_unknown_command_is_usage(tmp_path: Path) -> None:
     quorum = Quorum(tmp_path / "q")
     quorum.run("bounce", expect=2)

@@ -1,7 +1,8 @@
 """Recorded histories of other projects with known verdicts, in a folder outside the tree.
 
-KRAFTLINE_HISTORIES names the folder; without it these tests are skipped. Its README.md holds the
-table of expected verdicts: | file | bytes | ops | never completed | linearizable? | sha256 |.
+KRAFTLINE_HISTORIES names the folder, else it is `shared/histories` beside the checkout. Without it
+these tests are skipped, and fail where everything must run (tests/peers.py). Its README.md holds
+the table of expected verdicts: | file | bytes | ops | never completed | linearizable? | sha256 |.
 """
 
 import os
@@ -13,13 +14,31 @@ import pytest
 
 from jepsen.linearizability import Budget, Format, check, explain, parse_history, read_history
 from jepsen.linearizability import written_history as written
+from tests.peers import is_missing
 
-FOLDER = os.environ.get("KRAFTLINE_HISTORIES") or None  # empty means unset, as elsewhere
+ROOT = Path(__file__).resolve().parent.parent.parent
+BESIDE = ROOT.parent / "shared" / "histories"
 ROW = re.compile(r"^\| (\w+/\S+) \|[^|]*\| (\d+) \| (\d+) \| (yes|no) \|", re.MULTILINE)
 MODELS = {"jepsen": "cas-register", "kv": "kv"}
 ETCD_SECONDS_MAX = 3.0  # the acceptance condition of all register histories, parsing included
 
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="KRAFTLINE_HISTORIES is not set")
+
+def folder(environment, beside):
+    """Where the histories are; None: nowhere. An empty variable means unset, as elsewhere."""
+    named = environment.get("KRAFTLINE_HISTORIES")
+    return named or (str(beside) if beside.is_dir() else None)
+
+
+FOLDER = folder(os.environ, BESIDE)
+
+
+@pytest.fixture
+def _histories():
+    if FOLDER is None:
+        is_missing(f"the histories: KRAFTLINE_HISTORIES names no folder, {BESIDE} is none")
+
+
+needs_histories = pytest.mark.usefixtures("_histories")
 
 
 def rows():
@@ -45,6 +64,7 @@ def test_verdict(name, operations, lost, good):
     assert found is None or len(found.operations) < 20
 
 
+@needs_histories
 def test_there_are_histories():
     assert len(rows()) >= 50
 
@@ -59,9 +79,16 @@ def test_formats_lose_nothing(name):
     assert parse_history(current).events == events
 
 
+@needs_histories
 def test_all_register_histories_are_quick():
     started = time.process_time()
     for name, *_ in rows():
         if model_of(name) == "cas-register":
             check(read_history(Path(FOLDER) / name), "cas-register")
     assert time.process_time() - started < ETCD_SECONDS_MAX
+
+
+def test_where_the_histories_are(tmp_path):
+    assert folder({"KRAFTLINE_HISTORIES": "/h"}, tmp_path) == "/h"
+    assert folder({"KRAFTLINE_HISTORIES": ""}, tmp_path) == str(tmp_path)
+    assert folder({}, tmp_path / "none") is None

@@ -21,7 +21,7 @@ from jepsen.linearizability.classification import (
 )
 from jepsen.linearizability.id_allocation import Overlap, overlap_in
 from metadata.config_schema import RESOURCE_TOPIC
-from quorum_controller.alter_configs import APPEND, SUBTRACT, _changed_list
+from quorum_controller.configs.alter_configs import APPEND, SUBTRACT, _changed_list
 
 
 def sequence(*steps):

@@ -11,8 +11,8 @@ from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig, Voter
 from kernel.kernel import Kernel
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.memory_vfs import MemoryVfs
 from wire import codec
 from wire.client_connection import ClientConnection
 from wire.types import DirectoryId, Endpoint, NodeId
@@ -189,9 +189,15 @@ class World:
         if node_id in self.paused:
             self.paused[node_id].append((life, event))
             return
+        self.post_all(node_id, [event])
+
+    def post_all(self, node_id: int, together: list[events.Event]) -> None:
+        """One turn of a node that is up, with all that came since its last."""
+        node, kernel = self.nodes[node_id], self.kernel(node_id)
+        life = node.life
         self.steps += 1
         try:
-            effects = node.kernel.step(event, self._now())
+            effects = kernel.steps(together, self._now())
         except (OSError, FsyncError, OutOfSpaceError) as error:
             self._failed(node_id, life, error)
         else:

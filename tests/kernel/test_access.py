@@ -5,17 +5,22 @@ from datetime import timedelta
 
 import pytest
 
-from kernel.access import Access, principal_of
-from kernel.connections import address_bytes
-from kernel.forwarding import ANONYMOUS_PRINCIPAL
+from kernel.serving.access import Access, principal_of
+from kernel.serving.forwarding import ANONYMOUS_PRINCIPAL
 from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from metadata.records import AccessControlEntryRecord, PartitionRecord, TopicRecord
-from quorum_controller.authorization import AccessRules, Caller, Operation, host_text
+from network.connections import address_bytes
+from quorum_controller.security.authorization import (
+    AccessRules,
+    Caller,
+    Operation,
+    host_text,
+)
 from tests.kernel.harness import World
 from wire import codec
-from wire.api_keys import DESCRIBE_QUORUM, ENVELOPE
+from wire.api_keys import CREATE_ACLS, DESCRIBE_QUORUM, ENVELOPE
 from wire.codec import encode_request
 from wire.errors import ErrorCode, RemoteProtocolError
 from wire.types import LeaderEpoch, NodeId, PartitionEpoch
@@ -237,3 +242,28 @@ def test_an_envelope_with_an_unreadable_principal_is_refused_and_the_node_lives_
 )
 def test_the_address_that_acls_see(host, as_acls_have_it):
     assert host_text(address_bytes(host)) == as_acls_have_it
+
+
+def test_the_broker_of_the_active_controller_judges_describe_quorum_as_an_envelope_does():
+    """A broker of Kafka sends it on in an Envelope, whose controller asks for DESCRIBE."""
+    rules = AccessRules(allows_without_acl=True)
+    world = World(1, seed=1, access=rules)
+    world.start_all()
+    world.run_until(world.is_ready)
+    broker, controller = world.client(1), world.client(1, "CONTROLLER")
+    new = codec.newest(CREATE_ACLS, "request")
+    only_nodes = new.AclCreation(
+        resource_type=4,
+        resource_name="kafka-cluster",
+        resource_pattern_type=3,
+        principal="User:ANONYMOUS",
+        host="*",
+        operation=int(Operation.CLUSTER_ACTION),
+        permission_type=3,
+    )
+    assert broker.call(DESCRIBE_QUORUM, describe_quorum()).error_code is ErrorCode.none
+    created = broker.call(CREATE_ACLS, new.CreateAclsRequest(creations=(only_nodes,)))
+    assert [row.error_code for row in created.results] == [ErrorCode.none]
+    for client in (broker, controller):
+        refused = client.call(DESCRIBE_QUORUM, describe_quorum())
+        assert refused.error_code is ErrorCode.cluster_authorization_failed

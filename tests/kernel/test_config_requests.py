@@ -6,11 +6,11 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 
-from kernel.config_requests import forward_alter_configs
-from kernel.forwarding import Encoded
+from kernel.serving.config_requests import forward_alter_configs
 from metadata.image import EMPTY
 from metadata.node_configs import NodeConfigs
-from quorum_controller.alter_configs import incremental_alter_configs_response
+from network.answers import Encoded
+from quorum_controller.configs.alter_configs import incremental_alter_configs_response
 from wire import codec
 from wire.api_keys import INCREMENTAL_ALTER_CONFIGS
 from wire.connection import Request

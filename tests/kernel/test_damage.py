@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kernel.clock import Clock
 from kernel.effects import Effect, Log
 from kernel.events import Now
 from kernel.opening import OpenedStorage, open_storage
 from metadata.loader import committed_batches
+from network.clock import Clock
 from storage.checkpoint_files import OffsetCheckpoint
 from storage.errors import CorruptFileError, CorruptLogError
 from tests.kernel.harness import config_of
@@ -51,7 +51,9 @@ def opened(case: dict[str, Any], *, recorded: bool) -> tuple[OpenedStorage, list
     if recorded:
         OffsetCheckpoint(vfs, "/data").record("__cluster_metadata", 0, END)
     effects: list[Effect] = []
-    storage = open_storage(config_of(1, 1), vfs, None, Clock(Now(1_000, 1_000)), effects)
+    storage = open_storage(
+        config_of(1, 1), vfs, None, Clock(Now(1_000, 1_000)), effects, installed=lambda _: None
+    )
     return storage, effects
 
 

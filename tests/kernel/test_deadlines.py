@@ -4,9 +4,9 @@ import pytest
 
 from kernel.kernel import Kernel
 from raft.epoch_cache import NO_EPOCH
-from simulator.draw import Options
-from simulator.invariants import Invariants
-from simulator.run import run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.run import run_seed
+from simulator.checks.invariants import Invariants
 
 
 def forget_deadlines(kernel):
@@ -84,17 +84,17 @@ def test_the_checks_have_seen_every_step(monkeypatch, seed):
 
     def checked(invariants, machine, event):
         after_step(invariants, machine, event)
-        seen, kernel = invariants._seen[machine.id], machine.kernel
+        past, kernel = invariants._past[machine.id], machine.kernel
         core = kernel.replica.core
         role, end_offset = core.role, kernel.replica.writer.log.end_offset
         voted_id = None if role.voted_key is None else role.voted_key.id
-        shown = (seen.epoch, seen.role, seen.leader_id, seen.voted_id)
+        shown = (past.epoch, past.role, past.leader_id, past.voted_id)
         assert shown == (role.epoch, type(role), role.leader_id, voted_id)
-        log = (seen.log_end, seen.generation, seen.log_start, seen.log_changes)
+        log = (past.log_end, past.generation, past.log_start, past.log_changes)
         start_offset, changes = core.log_start_offset, machine.vfs.log_changes
         assert log == (end_offset, core.log_generation, start_offset, changes)
-        assert core.high_watermark in (None, seen.high_watermark)
-        assert seen.applied == kernel.state.loader.end_offset
+        assert core.high_watermark in (None, past.high_watermark)
+        assert past.applied == kernel.state.loader.end_offset
         steps.append(machine.id)
 
     monkeypatch.setattr(Invariants, "after_step", checked)

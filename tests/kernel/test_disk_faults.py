@@ -5,12 +5,13 @@ import errno
 import pytest
 
 from kernel import effects as out
+from kernel import events
 from kernel.config import MetadataLogConfig
-from storage.memory_vfs import MemoryVfs
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.partition_metadata import read_partition_metadata
 from storage.space_reserve import RESERVE_NAME
 from storage.vfs import write_file_atomically
-from tests.kernel.harness import World
+from tests.kernel.harness import World, create_topic_body, delete_topic_body
 from tests.kernel.test_kernel import log_bytes, ready_world, topic_names
 from wire.errors import ErrorCode
 
@@ -93,6 +94,29 @@ def test_a_node_alone_answers_with_a_time_out_and_goes_on() -> None:
     world.run_until(world.is_ready)
     assert "b" in topic_names(world, 1)
     assert not said(world, 1, "log_repaired")
+
+
+def test_what_a_node_alone_takes_in_the_turn_of_its_retry_is_written_after_it() -> None:
+    """The retried batches have the lower offsets, whatever arrived before the timer."""
+    world = ready_world(1)
+    vfs = fill(world, 1)
+    client = world.client(1)
+    created = client.send(19, create_topic_body("a"))
+    world.run_for(600)
+    writer = world.kernel(1).replica.writer
+    retry_ms = writer.retry_ms
+    assert retry_ms is not None
+    world.run_for(retry_ms - 1 - world.now_ms)
+    vfs.bytes_max = None
+    deleted, content = client.connection.request(20, delete_topic_body("none"))
+    second, more = client.connection.request(19, create_topic_body("b"))
+    world.now_ms = retry_ms
+    arrived = events.BytesReceived(client.pipe.server[2], content + more)
+    world.post_all(1, [arrived, events.TimeAdvanced()])
+    world.run_until(lambda: {created, deleted, second} <= client.answers.keys())
+    assert client.answers[created].topics[0].error_code is ErrorCode.none
+    assert client.answers[second].topics[0].error_code is ErrorCode.none
+    assert topic_names(world, 1) >= {"a", "b"}
 
 
 def test_all_disks_full_and_space_again() -> None:

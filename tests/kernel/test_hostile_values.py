@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kio.serial.errors import SerialError
 
-from kernel.dispatch import APIS
+from kernel.serving.dispatch import APIS
 from metadata.config_schema import (
     RESOURCE_BROKER,
     RESOURCE_GROUP,

@@ -2,7 +2,7 @@
 
 import errno
 
-from kernel.isr_expansion import PARTITIONS_PER_REQUEST
+from kernel.lifecycle.isr_expansion import PARTITIONS_PER_REQUEST
 from metadata.image import Partition
 from storage.partition_directories import partition_directory_name
 from storage.vfs import join
@@ -54,6 +54,26 @@ def test_after_a_kill_too_and_the_order_of_the_isr_is_kept() -> None:
     world.start(leader)
     world.run_until(lambda: are_whole(world, "a"), 40_000)
     assert partitions(world, "a")[0].isr == (*kept, NodeId(leader))
+
+
+def test_what_a_controller_took_along_is_asked_of_the_next_one() -> None:
+    world = ready_world()
+    world.client(1).create_topic("a", partitions=9, replicas=3)
+    active = world.active()
+    assert active is not None
+    back, asking = (node_id for node_id in (1, 2, 3) if node_id != active)
+    expansion = world.kernel(asking).isr_expansion
+    assert expansion is not None
+    world.kill(back)
+    world.run_until(lambda: all(back not in p.isr for p in partitions(world, "a")), 40_000)
+    world.start(back)
+    world.run_until(lambda: expansion._is_waiting, 40_000)
+    world.kill(active)
+    world.run_until(lambda: world.active() is not None)
+    world.run_until(
+        lambda: all(back in p.isr for p in partitions(world, "a") if p.leader == asking), 40_000
+    )
+    assert any(p.leader == asking for p in partitions(world, "a"))
 
 
 def test_more_than_one_request_holds() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kernel.access import Access
+from kernel.serving.access import Access
 from metadata.image import Image
-from quorum_controller.authorization import AccessRules, Caller
+from quorum_controller.security.authorization import AccessRules, Caller
 from tests.kernel.harness import World
 from wire import codec
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_LOG_DIRS

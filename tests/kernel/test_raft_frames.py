@@ -4,14 +4,28 @@ Bytes -> body -> raft message -> body -> bytes: what the core cannot say is miss
 """
 
 import json
+import re
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
-from kernel.raft_answers import body_of_response, response_of
-from kernel.raft_rpc import body_of_request, request_of
+from kernel.quorum.messages.table import (
+    KEY_OF_REQUEST,
+    KEY_OF_RESPONSE,
+    SENT,
+    SERVED,
+    refusal,
+    request_from_wire,
+    request_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
 from raft import messages
-from wire import metadata_fetch
+from wire import codec, ids, metadata_fetch
 from wire.codec import (
     decode_request,
     decode_response,
@@ -19,7 +33,8 @@ from wire.codec import (
     encode_response,
     split_request,
 )
-from wire.types import Endpoint
+from wire.errors import ErrorCode
+from wire.types import Endpoint, OffsetAndEpoch
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "raft" / "pairs.jsonl"
 PAIRS = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
@@ -35,8 +50,20 @@ def by_id(pairs):
     return pytest.mark.parametrize("pair", pairs, ids=[pair["id"] for pair in pairs])
 
 
+@pytest.mark.parametrize("api_key", SERVED)
+def test_annotations_name_the_newest_classes(api_key):
+    """Which are the shape of bodies: a newer kio moves both."""
+    text = Path(SERVED[api_key].__file__).read_text()
+    newest = {codec.newest(api_key, kind).__name__ for kind in ("request", "response")}
+    named = set(re.findall(r"from (kio\.schema\.\S+) import", text))
+    assert named
+    assert named <= newest
+
+
 def test_every_raft_api_is_here():
     assert {pair["api_key"] for pair in PAIRS} == {1, 52, 53, 54, 55, 59}
+    assert set(SERVED) == set(KEY_OF_RESPONSE.values()) == {1, 52, 53, 54, 55, 59}
+    assert set(SENT) == set(KEY_OF_REQUEST.values()) == {1, 52, 53, 54, 59}
     assert {pair["kafka_version"] for pair in PAIRS} == {"3.9.1", "4.3.1"}
 
 
@@ -46,9 +73,9 @@ def test_request_survives_the_core(pair):
     api_key, version = pair["api_key"], pair["api_version"]
     header, position = split_request(frame)
     body = decode_request(api_key, version, memoryview(frame)[position:])
-    message = request_of(api_key, body)
+    message = request_from_wire(api_key, body)
     assert message is not None
-    written_key, written = body_of_request(message)
+    written_key, written = request_to_wire(message)
     assert written_key == api_key
     again = encode_request(api_key, version, header.correlation_id, header.client_id, written)
     assert (again == frame) is (pair["id"] not in WITH_DIRECTORY_IDS)
@@ -58,10 +85,10 @@ def test_request_survives_the_core(pair):
 def test_response_survives_the_core(pair):
     frame = bytes.fromhex(pair["response_hex"])
     correlation_id, body = decode_response(pair["api_key"], pair["api_version"], frame)
-    message = response_of(pair["api_key"], body)
+    message = response_from_wire(pair["api_key"], body)
     assert message is not None
     again = encode_response(
-        pair["api_key"], pair["api_version"], correlation_id, body_of_response(message)
+        pair["api_key"], pair["api_version"], correlation_id, response_to_wire(message)
     )
     assert again == frame
 
@@ -72,9 +99,11 @@ def test_fetch_survives_the_core(pair):
     _, position = split_request(frame)
     request = metadata_fetch.decode_request(frame[position:])
     assert request is not None
-    message = request_of(FETCH, request)
+    message = request_from_wire(FETCH, request)
     assert message is not None
-    _, written = body_of_request(message)
+    assert message is request, "converted once: from the bytes"
+    _, written = request_to_wire(message)
+    assert written is message
     assert metadata_fetch.encode_request(version, written) == frame[position:]
 
 
@@ -83,9 +112,11 @@ def test_fetched_survives_the_core(pair):
     frame = bytes.fromhex(pair["response_hex"])
     fetched = metadata_fetch.decode_response(frame[RESPONSE_HEADER_BYTES:])
     assert fetched is not None
-    message = response_of(FETCH, fetched)
-    assert message is not None
-    again = metadata_fetch.encode_response(body_of_response(message))
+    message = response_from_wire(FETCH, fetched)
+    assert message is fetched, "converted once: from the bytes"
+    written = response_to_wire(message)
+    assert written is message
+    again = metadata_fetch.encode_response(written)
     assert again == frame[RESPONSE_HEADER_BYTES:]
 
 
@@ -94,7 +125,7 @@ def test_describe_quorum_is_understood(pair):
     frame = bytes.fromhex(pair["request_hex"])
     _, position = split_request(frame)
     body = decode_request(DESCRIBE_QUORUM, pair["api_version"], memoryview(frame)[position:])
-    assert request_of(DESCRIBE_QUORUM, body) is not None
+    assert request_from_wire(DESCRIBE_QUORUM, body) is not None
 
 
 def replica_state(row):
@@ -128,6 +159,146 @@ def test_describe_quorum_is_answered_byte_for_byte(pair):
         ),
     )
     again = encode_response(
-        DESCRIBE_QUORUM, pair["api_version"], correlation_id, body_of_response(message)
+        DESCRIBE_QUORUM, pair["api_version"], correlation_id, response_to_wire(message)
     )
     assert again == frame
+
+
+@pytest.mark.parametrize("api_key", [FETCH, 52, 53, 54, 59])
+def test_an_error_of_the_whole_answer_says_nothing_about_leader_and_epoch(api_key):
+    """Epoch 0 is behind every node: an answer without a partition changes no role."""
+    error = ErrorCode.cluster_authorization_failed
+    response = response_from_wire(
+        api_key, SimpleNamespace(error_code=error, topics=(), responses=())
+    )
+    assert response is not None
+    assert (response.error_code, response.top_error_code) == (0, error.value)
+    assert (response.leader_id, response.leader_epoch) == (None, 0)
+
+
+def test_a_leader_whose_address_is_not_known_has_none():
+    told = response_to_wire(messages.FetchResponse(leader_id=2, leader_epoch=3))
+    body = metadata_fetch.decode_response(metadata_fetch.encode_response(told))
+    assert body is not None
+    assert (body.leader_id, body.leader_epoch, body.leader_endpoint) == (2, 3, None)
+
+
+@pytest.mark.parametrize("api_key", [52, 53, 54])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [],
+        [("__cluster_metadata", [])],
+        [("__cluster_metadata", [1])],
+        [("__cluster_metadata", [0, 0])],
+        [("__cluster_metadata", [0]), ("__cluster_metadata", [0])],
+        [("other", [0])],
+    ],
+)
+def test_another_partition_is_refused(api_key, topics):
+    body = SimpleNamespace(
+        topics=tuple(
+            SimpleNamespace(
+                topic_name=name,
+                partitions=tuple(SimpleNamespace(partition_index=index) for index in partitions),
+            )
+            for name, partitions in topics
+        )
+    )
+    assert request_from_wire(api_key, body) is None
+    answer = refusal(api_key, body)
+    assert (answer.error_code, answer.topics) == (ErrorCode.invalid_request, ())
+    assert type(answer) is codec.entity_class(api_key, {52: 2, 53: 1, 54: 1}[api_key], "response")
+
+
+def test_a_fetch_in_kios_shape_is_refused():
+    body = codec.default_request(FETCH)
+    assert request_from_wire(FETCH, body) is None
+    assert refusal(FETCH, body).error_code == ErrorCode.invalid_request
+    answer = response_to_wire(messages.FetchResponse(top_error_code=31))
+    assert answer.error_code == ErrorCode.cluster_authorization_failed
+    assert response_from_wire(FETCH, answer) == messages.FetchResponse(top_error_code=31)
+    other = codec.newest(FETCH, "response").FetchResponse(
+        throttle_time=timedelta(0), error_code=ErrorCode.none, responses=()
+    )
+    assert response_from_wire(FETCH, other) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "code"),
+    [("__cluster_metadata", 1, 3), ("other", 0, 3), ("__cluster_metadata", None, 42)],
+)
+def test_a_snapshot_of_another_partition_is_unknown(name, index, code):
+    new = codec.newest(59, "request")
+    partition = SimpleNamespace(partition=index)
+    topic = new.TopicSnapshot(name=name, partitions=() if index is None else (partition,))
+    body = new.FetchSnapshotRequest(topics=(topic,))
+    assert request_from_wire(59, body) is None
+    answer = refusal(59, body)
+    if index is None:
+        assert answer.error_code.value == code
+        assert answer.topics == ()
+    else:
+        (asked,) = answer.topics[0].partitions
+        assert (answer.topics[0].name, asked.index, asked.error_code.value) == (name, index, code)
+
+
+@pytest.mark.parametrize("api_key", [52, 53, 54, 59])
+def test_an_answer_about_no_partition_says_nothing(api_key):
+    body = SimpleNamespace(error_code=ErrorCode.none, topics=())
+    assert response_from_wire(api_key, body) is None
+
+
+@pytest.mark.parametrize(
+    "kind", ["VoteResponse", "EndQuorumEpochResponse", "FetchSnapshotResponse"]
+)
+def test_a_response_tells_where_its_leader_is_and_nobody_else(kind):
+    """Others are read over, and without a leader all are."""
+    made = getattr(messages, kind)
+    told = made(leader_id=2, leader_epoch=3, leader_endpoint=Endpoint("", "b", 9))
+    body, key = response_to_wire(told), KEY_OF_RESPONSE[made]
+    assert [(node.node_id, node.host, node.port) for node in body.node_endpoints] == [(2, "b", 9)]
+    other = replace(body.node_endpoints[0], node_id=1, host="a")
+    read = response_from_wire(key, replace(body, node_endpoints=(other, *body.node_endpoints)))
+    assert read.leader_endpoint == told.leader_endpoint
+    assert response_from_wire(key, replace(body, node_endpoints=(other,))).leader_endpoint is None
+    lost = made(leader_id=None, leader_epoch=3, leader_endpoint=told.leader_endpoint)
+    assert response_to_wire(lost).node_endpoints == ()
+
+
+@pytest.mark.parametrize("made", [made for made, key in KEY_OF_RESPONSE.items() if key in SENT])
+def test_an_error_at_the_top_comes_without_topics(made):
+    told = made(top_error_code=31, leader_id=2, leader_epoch=3)
+    body = response_to_wire(told)
+    assert body.error_code == ErrorCode.cluster_authorization_failed
+    assert response_from_wire(KEY_OF_RESPONSE[made], body) == made(top_error_code=31)
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(-1, 0), (0, -1), (0, 0), (5, 2)])
+def test_a_snapshot_of_a_negative_position_is_none(offset, epoch):
+    position = OffsetAndEpoch(offset, epoch)
+    told = messages.FetchSnapshotResponse(leader_id=2, leader_epoch=3, snapshot_id=position)
+    read = response_from_wire(59, response_to_wire(told))
+    assert read.snapshot_id == (None if min(offset, epoch) < 0 else position)
+
+
+def test_listeners_of_a_new_leader_are_named_in_capitals():
+    told = messages.BeginQuorumEpochRequest(
+        cluster_id="c",
+        voter_id=1,
+        voter_directory_id=None,
+        leader_id=2,
+        leader_epoch=3,
+        leader_endpoints=(Endpoint("controller", "n2", 9),),
+    )
+    read = request_from_wire(*request_to_wire(told))
+    assert read.leader_endpoints == (Endpoint("CONTROLLER", "n2", 9),)
+
+
+def test_ids_on_the_wire():
+    assert [ids.node_id_of(number) for number in (-2, -1, 0, 1)] == [None, None, 0, 1]
+    assert [ids.node_number(node_id) for node_id in (None, 0, 1)] == [-1, 0, 1]
+    uuid = UUID(int=5)
+    assert ids.directory_id_of(uuid) == uuid.bytes
+    assert ids.directory_uuid(uuid.bytes) == uuid
+    assert ids.directory_id_of(None) is ids.directory_uuid(None) is None

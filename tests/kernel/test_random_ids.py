@@ -5,7 +5,7 @@ from base64 import urlsafe_b64encode
 from uuid import RFC_4122, UUID
 
 from kernel.random_ids import random_uuid
-from simulator.scripted_rng import ScriptedRng
+from simulator.scenarios.scripted_rng import ScriptedRng
 
 
 def test_version_and_variant_and_no_dash() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from kernel.record_requests import NO_GROUPS, NOT_PRODUCED
+from kernel.serving.record_requests import NO_GROUPS, NOT_PRODUCED
 from tests.kernel.harness import World
 from wire.codec import entity_class, has_flexible_response_header, is_flexible
 from wire.conversion import default_of

@@ -33,15 +33,12 @@ NOT_SERVED = {
     },
 }  # fmt: skip
 """APIs of Kafka 4.3.1 that ours does not list, by listener and reason."""
+NO_COORDINATOR = {"group.version", "share.version", "streams.version", "transaction.version"}
 OTHER_LEVELS = {
-    "metadata.version": "up to 29 here",
-    "kraft.version": "0 here: static voters",
-    "group.version": "no coordinator here",
-    "share.version": "likewise",
-    "streams.version": "likewise",
-    "transaction.version": "likewise",
+    "broker": {"kraft.version", *NO_COORDINATOR},
+    "controller": {"kraft.version"},
 }
-"""Features whose levels differ from 4.3.1's."""
+"""Features that are 0 to 0 here, by listener: static voters; brokers have no coordinators."""
 LEVEL_ZERO_SINCE = 4
 """Version of ApiVersions; older ones do not name features that begin at level 0."""
 
@@ -99,11 +96,12 @@ def test_features_are_those_of_kafka(world: World, pair: dict[str, Any]) -> None
     ours, kafkas = ours_and_kafkas(world, pair)
     found = {feature.name: feature for feature in ours.supported_features}
     expected = {feature.name: feature for feature in kafkas.supported_features}
-    assert found.keys() <= expected.keys()
-    assert all(found[name] == expected[name] for name in found.keys() - OTHER_LEVELS.keys())
-    assert expected.keys() - found.keys() <= OTHER_LEVELS.keys()
-    if pair["api_version"] < LEVEL_ZERO_SINCE:
-        assert found.keys() == expected.keys()
+    assert found.keys() == expected.keys()
+    other = OTHER_LEVELS[kind(pair)]
+    assert all(found[name] == expected[name] for name in found.keys() - other)
+    levels = {(found[name].min_version, found[name].max_version) for name in found.keys() & other}
+    assert levels <= {(0, 0)}
+    assert ("kraft.version" in found) == (pair["api_version"] >= LEVEL_ZERO_SINCE)
 
 
 @pytest.mark.parametrize("pair", [p for p in OF_3_9 if p["api_key"] == API_VERSIONS], ids=name)

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from kernel.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
-from kernel.connections import REQUESTS_PER_STEP
 from kernel.effects import LogLevel, SendBytes, SetReading
 from kernel.events import BytesReceived, ConnectionClosed, Now
+from network.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
+from network.connections import REQUESTS_PER_STEP
 from tests.kernel.harness import World, config_of, create_topic_body
 from wire.codec import default_request, encode_request, newest
 from wire.errors import ErrorCode
@@ -221,6 +221,42 @@ def test_the_inter_broker_listener_takes_the_place_of_another() -> None:
     world.run_for(10)
     internal = Raw(world, 1, "INTERNAL")
     assert (old.is_open, new.is_open, internal.is_open) == (True, False, True)
+
+
+def test_both_kinds_of_listener_at_their_limit() -> None:
+    """`max.connections` holds for each kind: one that goes makes room for its own only."""
+    world = ready_world(1, connection_limits=ConnectionLimits(connections_max=2))
+    brokers = [Raw(world, 1) for _ in range(3)]
+    controllers = [Raw(world, 1, "CONTROLLER") for _ in range(3)]
+    world.run_for(10)
+    assert [raw.is_open for raw in brokers] == [True, True, False]
+    assert [raw.is_open for raw in controllers] == [True, True, False]
+    controllers[0].send(frame(b"nonsense"))
+    world.run_for(10)
+    assert not controllers[0].is_open
+    assert not Raw(world, 1).is_open
+    assert Raw(world, 1, "CONTROLLER").is_open
+    assert not Raw(world, 1, "CONTROLLER").is_open
+    brokers[0].send(frame(b"nonsense"))
+    world.run_for(10)
+    assert not brokers[0].is_open
+    assert not Raw(world, 1, "CONTROLLER").is_open
+    assert Raw(world, 1).is_open
+
+
+def test_the_inter_broker_listener_takes_no_place_of_a_controller() -> None:
+    limits = ConnectionLimits(connections_max=2, protected_listener="INTERNAL")
+    world = ready_world(1, connection_limits=limits)
+    controllers = [Raw(world, 1, "CONTROLLER") for _ in range(2)]
+    world.run_for(1)
+    old, new = Raw(world, 1), Raw(world, 1)
+    world.run_for(1)
+    internal = Raw(world, 1, "INTERNAL")
+    assert (old.is_open, new.is_open, internal.is_open) == (False, True, True)
+    assert all(raw.is_open for raw in controllers), "the least recently used of all"
+    others = [Raw(world, 1, "INTERNAL") for _ in range(2)]
+    assert [raw.is_open for raw in (new, *others)] == [False, True, True]
+    assert internal.is_open, "it goes over the limit rather than close its like"
 
 
 # ---- rates of new connections ----------------------------------------------------------------

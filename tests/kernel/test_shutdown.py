@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kernel.effects import Exit
+from kernel.lifecycle.broker_lifecycle import BrokerState
 from metadata.image import Partition
 from tests.kernel.harness import World, create_topic_body
 from wire import codec
@@ -130,6 +131,59 @@ def test_the_others_tell_at_once_what_they_read_of_a_broker_that_leaves_in_slice
     assert all(one.leader not in (leaving, -1) for one in topic.partitions.values())
 
 
+UNREGISTER_BROKER = 64
+
+
+def test_a_broker_that_is_unregistered_while_it_leaves_does_not_register_again() -> None:
+    """Nobody would be told to fence it: it leaves when its time is over."""
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    leaving, silent = (node_id for node_id in world.nodes if node_id != leader)
+    client = world.client(leader, "CONTROLLER")
+    assert client.create_topic("wide", partitions=6, replicas=3).error_code is ErrorCode.none
+    world.run_for(100)
+    world.pause(silent)  # it does not read who leads now
+    world.terminate(leaving)
+    world.run_for(200)
+    lifecycle = world.kernel(leaving).lifecycle
+    assert lifecycle is not None
+    assert lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    new = codec.newest(UNREGISTER_BROKER, "request")
+    answer = client.call(UNREGISTER_BROKER, new.UnregisterBrokerRequest(broker_id=leaving))
+    assert answer.error_code is ErrorCode.none
+    for _ in range(10):
+        world.run_for(100)
+        assert leaving not in world.kernel(leader).cache.image.brokers
+        assert lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    world.run_until(lambda: stopped(world, leaving))
+    [given_up] = [
+        log for log in world.nodes[leaving].logs if log.event == "controlled_shutdown_given_up"
+    ]
+    assert given_up.fields == {"reason": "time-out"}
+    assert world.nodes[leaving].exit == Exit(0, "shut down")
+
+
+def test_a_broker_that_is_stopped_before_it_is_registered_stays_stopped() -> None:
+    """The answer to its registration finds it leaving and changes nothing."""
+    world = World(3, 1)
+    for node_id in (1, 2):
+        world.start(node_id)
+    world.run_until(world.is_ready)
+    leader = world.active()
+    assert leader is not None
+    world.start(3)
+    lifecycle = world.kernel(3).lifecycle
+    assert lifecycle is not None
+    world.run_until(lambda: NodeId(3) in world.kernel(leader).cache.image.brokers)
+    assert lifecycle.epoch is None, "the answer is on its way"
+    lifecycle.request_shutdown()
+    assert lifecycle.state is BrokerState.SHUTTING_DOWN
+    world.run_until(lambda: not lifecycle._is_waiting)
+    assert (lifecycle.state, lifecycle.epoch) == (BrokerState.SHUTTING_DOWN, None)
+    assert lifecycle.next_deadline_ms() is None
+
+
 CLEAN = "/data/.kafka_cleanshutdown"
 UPDATE_FEATURES = 57
 
@@ -139,10 +193,9 @@ def eligible_world() -> World:
     world = ready_world()
     client = world.client(1)
     new = codec.newest(UPDATE_FEATURES, "request")
-    for name, level in (("metadata.version", 25), ("eligible.leader.replicas.version", 1)):
-        update = new.FeatureUpdateKey(feature=name, max_version_level=level)
-        answer = client.call(UPDATE_FEATURES, new.UpdateFeaturesRequest(feature_updates=(update,)))
-        assert answer.error_code is ErrorCode.none, answer
+    update = new.FeatureUpdateKey(feature="eligible.leader.replicas.version", max_version_level=1)
+    answer = client.call(UPDATE_FEATURES, new.UpdateFeaturesRequest(feature_updates=(update,)))
+    assert answer.error_code is ErrorCode.none, answer
     body = create_topic_body("t", 1, 3)
     create = codec.newest(19, "request")
     config = create.CreatableTopicConfig(name="min.insync.replicas", value="3")

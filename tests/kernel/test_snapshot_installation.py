@@ -11,15 +11,15 @@ from typing import Final
 import pytest
 
 from kernel import effects as out
-from kernel.clock import Clock
 from kernel.events import Now
 from kernel.opening import OpenedStorage, open_storage, raft_core
 from metadata.bootstrap import bootstrap_records
 from metadata.snapshot import encode_snapshot
+from network.clock import Clock
 from raft.effects import WriteSnapshotChunk
 from raft.events import Event, SnapshotInstalled, SnapshotRefused
+from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.space_reserve import RESERVE_NAME
 from tests.kernel.harness import CLUSTER_ID, config_of
 from tests.selection import thinned
@@ -48,7 +48,7 @@ SEEDS = pytest.mark.parametrize("seeds", thinned([range(2), range(2, 12)], every
 
 def opened(vfs: MemoryVfs) -> OpenedStorage:
     effects: list[out.Effect] = []
-    found = open_storage(CONFIG, vfs, None, Clock(Now(0, 0)), effects)
+    found = open_storage(CONFIG, vfs, None, Clock(Now(0, 0)), effects, installed=lambda _: None)
     assert not effects, effects
     return found
 

@@ -7,16 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from kernel import effects as out
-from kernel.clock import Clock
 from kernel.config import MetadataLogConfig, QuorumConfig
 from kernel.events import Now
 from kernel.opening import open_storage
-from kernel.raft_rpc import body_of_request
-from kernel.snapshot_reading import SLICE_RECORDS
+from kernel.quorum.messages.table import request_to_wire
+from kernel.quorum.snapshot_reading import SLICE_RECORDS
+from network.clock import Clock
 from raft.effects import WriteSnapshotChunk
 from raft.messages import VoteRequest
+from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.snapshot_files import snapshot_name
 from storage.space_reserve import RESERVE_BYTES
 from tests.kernel.harness import CLUSTER_ID, Node, World, config_of
@@ -108,7 +108,7 @@ def test_a_snapshot_by_bytes_covers_committed_records_and_lets_the_log_go() -> N
 def test_a_log_that_begins_at_its_snapshot_is_not_written_out_at_every_commit() -> None:
     one_segment = replace(SMALL, segment_bytes=1 << 20)  # retention cannot let go of the active one
     world = ready(metadata_log=one_segment)
-    create(world, 1, range(60))
+    create(world, 1, range(64))
     world.run_for(1_000)
     assert all(log_start(world, i) == snapshots(world, i)[-1].offset > 0 for i in world.alive)
     before = {i: len(said(world, i, "snapshot_written")) for i in world.alive}
@@ -295,7 +295,7 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
     config = world.nodes[away].config
 
     def install(vfs: MemoryVfs) -> None:
-        opened = open_storage(config, vfs, None, Clock(Now(0, 0)), [])
+        opened = open_storage(config, vfs, None, Clock(Now(0, 0)), [], installed=lambda _: None)
         begun = vfs.operations
         chunks = [content[:5_000], content[5_000:]]
         for number, chunk in enumerate(chunks):
@@ -313,20 +313,26 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
     operations: list[int] = []
     clean = world.nodes[away].vfs.crash()
     install(clean)
-    before = open_storage(config, world.nodes[away].vfs.crash(), None, Clock(Now(0, 0)), [])
+    before = open_storage(
+        config, world.nodes[away].vfs.crash(), None, Clock(Now(0, 0)), [], installed=lambda _: None
+    )
     old_end = before.writer.log.end_offset
     ends = set()
     for step in range(operations[0]):
         for seed in range(4):
             vfs = world.nodes[away].vfs.crash()
-            opened = open_storage(config, vfs.crash(), None, Clock(Now(0, 0)), [])
+            opened = open_storage(
+                config, vfs.crash(), None, Clock(Now(0, 0)), [], installed=lambda _: None
+            )
             assert opened.writer.log.end_offset == old_end
             vfs.crash_at = clean.operations - operations[0] + step
             with pytest.raises(SimulatedCrashError):
                 install(vfs)
             effects: list[out.Effect] = []
             after = vfs.crash(random.Random(step * 100 + seed))
-            opened = open_storage(config, after, None, Clock(Now(0, 0)), effects)
+            opened = open_storage(
+                config, after, None, Clock(Now(0, 0)), effects, installed=lambda _: None
+            )
             assert not effects, effects
             end = opened.writer.log.end_offset
             ends.add(end)
@@ -337,7 +343,7 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
 
 def vote_request(cluster_id: str, candidate: int, epoch: int) -> Any:
     """A pre-vote of another voter."""
-    return body_of_request(
+    return request_to_wire(
         VoteRequest(
             cluster_id=cluster_id,
             replica_id=NodeId(candidate),
@@ -368,7 +374,7 @@ def large() -> tuple[World, int]:
 def test_a_vote_is_answered_while_a_large_snapshot_is_read() -> None:
     world, away = large()
     world.start(away)
-    reading = world.kernel(away).replica.writer.downloads.reading
+    reading = world.kernel(away).replica.reading
     world.run_until(lambda: reading.units_done > 1_000)
     client = world.client(away, "CONTROLLER")
     api_key, body = vote_request(CLUSTER_ID, 4 - away, world.kernel(away).replica.core.epoch)
@@ -384,7 +390,7 @@ def test_a_vote_is_answered_while_a_large_snapshot_is_read() -> None:
 def test_no_step_reads_more_of_a_snapshot_than_a_slice() -> None:
     world, away = large()
     world.start(away)
-    reading = world.kernel(away).replica.writer.downloads.reading
+    reading = world.kernel(away).replica.reading
     before, most = 0, 0
     while not said(world, away, "snapshot_loaded"):
         world.advance_once()

@@ -6,8 +6,8 @@ import pytest
 
 from kernel import effects as out
 from kernel.events import BytesReceived
-from kernel.folders import LINGER_MS_MAX
 from kernel.kernel import Kernel
+from kernel.lifecycle.folders import LINGER_MS_MAX
 from tests.kernel.harness import World, create_topic_body
 from wire import codec
 from wire.batch import iterate_batches

@@ -156,6 +156,16 @@ def test_clear_elr_touches_only_partitions_that_have_some():
     assert apply(image, ClearElrRecord(topic_name="x"), 9, delta) is image
 
 
+@pytest.mark.parametrize("name", ["", "a.b"])
+def test_clear_elr_forgets_a_last_known_leader_that_stands_alone(name):
+    """What an unclean shutdown leaves: nobody is eligible, one is remembered."""
+    image = built(TOPIC, partition(isr=(), leader=-1, last_known_elr=(2,)))
+    delta = MetadataDelta()
+    cleared = apply(image, ClearElrRecord(topic_name=name), 9, delta).partition(T1, 0)
+    assert (cleared.elr, cleared.last_known_elr, cleared.partition_epoch) == ((), (), 1)
+    assert delta == MetadataDelta(topics_changed={T1}, partitions_changed={(T1, 0)})
+
+
 @pytest.mark.parametrize(
     "records",
     [
@@ -166,6 +176,7 @@ def test_clear_elr_touches_only_partitions_that_have_some():
         [TOPIC, partition(leader=-2)],
         [TOPIC, partition(leader_recovery_state=7)],
         [TOPIC, PartitionChangeRecord(partition_id=0, topic_id=T1)],
+        [TOPIC, partition(), PartitionChangeRecord(partition_id=0, topic_id=T1, leader=-3)],
         [TOPIC, partition(), PartitionChangeRecord(partition_id=0, topic_id=T1, directories=(D1,))],
         [RemoveTopicRecord(topic_id=T1)],
         [ClearElrRecord(topic_name="a.b")],

@@ -67,3 +67,9 @@ def test_long_blocks_are_not_kept():
     content = uuids_bytes(tuple(bytes((number,)) * 16 for number in range(40)))
     assert block.read(content, 0, len(content))[1] == len(content)
     assert not block.known
+
+
+@pytest.mark.parametrize("lengths", [(15,), (17,), (16, 15), (15, 17)])
+def test_an_id_has_16_bytes(lengths):
+    with pytest.raises(ValueError, match="not 16 bytes long"):
+        uuids_bytes(tuple(bytes(length) for length in lengths))

@@ -34,11 +34,50 @@ def test_name_of_a_level():
 
 
 def test_unsupported_features_are_named():
-    finalized = {"metadata.version": 30, "share.version": 1, "kraft.version": 1, "x": 0}
+    finalized = {"metadata.version": 31, "share.version": 2, "kraft.version": 1, "x": 0}
     assert features.unsupported(finalized) == [
-        "metadata.version is finalized at 30, supported is 7 to 29",
-        "share.version is finalized at 1, supported is 0 to 0",
+        "metadata.version is finalized at 31, supported is 7 to 30",
+        "share.version is finalized at 2, supported is 0 to 1",
     ]
+
+
+def test_controllers_support_what_kafka_4_3_does_and_brokers_what_they_serve():
+    others = {
+        "eligible.leader.replicas.version": (0, 1),
+        "kraft.version": (0, 0),
+        "metadata.version": (7, 30),
+    }
+    assert features.supported_features(is_controller=True) == {
+        **others,
+        "group.version": (0, 1),
+        "share.version": (0, 1),
+        "streams.version": (0, 1),
+        "transaction.version": (0, 2),
+    }
+    of_coordinators = ("group.version", "share.version", "streams.version", "transaction.version")
+    assert features.supported_features(is_controller=False) == {
+        **others,
+        **dict.fromkeys(of_coordinators, (0, 0)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("level", "others"),
+    [
+        *[(20, (0, 0, 0, 0, 0, 0)), (21, (1, 0, 0, 0, 0, 0)), (22, (1, 0, 1, 0, 0, 0))],
+        *[(23, (1, 0, 1, 0, 0, 0)), (24, (1, 2, 1, 0, 0, 0)), (25, (1, 2, 1, 0, 0, 0))],
+        *[(26, (1, 2, 1, 1, 0, 0)), (28, (1, 2, 1, 1, 1, 0)), (29, (1, 2, 1, 1, 1, 1))],
+        (30, (1, 2, 1, 1, 1, 1)),
+    ],
+)
+def test_levels_of_a_release_are_those_of_kafkas_enums(level, others):
+    names = ("kraft", "transaction", "group", "eligible.leader.replicas", "share", "streams")
+    found = features.release_levels(level)
+    assert list(found) == ["metadata.version", *(f"{name}.version" for name in names)]
+    assert tuple(found.values()) == (level, *others)
+    served = {name: n if "eligible" in name or "metadata" in name else 0
+              for name, n in found.items()}  # fmt: skip
+    assert features.served_levels(level) == served
 
 
 def test_versions_by_level_are_those_seen_in_kafkas_logs():

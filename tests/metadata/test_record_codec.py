@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from metadata import json_form, record_codec
@@ -165,3 +166,24 @@ def test_uuid_text():
     assert json_form.uuid_from_text(json_form.uuid_text(TOPIC_ID)) == TOPIC_ID
     with pytest.raises(ValueError, match="22 characters"):
         json_form.uuid_from_text("abc")
+
+
+def test_defaults_that_are_not_zero_are_those_of_kafka():
+    """apache/kafka: metadata/src/main/resources/common/metadata/*.json."""
+    found = {
+        (kind.__name__, field.name): field.default
+        for kind in RECORD_TYPES.values()
+        for field in msgspec.structs.fields(kind)
+        if field.default is not msgspec.NODEFAULT and field.default
+    }
+    assert found == {
+        ("PartitionChangeRecord", "partition_id"): -1,
+        ("PartitionChangeRecord", "leader"): -2,
+        ("PartitionChangeRecord", "leader_recovery_state"): -1,
+        ("PartitionRecord", "partition_id"): -1,
+        ("PartitionRecord", "leader"): -1,
+        ("PartitionRecord", "leader_epoch"): -1,
+        ("PartitionRecord", "partition_epoch"): -1,
+        ("ProducerIdsRecord", "broker_epoch"): -1,
+        ("RegisterBrokerRecord", "fenced"): True,
+    }

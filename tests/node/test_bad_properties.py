@@ -9,10 +9,11 @@ import pytest
 from kernel.config import NodeConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
-from node.config import FLAGS, KNOWN_KEYS, NUMBERS, ConfigError, Flag, Whole, node_config
+from node.config import ConfigError, node_config
+from node.config_keys import ACTED_ON, FLAGS, NUMBERS, STATIC_DEFAULTS, Flag, Whole
 from tests.node.test_config import COMBINED
 
-KEYS = sorted(KNOWN_KEYS | set(broker_configs()))
+KEYS = sorted(ACTED_ON | set(broker_configs()))
 TEXTS = {
     "empty": "",
     "word": "x",
@@ -80,7 +81,7 @@ def test_what_only_kafka_uses_is_checked_as_kafka_does() -> None:
     """A file that Kafka would not start with does not start a node either."""
     checked = 0
     for key, definition in broker_configs().items():
-        if key in KNOWN_KEYS:
+        if key in ACTED_ON - STATIC_DEFAULTS:
             continue
         for text in ("x", "-99", "1.5", "9" * 50):
             _, error = parse_value(definition, text)

@@ -1,7 +1,7 @@
 import pytest
 
 from kernel.config import NodeConfig, Voter
-from kernel.connection_limits import COUNT_MAX
+from network.connection_limits import COUNT_MAX
 from node.config import ConfigError, node_config, parse_overrides, read_config
 from wire.types import Endpoint
 
@@ -46,10 +46,9 @@ def test_broker_and_controller_alone():
     assert controller.broker_listeners == ()
 
 
-def test_defaults_are_kafkas_except_the_linger():
+def test_defaults_are_kafkas():
     config = node_config(COMBINED)
     assert config.quorum.election_timeout_ms == 1000
-    assert config.quorum.append_linger_ms == 0
     assert config.broker.session_timeout_ms == 9000
     assert config.metadata_log.record_bytes_between_snapshots == 20971520
     assert (config.topic_defaults.partition_count, config.connection_limits.request_bytes_max) == (
@@ -63,7 +62,6 @@ def test_defaults_are_kafkas_except_the_linger():
     [
         ("controller.quorum.election.timeout.ms", "250", lambda c: c.quorum.election_timeout_ms),
         ("controller.quorum.fetch.timeout.ms", "250", lambda c: c.quorum.fetch_timeout_ms),
-        ("controller.quorum.append.linger.ms", "5", lambda c: c.quorum.append_linger_ms),
         ("broker.heartbeat.interval.ms", "100", lambda c: c.broker.heartbeat_interval_ms),
         ("metadata.log.segment.bytes", "16384", lambda c: c.metadata_log.segment_bytes),
         ("internal.metadata.log.segment.bytes", "16384", lambda c: c.metadata_log.segment_bytes),
@@ -81,15 +79,13 @@ def test_flags_rack_metadata_folder_and_unknown_keys():
     config = node_config(
         {
             **COMBINED,
-            "auto.create.topics.enable": "FALSE",
-            "delete.topic.enable": "false",
+            "delete.topic.enable": "FALSE",
             "broker.rack": "r1",
             "metadata.log.dir": "/meta",
             "num.network.threads": "3",
             "connections.max.idle.ms": "-1",
         }
     )
-    assert not config.broker.auto_create_topics_enable
     assert not config.broker.delete_topic_enable
     assert (config.broker.rack, config.metadata_log_dir) == ("r1", "/meta")
     assert config.unknown_keys == ("num.network.threads",)

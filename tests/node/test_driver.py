@@ -22,7 +22,7 @@ from kernel.events import (
 from kernel.kernel import Kernel
 from node.connections import connect
 from node.driver import Driver, now
-from storage.memory_vfs import MemoryVfs
+from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, config_of, create_topic_body
 from wire.client_connection import ClientConnection
 from wire.types import DirectoryId
@@ -75,7 +75,7 @@ async def running():
     try:
         yield driver, kernel, vfs
     finally:
-        driver.perform([Exit(0, "the test is over")])
+        driver._turn.perform([Exit(0, "the test is over")])
         driver.close()
 
 
@@ -192,7 +192,7 @@ def test_effects_are_performed_in_their_order_and_late_ones_are_dropped():
         async with running() as (driver, _, _):
             end = RecordingEnd()
             connection_id = driver.attach("CONTROLLER", end)
-            driver.perform(
+            driver._turn.perform(
                 [
                     SendBytes(connection_id, b"first"),
                     SendBytes(connection_id, b"second"),
@@ -267,7 +267,7 @@ def test_a_snapshot_is_synced_while_folders_are_made():
     async def scenario():
         async with running() as (driver, *_):
             are_made, is_synced = threading.Event(), threading.Event()
-            driver.perform(
+            driver._turn.perform(
                 [
                     RunLocalChanges(1, are_made.wait),
                     RunSnapshot(1, is_synced.set),
@@ -324,7 +324,7 @@ def test_a_written_snapshot_is_dated():
     async def scenario():
         async with running() as (driver, *_):
             before_ns = driver.recorder.snapshot_ns
-            driver.perform([RunSnapshot(1, lambda: None), Exit(0, "no kernel is told")])
+            driver._turn.perform([RunSnapshot(1, lambda: None), Exit(0, "no kernel is told")])
             while driver.recorder.snapshot_ns == before_ns:
                 await turn_over()
             assert before_ns < driver.recorder.snapshot_ns <= time.monotonic_ns()

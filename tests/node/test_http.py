@@ -14,7 +14,7 @@ from node.config import inspection_limits, node_config
 from node.driver import Driver, now
 from node.errors import ConfigError, StartError
 from node.http import HttpListener
-from storage.memory_vfs import MemoryVfs
+from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, config_of
 from tests.node.test_config import COMBINED
 from wire.types import DirectoryId, Endpoint

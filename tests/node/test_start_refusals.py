@@ -7,6 +7,7 @@ import pytest
 from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID
 from node.process import asked_cluster_id, run_node
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"
 PROPERTIES = """process.roles=controller
 node.id=1
 controller.listener.names=CONTROLLER
@@ -60,3 +61,14 @@ def test_an_empty_variable_is_one_that_is_not_set() -> None:
     assert asked_cluster_id({CLUSTER_ID: ""}) == DEFAULT_CLUSTER_ID
     assert asked_cluster_id({}) == DEFAULT_CLUSTER_ID
     assert asked_cluster_id({CLUSTER_ID: "x"}) == "x"
+
+
+def test_a_folder_of_dynamic_voters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As Kafka 4.3.1 formats it with --standalone or --initial-controllers."""
+    log_dir, name = tmp_path / "log", "00000000000000000000-0000000000.checkpoint"
+    folder = log_dir / "__cluster_metadata-0"
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes((GOLDEN / "dynamic-4.3.1" / name).read_bytes())
+    said = refused(tmp_path, capsys, log_dir, "x")
+    assert said.startswith(f"{log_dir}: kraft.version is finalized at 1 ({name}), ")
+    assert "supported is 0 to 0" in said

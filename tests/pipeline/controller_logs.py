@@ -167,7 +167,12 @@ class ControllerLog:
         former.controller = Controller(former.config, rng, lambda: rng.randbytes(16))
         former.take(
             former.controller.activate(
-                self.epoch, self.offset, image, former.now_ms, has_open_transaction=in_transaction
+                self.epoch,
+                self.offset,
+                image,
+                former.now_ms,
+                0,
+                has_open_transaction=in_transaction,
             )
         )
         former.commit()

@@ -3,19 +3,24 @@
 import pyarrow.parquet as pq
 
 from pipeline.core.reader import plan_read
-from pipeline.jobs import history_partitions as partitions
-from pipeline.jobs.history import clears_of, write_churn
-from pipeline.jobs.history_events import EventPlan, write_events
-from pipeline.jobs.history_fold import FoldPlan, fold_brokers, fold_keyed, min_isr_ranges
-from pipeline.jobs.history_input import (
+from pipeline.jobs.history import partitions
+from pipeline.jobs.history.events import EventPlan, write_events
+from pipeline.jobs.history.fold import (
+    FoldPlan,
+    fold_brokers,
+    fold_keyed,
+    min_isr_ranges,
+)
+from pipeline.jobs.history.input import (
     choose_log,
     log_options,
     merge_scans,
     scan_pieces,
     transactions_of,
 )
-from pipeline.jobs.history_overlay import Topics
-from pipeline.jobs.history_reports import Surroundings, Timeline
+from pipeline.jobs.history.overlay import Topics
+from pipeline.jobs.history.reports import Surroundings, Timeline
+from pipeline.jobs.history.run import clears_of, write_churn
 
 
 def fold_here(root, folder, buckets, chunk_rows):

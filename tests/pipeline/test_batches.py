@@ -1,6 +1,7 @@
 """The header walk: damage at every place, and cuts at every batch."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from pipeline.core.batches import Fault, iter_batches, resync, scan
 from tests.pipeline.segments import batch
 from tests.selection import examples
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "storage"
 LOG = [batch(10 * i, [b"v" * (i + 1)] * 10) for i in range(6)]
 DATA = b"".join(LOG)
 STARTS = [sum(map(len, LOG[:i])) for i in range(len(LOG))]
@@ -129,3 +131,17 @@ def test_a_file_that_shrinks_below_its_frozen_size_is_reported(tmp_path) -> None
         tables = list(scan(file.fileno(), 0, len(DATA), frozen_size=len(DATA)))
     assert sum(map(len, tables)) == 3
     assert (tables[-1].fault.reason, tables[-1].fault.position) == ("vanished", STARTS[3])
+
+
+def test_the_old_message_format_is_named_and_what_follows_is_read() -> None:
+    """A log whose format was raised twice: messages of magic 0 and 1, then batches."""
+    content = (GOLDEN / "legacy-log" / "mixed-v0-v1-v2-0" / "00000000000000000000.log").read_bytes()
+    first, *rest = iter_batches(content, 0, len(content), frozen_size=len(content))
+    assert first.error is not None
+    assert (first.error.reason, first.error.position) == ("old_magic", 0)
+    assert "is of the old message format (magic 0, before Kafka 0.11)" in first.error.detail
+    assert rest[0].error is None
+    assert content[rest[0].position + 16] == 2
+    assert first.error.length == rest[0].position
+    zeros = walk(bytes(300))
+    assert [fault.detail for fault in zeros] == ["the batch cannot be 0 bytes long"]

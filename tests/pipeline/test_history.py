@@ -17,9 +17,10 @@ from pipeline import pictures
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError, DataLossError
 from pipeline.core.reader import plan_read
-from pipeline.jobs import history_figures, history_query
-from pipeline.jobs.history_events import HIDDEN, EventPlan, write_events
-from pipeline.jobs.history_input import (
+from pipeline.jobs.history import figures as history_figures
+from pipeline.jobs.history import query as history_query
+from pipeline.jobs.history.events import HIDDEN, EventPlan, write_events
+from pipeline.jobs.history.input import (
     Marker,
     choose_log,
     log_options,
@@ -27,7 +28,7 @@ from pipeline.jobs.history_input import (
     scan_pieces,
     transactions_of,
 )
-from pipeline.jobs.history_page import write_page
+from pipeline.jobs.history.page import write_page
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"

@@ -8,8 +8,9 @@ import pytest
 
 from metadata.loader import committed_batches
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.jobs import history, history_query
-from pipeline.jobs.history_schema import REPORTS, SCD_TABLES
+from pipeline.jobs.history import query as history_query
+from pipeline.jobs.history import run as history
+from pipeline.jobs.history.schema import REPORTS, SCD_TABLES
 from pipeline.jobs.publishing import current_version
 from tests.pipeline.folded_here import fold_here
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log

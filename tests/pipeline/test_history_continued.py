@@ -9,7 +9,8 @@ from metadata.loader import committed_batches
 from metadata.snapshot import encode_snapshot, snapshot_records
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError, DataLossError
-from pipeline.jobs import history, history_query
+from pipeline.jobs.history import query as history_query
+from pipeline.jobs.history import run as history
 from pipeline.jobs.publishing import current_version
 from tests.pipeline.controller_logs import LEVEL, ControllerLog
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log

@@ -13,8 +13,9 @@ from metadata import records as m
 from metadata.loader import committed_batches
 from metadata.time_travel import Replay
 from pipeline.core.errors import BadInputError
-from pipeline.jobs import history, history_query
-from pipeline.jobs.history_schema import SCD_TABLES, VALIDITY
+from pipeline.jobs.history import query as history_query
+from pipeline.jobs.history import run as history
+from pipeline.jobs.history.schema import SCD_TABLES, VALIDITY
 from pipeline.jobs.job import JobConfig
 from tests.pipeline.controller_logs import ControllerLog
 from tests.pipeline.metadata_histories import RandomLog, image_rows, write_metadata_log

@@ -154,6 +154,24 @@ def test_committed_readers_see_no_aborted_and_no_open_transaction(tmp_path: Path
     assert offsets(tmp_path, includeControl="true") == list(range(8))
 
 
+def test_committed_readers_skip_every_batch_of_an_aborted_transaction(tmp_path: Path) -> None:
+    inside = {"attributes": 0x10}
+    write_partition(
+        tmp_path,
+        [
+            batch(0, [b"a", b"b"], producer=(1, 0, 0), **inside),
+            batch(2, producer=(2, 0, 0), **inside),
+            batch(3, producer=(1, 0, 2), **inside),
+            marker(4, 1, commit=False),
+            marker(5, 2, commit=True),
+            batch(6, producer=(1, 0, 3), **inside),
+            batch(7, producer=(1, 0, 4), **inside),
+            marker(8, 1, commit=True),
+        ],
+    )
+    assert offsets(tmp_path, isolation="read_committed") == [2, 6, 7]
+
+
 @pytest.mark.parametrize("split", [1, 100, 1000, 4000])
 @pytest.mark.parametrize("with_index", [True, False])
 def test_every_split_set_reads_each_record_once(

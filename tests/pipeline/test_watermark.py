@@ -10,7 +10,7 @@ from pipeline.core.discovery import discover
 from pipeline.core.options import parse_options
 from pipeline.core.stream import replicas
 from pipeline.core.watermark import committed_copies, one_log_a_voter
-from pipeline.jobs.history_input import choose_log
+from pipeline.jobs.history.input import choose_log
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
 from wire.batch import encode_control_batch
 

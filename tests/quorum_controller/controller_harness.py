@@ -75,13 +75,14 @@ class Harness:
         )
         self.controller = Controller(self.config, rng, lambda: rng.randbytes(16))
         self.now_ms = 1_000
+        self.wall_ms = 0
         self.log = []
         self.batches = []
         self.committed = []
         self.answers = {}
         self.level = level
         if activate:
-            self.take(self.controller.activate(EPOCH, 1, EMPTY, self.now_ms))
+            self.take(self.controller.activate(EPOCH, 1, EMPTY, self.now_ms, self.wall_ms))
             self.log.insert(0, None)  # the LeaderChange record
             self.commit()
 
@@ -99,7 +100,7 @@ class Harness:
         """Submit without commit; returns the token."""
         token = object()
         request = ControllerRequest(api_key=api_key, body=body, reply_token=token, **more)
-        self.take(self.controller.submit(request, self.now_ms))
+        self.take(self.controller.submit(request, self.now_ms, self.wall_ms))
         return token
 
     def commit(self, high_watermark=None):
@@ -112,7 +113,7 @@ class Harness:
     def take_draft(self, draft):
         """Propose and commit records that no request makes."""
         output = Output()
-        self.controller._propose(draft, output)
+        self.controller._propose(draft, output, self.now_ms, self.wall_ms)
         self.take(output)
         self.commit()
 
@@ -128,7 +129,7 @@ class Harness:
     def tick(self, advance_ms=0):
         """Let time pass and the controller do what is due."""
         self.now_ms += advance_ms
-        return self.take(self.controller.tick(self.now_ms))
+        return self.take(self.controller.tick(self.now_ms, self.wall_ms))
 
     @property
     def image(self):

@@ -13,18 +13,18 @@ from metadata.apply import apply
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from metadata.records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
-from quorum_controller.authorization import AccessRules
+from quorum_controller.brokers.liveness import Liveness
 from quorum_controller.config import ControllerConfig, TokenSettings
-from quorum_controller.configs import TopicConfigDefaults
+from quorum_controller.configs.topic_defaults import TopicConfigDefaults
 from quorum_controller.handlers import HANDLERS, refusal
-from quorum_controller.liveness import Liveness
-from quorum_controller.mutation_quota import MutationQuotas
-from quorum_controller.partition_index import Electorate, PartitionIndex
-from quorum_controller.partitions import PartitionDefaults
+from quorum_controller.partitions.electorate import PartitionDefaults
+from quorum_controller.partitions.partition_index import Electorate, PartitionIndex
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import Draft, RequestContext
+from quorum_controller.security.authorization import AccessRules
 from quorum_controller.services import Services
+from quorum_controller.topics.mutation_quota import MutationQuotas
 from tests.metadata.golden_logs import log_batches
 from wire import codec
 from wire.errors import ApiError
@@ -110,11 +110,10 @@ def services_at(image, **more):
 def handled(api_key, image, request, offset=0, **more):
     """The response to a request at an image, and the records that come with it."""
     draft = Draft(image, offset)
-    response = HANDLERS[api_key].handle(draft, request, services_at(image, **more))
-    if isinstance(response, ApiError):
-        return refusal(api_key, request, response), []
-    response = getattr(response, "response", response)
-    return response, [r for part in draft.parts for r in part.records] + draft.records
+    result = HANDLERS[api_key].handle(draft, request, services_at(image, **more))
+    if isinstance(result, ApiError):
+        return refusal(api_key, request, result), []
+    return result.response, [r for part in draft.parts for r in part.records] + draft.records
 
 
 def queried(api_key, image, request, **more):

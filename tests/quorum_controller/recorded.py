@@ -1,8 +1,8 @@
 """Requests that real Kafka answered, put to our controller on an image of the recorded log.
 
-A sample has the frames without their length, and `end_offset`: the part of the scenario's metadata
-log that was written when the request came. The controller is activated there; what it writes can be
-compared with what Kafka's log holds next.
+A sample has the frames without their length. The controller is activated at the end of the part of
+the scenario's metadata log that was written when the request came (recorded_time.py); what it
+writes can be compared with what Kafka's log holds next.
 """
 
 import json
@@ -15,12 +15,12 @@ from metadata.features import METADATA_VERSION_NAMES
 from metadata.loader import Loader
 from metadata.node_configs import NodeConfigs
 from metadata.records import FeatureLevelRecord
-from quorum_controller.alter_configs import (
+from quorum_controller.config import ControllerConfig
+from quorum_controller.configs.alter_configs import (
     alter_configs_response,
     incremental_alter_configs_response,
 )
-from quorum_controller.broker_config_rules import broker_refusals
-from quorum_controller.config import ControllerConfig
+from quorum_controller.configs.broker_config_rules import broker_refusals
 from quorum_controller.controller import Controller
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES
@@ -77,14 +77,9 @@ def states(scenario):
     return found
 
 
-def records_from(scenario, offset):
-    """The records of the log from an offset on."""
-    return [
-        record
-        for batch in log_batches(scenario)
-        for i, record in enumerate(batch.records)
-        if batch.base_offset + i >= offset
-    ]
+def batches_from(scenario, offset):
+    """The records of each batch of the log from an offset on."""
+    return [batch.records for batch in log_batches(scenario) if batch.base_offset >= offset]
 
 
 def request_of(sample):
@@ -106,7 +101,7 @@ def controller_at(scenario, end_offset):
     )
     rng = random.Random(1)
     controller = Controller(config, rng, lambda: rng.randbytes(16))
-    output = controller.activate(9, end_offset, states(scenario)[end_offset], 1_000)
+    output = controller.activate(9, end_offset, states(scenario)[end_offset], 1_000, 0)
     assert not output.proposals, "the log has data: nothing is written at activation"
     return controller
 
@@ -146,7 +141,7 @@ def answer(sample, end_offset):
         controller = controller_at(scenario, end_offset)
         context = RequestContext(api_version=header.api_version, is_forwarded=True)
         request = ControllerRequest(api_key=key, body=body, reply_token=1, context=context)
-        output = controller.submit(request, 1_000)
+        output = controller.submit(request, 1_000, 0)
         records = [record for proposal in output.proposals for record in proposal.records]
         _, late = controller.commit(controller.next_offset)
         (response,) = [a.body for a in (*output.answers, *late.answers)]

@@ -7,10 +7,10 @@ from history import SUPER, handled, history
 from msgspec.structs import replace
 
 from metadata.records import AccessControlEntryRecord, PartitionRecord
+from quorum_controller.brokers.liveness import Liveness
 from quorum_controller.config import ControllerConfig, TokenSettings
-from quorum_controller.liveness import Liveness
-from quorum_controller.partition_index import Electorate, PartitionIndex
-from quorum_controller.partitions import PartitionDefaults
+from quorum_controller.partitions.electorate import PartitionDefaults
+from quorum_controller.partitions.partition_index import Electorate, PartitionIndex
 
 CONFIG_BROKER = 4
 SESSION_MS = 9000

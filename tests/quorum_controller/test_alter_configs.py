@@ -7,9 +7,16 @@ from kio.schema.broker_registration.v4.request import Feature
 from kio.schema.incremental_alter_configs.v1 import request as incremental
 
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC
-from quorum_controller.alter_configs import APPEND, DELETE, SET, SUBTRACT
+from quorum_controller.configs.alter_configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+)
 from quorum_controller.result import RequestContext
+from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from wire.errors import ErrorCode
 
 
 @pytest.fixture
@@ -57,6 +64,30 @@ def replace_all(harness, kind, name, **configs):
     return int(row.error_code), row.error_message
 
 
+def alter_two(harness):
+    """Codes of the newer request for a broker and the default of all."""
+    config = incremental.AlterableConfig(
+        name="log.cleaner.threads", config_operation=SET, value="2"
+    )
+    resources = tuple(
+        incremental.AlterConfigsResource(resource_type=4, resource_name=n, configs=(config,))
+        for n in ("1", "")
+    )
+    body = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    return [row.error_code for row in harness.call(INCREMENTAL_ALTER_CONFIGS, body).responses]
+
+
+def replace_two(harness):
+    """Codes of the older request for a broker and the default of all."""
+    config = legacy.AlterableConfig(name="log.cleaner.threads", value="2")
+    resources = tuple(
+        legacy.AlterConfigsResource(resource_type=4, resource_name=n, configs=(config,))
+        for n in ("1", "")
+    )
+    body = legacy.AlterConfigsRequest(resources=resources, validate_only=False)
+    return [row.error_code for row in harness.call(ALTER_CONFIGS, body).responses]
+
+
 def configs_of(harness, kind, name):
     return dict(harness.image.config(kind, name).items())
 
@@ -95,11 +126,29 @@ def test_the_older_request_removes_what_it_does_not_name(harness):
     assert configs_of(harness, CONFIG_TOPIC, "a") == {"segment.ms": "600000"}
 
 
+def test_the_older_request_repeats_a_value_of_a_broker_only(harness):
+    for kind, name, config in ((2, "a", "segment_ms"), (4, "1", "log_cleaner_threads")):
+        replace_all(harness, kind, name, **{config: "600000"})
+        before = len(harness.log)
+        assert replace_all(harness, kind, name, **{config: "600000"}) == (0, None)
+        assert names(harness.log[before:]) == (["Config"] if kind == 4 else [])
+
+
 def test_all_configs_of_a_resource_or_none(harness):
     before = configs_of(harness, CONFIG_TOPIC, "a")
     code, _ = alter(harness, 2, "a", ("segment.ms", SET, "9"), ("retention.ms", SET, "soon"))
     assert code == 40
     assert configs_of(harness, CONFIG_TOPIC, "a") == before
+
+
+@pytest.mark.parametrize("request_of", [alter_two, replace_two])
+def test_more_records_than_a_batch_holds_are_refused_for_every_resource(
+    harness, monkeypatch, request_of
+):
+    monkeypatch.setattr("quorum_controller.configs.alter_configs.RECORDS_PER_BATCH_MAX", 1)
+    before = len(harness.log)
+    assert request_of(harness) == [RECORDS_EXCEEDED.code] * 2
+    assert len(harness.log) == before
 
 
 def test_validate_only_changes_nothing(harness):
@@ -130,6 +179,28 @@ def test_a_broker_that_is_not_registered_has_no_configs(harness):
     assert configs_of(harness, CONFIG_BROKER, "") == {"log.cleaner.threads": "2"}
 
 
+@pytest.mark.parametrize(("least", "code"), [("9", 0), ("10", 0), ("11", 40)])
+def test_the_shortest_compaction_lag_is_at_most_the_longest(harness, least, code):
+    changes = (("max.compaction.lag.ms", SET, "10"), ("min.compaction.lag.ms", SET, least))
+    assert alter(harness, 2, "a", *changes)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("pattern", "code"),
+    [
+        ("client_id=a.*", 0),
+        (" client_id = a", 0),
+        ("client_id=a==", 0),  # as Java splits: empty parts at the end are none
+        ("client_id=", 40),
+        ("client_id=a=b", 40),
+        ("client=a", 40),
+        ("client_id=(", 40),
+    ],
+)
+def test_a_client_is_matched_by_a_name_and_an_expression(harness, pattern, code):
+    assert alter(harness, 16, "m", ("match", SET, pattern))[0] == code
+
+
 CORDON = ("cordoned.log.dirs", SET, "/x")
 
 
@@ -147,3 +218,21 @@ def test_only_a_broker_adds_folders_to_the_cordoned_ones():
     assert alter(harness, 4, "1", CORDON, is_forwarded=True) == (0, None)
     assert alter(harness, 4, "1", CORDON) == (0, None)
     assert alter(harness, 4, "1", ("cordoned.log.dirs", SET, "")) == (0, None)
+
+
+@pytest.mark.parametrize("unit", ["bytes", "ms"])
+def test_without_copies_local_retention_is_the_whole_one(unit):
+    """apache/kafka: LogConfig.validateRetentionConfigsWhenRemoteCopyDisabled."""
+    cluster = Harness(properties={"remote.log.storage.system.enable": "true"}).start(1)
+    cluster.create(topic("a", configs=[("remote.storage.enable", "true")]))
+    retained = [(f"retention.{unit}", SET, "5000"), (f"local.retention.{unit}", SET, "4000")]
+    disabled = ("remote.log.copy.disable", SET, "true")
+    assert alter(cluster, CONFIG_TOPIC, "a", *retained) == (0, None)
+    code, text = alter(cluster, CONFIG_TOPIC, "a", disabled)
+    assert code == ErrorCode.invalid_config
+    assert text is not None
+    assert f"the `local.retention.{unit}` and `retention.{unit}` must be set" in text
+    equal = (f"local.retention.{unit}", SET, "5000")
+    assert alter(cluster, CONFIG_TOPIC, "a", disabled, equal) == (0, None)
+    same = (f"local.retention.{unit}", SET, "-2")
+    assert alter(cluster, CONFIG_TOPIC, "a", same) == (0, None)

@@ -9,7 +9,7 @@ from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Acl
 from metadata.image import Image as ImageType
-from quorum_controller.authorization import (
+from quorum_controller.security.authorization import (
     AccessRules,
     Action,
     Caller,

@@ -99,7 +99,7 @@ def test_directories_are_ignored_below_level_17(level):
 def test_a_finalized_feature_that_was_not_sent_counts_as_level_zero():
     cluster = Harness(activate=False)
     image = replace(EMPTY, features=EMPTY.features.set("metadata.version", 1))
-    cluster.take(cluster.controller.activate(EPOCH, 2, image, cluster.now_ms))
+    cluster.take(cluster.controller.activate(EPOCH, 2, image, cluster.now_ms, 0))
     assert cluster.register(1, features=(), log_dirs=()).error_code == ErrorCode.none
     (record,) = [r for r in cluster.log if isinstance(r, RegisterBrokerRecord)]
     assert [(f.name, f.max_supported_version) for f in record.features] == [("metadata.version", 1)]
@@ -180,6 +180,44 @@ def test_controlled_shutdown_waits_until_the_others_have_read_it():
     assert (last.should_shut_down, last.is_fenced) == (True, True)
 
 
+def leaving():
+    """Broker 1 in controlled shutdown; 3 has not read yet who leads instead of it."""
+    cluster = Harness().start(1, 2, 3)
+    cluster.create(manual("t", (1, 2)))
+    unread = cluster.controller.next_offset - 1
+    assert not cluster.heartbeat(1, stop=True).should_shut_down
+    cluster.heartbeat(3, unread)
+    broker = cluster.image.brokers[1]
+    assert (broker.in_controlled_shutdown, broker.fenced) == (True, False)
+    return cluster
+
+
+def test_a_broker_that_is_leaving_may_be_replaced_at_once():
+    """Its session is valid, but it said goodbye (ClusterControlManager.registerBroker)."""
+    cluster = leaving()
+    offset = cluster.controller.next_offset
+    response = cluster.register(1, incarnation_id=incarnation(9))
+    assert (response.error_code, response.broker_epoch) == (ErrorCode.none, offset)
+    broker = cluster.image.brokers[1]
+    assert (broker.fenced, broker.in_controlled_shutdown) == (True, False)
+    assert not cluster.heartbeat(1).should_shut_down, "the shutdown was of the one before"
+    assert not cluster.image.brokers[1].fenced
+
+
+def test_a_broker_that_registers_while_it_leaves_goes_on_leaving():
+    cluster = leaving()
+    epoch = cluster.image.brokers[1].epoch
+    response = cluster.register(1, rack="new")
+    assert (response.error_code, response.broker_epoch) == (ErrorCode.none, epoch)
+    broker = cluster.image.brokers[1]
+    assert (broker.rack, broker.in_controlled_shutdown, broker.fenced) == ("new", True, False)
+    cluster.create(topic("fresh", 4, 2))
+    assert all(1 not in cluster.partition("fresh", i).replicas for i in range(4))
+    cluster.heartbeat(3)
+    cluster.heartbeat(2)
+    assert cluster.heartbeat(1, stop=True).should_shut_down
+
+
 def test_stale_brokers_are_fenced_one_after_the_other_after_a_full_session():
     cluster = Harness().start(1, 2, 3)
     cluster.tick(8_999)
@@ -252,3 +290,11 @@ def test_a_topic_created_between_two_slices_is_swept_too():
         cluster.commit()
     assert cluster.image.brokers[1].fenced
     assert cluster.partition("between").isr == (2,)
+
+
+def test_the_same_incarnation_that_registers_again_keeps_its_partitions():
+    cluster = Harness(session_timeout_ms=10**9).start(1, 2)
+    cluster.create(manual("t", (1, 2)))
+    before, epoch = cluster.partition("t"), cluster.image.brokers[1].epoch
+    assert cluster.register(1).broker_epoch == epoch
+    assert cluster.partition("t") == before

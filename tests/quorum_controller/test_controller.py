@@ -81,7 +81,7 @@ def test_after_a_fail_over_every_broker_gets_a_full_session():
     cluster.controller.resign()
     cluster.now_ms += 60_000
     cluster.take(
-        cluster.controller.activate(EPOCH + 1, len(cluster.log), cluster.image, cluster.now_ms)
+        cluster.controller.activate(EPOCH + 1, len(cluster.log), cluster.image, cluster.now_ms, 0)
     )
     cluster.tick(9_000)
     assert not cluster.image.brokers[1].fenced
@@ -116,7 +116,7 @@ def test_a_log_is_not_begun_with_records_that_set_no_level_known_here(records, m
 
 def test_a_half_written_bootstrap_is_aborted_and_redone():
     cluster = Harness(activate=False)
-    output = cluster.controller.activate(EPOCH, 3, EMPTY, 0, has_open_transaction=True)
+    output = cluster.controller.activate(EPOCH, 3, EMPTY, 0, 0, has_open_transaction=True)
     assert names(output.proposals[0].records) == [
         "AbortTransaction",
         "BeginTransaction",
@@ -130,14 +130,14 @@ def test_an_open_transaction_is_aborted_exactly_once_and_fatal_below_level_13():
         EMPTY, [FeatureLevelRecord(name="metadata.version", feature_level=21)], 1, MetadataDelta()
     )
     cluster = Harness(activate=False)
-    output = cluster.controller.activate(EPOCH, 5, image, 0, has_open_transaction=True)
+    output = cluster.controller.activate(EPOCH, 5, image, 0, 0, has_open_transaction=True)
     assert names(output.proposals[0].records) == ["AbortTransaction"]
     old = apply_all(
         EMPTY, [FeatureLevelRecord(name="metadata.version", feature_level=12)], 1, MetadataDelta()
     )
     with pytest.raises(ActivationError):
-        Harness(activate=False).controller.activate(EPOCH, 5, old, 0, has_open_transaction=True)
-    quiet = Harness(activate=False).controller.activate(EPOCH, 5, image, 0)
+        Harness(activate=False).controller.activate(EPOCH, 5, old, 0, 0, has_open_transaction=True)
+    quiet = Harness(activate=False).controller.activate(EPOCH, 5, image, 0, 0)
     assert quiet.proposals == []
 
 

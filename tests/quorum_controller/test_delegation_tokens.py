@@ -6,16 +6,17 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from controller_harness import Harness
 from history import SUPER, handled, queried, samples
 from history import decoded as decoded_sample
 
 from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Image
-from quorum_controller.authorization import AccessRules, Caller
 from quorum_controller.config import ControllerConfig, TokenSettings
-from quorum_controller.delegation_tokens import remove_expired_tokens
 from quorum_controller.result import Draft, RequestContext
+from quorum_controller.security.authorization import AccessRules, Caller
+from quorum_controller.security.delegation_tokens import remove_expired_tokens
 from wire.api_keys import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,
@@ -127,6 +128,17 @@ def test_expired_tokens_are_swept():
     assert not draft.records
     remove_expired_tokens(draft, NOW_MS + 24 * HOUR_MS + 1)
     assert not draft.image.delegation_tokens
+
+
+def test_a_controller_sweeps_expired_tokens():
+    settings = TokenSettings(secret_key="k", sweep_interval_ms=1_000)
+    cluster = Harness(tokens=settings, session_timeout_ms=10**9).start(1)
+    cluster.call(CREATE_DELEGATION_TOKEN, creation(), context=ALICE)
+    assert len(cluster.image.delegation_tokens) == 1
+    cluster.wall_ms += 25 * HOUR_MS
+    cluster.tick(1_000)
+    cluster.commit()
+    assert not cluster.image.delegation_tokens
 
 
 @pytest.mark.parametrize(

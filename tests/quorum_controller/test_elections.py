@@ -14,8 +14,12 @@ from metadata.records import (
     PartitionChangeRecord,
 )
 from quorum_controller.config import ElectionIntervals
-from quorum_controller.elr import clear_elr_records, elr_activation_records, min_isr_change_error
-from quorum_controller.partitions import PartitionDefaults
+from quorum_controller.partitions.electorate import PartitionDefaults
+from quorum_controller.partitions.elr import (
+    clear_elr_records,
+    elr_activation_records,
+    min_isr_change_error,
+)
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
 from wire.api_keys import ELECT_LEADERS
 
@@ -131,6 +135,16 @@ def emit_isr(cluster, name, isr):
             for number in cluster.image.topics[topic_id].partitions
         ),
     )
+
+
+def test_a_topic_that_is_gone_waits_for_no_balance():
+    cluster = started()
+    cluster.create(manual("t", (1, 2)))
+    fence(cluster, 1)
+    cluster.heartbeat(1)
+    assert cluster.controller._index.imbalanced
+    cluster.delete("t")
+    assert not cluster.controller._index.imbalanced
 
 
 def test_balancing_can_be_switched_off():

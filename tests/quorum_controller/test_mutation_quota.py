@@ -9,8 +9,8 @@ from kio.schema.alter_client_quotas.v1.request import (
     OpData,
 )
 
-from quorum_controller.mutation_quota import BURST_SECONDS
 from quorum_controller.result import RequestContext
+from quorum_controller.topics.mutation_quota import BURST_SECONDS
 from wire.api_keys import ALTER_CLIENT_QUOTAS
 
 THROTTLED = 89

@@ -11,7 +11,7 @@ from kio.schema.elect_leaders.v2.request import TopicPartitions
 
 from metadata.invariants import violations
 from metadata.records import NO_LEADER_CHANGE, FeatureLevelRecord, PartitionChangeRecord
-from quorum_controller.partition_index import PartitionIndex
+from quorum_controller.partitions.partition_index import PartitionIndex
 from quorum_controller.result import Draft
 from tests.selection import examples
 from wire.api_keys import ALTER_PARTITION, ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS

@@ -3,8 +3,10 @@ from collections import Counter
 
 import pytest
 
-from quorum_controller.placement import UsableBroker, place
+from quorum_controller.topics.placement import UsableBroker, place
 from wire.errors import ApiError, ErrorCode
+
+pytestmark = pytest.mark.timeout(20)  # a placement that does not end takes memory, too
 
 
 def brokers(*specs):
@@ -77,3 +79,19 @@ def test_a_seed_fixes_the_layout():
     usable = brokers((1, None, False), (2, "a", False), (3, "b", False))
     first, again = (place(20, 2, usable, random.Random(7)) for _ in range(2))
     assert first == again
+
+
+class InOrder:
+    """No chance: racks and brokers stay in their order, and every count starts at zero."""
+
+    def randrange(self, _stop):
+        return 0
+
+    def shuffle(self, _values):
+        pass
+
+
+def test_a_rack_without_a_living_broker_has_its_leader_from_the_next():
+    usable = brokers((1, "a", True), (2, "b", False), (3, "c", False), (4, "d", False))
+    leaders = [replicas[0] for replicas in place(3, 1, usable, InOrder())]
+    assert leaders == [2, 2, 3]  # racks a, b, c: b stands in for a

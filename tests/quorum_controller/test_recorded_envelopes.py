@@ -12,7 +12,7 @@ from history import MARKERS, decoded, history, kind, label, queried, response_fr
 from recorded_pairs import answered, key
 from replay import FEATURES, as_sets, config_of, heard, replayed, settled
 
-from kernel.dispatch import envelope_body
+from kernel.serving.dispatch import envelope_body
 from quorum_controller.queries import QUERIES
 from tests.metadata.golden_logs import log_batches
 from tests.selection import one_of_each

@@ -15,11 +15,11 @@ from recorded import FEATURES
 
 from metadata.node_configs import NodeConfigs
 from metadata.records import ConfigRecord, FeatureLevelRecord
-from quorum_controller.alter_configs import (
+from quorum_controller.configs.alter_configs import (
     alter_configs_response,
     incremental_alter_configs_response,
 )
-from quorum_controller.broker_config_rules import broker_refusals
+from quorum_controller.configs.broker_config_rules import broker_refusals
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import Draft, RequestContext

@@ -8,8 +8,8 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 
 from metadata.records import AccessControlEntryRecord
 from quorum_controller import bodies
-from quorum_controller.authorization import AccessRules, Operation
 from quorum_controller.result import Draft, RequestContext
+from quorum_controller.security.authorization import AccessRules, Operation
 from wire import api_keys
 from wire.api_keys import CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ErrorCode
@@ -80,6 +80,12 @@ def delete(cluster, *names, ids=(), context=ALICE):
 )
 def test_deletion_does_not_tell_what_exists(operations, expected):
     assert delete(started(**operations), "mine", "other", "none") == expected
+
+
+def test_a_request_of_nothing_but_own_topics_is_answered_whole():
+    cluster = started(DELETE=1)
+    assert delete(cluster, "mine") == {("mine", "none")}
+    assert set(cluster.image.topic_id_by_name) == {"other"}
 
 
 def test_deletion_by_id_hides_the_name():

@@ -216,6 +216,18 @@ def test_stale_evidence_is_dropped(lost, epoch):
     assert isinstance(made.role, Follower)
 
 
+def test_evidence_about_an_older_epoch_wakes_nobody():
+    made = follower(3, evidence=True)
+    made.step(ev.LeaderUnreachable(leader_id=2, epoch=5), 10)
+    evidence_due_ms = made.next_deadline_ms()
+    assert evidence_due_ms == 10 + 50  # node 1 may stand before it
+    ask(made, begin(1, 6), 20)
+    assert made.role.fetch_deadline_ms > evidence_due_ms
+    made.step(ev.TimeAdvanced(), evidence_due_ms)
+    assert made.next_deadline_ms() > evidence_due_ms
+    assert isinstance(made.role, Follower)
+
+
 def test_new_leader_sends_begin_quorum_epoch_at_once():
     effects = leader()[2]
     sent = [e for e in effects.send if isinstance(e.request, m.BeginQuorumEpochRequest)]
@@ -226,6 +238,40 @@ def test_leader_without_fetches_resigns():
     made, now, _ = leader()
     made.step(ev.TimeAdvanced(), now + 3_000)
     assert isinstance(made.role, Resigned)
+
+
+def test_a_majority_that_fetches_keeps_a_leader():
+    made, now, _ = leader()
+    ask(made, fetch(1, 1, 1, replica=2), now + 2_500)
+    made.step(ev.TimeAdvanced(), now + 3_000)
+    assert isinstance(made.role, Leader)
+    assert made.role.check_quorum_deadline_ms == now + 2_500 + 3_000
+
+
+@pytest.mark.parametrize(("error", "pauses"), [(codes.NONE, False), (codes.INVALID_REQUEST, True)])
+def test_only_a_useful_answer_to_begin_quorum_epoch_spares_the_pause(error, pauses):
+    made, now, effects = leader()
+    begun = next(e for e in effects.send if isinstance(e.request, m.BeginQuorumEpochRequest))
+    response = m.BeginQuorumEpochResponse(error_code=error, leader_id=1, leader_epoch=1)
+    made.step(
+        ev.ResponseReceived(
+            destination_id=begun.destination_id, correlation_id=begun.correlation_id,
+            response=response,
+        ), now,
+    )  # fmt: skip
+    ready_ms = made._state.request_manager.ready_at(begun.destination_id, now)
+    assert (ready_ms > now) is pauses
+
+
+def test_nobody_follows_who_is_no_voter():
+    made = core()
+    ask(made, vote(5))
+    before = made.role
+    for leader_id in (9, 1):  # 1 is itself
+        made._state.observe(leader_id, 5)
+        assert made.role is before
+    made._state.observe(3, 5)
+    assert isinstance(made.role, Follower)
 
 
 def test_first_successor_stands_at_once_and_second_waits():

@@ -28,7 +28,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "quorum"
 CLUSTER_ID = "Z29sZGVuLXNoYXJlZC0wMQ"
 
 
-def cluster(folder=Path("/q"), brokers=0, settings=None):
+def cluster(folder=Path("/q"), brokers=None, settings=None):
     return Cluster(folder, CLUSTER_ID, 3, brokers, 9092, settings or {})
 
 
@@ -45,9 +45,14 @@ def test_settings_that_no_node_started_with_are_forgotten(tmp_path, monkeypatch,
 
 
 def test_combined_plan_and_dedicated_plan():
-    assert [(n.id, n.kafka, n.controller) for n in plan_nodes(2, 0, 9092)] == [
-        (1, "127.0.0.1:9092", "127.0.0.1:10092"),
-        (2, "127.0.0.1:9093", "127.0.0.1:10093"),
+    combined = ("broker", "controller")
+    assert [(n.id, n.roles, n.kafka, n.controller) for n in plan_nodes(2, None, 9092)] == [
+        (1, combined, "127.0.0.1:9092", "127.0.0.1:10092"),
+        (2, combined, "127.0.0.1:9093", "127.0.0.1:10093"),
+    ]
+    assert [(n.id, n.roles, n.kafka, n.controller, n.ports) for n in plan_nodes(2, 0, 9092)] == [
+        (1, ("controller",), "", "127.0.0.1:10092", (10092, 11092)),
+        (2, ("controller",), "", "127.0.0.1:10093", (10093, 11093)),
     ]
     assert [(n.id, n.roles, n.kafka, n.controller) for n in plan_nodes(1, 2, 9092)] == [
         (1, ("controller",), "", "127.0.0.1:10092"),
@@ -56,13 +61,15 @@ def test_combined_plan_and_dedicated_plan():
     ]
 
 
-@pytest.mark.parametrize(("nodes", "brokers", "port"), [(0, 0, 1), (3, -1, 1), (3, 0, 64600)])
+@pytest.mark.parametrize(
+    ("nodes", "brokers", "port"), [(0, 0, 1), (3, -1, 1), (3, 0, 64600), (3, 1, 63533)]
+)
 def test_plans_that_cannot_work(nodes, brokers, port):
     with pytest.raises(RefusalError, match=r"--nodes|--brokers|--base-port"):
         plan_nodes(nodes, brokers, port)
 
 
-@pytest.mark.parametrize("brokers", [0, 2])
+@pytest.mark.parametrize("brokers", [None, 0, 2])
 def test_every_server_properties_is_accepted_by_the_node(brokers):
     planned = cluster(brokers=brokers, settings={"num.partitions": "7"})
     for node in planned.nodes:
@@ -76,13 +83,57 @@ def test_every_server_properties_is_accepted_by_the_node(brokers):
         assert config.unknown_keys == ()
 
 
-def test_folder_is_saved_and_loaded(tmp_path):
-    planned = cluster(tmp_path / "q", settings={"a": "b"})
+@pytest.mark.parametrize("brokers", [None, 0, 2])
+def test_folder_is_saved_and_loaded(tmp_path, brokers):
+    planned = cluster(tmp_path / "q", brokers, settings={"a": "b"})
     assert load_cluster(planned.folder) is None
     save_cluster(planned)
     assert load_cluster(planned.folder) == planned
     text = (planned.node_folder(2) / "server.properties").read_text()
     assert parse_properties(text)["node.id"] == "2"
+
+
+def test_a_description_from_before_dedicated_controllers_keeps_its_roles(tmp_path):
+    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER_JSON))
+    loaded = load_cluster(tmp_path)
+    assert loaded is not None
+    assert [node.roles for node in loaded.nodes] == [("broker", "controller")] * 3
+    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER_JSON | {"brokers": 1}))
+    loaded = load_cluster(tmp_path)
+    assert loaded is not None
+    assert [node.roles for node in loaded.nodes] == [("controller",)] * 3 + [("broker",)]
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "message"),
+    [
+        (None, ["--brokers", "0"], "holds a quorum of combined nodes, not --brokers 0;"),
+        (0, ["--brokers", "2"], "holds a quorum with --brokers 0, not 2;"),
+        (0, ["--nodes", "1"], "holds a quorum with --nodes 3, not 1;"),
+    ],
+)
+def test_the_roles_of_a_quorum_stay(tmp_path, capsys, held, asked, message):
+    save_cluster(cluster(tmp_path, held))
+    assert main(["up", "--dir", str(tmp_path), *asked]) == 1
+    assert message in capsys.readouterr().err
+    assert load_cluster(tmp_path) == cluster(tmp_path, held)
+
+
+@pytest.mark.parametrize("flags", [[], ["--brokers", "0"]])
+def test_up_without_brokers_makes_dedicated_controllers_only_when_asked(
+    tmp_path, monkeypatch, flags
+):
+    def start_node(*_):
+        raise RefusalError("enough")
+
+    monkeypatch.setattr(commands, "ensure_environment", lambda: Path(sys.executable))
+    monkeypatch.setattr(processes, "start_node", start_node)
+    words = ["--nodes", "2", "--base-port", "41236", *flags]
+    assert main(["up", "--dir", str(tmp_path), *words]) == 1
+    for number in (1, 2):
+        text = (tmp_path / f"node{number}" / "server.properties").read_text()
+        roles = parse_properties(text)["process.roles"]
+        assert roles == ("controller" if flags else "broker,controller")
 
 
 CLUSTER_JSON = {"cluster_id": CLUSTER_ID, "nodes": 3, "brokers": 0, "base_port": 1, "settings": {}}
@@ -98,6 +149,8 @@ CLUSTER_JSON = {"cluster_id": CLUSTER_ID, "nodes": 3, "brokers": 0, "base_port":
         ({"nodes": "3"}, "'nodes' is '3', not a whole number"),
         ({"nodes": True}, "'nodes' is 'True', not a whole number"),
         ({"brokers": 1.0}, "'brokers' is '1.0', not a whole number"),
+        ({"combined": 1}, "'combined' is '1', not true or false"),
+        ({"combined": True, "brokers": 2}, "'brokers' is 2, and combined nodes have none"),
         ({"nodes": 0}, "--nodes 0 is not between 1 and 100"),
         ({"base_port": 70_000}, "--base-port 70000 is not between 1 and"),
         ({"cluster_id": None}, "'cluster_id' is 'None', not a text"),

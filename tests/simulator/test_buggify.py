@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulator.buggify import ExtremeRandom
-from simulator.world import World
+from simulator.cluster.world import World
+from simulator.faults.buggify import ExtremeRandom
 from tests.simulator.worlds import Streams, leader, quiet_settings, quiet_world
 
 

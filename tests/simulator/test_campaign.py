@@ -7,15 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from cli.main import main
-from simulator import campaign, run, session
-from simulator.campaign import Result, Totals, run_campaign
-from simulator.draw import Options
-from simulator.invariants import Violation
-from simulator.probes import MARKS, Probes
-from simulator.run import World
-from simulator.schedule import read_schedule
-from simulator.seed_ledger import LedgerError, SeedLedger
-from simulator.shrink import Shrinker
+from simulator.campaign import campaign, run, session
+from simulator.campaign.campaign import Result, Totals, run_campaign
+from simulator.campaign.draw import Options
+from simulator.campaign.probes import MARKS, Probes
+from simulator.campaign.run import World
+from simulator.campaign.schedule import read_schedule
+from simulator.campaign.seed_ledger import LedgerError, SeedLedger
+from simulator.campaign.shrink import Shrinker
+from simulator.checks.violation import Violation
 
 RESULT = Result(
     seed=1, invariant=None, text="", at_us=1, events=1, cpu_seconds=0.1, virtual_us=1,

@@ -15,15 +15,15 @@ import pytest
 
 from cli.main import main
 from jepsen.linearizability import Operation
-from simulator import histories
-from simulator.arguments import SHORT, parse
-from simulator.campaign import NONDETERMINISTIC, Totals, exit_code_of
-from simulator.draw import Options, Until
+from simulator.campaign.arguments import SHORT, parse
+from simulator.campaign.campaign import NONDETERMINISTIC, Totals, exit_code_of
+from simulator.campaign.draw import Options, Until
+from simulator.campaign.report import LiveLine, summary
+from simulator.campaign.run import run_seed
+from simulator.campaign.schedule import Schedule, read_schedule, write_schedule
+from simulator.checks import histories
+from simulator.cluster.node_states import state_text, states_of
 from simulator.mutants.catalogue import MUTANTS
-from simulator.node_states import state_text, states_of
-from simulator.report import LiveLine, summary
-from simulator.run import run_seed
-from simulator.schedule import Schedule, read_schedule, write_schedule
 from tests.simulator.worlds import follower, leader, quiet_world
 
 FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")
@@ -183,7 +183,7 @@ def test_a_stop_tells_where_the_nodes_stand(capsys):
     _, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "200")
     assert lines[0].startswith("stopped at event 200, t=")
     assert lines[1] == (
-        "  node 1: up, Leader in epoch 1, leader 1, log end 10, high watermark 8, applied up to 8"
+        "  node 1: up, Leader in epoch 1, leader 1, log end 11, high watermark 8, applied up to 8"
     )
     assert [line.split(":")[0] for line in lines[1:7]] == [
         f"  node {number}" for number in (1, 2, 3, 101, 102, 103)

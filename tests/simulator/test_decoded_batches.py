@@ -6,7 +6,7 @@ from metadata import record_codec
 from metadata.loader import committed_batches
 from metadata.records import NoOpRecord, TopicRecord
 from metadata.schema import MetadataRecordError
-from simulator.decoded_batches import DecodedBatches
+from simulator.checks.decoded_batches import DecodedBatches
 from wire.batch import encode_batch, encode_control_batch
 from wire.control_records import ControlType
 from wire.errors import CorruptBatchError

@@ -2,10 +2,10 @@
 
 import pytest
 
-from simulator.leadership import epoch_of
-from simulator.plan import Decision
+from simulator.checks.leadership import epoch_of
+from simulator.faults.decision import Decision
 from tests.selection import thinned
-from tests.simulator.worlds import leader, quiet_world
+from tests.simulator.worlds import leader, quiet_world, strike
 
 SECOND_US = 1_000_000
 
@@ -31,5 +31,6 @@ def test_without_a_leader_nothing_is_cut():
     world = quiet_world()
     machine = leader(world)
     machine.kill()
-    world.nemesis._do_depose_leader(deposing(2), [])
+    strike(world, "depose_leader", machine, amount=2)
+    assert world.nemesis.struck == {}
     assert not world.network.cut_links

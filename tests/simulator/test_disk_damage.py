@@ -4,13 +4,19 @@ from random import Random
 
 import pytest
 
-from simulator.disk_damage import SECTOR_BYTES, _damaged
-from simulator.draw import DAMAGES, Options
-from simulator.invariants import Violation
-from simulator.log_mirror import FOLDER, QUORUM_STATE, batches_of, segment_paths
-from simulator.run import run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.run import run_seed
+from simulator.checks.log_mirror import (
+    FOLDER,
+    QUORUM_STATE,
+    batches_of,
+    segment_paths,
+)
+from simulator.checks.violation import Violation
+from simulator.cluster.memory_vfs import MemoryVfs
+from simulator.faults.disk_damage import SECTOR_BYTES, _damaged
+from simulator.faults.kinds import DAMAGES
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.memory_vfs import MemoryVfs
 from storage.read_check import first_damage
 from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, quiet_world

@@ -2,10 +2,10 @@
 
 import pytest
 
-from simulator.draw import Options
-from simulator.invariants import Violation
-from simulator.plan import Decision
-from simulator.run import prepare, run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.run import prepare, run_seed
+from simulator.checks.violation import Violation
+from simulator.faults.decision import Decision
 from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, observer, quiet_world
 

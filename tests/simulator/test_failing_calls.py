@@ -2,11 +2,16 @@
 
 import pytest
 
-from simulator.draw import Options
-from simulator.failing_calls import READ_ERROR, WITHOUT_MEMORY, fail_allocation, fail_read
-from simulator.invariants import Violation
-from simulator.plan import Decision
-from simulator.run import run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.run import run_seed
+from simulator.checks.violation import Violation
+from simulator.faults.decision import Decision
+from simulator.faults.failing_calls import (
+    READ_ERROR,
+    WITHOUT_MEMORY,
+    fail_allocation,
+    fail_read,
+)
 from storage.errors import CorruptFileError
 from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, observer, quiet_world

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from simulator.frames import FrameReader, Part
-from simulator.network import Pipe
-from simulator.recording import Recording
+from simulator.campaign.recording import Recording
+from simulator.cluster.frames import FrameReader, Part
+from simulator.cluster.network import Pipe
 from wire.api_keys import FETCH, VOTE
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from jepsen.linearizability import check, parse_history
-from kernel.forwarding import _Forward
-from kernel.peers import Failure
-from simulator.histories import (
+from kernel.serving.forwarding import _Forward
+from network.peers import Failure
+from simulator.checks.histories import (
     FORWARDED_US_MAX,
     SENT_AGAIN_MAX,
     judge,
@@ -13,7 +13,7 @@ from simulator.histories import (
     operations_of,
     refuted,
 )
-from simulator.requests import Operation
+from simulator.cluster.requests import Operation
 from tests.simulator.worlds import follower, quiet_world
 
 ID, OTHER_ID = bytes([1]) * 16, bytes([2]) * 16

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from kernel.snapshots import _Job
+from kernel.quorum.snapshots import _Job
 from metadata.image import Image
 from metadata.record_codec import encode
 from metadata.records import RemoveTopicRecord, TopicRecord
@@ -11,8 +11,13 @@ from metadata.snapshot import encode_snapshot, snapshot_records
 from raft.progress import Progress
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower, Leader, Resigned, Unattached
-from simulator.invariants import Violation
-from simulator.log_mirror import FOLDER, Entry, batches_of, segment_paths
+from simulator.checks.log_mirror import (
+    FOLDER,
+    Entry,
+    batches_of,
+    segment_paths,
+)
+from simulator.checks.violation import Violation
 from storage.snapshot_files import snapshot_name
 from tests.simulator.worlds import (
     append,
@@ -22,8 +27,8 @@ from tests.simulator.worlds import (
     log_of,
     look,
     observer,
+    past_of,
     quiet_world,
-    seen_of,
     state_of,
     store,
 )
@@ -107,9 +112,9 @@ def test_a_short_write_that_is_taken_back_is_no_cut(world):
     size = file.size()
     file.pwrite(b"half", size)
     file.truncate(size)
-    assert machine.vfs.log_changes > world.invariants._seen[machine.id].log_changes
+    assert machine.vfs.log_changes > world.invariants._past[machine.id].log_changes
     look(world, machine)
-    assert machine.vfs.log_changes == world.invariants._seen[machine.id].log_changes
+    assert machine.vfs.log_changes == world.invariants._past[machine.id].log_changes
 
 
 def test_i1_two_leaders_in_one_epoch(world):
@@ -243,7 +248,7 @@ def test_i7_votes_of_an_earlier_epoch_may_make_a_leader_without_what_a_later_one
 def test_i8_applied_and_not_committed(world):
     machine = follower(world)
     world.invariants.ledger.entries.pop()
-    seen_of(world, machine).applied -= 1
+    past_of(world, machine).applied -= 1
     assert "committed" in broken(world, machine, "I8")
 
 
@@ -294,7 +299,7 @@ def test_i10_a_new_leader_that_begins_with_what_an_earlier_epoch_committed(world
     store(machine, 9, leader_id=machine.id)
     as_leader(machine, 9)
     look(world, machine)
-    seen_of(world, machine).high_watermark = None
+    past_of(world, machine).high_watermark = None
     assert state_of(machine).high_watermark <= world.invariants.ledger.end_offset
     assert "of an earlier epoch" in broken(world, machine, "I10")
 
@@ -438,7 +443,7 @@ def test_i17_an_image_that_is_not_what_the_log_says(world):
 def test_i18_a_durable_log_that_is_shorter_after_a_restart(world):
     machine = follower(world)
     machine.power_off()
-    world.invariants._seen[machine.id].durable_end += 5
+    world.invariants._past[machine.id].durable_end += 5
     with pytest.raises(Violation, match=r"I18.*ended durably"):
         machine.start()
 

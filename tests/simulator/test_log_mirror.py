@@ -2,8 +2,13 @@
 
 import pytest
 
-from simulator.log_mirror import FOLDER, LogMirror, damaged_batch, segment_paths
-from storage.memory_vfs import MemoryVfs
+from simulator.checks.log_mirror import (
+    FOLDER,
+    LogMirror,
+    damaged_batch,
+    segment_paths,
+)
+from simulator.cluster.memory_vfs import MemoryVfs
 from wire.batch import encode_batch
 
 NOW_MS = 1_700_000_000_000

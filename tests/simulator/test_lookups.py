@@ -4,12 +4,28 @@ from random import Random
 
 import pytest
 
-from simulator.choices import REGISTER, Choices, Mix, topic_name
-from simulator.draw import Options
-from simulator.histories import count_definite, judge, judge_run, operations_of, register_of
-from simulator.proofs import Proofs
-from simulator.requests import CONFIG, READS, TOPIC_RESOURCE, Operation
-from simulator.run import prepare, run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.run import prepare, run_seed
+from simulator.checks.histories import (
+    count_definite,
+    judge,
+    judge_run,
+    operations_of,
+    register_of,
+)
+from simulator.checks.proofs import Proofs
+from simulator.cluster.choices import (
+    REGISTER,
+    Choices,
+    Mix,
+    topic_name,
+)
+from simulator.cluster.requests import (
+    CONFIG,
+    READS,
+    TOPIC_RESOURCE,
+    Operation,
+)
 from tests.simulator.worlds import follower, leader, observer, quiet_world
 
 ID = bytes([1]) * 16

@@ -5,12 +5,17 @@ from struct import pack
 import pytest
 
 from kernel import events
-from simulator.draw import Options
-from simulator.lost_messages import API_KEYS, MESSAGES, LostMessages, rule_of
-from simulator.network import Pipe
-from simulator.plan import Decision
-from simulator.probes import Probes
-from simulator.run import prepare, run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.probes import Probes
+from simulator.campaign.run import prepare, run_seed
+from simulator.cluster.network import Pipe
+from simulator.faults.decision import Decision
+from simulator.faults.lost_messages import (
+    API_KEYS,
+    MESSAGES,
+    LostMessages,
+    rule_of,
+)
 from tests.simulator.worlds import follower, leader, quiet_world
 
 SECOND_US = 1_000_000

@@ -13,7 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from kernel.kernel import Kernel
-from simulator.campaign import Result, WorkerDiedError, run_one
+from simulator.campaign.campaign import Result, WorkerDiedError, run_one
+from simulator.campaign.run import run_seed
+from simulator.cluster.memory_vfs import MemoryVfs
 from simulator.main import run
 from simulator.mutants import command
 from simulator.mutants import hunt as hunting
@@ -22,11 +24,25 @@ from simulator.mutants.catalogue import MUTANTS, NOT_APPLICABLE
 from simulator.mutants.hunt import BASES, Hunt, State, hunt, judge, mutant_of, option_sets
 from simulator.mutants.registry import SHORT, Mutant, MutantError, Patches
 from simulator.mutants.tally import Tally
-from simulator.run import run_seed
-from storage.memory_vfs import MemoryVfs
 from tests.selection import thinned
 
-QUICK = ("M16", "M17", "M22", "M28", "M32", "M38", "M43", "M50", "M52", "M1", "M2", "M6", "M8")
+QUICK = (
+    "M16",
+    "M17",
+    "M22",
+    "M28",
+    "M32",
+    "M38",
+    "M43",
+    "M50",
+    "M52",
+    "M1",
+    "M2",
+    "M6",
+    "M8",
+    "M65",
+    "M66",
+)
 """Those that die within a second or two, the quickest first."""
 
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from simulator.network import CALM_MEANS, CONNECT_GIVE_UP_US, Network
-from simulator.scheduler import Scheduler
+from simulator.cluster.network import CALM_MEANS, CONNECT_GIVE_UP_US, Network
+from simulator.cluster.scheduler import Scheduler
 
 
 class Side:

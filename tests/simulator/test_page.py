@@ -1,23 +1,28 @@
 """The page of a run knows every fault that there is."""
 
 import re
-from importlib import resources
 
 from msgspec.structs import replace
 
-from simulator.arguments import SHORT
-from simulator.draw import FAULT_NAMES, Until
-from simulator.page import page_of
-from simulator.recording import Recording
-from simulator.run import run_seed
+from simulator.campaign.arguments import SHORT
+from simulator.campaign.draw import FAULT_NAMES, Until
+from simulator.campaign.page import data_of, page_of
+from simulator.campaign.recording import Recording
+from simulator.campaign.run import run_seed
+from simulator.faults.kinds import KINDS
 
 
 def test_every_fault_has_a_colour_of_its_own() -> None:
-    text = resources.files("simulator").joinpath("page.html").read_text(encoding="utf-8")
-    block = text.partition("const FAULTS = {")[2].partition("};")[0]
-    colours = dict(re.findall(r'(\w+): "(#[0-9a-f]{6})"', block))
-    assert set(colours) == set(FAULT_NAMES)
-    assert len(set(colours.values())) == len(colours)
+    colours = [kind.colour for kind in KINDS.values()]
+    assert len(set(colours)) == len(colours)
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
+
+
+def test_the_page_is_given_the_colours() -> None:
+    recording = Recording()
+    outcome = run_seed(1, SHORT, recording=recording, until=Until(event=20))
+    found = data_of(outcome, recording)["faultColours"]
+    assert found == {kind: KINDS[kind].colour for kind in FAULT_NAMES}
 
 
 def test_what_is_put_in_stays_as_it_is() -> None:

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from simulator import scenario
-from simulator.scenario_command import ScenarioError
+from simulator.scenarios import scenario
+from simulator.scenarios.command import ScenarioError
 from tests.test_tidy import ROOT
 
 FILES = scenario.scenario_files([ROOT / "tests" / "scenarios"])
@@ -33,10 +33,10 @@ def rows_of_the_table():
 
 
 def claims_of(path):
-    """Numbers of tests and letters of traces that the comments of a scenario name."""
+    """Numbers of tests and letters of flows that the comments of a scenario name."""
     comments = [line[2:] for line in path.read_text().splitlines() if line.startswith("#")]
     number = r"(?:[A-F]|\d+)\b"
-    claim = rf"(?:[Tt]ests?|trace) ({number}(?:(?:, | and ){number})*)"
+    claim = rf"(?:[Tt]ests?|Flow) ({number}(?:(?:, | and ){number})*)"
     found = re.findall(claim, " ".join(comments))
     return {key for keys in found for key in re.findall(number, keys)}
 

@@ -4,9 +4,14 @@ import json
 
 import pytest
 
-from simulator.draw import Options
-from simulator.run import prepare
-from simulator.schedule import Schedule, ScheduleError, read_schedule, write_schedule
+from simulator.campaign.draw import Options
+from simulator.campaign.run import prepare
+from simulator.campaign.schedule import (
+    Schedule,
+    ScheduleError,
+    read_schedule,
+    write_schedule,
+)
 
 OPTIONS = Options(duration_us=5_000_000, write_count=3, node_count=3)
 SCHEDULE = Schedule(

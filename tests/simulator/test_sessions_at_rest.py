@@ -2,8 +2,13 @@
 
 import pytest
 
-from simulator.invariants import Violation
-from simulator.session_checks import COMMITTED_WITHIN_MS, Reign, check_silent, reign_of
+from simulator.checks.sessions import (
+    COMMITTED_WITHIN_MS,
+    Reign,
+    check_silent,
+    reign_of,
+)
+from simulator.checks.violation import Violation
 from tests.simulator.worlds import leader, observer, quiet_world
 
 

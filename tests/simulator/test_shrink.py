@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from simulator.draw import Options
-from simulator.plan import Decision
-from simulator.run import run_seed
-from simulator.shrink import Shrinker
+from simulator.campaign.draw import Options
+from simulator.campaign.run import run_seed
+from simulator.campaign.shrink import Shrinker
+from simulator.faults.decision import Decision
 
 BASE = run_seed(1, Options(node_count=3, faults=(), duration_us=1_000, write_count=0))
 

@@ -7,13 +7,13 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-import simulator.machine
-from simulator.arguments import SHORT
-from simulator.corpus import corpus, entry_of
-from simulator.draw import FAULT_CLASSES, Options, Until
-from simulator.invariants import Violation
-from simulator.probes import MARKS
-from simulator.run import prepare, run_seed
+import simulator.cluster.machine
+from simulator.campaign.arguments import SHORT
+from simulator.campaign.corpus import corpus, entry_of
+from simulator.campaign.draw import FAULT_CLASSES, Options, Until
+from simulator.campaign.probes import MARKS
+from simulator.campaign.run import prepare, run_seed
+from simulator.checks.violation import Violation
 from tests.selection import thinned
 from tests.simulator.worlds import follower, quiet_world
 from tests.test_tidy import ROOT
@@ -75,8 +75,8 @@ def test_one_seed_is_one_run():
 
 
 DIGEST = """
-from simulator.draw import Options, Until
-from simulator.run import run_seed
+from simulator.campaign.draw import Options, Until
+from simulator.campaign.run import run_seed
 options = Options(duration_us=4_000_000, write_count=15)
 print(run_seed(9, options, until={until}).digest)
 """
@@ -116,7 +116,7 @@ def test_the_digest_sees_another_seed_and_another_plan():
 def test_the_digest_sees_the_bytes_that_are_sent(monkeypatch):
     """Another cluster id of the same length: the same steps, the same logs, other answers."""
     before = run_seed(9, FAST, until=BEGINNING)
-    monkeypatch.setattr(simulator.machine, "CLUSTER_ID", "AkU3OEVBNTcwNTJENDM2Qk")
+    monkeypatch.setattr(simulator.cluster.machine, "CLUSTER_ID", "AkU3OEVBNTcwNTJENDM2Qk")
     after = run_seed(9, FAST, until=BEGINNING)
     assert (before.event_count, before.events_by_kind) == (after.event_count, after.events_by_kind)
     assert before.digest != after.digest

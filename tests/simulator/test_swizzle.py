@@ -2,9 +2,9 @@
 
 import pytest
 
-from simulator.draw import Options
-from simulator.plan import Decision
-from simulator.run import prepare, run_seed
+from simulator.campaign.draw import Options
+from simulator.campaign.run import prepare, run_seed
+from simulator.faults.decision import Decision
 from tests.selection import thinned
 from tests.simulator.worlds import quiet_world
 

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from kernel import effects as out
 from kernel import events
 from kernel.kernel import Kernel
-from simulator.draw import Options, add_later
-from simulator.invariants import Violation
-from simulator.machine import Machine
-from simulator.run import prepare
-from simulator.streams import Streams
-from simulator.world import World
+from kernel.turn import Turn
+from simulator.campaign.draw import Options, add_later
+from simulator.campaign.run import prepare
+from simulator.checks.violation import Violation
+from simulator.cluster.machine import Machine
+from simulator.cluster.streams import Streams
+from simulator.cluster.world import World
 from tests.simulator.worlds import follower, leader, quiet_settings, quiet_world
 
 SECOND_US = 1_000_000
@@ -25,8 +26,8 @@ MARKS = (
 )
 
 
-def turning_world():
-    return quiet_world(turn_us=300, apply_stall_us=20_000)
+def turning_world(**more):
+    return quiet_world(**({"turn_us": 300, "apply_stall_us": 20_000} | more))
 
 
 def test_a_cluster_serves_in_turns_and_every_mark_is_met():
@@ -36,6 +37,37 @@ def test_a_cluster_serves_in_turns_and_every_mark_is_met():
     assert sum(operation.outcome == "ok" for operation in world.workload.history) > 5
     quiet = quiet_world()
     assert [quiet.probes.counts[mark] for mark in MARKS] == [0, 0, 0, 0]
+
+
+def test_a_flush_behind_a_turn_waits_until_the_turn_is_over(monkeypatch):
+    flushed, flush_behind = [], Turn.flush_behind
+
+    def flushing(turn, effect):
+        turns = turn._driver
+        assert turns._settle_us is None
+        assert not turns._is_taking
+        flushed.append(turns.has_waiting)
+        return flush_behind(turn, effect)
+
+    monkeypatch.setattr(Turn, "flush_behind", flushing)
+    world = turning_world(has_quick_disks=True, turn_us=2_000)
+    assert world.probes.counts["flushed_behind_a_turn"] == len(flushed) > 10
+    assert set(flushed) == {False, True}, "on a thread and in the loop"
+    assert sum(operation.outcome == "ok" for operation in world.workload.history) > 5
+    assert turning_world().probes.counts["flushed_behind_a_turn"] == 0
+
+
+def test_quick_disks_are_drawn_for_half_of_the_seeds_with_turns():
+    found = {}
+    for seed in range(60):
+        newest, *_ = prepare(seed, Options(draws=7))
+        before, *_ = prepare(seed, Options(draws=6))
+        assert not before.has_quick_disks
+        assert replace(newest, has_quick_disks=False) == before
+        has_turns = bool(newest.turn_us or newest.apply_stall_us)
+        found.setdefault(has_turns, []).append(newest.has_quick_disks)
+    assert 0.3 < sum(found[True]) / len(found[True]) < 0.7
+    assert not any(found[False])
 
 
 def test_one_seed_is_one_run_in_turns_too():

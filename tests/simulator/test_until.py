@@ -2,11 +2,11 @@
 
 import pytest
 
-from simulator.arguments import SHORT
-from simulator.draw import Until
-from simulator.run import run_seed
-from simulator.scheduler import Scheduler
-from simulator.until import ReachedError, stop_at
+from simulator.campaign.arguments import SHORT
+from simulator.campaign.draw import Until
+from simulator.campaign.run import run_seed
+from simulator.campaign.until import ReachedError, stop_at
+from simulator.cluster.scheduler import Scheduler
 
 
 def test_a_run_stops_at_an_event_behind_the_faults() -> None:

@@ -7,7 +7,7 @@ from raft.events import EpochStart
 from raft.progress import Progress
 from raft.quorum import VoteTally
 from raft.roles import Candidate, Follower
-from simulator.invariants import Violation
+from simulator.checks.violation import Violation
 from tests.simulator.worlds import follower, leader, quiet_world
 from wire.batch import encode_control_batch
 from wire.types import ReplicaKey
@@ -121,7 +121,7 @@ def raft_of(kernel):
 
 GROW = {
     "parked fetches": lambda k: raft_of(k).parked.extend(raft_of(k).parked[:1] * 1_000),
-    "connections of raft": lambda k: raft_of(k).connections._by_id.update(dict.fromkeys(MANY)),
+    "connections of raft": lambda k: raft_of(k).request_manager._by_id.update(dict.fromkeys(MANY)),
     "epochs of raft": lambda k: raft_of(k).log._epochs.extend([EpochStart(9, 9)] * 3),
     "epochs of the log": lambda k: k.replica.writer.log._epochs._entries.extend([None] * 9),
     "links": lambda k: k.peers._links.update(dict.fromkeys(MANY, link_of(k))),

@@ -4,12 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from kernel import events
-from simulator.draw import Options, draw_settings
-from simulator.invariants import Violation
-from simulator.log_mirror import FOLDER, QUORUM_STATE
-from simulator.plan import Decision
-from simulator.streams import Streams
-from simulator.world import World
+from simulator.campaign.draw import Options, draw_settings
+from simulator.checks.log_mirror import FOLDER, QUORUM_STATE
+from simulator.checks.violation import Violation
+from simulator.cluster.streams import Streams
+from simulator.cluster.world import World
+from simulator.faults.decision import Decision
 from storage.quorum_state_file import ElectionState, QuorumStateFile
 from wire.batch import encode_batch
 from wire.types import NodeId, ReplicaKey
@@ -71,11 +71,11 @@ def look(world, machine):
     world.invariants.after_step(machine, events.TimeAdvanced())
 
 
-def seen_of(world, machine):
+def past_of(world, machine):
     """What was seen of a node, to be changed: all of it is compared at the next look."""
-    seen = world.invariants._seen[machine.id]
-    seen.shown = None
-    return seen
+    past = world.invariants._past[machine.id]
+    past.shown = None
+    return past
 
 
 def state_of(machine):

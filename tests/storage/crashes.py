@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.errors import OutOfSpaceError
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.partition_directories import (
     open_metadata_log,
 )

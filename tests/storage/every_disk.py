@@ -1,6 +1,6 @@
 """All disks that a power failure may leave, where they can be counted; a second `disk_model`.
 
-Written from the rules at the head of storage/disk_model.py and without its code, so that each
+Written from the rules at the head of `simulator.cluster.disk_model`, without its code, so that each
 checks the other: every disk that `crash(rng)` draws is among these.
 """
 
@@ -9,8 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
 
-from storage.disk_model import SECTOR_BYTES, DirectoryNode, FileNode, Resize, Write
-from storage.memory_vfs import MemoryVfs
+from simulator.cluster.disk_model import (
+    SECTOR_BYTES,
+    DirectoryNode,
+    FileNode,
+    Resize,
+    Write,
+)
+from simulator.cluster.memory_vfs import MemoryVfs
 
 Image = tuple[tuple[str, "bytes | Image"], ...]
 """The names of a directory in order, each with a content or a directory."""

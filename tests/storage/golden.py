@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from storage.memory_vfs import MemoryVfs
+from simulator.cluster.memory_vfs import MemoryVfs
 
 ROOT = Path(__file__).resolve().parent.parent / "golden" / "storage"
 SEGMENT = "__cluster_metadata-0"

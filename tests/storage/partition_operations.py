@@ -1,15 +1,16 @@
 """Crash tests of what a broker does with the folders and logs of its partitions."""
 
-from storage.checkpoint_files import OffsetCheckpoint
-from storage.log import LogConfig
-from storage.memory_vfs import MemoryVfs
+from simulator.cluster.memory_vfs import MemoryVfs
+from storage.checkpoint_files import OffsetCheckpoint, RecoveryPoint
+from storage.log import Log, LogConfig
 from storage.partition_directories import (
-    PartitionLogs,
     create_partition_directory,
     mark_deleted,
+    partition_directory_name,
     remove_partition_directory,
     scan_partition_directories,
 )
+from storage.vfs import Vfs
 from tests.storage.crashes import Operation, same
 from tests.storage.test_crash import batch
 from wire.types import TopicId
@@ -52,40 +53,46 @@ def partition_is_made(vfs: MemoryVfs, is_done: bool) -> None:
 # ---- logs --------------------------------------------------------------------------------------
 
 
-def logs_of(vfs: MemoryVfs) -> PartitionLogs:
-    return PartitionLogs(vfs, "/d", CONFIG, open_logs_max=1)
+def partition_log(vfs: Vfs, folder: str, config: LogConfig, topic: str, number: int) -> Log:
+    """The log of a partition whose directory exists, with its recorded end."""
+    path = f"{folder}/{partition_directory_name(topic, number)}"
+    point = RecoveryPoint(OffsetCheckpoint(vfs, folder), topic, number)
+    return Log.open(vfs, path, config, point)
 
 
-def prepared_logs(vfs: MemoryVfs) -> PartitionLogs:
+def log_of(vfs: MemoryVfs, topic: str) -> Log:
+    return partition_log(vfs, "/d", CONFIG, topic, 0)
+
+
+def prepared_logs(vfs: MemoryVfs) -> Log:
     """a-0 and b-0 with flushed batches; b-0 is open and has more that are not."""
-    logs = logs_of(vfs)
     for topic in ("a", "b"):
         create_partition_directory(vfs, "/d", topic, 0, TOPIC)
-        append(logs, topic, 0, FLUSHED)
-        logs.get(topic, 0).flush()
-    append(logs, "b", FLUSHED, END)
-    return logs
+        log = log_of(vfs, topic)
+        append(log, 0, FLUSHED)
+        log.flush()
+    append(log, FLUSHED, END)
+    return log
 
 
-def append(logs: PartitionLogs, topic: str, first: int, end: int) -> None:
+def append(log: Log, first: int, end: int) -> None:
     for offset in range(first, end):
-        logs.get(topic, 0).append(batch(offset, 1), offset)
+        log.append(batch(offset, 1), offset)
 
 
 def holds(vfs: MemoryVfs, topic: str, ends: set[int]) -> None:
     """The log of a partition ends at one of these, nothing of it is damaged, and it goes on."""
-    logs = logs_of(vfs)
-    log = logs.get(topic, 0)
+    log = log_of(vfs, topic)
     end = log.end_offset
     assert end in ends, (topic, end)
     for offset in range(end):
         assert log.read(offset, 1) == batch(offset, 1), (topic, offset)
-    append(logs, topic, end, end + 1)
-    logs.close()
+    append(log, end, end + 1)
+    log.close()
 
 
 def both_are_kept(vfs: MemoryVfs, is_done: bool) -> None:
-    """A log that makes room for another is closed: flushed."""
+    """A log that is closed is flushed."""
     holds(vfs, "a", {FLUSHED})
     holds(vfs, "b", {END} if is_done else set(range(FLUSHED, END + 1)))
 
@@ -96,12 +103,12 @@ def recreate(vfs: MemoryVfs) -> None:
         if directory.suffix:
             remove_partition_directory(vfs, directory.path)
         elif directory.topic == "a" and directory.topic_id != OTHER:
-            logs_of(vfs).drop("a", 0)
+            OffsetCheckpoint(vfs, "/d").forget("a", 0)
             remove_partition_directory(vfs, mark_deleted(vfs, directory.path, bytes(16)))
     create_partition_directory(vfs, "/d", "a", 0, OTHER)
-    logs = logs_of(vfs)
-    append(logs, "a", logs.get("a", 0).end_offset, 3)
-    logs.get("a", 0).flush()
+    log = log_of(vfs, "a")
+    append(log, log.end_offset, 3)
+    log.flush()
 
 
 def recreated(vfs: MemoryVfs, is_done: bool) -> None:
@@ -125,8 +132,11 @@ def dropped(vfs: MemoryVfs, is_done: bool) -> None:
 OPERATIONS = {
     "partition-create": Operation(same, prepared_partition, partition_is_made),
     "partition-delete": Operation(prepared_partition, delete_partition, partition_is_gone),
-    "partition-logs-get": Operation(prepared_logs, lambda logs: logs.get("a", 0), both_are_kept),
-    "partition-logs-close": Operation(prepared_logs, PartitionLogs.close, both_are_kept),
-    "partition-logs-drop": Operation(prepared_logs, lambda logs: logs.drop("a", 0), dropped),
+    "partition-log-close": Operation(prepared_logs, Log.close, both_are_kept),
+    "partition-forget": Operation(
+        lambda vfs: (prepared_logs(vfs), vfs)[1],
+        lambda vfs: OffsetCheckpoint(vfs, "/d").forget("a", 0),
+        dropped,
+    ),
     "partition-recreate": Operation(lambda vfs: (prepared_logs(vfs), vfs)[1], recreate, recreated),
 }

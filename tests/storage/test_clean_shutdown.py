@@ -2,12 +2,12 @@
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.clean_shutdown_file import (
     CleanShutdownFiles,
     decode_clean_shutdown,
     encode_clean_shutdown,
 )
-from storage.memory_vfs import MemoryVfs
 from storage.vfs import write_file_atomically
 
 FILES = ("/a/.kafka_cleanshutdown", "/b/.kafka_cleanshutdown")

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.partition_directories import open_metadata_log
 from storage.quorum_state_file import ElectionState, QuorumStateFile
 from storage.recovery import SegmentsDropped, TailCut

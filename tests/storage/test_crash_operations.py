@@ -7,6 +7,7 @@ or complete, and opening again works.
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
 from storage.checkpoint_files import OffsetCheckpoint
 from storage.clean_shutdown_file import (
@@ -16,7 +17,6 @@ from storage.clean_shutdown_file import (
 )
 from storage.flushed_end_file import FlushedEndFile
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from storage.partition_directories import (
     open_metadata_log,

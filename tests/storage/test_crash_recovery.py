@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.partition_directories import open_metadata_log
 from storage.quorum_state_file import QUORUM_STATE_NAME, QuorumStateFile
 from storage.snapshot_files import SnapshotFiles, snapshot_name

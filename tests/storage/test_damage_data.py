@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.checkpoint_files import OffsetCheckpoint
 from storage.epoch_checkpoint import decode_epochs
 from storage.errors import CorruptFileError, CorruptLogError
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs
 from storage.partition_directories import (
-    PartitionLogs,
     parse_partition_directory,
     scan_partition_directories,
 )
@@ -22,6 +21,7 @@ from storage.partition_metadata import read_partition_metadata
 from storage.recovery import FileRebuilt, TailCut
 from storage.snapshot_files import parse_snapshot_name
 from tests.storage import golden
+from tests.storage.partition_operations import partition_log
 from wire.types import TopicId
 
 ROOT = golden.ROOT / "bad-data"
@@ -61,7 +61,7 @@ def put_from(vfs: MemoryVfs, path: Path, name: str | None = None) -> None:
 
 def opened(vfs: MemoryVfs, partition: str) -> Log:
     topic, _, number = partition.rpartition("-")
-    return PartitionLogs(vfs, "/log", CONFIG).get(topic, int(number))
+    return partition_log(vfs, "/log", CONFIG, topic, int(number))
 
 
 @pytest.mark.parametrize("partition", ENDS)
@@ -114,9 +114,9 @@ def test_damage_in_an_older_segment() -> None:
     assert log.end_offset < 300
     assert len(log.recovery_report) == 2
     checked = LogConfig(contiguous=False, verify_from_start=True)
-    logs = PartitionLogs(disk("java-perf-0", recorded=True), "/log", checked)
+    recorded = disk("java-perf-0", recorded=True)
     with pytest.raises(CorruptLogError, match="CRC"):
-        logs.get("java-perf", 0)
+        partition_log(recorded, "/log", checked, "java-perf", 0)
 
 
 def test_partition_metadata_removed_or_of_another_topic() -> None:

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from storage.disk_model import SECTOR_BYTES, FileNode
+from simulator.cluster.disk_model import SECTOR_BYTES, FileNode
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.memory_vfs import MemoryVfs
 from storage.vfs import write_file_atomically
 from tests.storage.every_disk import TooManyDisksError, disk_of, every_image, image_of
 

@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError
 from storage.flush_plan import FlushPlan
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs
 from storage.partition_directories import open_metadata_log
 from tests.storage.test_crash import batch
 from tests.storage.test_flushed_end import disk, filled

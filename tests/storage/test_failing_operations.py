@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.memory_vfs import MemoryVfs
 from storage.partition_directories import open_metadata_log
 from tests.selection import thinned
 from tests.storage import test_crash_operations, test_crash_recovery

@@ -1,18 +1,24 @@
 import errno
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.directory_lock import lock_directory
 from storage.epoch_checkpoint import EpochCache, EpochEntry
-from storage.errors import FsyncError, LockedDirectoryError, OffsetOutOfRangeError, OutOfSpaceError
+from storage.errors import (
+    CorruptLogError,
+    FsyncError,
+    LockedDirectoryError,
+    OffsetOutOfRangeError,
+    OutOfSpaceError,
+)
 from storage.index import OffsetIndex, TimeIndex
 from storage.log import Log, LogConfig
-from storage.memory_vfs import MemoryVfs
 from storage.os_vfs import OsVfs
 from storage.partition_directories import (
-    PartitionLogs,
     create_partition_directory,
     mark_deleted,
     open_metadata_log,
@@ -20,11 +26,13 @@ from storage.partition_directories import (
     scan_partition_directories,
 )
 from storage.partition_metadata import encode_partition_metadata
+from storage.segment import SegmentIndexes
 from storage.snapshot_files import SnapshotFiles
-from storage.vfs import Vfs
+from storage.vfs import Vfs, VfsFile
 from tests.storage import golden
+from tests.storage.partition_operations import partition_log
 from tests.storage.test_crash import batch
-from wire.batch import iterate_batches
+from wire.batch import encode_batch, iterate_batches
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicId
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
@@ -65,6 +73,125 @@ def test_append_roll_read_reopen(place: tuple[Vfs, str]) -> None:
     assert unverified.read(7, 1) == batch(7, 1)
 
 
+@pytest.mark.parametrize(("above", "removed"), [(-1, 1), (0, 2), (1, 2)])
+def test_whole_segments_below_the_log_start_are_removed(
+    place: tuple[Vfs, str], above: int, removed: int
+) -> None:
+    log = filled(*place)
+    bases = log.segment_base_offsets
+    names = log.raise_log_start_to(bases[2] + above)
+    assert log.segment_base_offsets == bases[removed:]
+    assert len(names) == removed
+    assert log.log_start_offset == bases[2] + above
+    assert not any(place[0].exists(name) for name in names)
+
+
+def test_a_closed_log_has_its_epochs_in_the_checkpoint(place: tuple[Vfs, str]) -> None:
+    log = filled(*place)
+    log.close()
+    content = place[0].open(f"{log.directory}/leader-epoch-checkpoint").pread(1000, 0)
+    assert content == b"0\n3\n1 0\n2 20\n3 40\n"
+
+
+def test_the_last_segment_stays_whatever_the_log_start() -> None:
+    vfs = MemoryVfs()
+    log = filled(vfs, "/d")
+    bases = log.segment_base_offsets
+    log.raise_log_start_to(log.end_offset)
+    assert log.segment_base_offsets == bases[-1:]
+
+
+def test_a_flushed_segment_that_is_gone_is_damage_at_the_end_of_those_that_are_there() -> None:
+    vfs = MemoryVfs()
+    log = filled(vfs, "/d")
+    log.close()
+    *_, before, last = [name for name in sorted(vfs.list(log.directory)) if name.endswith(".log")]
+    size = vfs.size(f"{log.directory}/{before}")
+    vfs.unlink(f"{log.directory}/{last}")
+    with pytest.raises(CorruptLogError, match="the log ends at offset") as error:
+        open_metadata_log(vfs, "/d", SMALL)
+    assert (error.value.path, error.value.position) == (f"{log.directory}/{before}", size)
+
+
+def test_a_log_with_gaps_is_read_over_them() -> None:
+    """As compaction leaves it: offsets 2 to 9 are gone, and 11 to 19 before the empty segment."""
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    for base, content in ((0, batch(0, 1) + batch(1, 1)), (10, batch(10, 1)), (20, b"")):
+        vfs.open(f"/d/{base:020d}.log", create=True).pwrite(content, 0)
+    config = LogConfig(contiguous=False, verify_from_start=True)
+    log = Log.open(vfs, "/d", config, None)
+    assert (log.segment_base_offsets, log.end_offset) == ((0, 10, 20), 20)
+    assert log.read(1, 1) == batch(1, 1)
+    assert log.read(2, 1) == log.read(9, 1) == log.read(10, 1) == batch(10, 1)
+    assert log.read(2, 1, end_offset=10) == b""
+    assert log.read(11, 1) == b""
+
+
+def test_a_limit_inside_a_batch_leaves_the_batch_out() -> None:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    log = open_metadata_log(vfs, "/d", SMALL)
+    three = encode_batch([b"a", b"b", b"c"], Offset(0), LeaderEpoch(1), 1000)
+    log.append(three, 0)
+    log.append(batch(3, 1), 3)
+    assert log.read(0, 1000, end_offset=3) == three
+    assert log.read(0, 1000, end_offset=2) == b""
+    assert log.read(1, 1000, end_offset=2) == b""
+
+
+def test_what_compaction_and_deletion_left_behind_is_removed(place: tuple[Vfs, str]) -> None:
+    vfs, directory = place
+    log = filled(vfs, directory)
+    log.close()
+    kept = sorted(vfs.list(log.directory))
+    for name in (f"{7:020d}.index", f"{7:020d}.timeindex", f"{0:020d}.log.deleted", "x.cleaned"):
+        vfs.open(f"{log.directory}/{name}", create=True).pwrite(bytes(24), 0)
+    assert open_metadata_log(vfs, directory, SMALL).end_offset == 50
+    assert sorted(vfs.list(log.directory)) == kept
+
+
+class CountingVfs(MemoryVfs):
+    """Counts the files that are opened."""
+
+    opened = 0
+
+    def open(self, path: str, *, create: bool = False) -> VfsFile:
+        self.opened += 1
+        return super().open(path, create=create)
+
+
+def test_an_append_opens_no_file_and_few_stay_open() -> None:
+    vfs = CountingVfs()
+    vfs.make_directory("/d")
+    log = open_metadata_log(vfs, "/d", LogConfig(segment_bytes=1000, open_segments_max=1))
+    log.append(batch(0, 1), 0)
+    before = vfs.opened
+    log.append(batch(1, 1), 1)
+    assert vfs.opened == before
+    for offset in range(2, 60):
+        log.append(batch(offset, 1), offset)
+    log.flush()
+    assert len(log.segment_base_offsets) > 4
+    assert sum(segment.is_open for segment in log._segments) <= 2  # the active one and one more
+
+
+def test_an_index_has_an_entry_each_interval() -> None:
+    indexes = SegmentIndexes(50, 100)
+    for number in range(5):
+        indexes.add(60 * number, 60, 50 + number, 1000 + number)
+    assert indexes.offsets.entries() == [(52, 120), (54, 240)]
+    assert indexes.times.entries() == [(1002, 52), (1004, 54)]
+
+
+def test_a_segment_without_timestamps_has_no_entry_for_one() -> None:
+    indexes = SegmentIndexes(50, 100)
+    indexes.add(0, 60, 50, -1)
+    indexes.finish()
+    assert indexes.offset_of_max_timestamp == 50
+    assert indexes.times.entries() == []
+
+
 def test_read_limits() -> None:
     vfs = MemoryVfs()
     log = filled(vfs, "/d")
@@ -100,6 +227,7 @@ def test_truncate_and_start_again(place: tuple[Vfs, str]) -> None:
     log.flush()
     again = open_metadata_log(place[0], place[1], SMALL)
     assert (again.log_start_offset, again.end_offset) == (100, 101)
+    assert log.raise_log_start_to(100) == ()
     assert log.raise_log_start_to(101) == ()
 
 
@@ -194,7 +322,6 @@ def test_metadata_logs_of_kafka_are_read_and_left_byte_equal(folder: str) -> Non
 def test_data_partitions_of_kafka_are_read_and_left_byte_equal() -> None:
     vfs = golden.load("data")
     config = LogConfig(verify_from_start=False, contiguous=False)
-    logs = PartitionLogs(vfs, "/log", config, open_logs_max=2)
     found = scan_partition_directories(vfs, "/log")
     assert len(found) == 5
     before = {
@@ -204,14 +331,14 @@ def test_data_partitions_of_kafka_are_read_and_left_byte_equal() -> None:
         if n.endswith((".log", "partition.metadata"))
     }  # the epoch file loses the entries at the log end, as when Kafka loads it
     for directory in found:
-        log = logs.get(directory.topic, directory.partition)
+        log = partition_log(vfs, "/log", config, directory.topic, directory.partition)
         assert log.recovery_report == ()
         assert log.read(log.log_start_offset, 1 << 20)
         assert directory.topic_id is not None
         assert before[f"{directory.path}/partition.metadata"] == encode_partition_metadata(
             directory.topic_id
         )
-    logs.close()
+        log.close()
     assert {path: vfs.read(path) for path in before} == before
 
 
@@ -265,6 +392,15 @@ def test_golden_index_entries() -> None:
     assert padded.entries() == offsets.entries()
 
 
+@pytest.mark.parametrize("first_ms", [0, 1, 2])
+def test_the_first_timestamp_is_indexed_however_small(first_ms: int) -> None:
+    times = TimeIndex(50)
+    times.maybe_append(-1, 55)  # a batch without a timestamp
+    times.maybe_append(first_ms, 56)
+    times.maybe_append(first_ms, 57)
+    assert times.entries() == [(first_ms, 56)]
+
+
 def test_epoch_cache() -> None:
     cache = EpochCache((EpochEntry(1, 0), EpochEntry(3, 10), EpochEntry(5, 20)))
     assert [cache.end_offset_for(e, 30) for e in (-1, 0, 1, 2, 4, 5, 6)] == [
@@ -285,3 +421,23 @@ def test_a_volume_is_as_large_as_the_system_says(place: tuple[Vfs, str], tmp_pat
         assert volume.total_bytes == shutil.disk_usage(tmp_path).total
     with pytest.raises(FileNotFoundError):
         vfs.volume(f"{directory}/nothing")
+
+
+def test_a_file_that_may_only_be_read_is_opened_to_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As tools of another user see it; root may write whatever the mode says."""
+    (tmp_path / "f").write_bytes(b"abc")
+    real = os.open
+
+    def refusing(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise PermissionError(errno.EACCES, "not yours", path)
+        return real(path, flags, mode)
+
+    # undone before tmp_path is removed, which opens files too
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.os_vfs.os.open", refusing)
+        assert OsVfs().open(str(tmp_path / "f")).pread(10, 0) == b"abc"
+        with pytest.raises(PermissionError):
+            OsVfs().open(str(tmp_path / "g"), create=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptLogError
 from storage.log import LogConfig
-from storage.memory_vfs import MemoryVfs
 from storage.partition_directories import open_metadata_log
 from storage.read_check import first_damage
 from tests.storage.test_crash import batch

@@ -1,10 +1,14 @@
 """The small text files of a log directory, and names of snapshots: what a number may be."""
 
+import json
+
 import pytest
 
 from storage.checkpoint_files import decode_offsets
 from storage.epoch_checkpoint import decode_epochs
 from storage.errors import CorruptFileError
+from storage.meta_properties import decode_uuid
+from storage.quorum_state_file import decode_quorum_state
 from storage.snapshot_files import parse_snapshot_name
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
@@ -71,3 +75,23 @@ def test_names_of_snapshots() -> None:
         ("0" * 20, "\u0661" * 10),
     ):
         assert parse_snapshot_name(f"{offset}-{epoch}.checkpoint") is None
+
+
+@pytest.mark.parametrize("text", ["", "AA", "A" * 21, "A" * 23, "A" * 26, "!" * 22])
+def test_a_uuid_has_22_characters(text: str) -> None:
+    assert decode_uuid("AAAAAAAAAAAAAAAAAAAAAQ") == bytes(15) + b"\x01"
+    with pytest.raises(ValueError, match="is not a UUID"):
+        decode_uuid(text)
+
+
+@pytest.mark.parametrize(("leader_id", "is_read"), [(INT32_MAX, True), (INT32_MAX + 1, False)])
+def test_ids_in_quorum_state_are_int32(leader_id: int, *, is_read: bool) -> None:
+    content = json.dumps(
+        {"leaderId": leader_id, "leaderEpoch": 5, "votedId": -1, "appliedOffset": 0,
+         "currentVoters": [], "data_version": 0}
+    ).encode()  # fmt: skip
+    if is_read:
+        assert decode_quorum_state(content, "f").leader_id == leader_id
+    else:
+        with pytest.raises(CorruptFileError, match="field 'leaderId' cannot be 2147483648"):
+            decode_quorum_state(content, "f")

@@ -2,11 +2,13 @@
 
 import contextlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.batch import (
+    BatchFrame,
     BatchHeader,
     RecordView,
     encode_batch,
@@ -15,7 +17,6 @@ from wire.batch import (
     iterate_batches,
     iterate_frames,
     parse_batch_header,
-    stamp_batch,
 )
 from wire.compression import Codec, compress, decompress
 from wire.control_records import (
@@ -24,8 +25,8 @@ from wire.control_records import (
     decode_control_value,
 )
 from wire.errors import CorruptBatchError
-from wire.types import LeaderEpoch, Offset
 
+INT32_MAX = 2**31 - 1
 LEADER_CHANGE = bytes.fromhex(
     "00000000000104000000010000000002000000000300030000000100000000020000"
 )
@@ -109,11 +110,28 @@ def test_fields_of_golden_batches():
     assert only_batch(EMPTY).records() == []
 
 
-def test_stamping_offset_and_epoch_keeps_the_crc():
-    stamped = bytearray(ONE_RECORD)
-    stamp_batch(stamped, 0, Offset(7), LeaderEpoch(5))
-    assert only_batch(stamped).crc_is_valid
-    assert [i for i in range(len(stamped)) if stamped[i] != ONE_RECORD[i]] == [7, 15]
+@pytest.mark.parametrize(
+    ("base_sequence", "last_offset_delta", "last_sequence"),
+    [
+        (7, 1, 8),
+        (0, 0, 0),
+        (INT32_MAX - 1, 1, INT32_MAX),
+        (INT32_MAX, 0, INT32_MAX),
+        (INT32_MAX, 1, 0),
+        (INT32_MAX - 1, 3, 1),
+        (INT32_MAX, INT32_MAX, INT32_MAX - 1),
+        (-1, 3, -1),
+    ],
+)
+def test_sequences_wrap_from_the_largest_int32_to_zero(
+    base_sequence: int, last_offset_delta: int, last_sequence: int
+) -> None:
+    """DefaultRecordBatch.incrementSequence: the one after 2^31-1 is 0."""
+    header = parse_batch_header(IDEMPOTENT)
+    header = msgspec.structs.replace(
+        header, base_sequence=base_sequence, last_offset_delta=last_offset_delta
+    )
+    assert header.last_sequence == last_sequence
 
 
 def test_log_append_time_replaces_record_times():
@@ -220,7 +238,7 @@ def test_frames_are_the_batches_of_a_cut_and_damaged_buffer(data):
         for batch in iterate_batches(buffer):
             end, header = batch.position + batch.header.size_bytes, batch.header
             offsets = header.base_offset, header.last_offset, header.leader_epoch
-            yield batch.position, end, *offsets, header.crc, header.max_timestamp_ms
+            yield BatchFrame(batch.position, end, *offsets, header.crc, header.max_timestamp_ms)
 
     assert _read_until_damage(iterate_frames(buffer)) == _read_until_damage(frames())
 

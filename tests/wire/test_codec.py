@@ -269,3 +269,28 @@ def test_kept_bodies_are_found_by_their_exact_bytes():
     for _ in range(2):  # what cannot be read is not kept either
         with pytest.raises(RemoteProtocolError):
             decode_request(63, 1, contents[0][:-1])
+
+
+def test_a_field_without_a_default_is_zero():
+    request = newest(49, "request")
+    assert default_entity(request.OpData) == request.OpData(key="", value=0.0, remove=False)
+
+
+def test_candidates_of_end_quorum_epoch_are_told_to_version_0_by_id():
+    new = newest(54, "request")
+    candidates = tuple(
+        new.ReplicaInfo(candidate_id=number, candidate_directory_id=None) for number in (3, 1)
+    )
+    partition = default_entity(new.PartitionData)
+    partition = dataclasses.replace(partition, preferred_candidates=candidates)
+    topic = dataclasses.replace(default_entity(new.TopicData), partitions=(partition,))
+    request = dataclasses.replace(default_request(54), topics=(topic,))
+    frame = encode_request(54, 0, 7, None, request)
+    decoded = decode_request(54, 0, frame[split_request(frame)[1] :])
+    assert decoded.topics[0].partitions[0].preferred_candidates == candidates
+
+
+def test_a_body_that_ends_in_a_field_is_refused_before_it_is_read():
+    heartbeat = entity_class(63, 1, "request")
+    with pytest.raises(IndexError, match="the body ends at 3, a field at 22"):
+        checked_body(heartbeat, b"\0\0\0")

@@ -1,5 +1,6 @@
 """What comes out of a compressed batch is bounded while it comes out."""
 
+import random
 import struct
 import tracemalloc
 import zlib
@@ -49,6 +50,13 @@ def test_a_snappy_block_that_declares_gigabytes_is_refused_before_they_are_taken
         decompress(Codec.SNAPPY, framed)
 
 
+@pytest.mark.parametrize("size_bytes", [-(2**31), -5, -4, -1])
+def test_a_snappy_block_of_negative_length_is_refused(size_bytes: int) -> None:
+    block = struct.pack(">i", size_bytes) + b"\x01\x00a"
+    with pytest.raises(CorruptBatchError, match=f"block of {size_bytes} bytes does not fit"):
+        decompress(Codec.SNAPPY, b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + block)
+
+
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_cut_and_noise_are_refused(codec: Codec) -> None:
     stream = compress(codec, b"some records " * 100)
@@ -65,3 +73,19 @@ def test_several_gzip_members_and_the_limit_over_all_of_them() -> None:
         decompress(Codec.GZIP, one + one, 1199)
     raw = bytes(cramjam.snappy.compress_raw(b"abc"))
     assert decompress(Codec.SNAPPY, raw, 3) == b"abc"
+
+
+def test_zstd_frames_that_follow_each_other_are_one_section() -> None:
+    """Java's ZstdInputStream goes on with the next frame; a frame may end anywhere in a piece."""
+    plain = [b"a" * 600, random.Random(1).randbytes(1000), b"", b"z" * 600]
+    frames = [compress(Codec.ZSTD, part) for part in plain]
+    assert len(frames[0]) < 256  # less than a piece
+    assert len(frames[1]) > 512  # several
+    stream, content = b"".join(frames), b"".join(plain)
+    assert decompress(Codec.ZSTD, stream, len(content)) == content
+    with pytest.raises(CorruptBatchError, match=f"more than {len(content) - 1} bytes"):
+        decompress(Codec.ZSTD, stream, len(content) - 1)
+    with pytest.raises(CorruptBatchError, match="valid zstd"):
+        decompress(Codec.ZSTD, stream[:-1])
+    with pytest.raises(CorruptBatchError, match="valid zstd"):
+        decompress(Codec.ZSTD, stream + b"noise")

@@ -107,6 +107,14 @@ def test_client_falls_back_to_version_0():
     assert client.negotiated_version(3) == 4
 
 
+@pytest.mark.parametrize("error", [-1, 1, 256, 0x2300])
+def test_every_error_but_an_unknown_version_ends_the_greeting(error):
+    client = ClientConnection("c")
+    client.opening_bytes()
+    with pytest.raises(RemoteProtocolError, match=f"answered with error {error}"):
+        client.receive(frame(struct.pack(">ihb", 0, error, 0)))
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -1,0 +1,126 @@
+"""SCRAM credentials of users: the client salts, so that no password travels."""
+
+import hashlib
+import os
+from typing import Any, Final
+
+from cli.admin.config_entities import Change
+from cli.arguments import UsageError
+from cli.connect import Api, check, error_text, newest
+from cli.kafka_errors import exception_text
+
+DESCRIBE_CREDENTIALS: Final = 50
+ALTER_CREDENTIALS: Final = 51
+RESOURCE_NOT_FOUND: Final = 91
+MECHANISMS: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
+NAMES: Final = frozenset(MECHANISMS)
+_NAME_OF: Final = {number: name for name, (number, _) in MECHANISMS.items()}
+ITERATIONS_DEFAULT: Final = 4096
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+SALT_BYTES: Final = 20
+
+
+def is_about(change: Change) -> bool:
+    """Whether the change names a SCRAM mechanism."""
+    return bool(NAMES & {*change.added, *change.deleted})
+
+
+class Credential:
+    """`iterations=N,password=P` of a mechanism, salted."""
+
+    def __init__(self, mechanism: str, text: str) -> None:
+        """Parses the text.
+
+        Raises:
+            UsageError: not of this form, without a password, iterations out of range.
+        """
+        self.number, self._hash = MECHANISMS[mechanism]
+        fields = dict(part.strip().partition("=")[::2] for part in text.split(",") if part.strip())
+        unknown = sorted(fields.keys() - {"iterations", "password"})
+        if unknown or not fields.get("password"):
+            raise UsageError(
+                f"{mechanism} needs [iterations=N,password=P], not "
+                + (f"'{unknown[0]}'" if unknown else "an empty password")
+            )
+        count = fields.get("iterations", str(ITERATIONS_DEFAULT))
+        is_number = count.isascii() and count.isdigit() and len(count) < 10
+        self.iterations = int(count) if is_number else 0
+        if not ITERATIONS_MIN <= self.iterations <= ITERATIONS_MAX:
+            raise UsageError(
+                f"Iterations {count[:20]} should be from {ITERATIONS_MIN} to {ITERATIONS_MAX} "
+                f"for {mechanism}"
+            )
+        self._password = fields["password"].encode()
+
+    def salted(self, salt: bytes) -> bytes:
+        """The salted password, which is all that the cluster gets."""
+        return hashlib.pbkdf2_hmac(self._hash, self._password, salt, self.iterations)
+
+
+def alter(api: Api, user: str, change: Change) -> None:
+    """Sets and deletes credentials of one user.
+
+    Raises:
+        UsageError: a credential is not as it should be.
+        ClusterError: refused; nothing was changed.
+    """
+    module = newest(ALTER_CREDENTIALS)
+    upsertions = []
+    for name, text in change.added.items():
+        credential = Credential(name, text)
+        salt = os.urandom(SALT_BYTES)
+        upsertions.append(
+            module.ScramCredentialUpsertion(
+                name=user,
+                mechanism=credential.number,
+                iterations=credential.iterations,
+                salt=salt,
+                salted_password=credential.salted(salt),
+            )
+        )
+    deletions = tuple(
+        module.ScramCredentialDeletion(name=user, mechanism=MECHANISMS[name][0])
+        for name in change.deleted
+    )
+    request = module.AlterUserScramCredentialsRequest(
+        deletions=deletions, upsertions=tuple(upsertions)
+    )
+    for result in api.call(ALTER_CREDENTIALS, request).results:
+        check(result)
+
+
+def describe(api: Api, user: str | None) -> list[Any]:
+    """The rows of users that have credentials: of one user, or of all."""
+    module = newest(DESCRIBE_CREDENTIALS)
+    users = None if user is None else (module.UserName(name=user),)
+    request = module.DescribeUserScramCredentialsRequest(users=users)
+    answer = check(api.call(DESCRIBE_CREDENTIALS, request))
+    return [row for row in answer.results if int(row.error_code) != RESOURCE_NOT_FOUND]
+
+
+def line(row: Any) -> str:
+    """The line of one user."""
+    if int(row.error_code):
+        error = exception_text(int(row.error_code), row.error_message).rpartition(".errors.")[2]
+        return (
+            f"Error retrieving SCRAM credential configs for user-principal '{row.user}': {error}\n"
+        )
+    credentials = ", ".join(
+        f"{_NAME_OF.get(int(info.mechanism), 'UNKNOWN')}=iterations={info.iterations}"
+        for info in row.credential_infos
+    )
+    return f"SCRAM credential configs for user-principal '{row.user}' are {credentials}\n"
+
+
+def as_object(row: Any) -> dict[str, Any]:
+    """One user for --json."""
+    if int(row.error_code):
+        return {"user": row.user, "error": error_text(row.error_code, row.error_message)}
+    return {
+        "user": row.user,
+        "credentials": {
+            _NAME_OF.get(int(info.mechanism), "UNKNOWN"): int(info.iterations)
+            for info in row.credential_infos
+        },
+    }

@@ -1,0 +1,182 @@
+"""Log segments and snapshots, line by line as Kafka's DumpLogSegments prints them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from cli.offline.control_records import describe_control_record
+from wire.batch import Batch, BatchHeader, RecordView, iterate_batches
+from wire.errors import CorruptBatchError
+
+NO_OFFSET: Final = -1
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+ALL_BYTES: Final = 2**31 - 1
+RecordPrinter = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
+"""(key, value) -> what is printed of them; None for nothing. ValueError: it cannot be read."""
+
+
+class SegmentDump:
+    """One `.log` or `.checkpoint` file: its lines, then what was wrong with it."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        deep: bool,
+        print_data: bool,
+        describe_record: RecordPrinter | None,
+        bytes_max: int = ALL_BYTES,
+        skip_record_metadata: bool = False,
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            path: The file; its name says the first offset.
+            deep: Whether records are looked at.
+            print_data: Whether they are printed.
+            describe_record: What key and value are printed as; None for text.
+            bytes_max: How much of the file is read.
+            skip_record_metadata: Whether record lines hold key and payload only.
+        """
+        self.path = path
+        self.deep = deep
+        self.print_data = print_data
+        self.describe_record = describe_record
+        self.bytes_max = bytes_max
+        self.skip_record_metadata = skip_record_metadata
+        self.non_consecutive: list[tuple[int, int]] = []
+        self._last_offset = NO_OFFSET
+
+    def lines(self) -> Iterator[str]:
+        """The lines of standard output.
+
+        Raises:
+            CorruptBatchError: a length or a record is impossible; what was before it is out.
+        """
+        content = self.path.read_bytes()[: self.bytes_max]
+        yield self._first_line()
+        valid_bytes = 0
+        for batch in iterate_batches(content):
+            yield self._batch_line(batch)
+            if self.deep:
+                yield from self._record_lines(batch)
+            self._last_offset = batch.header.last_offset
+            valid_bytes = batch.position + batch.header.size_bytes
+        if valid_bytes < len(content) and self.bytes_max == ALL_BYTES:
+            yield self._rest_line(len(content) - valid_bytes)
+
+    def _first_line(self) -> str:
+        """What the name of the file says: base offset of a segment, id of a snapshot."""
+        if self.path.suffix == ".log":
+            return f"Log starting offset: {base_offset(self.path)}"
+        if self.path.name == BOOTSTRAP:
+            return "KRaft bootstrap snapshot"
+        end_offset, epoch = snapshot_id(self.path)
+        return f"Snapshot end offset: {end_offset}, epoch: {epoch}"
+
+    def _batch_line(self, batch: Batch) -> str:
+        """The one line of a batch."""
+        header = batch.header
+        return (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "
+            f"count: {header.records_count} baseSequence: {header.base_sequence} "
+            f"lastSequence: {header.last_sequence} producerId: {header.producer_id} "
+            f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
+            f"isTransactional: {_java(header.is_transactional)} "
+            f"isControl: {_java(header.is_control)} "
+            f"deleteHorizonMs: {java_optional(header.delete_horizon_ms)} "
+            f"position: {batch.position} "
+            f"{timestamp_type(header)}: {header.max_timestamp_ms} size: {header.size_bytes} "
+            f"magic: {header.magic} compresscodec: {header.codec.name.lower()} crc: {header.crc} "
+            f"isvalid: {_java(batch.crc_is_valid)}"
+        )
+
+    def _rest_line(self, invalid_bytes: int) -> str:
+        """Of what is behind the last whole batch."""
+        return f"Found {invalid_bytes} invalid bytes at the end of {self.path.name}"
+
+    def _record_lines(self, batch: Batch) -> Iterator[str]:
+        if self.describe_record is not None and not batch.crc_is_valid:
+            raise CorruptBatchError(
+                f"batch at position {batch.position} (offset {batch.header.base_offset}): "
+                "the checksum does not match"
+            )
+        for record in batch.records():
+            if record.offset != self._last_offset + 1:
+                self.non_consecutive.append((self._last_offset, record.offset))
+            self._last_offset = record.offset
+            if self.print_data:
+                yield self._record_line(batch.header, record)
+
+    def _record_line(self, header: BatchHeader, record: RecordView) -> str:
+        words = [] if self.skip_record_metadata else [_record_fields(header, record)]
+        try:
+            if header.is_control:
+                words.append(describe_control_record(record.key, record.value))
+                return " ".join(words)
+            key, payload = self.texts(record)
+        except ValueError as error:
+            words.append(f"payload: Error at {record.offset}, skipping. {error}")
+            return " ".join(words)
+        if key is not None:
+            words.append(f"{'| ' if not words else ''}key: {key}")
+        if payload is not None:
+            words.append(f"{'' if words else ' '}payload: {payload}")
+        return " ".join(words)
+
+    def texts(self, record: RecordView) -> tuple[str | None, str | None]:
+        """What is printed of key and value; ValueError when the decoder cannot read them."""
+        if self.describe_record is not None:
+            return self.describe_record(record.key, record.value)
+        key = None if record.key is None else _text(record.key)
+        return key, None if record.value is None else _text(record.value)
+
+
+def base_offset(path: Path) -> int:
+    """What the name of a segment says."""
+    return int(path.name.split(".")[0])
+
+
+def snapshot_id(path: Path) -> tuple[int, int]:
+    """End offset and epoch that the name of a snapshot says."""
+    end_offset, _, epoch = path.stem.partition("-")
+    return int(end_offset), int(epoch)
+
+
+def java_optional(value: int | None) -> str:
+    """How Java prints an OptionalLong."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def sequence_of(header: BatchHeader, record: RecordView) -> int:
+    """The producer's number of a record, -1 without one."""
+    if header.base_sequence < 0:
+        return -1
+    return (header.base_sequence + record.offset - header.base_offset) & ALL_BYTES
+
+
+def _record_fields(header: BatchHeader, record: RecordView) -> str:
+    keys = ",".join(key for key, _ in record.headers)
+    return (
+        f"| offset: {record.offset} {timestamp_type(header)}: {record.timestamp_ms} "
+        f"keySize: {size_of(record.key)} valueSize: {size_of(record.value)} "
+        f"sequence: {sequence_of(header, record)} headerKeys: [{keys}]"
+    )
+
+
+def timestamp_type(header: BatchHeader) -> str:
+    """Whose clock the timestamps are of."""
+    return "LogAppendTime" if header.is_log_append_time else "CreateTime"
+
+
+def size_of(content: bytes | None) -> int:
+    """A length in bytes, -1 for null."""
+    return -1 if content is None else len(content)
+
+
+def _java(flag: bool) -> str:  # noqa: FBT001
+    return "true" if flag else "false"
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", errors="replace")

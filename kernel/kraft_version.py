@@ -1,0 +1,94 @@
+"""The kraft.version of a folder, looked at before anything in it is opened.
+
+Level 1 (KIP-853) keeps the voters in the log and in snapshots. A node that only knows
+`controller.quorum.voters` would count another majority than the one that wrote the folder: alone it
+would elect itself and commit. So it does not start there; what reads offline does.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from metadata.control_records import KRaftVersion, KRaftVoters, control_type, decode_control
+from metadata.features import CONTROLLER_FEATURES, KRAFT_VERSION
+from metadata.schema import MetadataRecordError
+from storage.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT_NAME, read_bootstrap_checkpoint
+from storage.control_batches import control_batches
+from storage.errors import CorruptFileError
+from storage.partition_directories import partition_directory_name
+from storage.snapshot_files import SnapshotFiles
+from storage.vfs import Vfs, base_name, join
+from wire.batch import Batch, iterate_batches
+from wire.errors import CorruptBatchError
+from wire.types import METADATA_TOPIC_NAME
+
+SNAPSHOT_START_BYTES: Final = 256 * 1024
+"""Of a snapshot: its first batch tells level and voters, a voter in some hundred bytes."""
+VOTERS_LEVEL_MIN: Final = 1
+"""First level at which records hold the voters: a VotersRecord tells as much."""
+
+
+class UnsupportedFeatureError(Exception):
+    """The cluster has a finalized feature that this software lacks."""
+
+
+def refuse_unsupported_kraft_version(vfs: Vfs, log_dir: str) -> None:
+    """Raise when the metadata log, a snapshot or a checkpoint is of another level than supported.
+
+    Raises:
+        UnsupportedFeatureError: names the folder, the level, the file and what is supported.
+        CorruptFileError: the checkpoint that may hold the first voters cannot be read.
+    """
+    highest = CONTROLLER_FEATURES[KRAFT_VERSION][1]
+    for path, level in _levels(vfs, log_dir):
+        if level > highest:
+            raise UnsupportedFeatureError(
+                f"{log_dir}: {KRAFT_VERSION} is finalized at {level} ({path}), "
+                f"supported is {CONTROLLER_FEATURES[KRAFT_VERSION][0]} to {highest}: "
+                "this node has static voters only and would count others than this quorum has"
+            )
+
+
+def _levels(vfs: Vfs, log_dir: str) -> Iterator[tuple[str, int]]:
+    """File and level of each record that tells one."""
+    bootstrap = read_bootstrap_checkpoint(vfs, log_dir)
+    if bootstrap is not None:
+        yield from _of_batches(BOOTSTRAP_CHECKPOINT_NAME, _readable(bootstrap))
+    directory = join(log_dir, partition_directory_name(METADATA_TOPIC_NAME, 0))
+    if not vfs.exists(directory):
+        return
+    files = SnapshotFiles(vfs, directory)
+    for snapshot_id in files.list():
+        path = files.path(snapshot_id)
+        start = files.read_chunk(snapshot_id, 0, SNAPSHOT_START_BYTES)
+        batches = list(_readable(start))
+        if snapshot_id.offset == 0 and not batches:
+            # Nobody else reads it: as good as none would be a quorum without its voters.
+            raise CorruptFileError(path, "no batch of it can be read")
+        yield from _of_batches(base_name(path), batches)
+    for path, batch in control_batches(vfs, directory):
+        yield from _of_batches(base_name(path), [batch])
+
+
+def _readable(content: bytes) -> Iterator[Batch]:
+    """The control batches up to the first damage, which whoever loads the file names."""
+    try:
+        for batch in iterate_batches(content):
+            if not batch.crc_is_valid:
+                return
+            if batch.header.is_control:
+                yield batch
+    except CorruptBatchError:
+        return
+
+
+def _of_batches(name: str, batches: Iterable[Batch]) -> Iterator[tuple[str, int]]:
+    for batch in batches:
+        try:
+            for view in batch.records():
+                record = decode_control(control_type(view.key), view.value)
+                if isinstance(record, KRaftVersion):
+                    yield name, record.k_raft_version
+                elif isinstance(record, KRaftVoters):
+                    yield name, VOTERS_LEVEL_MIN
+        except (MetadataRecordError, CorruptBatchError):
+            continue  # named by whoever applies it

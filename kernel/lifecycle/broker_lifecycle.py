@@ -1,0 +1,414 @@
+"""The life of a broker: registration, heartbeats until unfenced, controlled shutdown.
+
+One request is in flight. A broker asks to be unfenced once it has published an image that holds its
+own registration. Source: apache/kafka: core/.../server/BrokerLifecycleManager.scala; unlike it, the
+first retries are quick (20 ms), because at the start of a whole quorum the controller is elected
+within some tens of milliseconds.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import msgspec
+
+from kernel.config import NodeConfig
+from kernel.effects import Effect, Exit, Log, LogLevel
+from kernel.lifecycle.controller_link import ControllerLink
+from kernel.lifecycle.cordoned_directories import cordoned_directories
+from kernel.lifecycle.registration_refusal import (
+    finalized_levels,
+    refusal_text,
+    supported_ranges,
+)
+from metadata.delta import MetadataDelta
+from metadata.features import BROKER_FEATURES, CONTROLLER_FEATURES
+from metadata.image import Image
+from network.clock import Clock, earliest
+from network.peers import Channel, Failure
+from wire import codec
+from wire.api_keys import API_VERSIONS, BROKER_HEARTBEAT, BROKER_REGISTRATION
+from wire.codec import Entity
+from wire.errors import ErrorCode
+from wire.types import DirectoryId
+
+if TYPE_CHECKING:
+    from kio.schema.api_versions.v4.response import ApiVersionsResponse
+    from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
+    from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
+
+REGISTRATION_BACKOFF_MS: Final = 20
+CATCH_UP_POLL_MS: Final = 10
+SHUTDOWN_POLL_MS: Final = 20
+SHUTDOWN_MS_MAX: Final = 5_000
+"""A controlled shutdown that takes longer is given up: the session time-out does the rest. It is
+given up at once when a majority of the voters is gone, as when all nodes are stopped together."""
+SECURITY_PLAINTEXT: Final = 0
+
+_REGISTER_AGAIN: Final = (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered)
+
+
+class BrokerState(Enum):
+    """Kafka's BrokerState, as far as this broker has it."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class Incarnation(msgspec.Struct, frozen=True):
+    """What this process is to the controller, apart from its configuration."""
+
+    id: UUID
+    directory_ids: Mapping[str, DirectoryId]
+    """Of every log directory, by path."""
+    previous_epoch: int
+    """Of the registration that ended in order before this one; -1 when none did."""
+
+
+class BrokerLifecycle:
+    """A publisher (it follows the image) and a timer."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        *,
+        incarnation: Incarnation,
+        controller: ControllerLink,
+        clock: Clock,
+        effects: list[Effect],
+        on_shut_down: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._incarnation = incarnation
+        self._controller = controller
+        self._clock = clock
+        self._effects = effects
+        self._on_shut_down = on_shut_down
+        self.state = BrokerState.NOT_RUNNING
+        self.epoch: int | None = None
+        self._end_offset = 0
+        self._has_published = False
+        self._is_waiting = False
+        self._is_urgent = False  # a heartbeat on its way does not say what has come since
+        self._next_send_ms: int | None = None
+        self._failure_count = 0
+        self._id_in_use_ms: int | None = None
+        self._registration_deadline_ms: int | None = None
+        """While no registration of this process has succeeded."""
+        self._refusal = "no active controller"
+        """Why the last attempt to register failed."""
+        self._features: Mapping[str, int] = {}
+        """Finalized levels in the newest image."""
+        self._cordoned: tuple[UUID, ...] | None = None
+        self._shutdown_deadline_ms: int | None = None
+        self._shutdown_check_ms = 0
+        self._is_image_fenced = True
+
+    def start(self) -> None:
+        """Begin to register."""
+        assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
+        self._clock.timers_moved = True
+        self.state = BrokerState.STARTING
+        self._next_send_ms = now_ms = self._clock.now_ms
+        self._registration_deadline_ms = (
+            now_ms + self._config.broker.initial_registration_timeout_ms
+        )
+
+    @property
+    def is_unfenced(self) -> bool:
+        """Whether the newest published image has this broker unfenced, in this incarnation."""
+        return not self._is_image_fenced
+
+    def on_leader_changed(self) -> None:
+        """There is somebody to ask: do not wait for the pause to end."""
+        self._clock.timers_moved = True
+        self._failure_count = 0
+        self._id_in_use_ms = None  # a new leader gives every session its full time again
+        if not self._is_waiting and self._next_send_ms is not None and not self.is_settled:
+            self._next_send_ms = self._clock.now_ms
+
+    @property
+    def is_settled(self) -> bool:
+        """Running and not leaving: nothing is urgent."""
+        return self.state is BrokerState.RUNNING
+
+    def request_shutdown(self) -> None:
+        """Ask the controller to move leadership away; `on_shut_down` is called when it is done."""
+        self._clock.timers_moved = True
+        if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
+            return
+        if self.epoch is None or not self._config.broker.controlled_shutdown_enable:
+            self._shut_down()
+            return
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._shutdown_deadline_ms = self._clock.now_ms + SHUTDOWN_MS_MAX
+        self._shutdown_check_ms = self._clock.now_ms + SHUTDOWN_POLL_MS
+        self._next_send_ms = self._clock.now_ms
+        self.tick()
+
+    def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
+        """Follow the image: what it says of this broker, and how far it goes."""
+        del before
+        self._end_offset = after.provenance.end_offset
+        if delta.features or delta.configs or not self._has_published:
+            self._features = after.features
+            self._cordon(after)
+        self._has_published = True
+        broker = after.brokers.get(self._config.node_id)
+        mine = broker is not None and broker.incarnation_id == self._incarnation.id.bytes
+        self._is_image_fenced = broker is None or not mine or broker.fenced
+        if self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and mine:
+            self._hurry()
+        elif (delta.brokers or delta.topics_changed) and any(
+            other.in_controlled_shutdown and not other.fenced for other in after.brokers.values()
+        ):
+            # The one that leaves waits until all others have read who leads now, in every slice.
+            self._hurry()
+
+    def _cordon(self, image: Image) -> None:
+        directory_ids = self._incarnation.directory_ids
+        cordoned = cordoned_directories(image, self._config, directory_ids)
+        if cordoned != self._cordoned:
+            self._cordoned = cordoned
+            self._hurry()
+
+    def _hurry(self) -> None:
+        self._clock.timers_moved = True
+        self._is_urgent = self._is_waiting
+        if not self._is_waiting and self._next_send_ms is not None:
+            self._next_send_ms = min(self._next_send_ms, self._clock.now_ms)
+
+    def tick(self) -> None:
+        """Send what is due."""
+        now_ms = self._clock.now_ms
+        if self._shutdown_deadline_ms is not None and now_ms >= self._shutdown_check_ms:
+            self._shutdown_check_ms = now_ms + SHUTDOWN_POLL_MS
+            self._give_up_shutdown(self._shutdown_deadline_ms)
+        if self._registration_deadline_ms is not None and now_ms >= self._registration_deadline_ms:
+            self._on_registration_deadline()
+        if self._is_waiting or self._next_send_ms is None or now_ms < self._next_send_ms:
+            return
+        if self._controller.target is None:
+            self._next_send_ms = now_ms + REGISTRATION_BACKOFF_MS
+            return
+        self._is_waiting = True
+        if self.epoch is None:
+            self._register()
+        else:
+            self._heartbeat()
+
+    def _give_up_shutdown(self, deadline_ms: int) -> None:
+        """Leave without the controller's word when it takes too long or can never come."""
+        if self._clock.now_ms >= deadline_ms:
+            reason = "time-out"
+        elif self._controller.is_quorum_refused():
+            reason = "no quorum"
+        else:
+            return
+        fields = {"reason": reason}
+        self._effects.append(Log(LogLevel.WARN, "controlled_shutdown_given_up", fields))
+        self._shut_down()
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        send_ms = None if self._is_waiting else self._next_send_ms
+        if self._registration_deadline_ms is not None:
+            send_ms = earliest(send_ms, self._registration_deadline_ms)
+        if self._shutdown_deadline_ms is None:
+            return send_ms
+        return earliest(send_ms, self._shutdown_check_ms)
+
+    # ---- registration ------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        timeout_ms = self._config.broker.session_timeout_ms
+        self._controller.call(
+            BROKER_REGISTRATION, self._registration, timeout_ms, self._on_registered
+        )
+
+    @cached_property
+    def _registration(self) -> Entity:
+        """The request to register: the same as long as the process lives, and often repeated."""
+        new = codec.newest(BROKER_REGISTRATION, "request")
+        return new.BrokerRegistrationRequest(
+            broker_id=self._config.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._incarnation.id,
+            listeners=tuple(
+                new.Listener(
+                    name=endpoint.listener,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=SECURITY_PLAINTEXT,
+                )
+                for endpoint in self._config.advertised_broker_listeners
+            ),
+            features=tuple(
+                new.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in BROKER_FEATURES.items()
+            ),
+            rack=self._config.broker.rack,
+            log_dirs=tuple(
+                sorted(
+                    UUID(bytes=directory) for directory in self._incarnation.directory_ids.values()
+                )
+            ),
+            previous_broker_epoch=self._incarnation.previous_epoch,
+        )
+
+    def _on_registered(self, answer: "Failure | BrokerRegistrationResponse") -> None:
+        self._clock.timers_moved = True
+        self._is_waiting = False
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        if not isinstance(answer, Failure) and answer.error_code is ErrorCode.none:
+            self.epoch = answer.broker_epoch
+            self._registration_deadline_ms = None
+            self._failure_count = 0
+            self._next_send_ms = self._clock.now_ms
+            return
+        self._refusal = answer.value if isinstance(answer, Failure) else answer.error_code.name
+        if self._refusal == ErrorCode.duplicate_broker_registration.name:
+            self._on_id_in_use()
+        else:
+            self._retry(self._refusal)
+
+    def _on_registration_deadline(self) -> None:
+        """End, as Kafka's brokers do; an id that is in use has a limit of its own."""
+        if self._refusal == ErrorCode.duplicate_broker_registration.name:
+            heartbeat_ms = self._config.broker.heartbeat_interval_ms
+            self._registration_deadline_ms = self._clock.now_ms + heartbeat_ms
+            return
+        self._registration_deadline_ms = None
+        if self._refusal != ErrorCode.unsupported_version.name:
+            self._end_unregistered(self._refusal)
+        elif self._controller.is_local:
+            self._end_unregistered(refusal_text(self._features, CONTROLLER_FEATURES))
+        else:
+            body = codec.newest(API_VERSIONS, "request").ApiVersionsRequest(
+                client_software_name="kraftline", client_software_version="1"
+            )
+            timeout_ms = self._config.broker.session_timeout_ms
+            self._controller.send(
+                Channel.LIFECYCLE, API_VERSIONS, body, timeout_ms, self._on_features
+            )
+
+    def _on_features(self, answer: "Failure | ApiVersionsResponse") -> None:
+        if isinstance(answer, Failure):
+            self._end_unregistered(refusal_text(self._features, {}))
+        else:
+            text = refusal_text(finalized_levels(answer), supported_ranges(answer))
+            self._end_unregistered(text)
+
+    def _end_unregistered(self, why: str) -> None:
+        timeout_ms = self._config.broker.initial_registration_timeout_ms
+        reason = (
+            "the broker could not register within initial.broker.registration.timeout.ms="
+            f"{timeout_ms}: {why}"
+        )
+        self._effects.append(Log(LogLevel.ERROR, "registration_timed_out", {"error": reason}))
+        self._effects.append(Exit(1, reason))
+
+    def _on_id_in_use(self) -> None:
+        """Wait for the session of our former process to end; one that does not is another's."""
+        now_ms, broker = self._clock.now_ms, self._config.broker
+        if self._id_in_use_ms is None:
+            self._id_in_use_ms = now_ms
+        limit_ms = max(broker.initial_registration_timeout_ms, broker.session_timeout_ms)
+        if now_ms - self._id_in_use_ms < limit_ms:
+            self._retry(ErrorCode.duplicate_broker_registration.name)
+            return
+        reason = (
+            f"node.id={self._config.node_id} is used by another broker that is registered and"
+            " alive; each node of a cluster needs its own id"
+        )
+        self._next_send_ms = None
+        self._effects.append(Log(LogLevel.ERROR, "node_id_in_use", {"error": reason}))
+        self._effects.append(Exit(1, reason))
+
+    def _retry(self, reason: str) -> None:
+        doublings = min(self._failure_count, 10)
+        self._failure_count += 1
+        pause_ms = min(
+            REGISTRATION_BACKOFF_MS << doublings, self._config.broker.heartbeat_interval_ms
+        )
+        self._next_send_ms = self._clock.now_ms + pause_ms
+        if self._failure_count in (6, 60):
+            fields = {"reason": reason, "attempts": self._failure_count}
+            self._effects.append(Log(LogLevel.WARN, "controller_request_failed", fields))
+
+    # ---- heartbeats --------------------------------------------------------------------------
+
+    @property
+    def _is_caught_up(self) -> bool:
+        return self._has_published and self.epoch is not None and self._end_offset > self.epoch
+
+    def _heartbeat(self) -> None:
+        new = codec.newest(BROKER_HEARTBEAT, "request")
+        body = new.BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._end_offset - 1,
+            want_fence=not self._is_caught_up,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            cordoned_log_dirs=self._cordoned if self._is_caught_up else None,
+        )
+        timeout_ms = self._config.broker.session_timeout_ms
+        self._controller.call(BROKER_HEARTBEAT, body, timeout_ms, self._on_heartbeat)
+
+    def _on_heartbeat(self, answer: "Failure | BrokerHeartbeatResponse") -> None:
+        self._clock.timers_moved = True
+        self._is_waiting = False
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        if isinstance(answer, Failure):
+            self._retry(answer.value)
+            return
+        if answer.error_code is not ErrorCode.none:
+            if answer.error_code in _REGISTER_AGAIN and not self._shutdown_deadline_ms:
+                self.epoch = None
+                self.state = BrokerState.STARTING
+            self._retry(answer.error_code.name)
+            return
+        self._failure_count = 0
+        pause_ms = self._advance(answer)
+        if self._is_urgent:
+            self._is_urgent, pause_ms = False, 0
+        if not self._has_left:
+            self._next_send_ms = self._clock.now_ms + pause_ms
+
+    def _advance(self, answer: "BrokerHeartbeatResponse") -> int:
+        """Move on by a heartbeat's answer; gives the pause before the next one."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if answer.should_shut_down:
+                self._shut_down()
+            return SHUTDOWN_POLL_MS
+        if self.state is BrokerState.STARTING and answer.is_caught_up:
+            self.state = BrokerState.RECOVERY
+        if self.state is BrokerState.RECOVERY and not answer.is_fenced:
+            self.state = BrokerState.RUNNING
+            fields = {"broker_epoch": self.epoch}
+            self._effects.append(Log(LogLevel.INFO, "broker_serves", fields))
+        if self.state is BrokerState.RUNNING:
+            return self._config.broker.heartbeat_interval_ms
+        return CATCH_UP_POLL_MS
+
+    @property
+    def _has_left(self) -> bool:
+        return self.state is BrokerState.SHUTTING_DOWN
+
+    def _shut_down(self) -> None:
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        self.state = BrokerState.SHUTTING_DOWN
+        self._shutdown_deadline_ms = self._registration_deadline_ms = None
+        self._next_send_ms = None
+        self._on_shut_down()

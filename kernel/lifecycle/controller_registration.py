@@ -1,0 +1,112 @@
+"""A controller tells the active one how to reach it, until the image says so.
+
+From metadata.version 15 (3.7-IV0). Source: apache/kafka: core/.../server/
+ControllerRegistrationManager.scala.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kernel.config import NodeConfig
+from kernel.lifecycle.controller_link import ControllerLink
+from metadata.delta import MetadataDelta
+from metadata.features import CONTROLLER_FEATURES
+from metadata.image import Image
+from network.clock import Clock
+from network.peers import Failure
+from wire import codec
+from wire.api_keys import CONTROLLER_REGISTRATION
+from wire.codec import Entity
+from wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
+
+METADATA_VERSION_MIN: Final = 15
+BACKOFF_MS_MIN: Final = 50
+BACKOFF_MS_MAX: Final = 2_000
+REQUEST_TIMEOUT_MS: Final = 5_000
+
+
+class ControllerRegistration:
+    """A publisher (it follows the image) and a timer."""
+
+    def __init__(
+        self, config: NodeConfig, incarnation_id: UUID, controller: ControllerLink, clock: Clock
+    ) -> None:
+        self._config = config
+        self._incarnation_id = incarnation_id
+        self._controller = controller
+        self._clock = clock
+        self._is_waiting = False
+        self._next_send_ms: int | None = None
+        self._failure_count = 0
+
+    def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
+        """Register while the image lacks this incarnation."""
+        del before, delta
+        registered = after.controllers.get(self._config.node_id)
+        if after.metadata_version < METADATA_VERSION_MIN or (
+            registered is not None and registered.incarnation_id == self._incarnation_id.bytes
+        ):
+            if self._next_send_ms is not None:
+                self._next_send_ms = None
+                self._clock.timers_moved = True
+        elif self._next_send_ms is None and not self._is_waiting:
+            self._next_send_ms = self._clock.now_ms
+            self._clock.timers_moved = True
+
+    def tick(self) -> None:
+        """Send when it is due and there is somebody to ask."""
+        now_ms = self._clock.now_ms
+        if self._is_waiting or self._next_send_ms is None or now_ms < self._next_send_ms:
+            return
+        if self._controller.target is None:
+            self._next_send_ms = now_ms + BACKOFF_MS_MIN
+            return
+        self._is_waiting = True
+        self._controller.call(
+            CONTROLLER_REGISTRATION, self._body, REQUEST_TIMEOUT_MS, self._on_answer
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        return None if self._is_waiting else self._next_send_ms
+
+    @cached_property
+    def _body(self) -> Entity:
+        """The request: the same as long as the process lives."""
+        new = codec.newest(CONTROLLER_REGISTRATION, "request")
+        return new.ControllerRegistrationRequest(
+            controller_id=self._config.node_id,
+            incarnation_id=self._incarnation_id,
+            zk_migration_ready=False,
+            listeners=tuple(
+                new.Listener(
+                    name=endpoint.listener,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=0,
+                )
+                for endpoint in self._config.advertised_controller_listeners
+            ),
+            features=tuple(
+                new.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in CONTROLLER_FEATURES.items()
+            ),
+        )
+
+    def _on_answer(self, answer: "Failure | ControllerRegistrationResponse") -> None:
+        self._clock.timers_moved = True
+        self._is_waiting = False
+        if not isinstance(answer, Failure) and answer.error_code is ErrorCode.none:
+            self._failure_count = 0
+            # The record arrives with the image; ask again only when it does not.
+            if self._next_send_ms is not None:
+                self._next_send_ms = self._clock.now_ms + BACKOFF_MS_MAX
+            return
+        pause_ms = min(BACKOFF_MS_MIN << min(self._failure_count, 10), BACKOFF_MS_MAX)
+        self._failure_count += 1
+        if self._next_send_ms is not None:
+            self._next_send_ms = self._clock.now_ms + pause_ms

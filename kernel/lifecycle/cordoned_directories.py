@@ -1,0 +1,40 @@
+"""Log directories that a broker cordons: no new replicas are placed there (KIP-1066).
+
+`cordoned.log.dirs` lists paths of `log.dirs`, or is `*` for all of them. Its value is that of the
+broker's dynamic configs, else of the cluster's, else of server.properties.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from kernel.config import NodeConfig
+from metadata.features import LEVEL_CORDONED_DIRECTORIES
+from metadata.image import CONFIG_BROKER, Image
+from wire.types import DirectoryId
+
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+_ALL: Final = "*"
+
+
+def cordoned_directories(
+    image: Image, config: NodeConfig, directory_ids: Mapping[str, DirectoryId]
+) -> tuple[UUID, ...] | None:
+    """What heartbeats say of cordoned directories, sorted; None below metadata.version 30.
+
+    Args:
+        image: the newest one.
+        config: of this broker.
+        directory_ids: of every log directory, by path; other paths are passed over.
+    """
+    if image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
+        return None
+    layers = (
+        image.config(CONFIG_BROKER, str(config.node_id)),
+        image.config(CONFIG_BROKER, ""),
+        dict(config.properties),
+    )
+    value = next((layer[CORDONED_LOG_DIRS] for layer in layers if CORDONED_LOG_DIRS in layer), "")
+    paths = [path.strip() for path in value.split(",")]
+    found = directory_ids if _ALL in paths else [path for path in paths if path in directory_ids]
+    return tuple(sorted({UUID(bytes=directory_ids[path]) for path in found}))

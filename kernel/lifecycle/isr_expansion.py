@@ -1,0 +1,209 @@
+"""The leader's side of in-sync replicas: a broker asks for those that are back (AlterPartition).
+
+Nothing is appended to partitions here, so every replica of a partition whose log is empty is in
+sync as soon as its broker serves: there is nothing to fetch. A partition whose leader found records
+in its folder (another broker's work) is left alone: its followers cannot be judged.
+
+Without this a partition would keep the smallest in-sync set it ever had: one rolling restart would
+leave each with one replica, and the next failure with no leader. It is also what completes a
+reassignment. (apache/kafka: Partition.maybeExpandIsr, AlterPartitionManager)
+"""
+
+from collections.abc import Callable, Container
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kernel.config import NodeConfig
+from kernel.lifecycle.broker_lifecycle import BrokerLifecycle
+from kernel.lifecycle.controller_link import ControllerLink
+from metadata.delta import MetadataDelta
+from metadata.image import LEADER_RECOVERED, Image, Partition
+from network.clock import Clock
+from network.peers import Failure
+from quorum_controller.bodies import to_bytes
+from wire import codec
+from wire.api_keys import ALTER_PARTITION
+from wire.codec import Entity
+from wire.errors import ErrorCode
+from wire.types import NodeId, TopicId
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition.v3.response import AlterPartitionResponse
+
+PARTITIONS_PER_REQUEST: Final = 200
+"""Judged in one step of the controller: some milliseconds."""
+BACKOFF_MS_MIN: Final = 50
+BACKOFF_MS_MAX: Final = 2_000
+
+PartitionKey = tuple[TopicId, int]
+
+
+class IsrExpansion:
+    """A publisher (it follows the image) and a timer; one request is in flight.
+
+    Args:
+        records_found: partitions of which this broker's folder holds records; None until known.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        lifecycle: BrokerLifecycle,
+        controller: ControllerLink,
+        clock: Clock,
+        records_found: Callable[[], Container[PartitionKey] | None],
+    ) -> None:
+        self._node_id = config.node_id
+        self._timeout_ms = config.broker.session_timeout_ms
+        self._lifecycle = lifecycle
+        self._controller = controller
+        self._clock = clock
+        self._records_found = records_found
+        self._image: Image | None = None
+        # Insertion-ordered sets. What became untrue is found out when it is looked at.
+        self._ready: dict[PartitionKey, None] = {}
+        self._absent: dict[NodeId, dict[PartitionKey, None]] = {}
+        self._is_waiting = False
+        self._not_before_ms = 0
+        self._failure_count = 0
+
+    def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
+        """Note the partitions that lack replicas, and the brokers that are back."""
+        self._image = after
+        node_id, topics = self._node_id, after.topics
+        led = [
+            (topic_id, number)
+            for topic_id, number in delta.partitions_changed
+            if topics[topic_id].partitions[number].leader == node_id
+        ]
+        if led or delta.brokers:
+            self._clock.timers_moved = True
+        for key in sorted(led):
+            self._note(after, key)
+        for broker_id in sorted(delta.brokers):
+            if _may_join(after, broker_id) and not _may_join(before, broker_id):
+                self._ready |= self._absent.pop(broker_id, {})
+
+    def _note(self, image: Image, key: PartitionKey) -> None:
+        partition = image.partition(*key)
+        assert partition is not None, f"{key=}"
+        if _wanted_isr(image, partition) is not None:
+            self._ready[key] = None
+        for replica in partition.replicas:
+            if replica not in partition.isr and not _may_join(image, replica):
+                self._absent.setdefault(replica, {})[key] = None
+
+    def tick(self) -> None:
+        """Ask for some of what is ready."""
+        deadline_ms = self.next_deadline_ms()
+        if deadline_ms is None or self._clock.now_ms < deadline_ms:
+            return
+        found = self._records_found()
+        if self._controller.target is None or found is None:
+            self._not_before_ms = self._clock.now_ms + BACKOFF_MS_MIN
+            return
+        asked = self._take(found)
+        if asked:
+            self._is_waiting = True
+            keys = [key for key, _, _ in asked]
+            self._controller.call(
+                ALTER_PARTITION,
+                self._body(asked),
+                self._timeout_ms,
+                lambda answer: self._on_answer(keys, answer),
+            )
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        is_idle = self._is_waiting or not self._ready or not self._lifecycle.is_settled
+        return None if is_idle else self._not_before_ms
+
+    def _take(
+        self, found: Container[PartitionKey]
+    ) -> list[tuple[PartitionKey, Partition, tuple[NodeId, ...]]]:
+        """The next partitions that still lack a replica, with the ISR each shall have."""
+        assert self._image is not None, "ready partitions come from an image"
+        taken = []
+        for key in list(self._ready)[:PARTITIONS_PER_REQUEST]:
+            del self._ready[key]
+            partition = self._image.partition(*key)
+            if partition is None or partition.leader != self._node_id or key in found:
+                continue
+            isr = _wanted_isr(self._image, partition)
+            if isr is not None:
+                taken.append((key, partition, isr))
+        return taken
+
+    def _body(self, asked: list[tuple[PartitionKey, Partition, tuple[NodeId, ...]]]) -> Entity:
+        new = codec.newest(ALTER_PARTITION, "request")
+        image = self._image
+        assert image is not None
+
+        def row(number: int, partition: Partition, isr: tuple[NodeId, ...]) -> Entity:
+            return new.PartitionData(
+                partition_index=number,
+                leader_epoch=partition.leader_epoch,
+                new_isr_with_epochs=tuple(
+                    new.BrokerState(broker_id=member, broker_epoch=image.brokers[member].epoch)
+                    for member in isr
+                ),
+                leader_recovery_state=LEADER_RECOVERED,
+                partition_epoch=partition.partition_epoch,
+            )
+
+        asked = sorted(asked, key=lambda item: item[0])
+        return new.AlterPartitionRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._lifecycle.epoch,
+            topics=tuple(
+                new.TopicData(
+                    topic_id=UUID(bytes=topic_id),
+                    partitions=tuple(row(key[1], partition, isr) for key, partition, isr in rows),
+                )
+                for topic_id, rows in groupby(asked, key=lambda item: item[0][0])
+            ),
+        )
+
+    def _on_answer(
+        self, keys: list[PartitionKey], answer: "Failure | AlterPartitionResponse"
+    ) -> None:
+        """What was changed comes with the image; what was not is asked again, if still wanted."""
+        self._clock.timers_moved = True
+        self._is_waiting = False
+        if isinstance(answer, Failure) or answer.error_code is not ErrorCode.none:
+            again = keys
+        else:
+            again = [
+                (TopicId(to_bytes(topic.topic_id)), row.partition_index)
+                for topic in answer.topics
+                for row in topic.partitions
+                if row.error_code is not ErrorCode.none
+            ]
+        if not again:
+            self._failure_count = 0
+            return
+        pause_ms = min(BACKOFF_MS_MIN << min(self._failure_count, 10), BACKOFF_MS_MAX)
+        self._failure_count += 1
+        self._not_before_ms = self._clock.now_ms + pause_ms
+        self._ready |= dict.fromkeys(again)
+
+
+def _may_join(image: Image, broker_id: NodeId) -> bool:
+    """Whether the controller takes this broker into an ISR."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+def _wanted_isr(image: Image, partition: Partition) -> tuple[NodeId, ...] | None:
+    """The ISR with all that may join it, in front those it has; None = nothing to ask for."""
+    isr = tuple(member for member in partition.isr if _may_join(image, member))
+    back = tuple(
+        replica
+        for replica in partition.replicas
+        if replica not in partition.isr and _may_join(image, replica)
+    )
+    is_recovered = partition.leader_recovery_state == LEADER_RECOVERED
+    if partition.leader not in isr or (not back and is_recovered):
+        return None
+    return isr + back

@@ -1,0 +1,223 @@
+"""Raft's persist effects on the disk: log, quorum-state, fetched snapshots; and the flushes.
+
+Writes are synchronous, the flush of the log is not: at most one plan is outstanding, and all that
+is appended while it runs belongs to the next one (grouping without a linger).
+
+A full disk stops the appends, not the node. What a follower fetched is dropped and fetched again.
+A leader that is not alone drops what it made and resigns, and does not stand until the disk takes
+something, so that a voter with space leads. One that is alone keeps it here in order, writes
+nothing after it, and tries it again every `RETRY_MS`. Votes, truncations and the installation of a
+whole snapshot get their blocks from the reserve; without it the node stops.
+"""
+
+from collections import deque
+from typing import Final
+
+from msgspec.structs import replace
+
+from kernel.effects import Effect, Log, LogLevel, RunFlush
+from kernel.quorum.snapshot_download import SnapshotDownloads
+from metadata.control_records import LeaderChange, LeaderChangeVoter, encode_control
+from network.clock import Clock
+from raft import effects as raft
+from raft import events
+from raft.core import RaftCore
+from storage.epoch_checkpoint import EpochEntry
+from storage.errors import OutOfSpaceError
+from storage.flush_plan import FlushPlan
+from storage.log import AppendInfo
+from storage.log import Log as StoredLog
+from storage.quorum_state_file import ElectionState, QuorumStateFile
+from storage.snapshot_files import SnapshotFiles
+from storage.space_reserve import SpaceReserve
+from wire.batch import encode_batch, encode_control_batch
+from wire.types import LeaderEpoch, Offset
+
+RETRY_MS: Final = 500
+_PROMISES: Final = (raft.PersistElection, raft.TruncateLog)
+"""What must be durable whatever the disk says; the reserve is for them."""
+
+
+class LogWriter:
+    """The durable half of a replica."""
+
+    def __init__(
+        self,
+        log: StoredLog,
+        quorum_state: QuorumStateFile,
+        snapshots: SnapshotFiles,
+        downloads: SnapshotDownloads,
+        reserve: SpaceReserve,
+        *,
+        clock: Clock,
+        effects: list[Effect],
+    ) -> None:
+        self.log = log
+        self.snapshots = snapshots
+        self.downloads = downloads
+        self._reserve = reserve
+        self._quorum_state = quorum_state
+        self._clock = clock
+        self._effects = effects
+        self.needs_flush = False
+        """Whether something was appended since the last plan: else `plan_flush` does nothing."""
+        self._flush: tuple[int, FlushPlan, LeaderEpoch, int] | None = None
+        self._next_token = 1
+        self._stalled: deque[raft.PersistEffect] = deque()
+        self.is_disk_full = not reserve.fill()
+        self._has_said_full = False
+        self.retry_ms: int | None = clock.now_ms + RETRY_MS if self.is_disk_full else None
+        self.timestamps: deque[tuple[Offset, int]] = deque()
+        """(end offset, append time) of the batches that this leader wrote, oldest first."""
+
+    # ---- writes ------------------------------------------------------------------------------
+
+    def perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
+        """Do one effect now; gives what the core must hear next."""
+        if self.is_disk_full and not isinstance(effect, _PROMISES):
+            return self._refused(effect, core)
+        try:
+            done = self._perform(effect, core)
+        except OutOfSpaceError as error:
+            self._note_full(error)
+            if not isinstance(effect, _PROMISES) and not self.downloads.is_installing:
+                return self._refused(effect, core)
+            self._reserve.release()
+            done = self._perform(effect, core)
+            return events.DiskFull() if done is None else done
+        if self._has_said_full and isinstance(done, events.Appended):
+            self._has_said_full = False
+            fields = {"log_end_offset": self.log.end_offset}
+            self._effects.append(Log(LogLevel.WARN, "disk_has_space_again", fields))
+        return done
+
+    def _note_full(self, error: OutOfSpaceError) -> None:
+        """Say it once, and look again later."""
+        if not self._has_said_full:
+            fields = {"error": str(error), "log_end_offset": self.log.end_offset}
+            self._effects.append(Log(LogLevel.ERROR, "disk_full", fields))
+        self._has_said_full = True
+        self.is_disk_full = True
+        self.retry_ms = self._clock.now_ms + RETRY_MS
+
+    def _refused(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event:
+        """The disk took nothing of it: what the core must hear."""
+        match effect:
+            case raft.AppendFetched():
+                end_offset, last_epoch = self.log.end_offset, self.log.last_epoch
+                appended = self._appended(AppendInfo(end_offset, end_offset, last_epoch), core)
+                return replace(appended, is_disk_full=True)
+            case raft.WriteSnapshotChunk():
+                return events.SnapshotRefused(snapshot_id=effect.snapshot_id)
+            case _:
+                assert not isinstance(effect, _PROMISES)
+        if len(core.config.voters) == 1:
+            self._stalled.append(effect)
+        return events.DiskFull()
+
+    def _perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
+        if type(effect) is raft.AppendFetched:
+            return self._append_fetched(effect, core)
+        match effect:
+            case raft.AppendBatch():
+                now_ms = self._clock.wall_ms
+                batch = encode_batch(effect.values, effect.base_offset, effect.epoch, now_ms)
+                return self._append_own(batch, effect.base_offset, core)
+            case raft.AppendLeaderChange():
+                return self._append_own(self._leader_change(effect), effect.base_offset, core)
+            case raft.PersistElection():
+                self._quorum_state.write(
+                    ElectionState(effect.epoch, effect.leader_id, effect.voted_key)
+                )
+                return None
+            case raft.TruncateLog():
+                self._stalled.clear()
+                self.timestamps.clear()
+                end_offset = self.log.truncate_to(effect.end_offset)
+                assert end_offset == effect.end_offset, f"{end_offset=} {effect.end_offset=}"
+                return None
+            case raft.WriteSnapshotChunk():
+                return self.downloads.write(effect)
+
+    def _append_fetched(self, effect: raft.AppendFetched, core: RaftCore) -> events.Event:
+        assert effect.base_offset == self.log.end_offset, f"{effect.base_offset=}"
+        appended = self.log.append_fetched(effect.records, effect.epoch)
+        if appended.stopped is not None:
+            fields = {"reason": appended.stopped, "log_end_offset": appended.end_offset}
+            self._effects.append(Log(LogLevel.WARN, "fetched_batches_refused", fields))
+        self.needs_flush = True
+        return self._appended(appended, core)
+
+    def _leader_change(self, effect: raft.AppendLeaderChange) -> bytes:
+        record = encode_control(
+            LeaderChange(
+                leader_id=effect.leader_id,
+                voters=tuple(LeaderChangeVoter(voter_id=voter) for voter in effect.voters),
+                granting_voters=tuple(
+                    LeaderChangeVoter(voter_id=voter) for voter in effect.granting_voters
+                ),
+            )
+        )
+        return encode_control_batch([record], effect.base_offset, effect.epoch, self._clock.wall_ms)
+
+    def _append_own(self, batch: bytes, base_offset: Offset, core: RaftCore) -> events.Event:
+        appended = self.log.append(batch, base_offset)
+        self.timestamps.append((Offset(appended.end_offset), self._clock.wall_ms))
+        self.needs_flush = True
+        return self._appended(appended, core)
+
+    def _appended(self, appended: AppendInfo, core: RaftCore) -> events.Appended:
+        return events.Appended(
+            end_offset=Offset(appended.end_offset),
+            last_epoch=LeaderEpoch(max(appended.last_epoch, 0)),
+            generation=core.log_generation,
+            epochs=tuple(map(_epoch_start, appended.epochs)),
+        )
+
+    @property
+    def is_retry_due(self) -> bool:
+        """Whether it is time to try again what the full disk refused."""
+        return self.retry_ms is not None and self.retry_ms <= self._clock.now_ms
+
+    def retry(self, core: RaftCore) -> list[events.Event]:
+        """Try again what the full disk refused, when it is time; the reserve comes first."""
+        if not self.is_retry_due:
+            return []
+        if not self._reserve.fill() or not self._reserve.has_space():
+            self.retry_ms = self._clock.now_ms + RETRY_MS
+            return []
+        self.retry_ms = None
+        self.is_disk_full = False
+        stalled, self._stalled = self._stalled, deque()
+        results = [self.perform(effect, core) for effect in stalled]
+        heard = [event for event in results if event is not None]
+        return heard if self.is_disk_full else [*heard, events.DiskHasSpace()]
+
+    # ---- flushes -----------------------------------------------------------------------------
+
+    def plan_flush(self, core: RaftCore) -> None:
+        """At the end of a step: hand out a plan when something was appended and none runs."""
+        if not self.needs_flush or self._flush is not None:
+            return
+        self.needs_flush = False
+        plan = self.log.flush_plan()
+        token = self._next_token
+        self._next_token += 1
+        self._flush = (token, plan, core.epoch, core.log_generation)
+        has_followers = core.is_leader and len(core.config.voters) > 1
+        self._effects.append(RunFlush(token, plan, has_followers))
+
+    def flush_done(self, token: int) -> events.Flushed:
+        """The outstanding plan has run."""
+        assert self._flush is not None, "no flush was asked for"
+        expected, plan, epoch, generation = self._flush
+        assert token == expected, f"{token=} {expected=}"
+        self._flush = None
+        self.log.flush_done(plan)
+        return events.Flushed(
+            end_offset=Offset(plan.end_offset), epoch=epoch, generation=generation
+        )
+
+
+def _epoch_start(entry: EpochEntry) -> events.EpochStart:
+    return events.EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset))

@@ -1,0 +1,7 @@
+"""The messages of the quorum between Kafka's bodies and the core: one module each.
+
+A module holds request and response, both `_from_wire` (kio's newest class -> `raft/messages.py`)
+and `_to_wire`, and the refusal of a request that is about another partition. `table` finds the
+module by API key and by message; `partition` is what they share: the wrapping in topics.
+Not in it: versions and bytes (wire/codec.py), what a message means (raft/).
+"""

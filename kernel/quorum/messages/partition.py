@@ -1,0 +1,89 @@
+"""The wrapping of a message: one topic, `__cluster_metadata`, of one partition, 0.
+
+Every response names the leader that the answering node knows (`leader_id` -1 for none) and, when it
+is known, where to reach it (`node_endpoints`, dropped on the way to a peer of an older version).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from wire import codec
+from wire.types import METADATA_TOPIC_NAME, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
+
+
+class _Partition(Protocol):
+    @property
+    def partition_index(self) -> int: ...
+
+
+_S_co = TypeVar("_S_co", covariant=True)
+_P = TypeVar("_P", bound=_Partition)
+_S = TypeVar("_S")
+
+
+class _Partitions(Protocol[_S_co]):
+    @property
+    def partitions(self) -> Sequence[_S_co]: ...
+
+
+class _Topic(_Partitions[_S_co], Protocol[_S_co]):
+    @property
+    def topic_name(self) -> str: ...
+
+
+class _Node(Protocol):
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class _Position(Protocol):
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+def only(topics: "Sequence[_Partitions[_S]]") -> _S | None:
+    """The partition of a body with exactly one."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    return topics[0].partitions[0]
+
+
+def metadata_partition(topics: "Sequence[_Topic[_P]]") -> _P | None:
+    """The partition of a request that is about exactly partition 0 of `__cluster_metadata`."""
+    partition = only(topics)
+    if partition is None or partition.partition_index != 0:
+        return None
+    return partition if topics[0].topic_name == METADATA_TOPIC_NAME else None
+
+
+def one_topic(new: codec.Schema, partition: object) -> tuple[codec.Entity]:
+    """The topics of a body of the schema module `new`."""
+    return (new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),)
+
+
+def node_endpoints(
+    new: codec.Schema, leader_id: NodeId | None, endpoint: Endpoint | None
+) -> tuple[codec.Entity, ...]:
+    """Where the leader is, in a response of the schema module `new`."""
+    if endpoint is None or leader_id is None:
+        return ()
+    return (new.NodeEndpoint(node_id=leader_id, host=endpoint.host, port=endpoint.port),)
+
+
+def leader_endpoint(nodes: Iterable[_Node], leader_id: NodeId | None) -> Endpoint | None:
+    """Where the leader is, of the node endpoints of a response."""
+    for node in nodes:
+        if node.node_id == leader_id:
+            return Endpoint("", node.host, node.port)
+    return None
+
+
+def position(snapshot_id: _Position) -> OffsetAndEpoch:
+    """The offset and epoch of a snapshot."""
+    return OffsetAndEpoch(Offset(snapshot_id.end_offset), LeaderEpoch(snapshot_id.epoch))

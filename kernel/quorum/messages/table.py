@@ -1,0 +1,114 @@
+"""API key -> message, both ways.
+
+A request that is not about exactly partition 0 of `__cluster_metadata` never reaches the core:
+`request_from_wire` gives None and `refusal` is the answer (KIP-595, "prologue").
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from kernel.quorum.messages import (
+    begin_epoch,
+    describe_quorum,
+    end_epoch,
+    fetch,
+    fetch_snapshot,
+    vote,
+)
+from raft import messages as raft
+from wire.api_keys import (
+    BEGIN_QUORUM_EPOCH,
+    DESCRIBE_QUORUM,
+    END_QUORUM_EPOCH,
+    FETCH,
+    FETCH_SNAPSHOT,
+    VOTE,
+)
+
+
+class Served(Protocol):
+    """The module of a message that is answered."""
+
+    @property
+    def request_from_wire(self) -> Callable[[Any], raft.RaftRequest | None]:
+        """The message of a request's body; None unless it is about the metadata partition."""
+        ...
+
+    @property
+    def response_to_wire(self) -> Callable[[Any], object]:
+        """The response's body of a message."""
+        ...
+
+    @property
+    def refusal(self) -> Callable[[Any], object]:
+        """The answer where there is no message."""
+        ...
+
+
+class Sent(Served, Protocol):
+    """The module of a message that is also sent to peers."""
+
+    @property
+    def request_to_wire(self) -> Callable[[Any], object]:
+        """The request's body of a message."""
+        ...
+
+    @property
+    def response_from_wire(self) -> Callable[[Any], raft.RaftResponse | None]:
+        """The message of a response's body; None unless it is about the metadata partition."""
+        ...
+
+
+SENT: Final[dict[int, Sent]] = {
+    VOTE: vote,
+    BEGIN_QUORUM_EPOCH: begin_epoch,
+    END_QUORUM_EPOCH: end_epoch,
+    FETCH: fetch,
+    FETCH_SNAPSHOT: fetch_snapshot,
+}
+SERVED: Final[dict[int, Served]] = {**SENT, DESCRIBE_QUORUM: describe_quorum}
+RAFT_API_KEYS: Final = frozenset(SERVED)
+
+KEY_OF_REQUEST: Final[dict[type, int]] = {
+    raft.VoteRequest: VOTE,
+    raft.BeginQuorumEpochRequest: BEGIN_QUORUM_EPOCH,
+    raft.EndQuorumEpochRequest: END_QUORUM_EPOCH,
+    raft.FetchRequest: FETCH,
+    raft.FetchSnapshotRequest: FETCH_SNAPSHOT,
+}
+"""Of what the core sends; it sends no DescribeQuorum."""
+
+KEY_OF_RESPONSE: Final[dict[type, int]] = {
+    raft.VoteResponse: VOTE,
+    raft.BeginQuorumEpochResponse: BEGIN_QUORUM_EPOCH,
+    raft.EndQuorumEpochResponse: END_QUORUM_EPOCH,
+    raft.FetchResponse: FETCH,
+    raft.FetchSnapshotResponse: FETCH_SNAPSHOT,
+    raft.DescribeQuorumResponse: DESCRIBE_QUORUM,
+}
+
+
+def request_from_wire(api_key: int, body: object) -> raft.RaftRequest | None:
+    """The message of a request's body; None unless it is about the metadata partition."""
+    return SERVED[api_key].request_from_wire(body)
+
+
+def refusal(api_key: int, body: object) -> object:
+    """The answer to a request that is not about exactly the metadata partition."""
+    return SERVED[api_key].refusal(body)
+
+
+def request_to_wire(message: raft.RaftRequest) -> tuple[int, object]:
+    """The API key and the body of a request that the core sends."""
+    api_key = KEY_OF_REQUEST[type(message)]
+    return api_key, SENT[api_key].request_to_wire(message)
+
+
+def response_to_wire(message: raft.RaftResponse) -> object:
+    """The body of a response that the core gives."""
+    return SERVED[KEY_OF_RESPONSE[type(message)]].response_to_wire(message)
+
+
+def response_from_wire(api_key: int, body: object) -> raft.RaftResponse | None:
+    """The message of a response's body; None unless it is about the metadata partition."""
+    return SENT[api_key].response_from_wire(body)

@@ -1,0 +1,237 @@
+"""The controller of this node between raft and the metadata: activation, proposals, commits.
+
+It owns the loader, because on a leader the committed image is the one the controller computed
+(`adopt`), and on everybody else the one that the stored records build.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from kernel.effects import Effect, Log, LogLevel
+from kernel.quorum.log_writer import LogWriter
+from kernel.quorum.replies import Replies
+from metadata import record_codec
+from metadata.delta import MetadataDelta, delta_between, sum_of
+from metadata.features import record_version
+from metadata.image import EMPTY, Image, Provenance
+from metadata.loader import CommittedBatch, Loader, committed_batches
+from metadata.snapshot_loading import SnapshotLoading
+from network.clock import Clock
+from network.peers import Answered
+from quorum_controller.controller import Controller
+from quorum_controller.result import ControllerRequest, Output, Pending, Proposal, RequestContext
+from raft import effects as raft
+from wire.types import LeaderEpoch, Offset
+
+READ_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the log in one go while committed records are applied."""
+Propose = Callable[[LeaderEpoch, tuple[bytes, ...]], None]
+"""Asks raft to append values in an epoch; dropped when it is over."""
+
+
+class MetadataState:
+    """The committed image of a node, and its controller when it is one."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        controller: Controller | None,
+        writer: LogWriter,
+        clock: Clock,
+        effects: list[Effect],
+        *,
+        propose: Propose,
+        publish: Callable[[Image, MetadataDelta], None],
+    ) -> None:
+        self.loader = loader
+        self.controller = controller
+        self._writer = writer
+        self._propose_batch = propose
+        self._clock = clock
+        self._effects = effects
+        self._publish = publish
+        self._replies = Replies()
+        self._adopted: list[tuple[Pending, Provenance]] = []
+        """Committed, answered, and not yet the committed image of the loader; oldest first."""
+        self._committed_end_offset = loader.end_offset
+        self.has_news = True
+        """False: `publish_committed` would find nothing to do."""
+        self._deadline_ms: int | None = None
+        self._is_deadline_known = False
+        """False since the controller was last called, which may have moved its timers."""
+        self.snapshots_loaded = 0
+        """Since the start, the one that was found then included."""
+        self.read_batches: Callable[[bytes], Iterator[CommittedBatch]] = committed_batches
+        """What stored bytes mean; a driver of many nodes may give one that remembers."""
+
+    # ---- requests ----------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self.controller is not None and self.controller.is_active
+
+    def submit(
+        self, api_key: int, body: object, answered: Answered, context: RequestContext
+    ) -> None:
+        """Submit a request to the controller of this node, active or not."""
+        assert self.controller is not None, "this node is no controller"
+        token = self._replies.expect(answered)
+        request = ControllerRequest(
+            api_key=api_key,
+            body=body,
+            reply_token=token,
+            context=context,
+        )
+        self._is_deadline_known = False
+        self._take(self.controller.submit(request, self._clock.now_ms, self._clock.wall_ms))
+
+    def tick(self) -> None:
+        """Timers of the controller."""
+        controller = self.controller
+        if controller is None or not controller.is_active:
+            return
+        deadline_ms = controller.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
+            self._is_deadline_known = False
+            self._take(controller.tick(self._clock.now_ms, self._clock.wall_ms))
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        if not self._is_deadline_known:
+            controller = self.controller
+            self._deadline_ms = None if controller is None else controller.next_deadline_ms()
+            self._is_deadline_known = True
+        return self._deadline_ms
+
+    def _take(self, output: Output) -> None:
+        for proposal in output.proposals:
+            self._propose(proposal)
+        for answer in output.answers:
+            assert isinstance(answer.reply_token, int)
+            self._replies.answer(answer.reply_token, answer.body)
+
+    def _propose(self, proposal: Proposal) -> None:
+        assert self.controller is not None
+        level = self.controller.latest.metadata_version
+        values = tuple(
+            record_codec.encode(record, record_version(record, level))
+            for record in proposal.records
+        )
+        self._propose_batch(proposal.epoch, values)
+
+    # ---- what raft tells ---------------------------------------------------------------------
+
+    def on_leader_changed(self, effect: raft.LeaderChanged) -> None:
+        """Another leader or another epoch: forget what was not committed."""
+        controller = self.controller
+        if controller is None:
+            return
+        if effect.leader.leader_id != controller.config.node_id:
+            self._writer.timestamps.clear()
+        controller.known_leader_id = effect.leader.leader_id
+        if (controller.is_active and effect.leader.epoch != controller.epoch) or (
+            controller.is_active and effect.leader.leader_id is None
+        ):
+            self._resign()
+
+    def _resign(self) -> None:
+        assert self.controller is not None
+        fields = {"epoch": self.controller.epoch}
+        self._effects.append(Log(LogLevel.INFO, "controller_resigned", fields))
+        self._is_deadline_known = False
+        self._take(self.controller.resign())
+
+    def on_claimed(self, effect: raft.Claimed) -> None:
+        """This node leads and its log is committed up to its own epoch: take office."""
+        controller = self.controller
+        assert controller is not None, "only a controller can be elected"
+        assert not controller.is_active, f"{controller.epoch=}"
+        self.publish_committed()
+        self._apply_from_log(effect.end_offset)
+        assert self.loader.end_offset == effect.end_offset, f"{self.loader.end_offset=} {effect=}"
+        has_open_transaction = self.loader.transaction_start is not None
+        fields = {"epoch": effect.epoch, "log_end_offset": effect.end_offset}
+        self._effects.append(Log(LogLevel.INFO, "controller_activated", fields))
+        self._is_deadline_known = False
+        output = controller.activate(
+            effect.epoch,
+            effect.end_offset,
+            self.loader.image,
+            self._clock.now_ms,
+            self._clock.wall_ms,
+            has_open_transaction=has_open_transaction,
+        )
+        self._take(output)
+
+    def on_high_watermark(self, effect: raft.HighWatermarkAdvanced) -> None:
+        """Commit: answer who waited; `publish_committed` makes it the committed image."""
+        self._committed_end_offset = effect.high_watermark
+        self.has_news = True
+        if not self.is_active:
+            return
+        assert self.controller is not None
+        epoch = self.controller.epoch
+        assert epoch is not None
+        self._is_deadline_known = False
+        committed, output = self.controller.commit(effect.high_watermark)
+        self._adopted += [(pending, self._provenance(pending, epoch)) for pending in committed]
+        self._take(output)
+
+    def _provenance(self, pending: Pending, epoch: LeaderEpoch) -> Provenance:
+        """Of an image whose last record may be in the middle of a batch that others share."""
+        timestamps = self._writer.timestamps
+        while timestamps and timestamps[0][0] < pending.end_offset:
+            timestamps.popleft()
+        assert timestamps, f"{pending.end_offset=} was not appended by this leader"
+        end_offset, timestamp_ms = timestamps[0]
+        if end_offset == pending.end_offset:
+            timestamps.popleft()
+        return Provenance(pending.end_offset, epoch, timestamp_ms)
+
+    def publish_committed(self) -> bool:
+        """Bring image and publishers up to the high watermark; whether there was anything to do.
+
+        The leader adopts what it computed, everybody else reads what was stored; either publishes
+        what was committed together as one change. Nobody was told
+        anything newer than what is published before the first bytes that answer it can come.
+        """
+        if not self._adopted and self.loader.end_offset >= self._committed_end_offset:
+            self.has_news = False
+            return False
+        adopted, self._adopted = self._adopted, []
+        if adopted:
+            newest, provenance = adopted[-1]  # its image holds all of them
+            image = replace(newest.image, provenance=provenance)
+            delta = sum_of([pending.delta for pending, _ in adopted])
+            self._publish(*self.loader.adopt(image, delta))
+        self._apply_from_log(self._committed_end_offset)
+        self.has_news = self.loader.end_offset < self._committed_end_offset
+        return True
+
+    def _apply_from_log(self, high_watermark: Offset) -> None:
+        log = self._writer.log
+        while (start := self.loader.end_offset) < high_watermark:
+            content = log.read(start, READ_BYTES_MAX, high_watermark)
+            if not content:
+                break
+            for image, delta in self.loader.commit(self.read_batches(content)):
+                self._publish(image, delta)
+            assert self.loader.end_offset > start, f"no progress from {start=}"
+
+    # ---- snapshots ---------------------------------------------------------------------------
+
+    def load_snapshot(self, loading: SnapshotLoading) -> None:
+        """A snapshot replaces the committed image; a leader never gets one."""
+        assert not self.is_active, "an active controller loads no snapshot"
+        self.snapshots_loaded += 1
+        self.has_news = True
+        self._adopted.clear()  # what was not published yet is in the snapshot
+        self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
+
+    def publish_whole(self, image: Image) -> None:
+        """At start: the image of the newest snapshot, everything in it being new."""
+        self.snapshots_loaded += 1
+        self._publish(image, delta_between(EMPTY, image))

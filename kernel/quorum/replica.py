@@ -1,0 +1,269 @@
+"""One raft replica with everything it touches: the core, the log, the peers, those who ask it.
+
+The core is stepped with one event at a time from a queue; its effects are performed in their order
+(persist, send, notify) before the next event. What the log answers goes to the front of the queue
+(INV-APPEND-1), what others cause goes to the end.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from kernel.quorum.log_writer import LogWriter
+from kernel.quorum.messages import table
+from kernel.quorum.replies import Replies
+from kernel.quorum.snapshot_reading import SnapshotReading
+from network.clock import Clock, earliest
+from network.peers import Answered, Channel, Failure, Peers
+from raft import effects as raft
+from raft import events
+from raft.core import RaftCore
+from raft.messages import (
+    DescribeQuorumResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+)
+from storage.errors import OffsetOutOfRangeError
+from wire.errors import ErrorCode
+from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId, Offset
+
+ERROR_OF_FAILURE: Final = {
+    Failure.UNREACHABLE: ErrorCode.broker_not_available.value,
+    Failure.DISCONNECTED: ErrorCode.broker_not_available.value,
+    Failure.TIMED_OUT: ErrorCode.broker_not_available.value,
+    Failure.UNSUPPORTED_VERSION: ErrorCode.unsupported_version.value,
+}
+
+GROUPED_RECORDS_MAX: Final = 512
+GROUPED_BYTES_MAX: Final = 256 * 1024
+"""Up to which the proposals of a step share a batch; a larger one has a batch of its own."""
+
+Notified = Callable[[raft.NotifyEffect], None]
+
+
+class Replica:
+    """Owns the core; `drain` runs until nothing more follows."""
+
+    def __init__(
+        self,
+        core: RaftCore,
+        writer: LogWriter,
+        reading: SnapshotReading,
+        peers: Peers,
+        clock: Clock,
+        notified: Notified,
+    ) -> None:
+        self.core = core
+        self.writer = writer
+        self.replies = Replies()
+        self.reading = reading
+        self._request_timeout_ms = core.config.request_timeout_ms
+        self._peers = peers
+        self._clock = clock
+        self._notified = notified
+        self._queue: deque[events.Event] = deque()
+        self._proposals: list[events.Propose] = []
+        self._is_draining = False
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """Leader and epoch as the core sees them."""
+        return self.core.leader
+
+    @property
+    def flushed_end_offset(self) -> Offset:
+        """Up to where the core knows the log to be durable."""
+        return self.core.flushed_end_offset
+
+    def enqueue(self, event: events.Event) -> None:
+        """Something happened; it is taken up by the running or next `drain`."""
+        self._queue.append(event)
+
+    def drain(self) -> None:
+        """Step the core until nothing is left.
+
+        Proposals come before what arrived with them: a follower's fetch of the same step is then
+        answered with their records, and not with the news of an older commit alone.
+        """
+        queue = self._queue
+        if not queue and not self._proposals:
+            return
+        assert not self._is_draining, "drain is not re-entrant: use enqueue"
+        self._is_draining = True
+        step, now_ms = self.core.step, self._clock.now_ms
+        while self._proposals or queue:
+            if self._proposals:
+                queue.extendleft(reversed(self._proposals))
+                self._proposals.clear()
+            while queue:
+                effects = step(queue.popleft(), now_ms)
+                if effects.persist:
+                    self._persist(effects.persist)
+                for send in effects.send:
+                    self._send(send)
+                for notify in effects.notify:
+                    self._notified(notify)
+        self._is_draining = False
+
+    def flush_done(self, token: int) -> None:
+        """A flush plan has run."""
+        self._queue.append(self.writer.flush_done(token))
+
+    def tick(self) -> None:
+        """Timers of the core, of the stalled writer and of a snapshot that is read.
+
+        What was proposed before a retry waits behind what is retried: else its offsets, which are
+        higher, would be reported as written first.
+        """
+        if self.writer.is_retry_due:
+            self.drain()
+        read = self.reading.tick()
+        if read is not None:
+            self.enqueue(read)
+        for event in self.writer.retry(self.core):
+            self.enqueue(event)
+        deadline_ms = self.core.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
+            self.enqueue(events.TimeAdvanced())
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        due_ms = self.core.next_deadline_ms()
+        retry_ms, read_ms = self.writer.retry_ms, self.reading.slice_ms
+        if retry_ms is None and read_ms is None:
+            return due_ms
+        return earliest(due_ms, retry_ms, read_ms)
+
+    # ---- requests of others ------------------------------------------------------------------
+
+    def serve(self, api_key: int, body: object, answered: Answered) -> None:
+        """A raft request of a peer; `answered` gets the response body."""
+        request: RaftRequest | None = table.request_from_wire(api_key, body)
+        if request is None:
+            answered(table.refusal(api_key, body))
+            return
+        token = self.replies.expect(answered)
+        self._queue.append(
+            events.RequestReceived(reply_token=token, request=request, wall_ms=self._clock.wall_ms)
+        )
+
+    def describe_quorum(self) -> DescribeQuorumResponse:
+        """What DescribeQuorum answers now."""
+        return self.core.describe_quorum(self._clock.wall_ms)
+
+    # ---- effects -----------------------------------------------------------------------------
+
+    def _persist(self, effects: list[raft.PersistEffect]) -> None:
+        results = [self.writer.perform(effect, self.core) for effect in effects]
+        self._queue.extendleft([event for event in reversed(results) if event is not None])
+
+    def _send(self, effect: raft.SendEffect) -> None:
+        if type(effect) is raft.SendRequest:
+            self._send_request(effect)
+        elif type(effect) is raft.SendResponse:
+            self._respond(effect.reply_token, effect.response)
+        elif type(effect) is raft.ReadAndSendFetch:
+            self._send_fetched(effect)
+        else:
+            self._send_snapshot_chunk(effect)
+
+    def _respond(self, reply_token: int, response: RaftResponse) -> None:
+        self.replies.answer(reply_token, table.response_to_wire(response))
+
+    def _send_request(self, effect: raft.SendRequest) -> None:
+        destination_id, correlation_id = effect.destination_id, effect.correlation_id
+        api_key, body = table.request_to_wire(effect.request)
+        self._peers.send(
+            destination_id,
+            Channel.RAFT,
+            api_key,
+            body,
+            self._request_timeout_ms,
+            lambda answer: self._on_answer(destination_id, correlation_id, api_key, answer),
+        )
+
+    def _on_answer(
+        self, destination_id: NodeId, correlation_id: int, api_key: int, answer: object
+    ) -> None:
+        if type(answer) is Failure:
+            self._failed(destination_id, correlation_id, ERROR_OF_FAILURE[answer])
+            return
+        response = table.response_from_wire(api_key, answer)
+        if response is None:
+            code = ErrorCode.network_exception.value
+            self._failed(destination_id, correlation_id, code)
+            return
+        event = events.ResponseReceived(
+            destination_id=destination_id, correlation_id=correlation_id, response=response
+        )
+        is_chunk = type(response) is FetchSnapshotResponse
+        if not (is_chunk and self.reading.hold(event)):
+            self._queue.append(event)
+
+    def _failed(self, destination_id: NodeId, correlation_id: int, error_code: int) -> None:
+        self.enqueue(
+            events.RequestFailed(
+                destination_id=destination_id,
+                correlation_id=correlation_id,
+                error_code=error_code,
+            )
+        )
+
+    def _send_fetched(self, effect: raft.ReadAndSendFetch) -> None:
+        response = effect.response
+        assert type(response) is FetchResponse
+        request = effect.request
+        try:
+            records = self.writer.log.read(request.fetch_offset, request.max_bytes)
+        except OffsetOutOfRangeError:
+            code = ErrorCode.offset_out_of_range.value
+            self._respond(effect.reply_token, replace(response, error_code=code))
+            return
+        self._respond(effect.reply_token, replace(response, records=records))
+
+    def _send_snapshot_chunk(self, effect: raft.ReadAndSendSnapshotChunk) -> None:
+        response = effect.response
+        assert isinstance(response, FetchSnapshotResponse)
+        snapshots, snapshot_id = self.writer.snapshots, effect.snapshot_id
+        if snapshot_id not in snapshots.list():
+            code = ErrorCode.snapshot_not_found.value
+            self._respond(effect.reply_token, replace(response, error_code=code))
+            return
+        size = snapshots.size(snapshot_id)
+        if not 0 <= effect.position_bytes < size:
+            code = ErrorCode.position_out_of_range.value
+            self._respond(effect.reply_token, replace(response, error_code=code))
+            return
+        chunk = snapshots.read_chunk(snapshot_id, effect.position_bytes, effect.max_bytes)
+        self._respond(
+            effect.reply_token,
+            replace(
+                response,
+                snapshot_id=snapshot_id,
+                size_bytes=size,
+                position_bytes=effect.position_bytes,
+                chunk=chunk,
+            ),
+        )
+
+    def propose(self, epoch: LeaderEpoch, values: tuple[bytes, ...]) -> None:
+        """Ask the core to append a batch; dropped when the leadership is lost by then.
+
+        What is proposed together becomes one batch, as in Kafka's accumulator; it is atomic then as
+        a whole, which is more than anybody asked for.
+        """
+        proposals = self._proposals
+        last = proposals[-1] if proposals else None
+        if (
+            last is not None
+            and last.epoch == epoch
+            and len(last.values) + len(values) <= GROUPED_RECORDS_MAX
+            and sum(map(len, last.values)) + sum(map(len, values)) <= GROUPED_BYTES_MAX
+        ):
+            proposals[-1] = events.Propose(epoch=epoch, values=last.values + values)
+        else:
+            proposals.append(events.Propose(epoch=epoch, values=values))

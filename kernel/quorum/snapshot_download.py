@@ -1,0 +1,122 @@
+"""A snapshot that is fetched: chunks into a `.part` file, checked whole, then it replaces the log.
+
+INV-SNAP-1: the log is not touched before the snapshot has been read back, found to be the bytes
+that were decoded, and renamed into place. Damage or a full disk leaves the log as it was until
+then; from then on the log is replaced or the node stops, nothing is refused any more.
+"""
+
+from collections.abc import Callable
+
+from kernel.effects import Effect, Log, LogLevel
+from kernel.quorum.snapshot_reading import DAMAGE, SnapshotReading
+from metadata.snapshot_loading import SnapshotLoading
+from raft.effects import WriteSnapshotChunk
+from raft.events import SnapshotInstalled, SnapshotRefused
+from storage.errors import OutOfSpaceError
+from storage.log import Log as StoredLog
+from storage.snapshot_files import SnapshotFiles, SnapshotWriter
+from wire.types import OffsetAndEpoch
+
+Installed = Callable[[SnapshotLoading], None]
+
+
+class SnapshotDownloads:
+    """At most one download at a time.
+
+    Args:
+        log: that a snapshot replaces.
+        files: where snapshots are kept.
+        reading: what is read of the snapshot before it is whole.
+        effects: where effects go.
+        installed: gets the content after the log changed.
+    """
+
+    def __init__(
+        self,
+        log: StoredLog,
+        files: SnapshotFiles,
+        reading: SnapshotReading,
+        effects: list[Effect],
+        installed: Installed,
+    ) -> None:
+        self._log = log
+        self._files = files
+        self._effects = effects
+        self._download: tuple[OffsetAndEpoch, SnapshotWriter] | None = None
+        self._whole: SnapshotLoading | None = None
+        self._reading = reading
+        self._installed = installed
+
+    @property
+    def is_installing(self) -> bool:
+        """The snapshot is in place and what it replaces is going: there is no way back."""
+        return self._whole is not None
+
+    def write(self, effect: WriteSnapshotChunk) -> SnapshotInstalled | SnapshotRefused | None:
+        """Keep a chunk; the last one installs the snapshot.
+
+        Raises:
+            OutOfSpaceError: `is_installing`, and the log may have no segment by now. Only the same
+                chunk can be given, once more, when there is space; else the node must stop.
+        """
+        if self._whole is None:
+            refused = self._keep(effect)
+            if self._whole is None:
+                return refused
+        self._install(effect.snapshot_id, self._whole)
+        self._whole = None
+        return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
+
+    def _keep(self, effect: WriteSnapshotChunk) -> SnapshotRefused | None:
+        """Write the chunk; after the last one the snapshot has its name and `_whole` is set."""
+        try:
+            writer = self._writer(effect)
+            writer.append(effect.chunk)
+            if not effect.done:
+                return None
+            loading = self._reading.finish(effect.snapshot_id, writer.read())
+            writer.freeze()
+        except OutOfSpaceError as error:
+            return self._refuse(effect.snapshot_id, LogLevel.ERROR, "disk_full", str(error))
+        except DAMAGE as error:
+            event = "fetched_snapshot_damaged"
+            return self._refuse(effect.snapshot_id, LogLevel.WARN, event, str(error))
+        self._download = None
+        self._whole = loading
+        return None
+
+    def _writer(self, effect: WriteSnapshotChunk) -> SnapshotWriter:
+        """The file that a chunk belongs to; a chunk at 0 begins it anew."""
+        if effect.position_bytes == 0:
+            self._abort()
+            self._download = effect.snapshot_id, self._files.writer(effect.snapshot_id)
+        assert self._download is not None, f"{effect.position_bytes=} begins nothing"
+        snapshot_id, writer = self._download
+        assert snapshot_id == effect.snapshot_id, f"{snapshot_id=} {effect.snapshot_id=}"
+        assert effect.position_bytes == writer.size_bytes, f"{effect.position_bytes=}"
+        return writer
+
+    def _install(self, snapshot_id: OffsetAndEpoch, loading: SnapshotLoading) -> None:
+        assert self._log.log_start_offset <= snapshot_id.offset, f"{snapshot_id=}"
+        self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        for older in self._files.list():
+            if older.offset < snapshot_id.offset:
+                self._files.unlink(self._files.delete(older))
+        self._installed(loading)
+
+    def _refuse(
+        self, snapshot_id: OffsetAndEpoch, level: LogLevel, event: str, reason: str
+    ) -> SnapshotRefused:
+        self._abort()
+        fields = {
+            "error": reason,
+            "snapshot_end_offset": snapshot_id.offset,
+            "snapshot_epoch": snapshot_id.epoch,
+        }
+        self._effects.append(Log(level, event, fields))
+        return SnapshotRefused(snapshot_id=snapshot_id)
+
+    def _abort(self) -> None:
+        if self._download is not None:
+            self._download[1].abort()
+            self._download = None

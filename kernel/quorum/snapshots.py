@@ -1,0 +1,240 @@
+"""Snapshots of the committed image: written, kept as retention says, loaded when they arrive.
+
+Writing takes no long step: the image is immutable, so it is encoded in slices of
+`SLICE_RECORDS` records, one each `SLICE_MS`, between the other steps; the sync and the rename are a
+`RunSnapshot` on another thread. (apache/kafka: SnapshotGenerator, KafkaMetadataLog.maybeClean)
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from kernel.config import NodeConfig
+from kernel.effects import Effect, Log, LogLevel, RunSnapshot
+from kernel.quorum.log_writer import LogWriter
+from kernel.quorum.metadata_state import MetadataState
+from kernel.quorum.replica import Replica
+from kernel.quorum.snapshot_retention import SnapshotRetention
+from metadata.snapshot import encode_snapshot, snapshot_records
+from metadata.snapshot_loading import SnapshotLoading
+from network.clock import Clock
+from raft.events import SnapshotAdded
+from storage.errors import OutOfSpaceError
+from storage.snapshot_files import SnapshotWriter
+from wire.types import Offset, OffsetAndEpoch
+
+SLICE_RECORDS: Final = 200
+"""Encoded in one step: below 1 ms."""
+SLICE_MS: Final = 1
+RETENTION_CHECK_MS: Final = 60_000
+"""Kafka's pause between two looks at retention."""
+
+
+class _Job(msgspec.Struct):
+    """A snapshot that is being written; `parts` is None when the rest runs on another thread."""
+
+    snapshot_id: OffsetAndEpoch
+    writer: SnapshotWriter
+    parts: Iterator[bytes] | None
+    is_obsolete: bool = False
+
+
+class Snapshots:
+    """Follows the commits of one node; at most one snapshot is being written."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        state: MetadataState,
+        replica: Replica,
+        writer: LogWriter,
+        clock: Clock,
+        effects: list[Effect],
+    ) -> None:
+        self._config = config
+        self._interval_ms = config.metadata_log.snapshot_interval_ms_max
+        """0: only the growth of the log makes snapshots."""
+        self._state = state
+        self._replica = replica
+        self._writer = writer
+        self._clock = clock
+        self._effects = effects
+        self._retention = SnapshotRetention(config.metadata_log, writer.log, writer.snapshots)
+        self._job: _Job | None = None
+        self._slice_ms: int | None = None
+        self._next_token = 1
+        self._last_offset: int = state.loader.image.provenance.end_offset
+        self._last_ms = clock.now_ms
+        self._size_bytes_before = self._size_bytes_covered()
+        self._check_ms = clock.now_ms + RETENTION_CHECK_MS
+
+    def publish_loaded(self) -> None:
+        """At start: what the newest snapshot held is published before any record."""
+        image = self._state.loader.image
+        if image.provenance.end_offset > 0:
+            self._state.publish_whole(image)
+
+    def load(self, loading: SnapshotLoading) -> None:
+        """A fetched snapshot has replaced the log: it replaces the image."""
+        self._clock.timers_moved = True
+        self._drop_job()
+        self._state.load_snapshot(loading)
+        snapshot_id = loading.snapshot_id
+        self._reset(snapshot_id.offset)
+        fields = {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
+        self._effects.append(Log(LogLevel.INFO, "snapshot_loaded", fields))
+
+    def on_commit(self) -> None:
+        """Begin a snapshot when the log has grown enough since the last one."""
+        grown = self._writer.log.size_bytes - self._size_bytes_before
+        if grown >= self._config.metadata_log.record_bytes_between_snapshots:
+            self._clock.timers_moved = True
+            self._begin()
+
+    def tick(self) -> None:
+        """The next slice; a snapshot when the last is too old; retention."""
+        now_ms = self._clock.now_ms
+        if self._slice_ms is not None and self._slice_ms <= now_ms:
+            self._write_slice()
+        due_ms = self._due_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self._begin()
+        if self._check_ms <= now_ms:
+            self._clean()
+
+    def next_deadline_ms(self) -> int:
+        """When to tick."""
+        first_ms = self._check_ms
+        if self._job is not None:
+            slice_ms = self._slice_ms
+            return slice_ms if slice_ms is not None and slice_ms < first_ms else first_ms
+        if self._interval_ms == 0:
+            return first_ms
+        due_ms = self._last_ms + self._interval_ms
+        return min(first_ms, due_ms)
+
+    def done(self, token: int) -> None:
+        """The `RunSnapshot` has run: the snapshot is durable under its name."""
+        self._clock.timers_moved = True
+        job, self._job = self._job, None
+        assert job is not None, "no snapshot is being written"
+        assert token == self._next_token - 1, f"{token=} {self._next_token=}"
+        if job.is_obsolete:
+            self._writer.snapshots.unlink(self._writer.snapshots.delete(job.snapshot_id))
+            return
+        snapshot_id = job.snapshot_id
+        fields = {
+            "end_offset": snapshot_id.offset,
+            "epoch": snapshot_id.epoch,
+            "bytes": job.writer.size_bytes,
+        }
+        self._effects.append(Log(LogLevel.INFO, "snapshot_written", fields))
+        self._tell(snapshot_id)
+        self._clean()
+
+    @property
+    def obsolete(self) -> OffsetAndEpoch | None:
+        """What the other thread still writes though a fetched snapshot took its place, if any."""
+        job = self._job
+        return job.snapshot_id if job is not None and job.is_obsolete else None
+
+    # ---- writing -----------------------------------------------------------------------------
+
+    def _due_ms(self) -> int | None:
+        if self._job is not None or self._interval_ms == 0:
+            return None
+        return self._last_ms + self._interval_ms
+
+    def _begin(self) -> None:
+        """Begin to write the committed image, unless there is nothing new in it."""
+        image = self._state.loader.image
+        snapshot_id = image.provenance.snapshot_id
+        is_in_transaction = self._state.loader.transaction_start is not None
+        if self._job is not None:
+            return
+        if is_in_transaction or snapshot_id.offset <= self._last_offset:
+            self._last_ms = self._clock.now_ms
+            return
+        self._reset(snapshot_id.offset)
+        try:
+            writer = self._writer.snapshots.writer(snapshot_id)
+        except OutOfSpaceError as error:
+            self._say_full(error)
+            return
+        parts = encode_snapshot(
+            snapshot_records(image),
+            level=image.metadata_version,
+            epoch=snapshot_id.epoch,
+            last_contained_timestamp_ms=image.provenance.timestamp_ms,
+            timestamp_ms=self._clock.wall_ms,
+            pause_records=SLICE_RECORDS,
+        )
+        self._job = _Job(snapshot_id, writer, parts)
+        self._slice_ms = self._clock.now_ms + SLICE_MS
+
+    def _write_slice(self) -> None:
+        job = self._job
+        assert job is not None
+        assert job.parts is not None
+        part = next(job.parts, None)
+        if part is None:
+            job.parts = None
+            self._slice_ms = None
+            self._effects.append(RunSnapshot(self._next_token, job.writer.freeze))
+            self._next_token += 1
+            return
+        self._slice_ms = self._clock.now_ms + SLICE_MS
+        try:
+            job.writer.append(part)
+        except OutOfSpaceError as error:
+            self._drop_job()
+            self._say_full(error)
+
+    def _drop_job(self) -> None:
+        """Forget what is being written; on the other thread it ends first and is removed then."""
+        self._slice_ms = None
+        if self._job is None:
+            return
+        if self._job.parts is None:
+            self._job.is_obsolete = True
+        else:
+            self._job.writer.abort()
+            self._job = None
+
+    def _say_full(self, error: OutOfSpaceError) -> None:
+        fields = {"error": str(error)}
+        self._effects.append(Log(LogLevel.ERROR, "snapshot_not_written", fields))
+
+    def _reset(self, covered_offset: int) -> None:
+        self._last_offset = covered_offset
+        self._last_ms = self._clock.now_ms
+        self._size_bytes_before = self._size_bytes_covered()
+
+    def _size_bytes_covered(self) -> int:
+        """The part of the log that the last snapshot covers."""
+        log = self._writer.log
+        if self._last_offset < log.log_start_offset:
+            return 0
+        return log.size_bytes - log.size_bytes_from(self._last_offset)
+
+    # ---- retention ---------------------------------------------------------------------------
+
+    def _clean(self) -> None:
+        """Let go of snapshots that retention does not keep, and of the log below the next."""
+        self._check_ms = self._clock.now_ms + RETENTION_CHECK_MS
+        oldest = self._retention.clean(self._clock.wall_ms, self._replica.flushed_end_offset)
+        if oldest is None:
+            return
+        self._size_bytes_before = self._size_bytes_covered()
+        fields = {"log_start_offset": self._writer.log.log_start_offset}
+        self._effects.append(Log(LogLevel.INFO, "log_start_moved", fields))
+        self._tell(oldest)
+
+    def _tell(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._replica.enqueue(
+            SnapshotAdded(
+                snapshot_id=snapshot_id,
+                log_start_offset=Offset(self._writer.log.log_start_offset),
+            )
+        )

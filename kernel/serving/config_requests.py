@@ -1,0 +1,85 @@
+"""AlterConfigs at a broker: what only it can judge is answered here, the rest goes on.
+
+Source: apache/kafka: core/.../server/{KafkaApis,ConfigAdminManager}.scala (preprocess, reassemble).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from metadata.image import Image
+from metadata.node_configs import NodeConfigs
+from network.answers import Encoded
+from network.connections import Answered
+from quorum_controller.configs.alter_configs import (
+    alter_configs_response,
+    incremental_alter_configs_response,
+)
+from quorum_controller.configs.broker_config_rules import broker_refusals
+from wire import codec
+from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from wire.codec import Entity
+from wire.connection import Request
+from wire.errors import ApiError
+
+if TYPE_CHECKING:
+    from kio.schema.alter_configs.v2.response import (
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+    )
+
+CONFIG_REQUESTS: Final[dict[int, Callable[[Any, list[ApiError]], Entity]]] = {
+    ALTER_CONFIGS: alter_configs_response,
+    INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs_response,
+}
+"""How the answer is put together, by API key."""
+
+
+def forward_alter_configs(
+    request: Request,
+    image: Image,
+    node: NodeConfigs,
+    forward: Callable[[Request, Answered], None],
+    answered: Answered,
+) -> None:
+    """Answer a request whose every resource is this broker's business, or pass the rest on."""
+    refusals = broker_refusals(request.api_key, request.body, image, node)
+    rest = [
+        resource
+        for resource, refusal in zip(request.body.resources, refusals, strict=True)
+        if refusal is None
+    ]
+    if len(rest) == len(refusals):
+        forward(request, answered)
+        return
+    response_of = CONFIG_REQUESTS[request.api_key]
+    if not rest:
+        answered(response_of(request.body, [r for r in refusals if r is not None]))
+        return
+
+    def merge(answer: "Encoded | AlterConfigsResponse") -> None:
+        response: AlterConfigsResponse = (
+            codec.decode_response(request.api_key, request.api_version, answer.frame)[1]
+            if isinstance(answer, Encoded)
+            else answer
+        )
+        told = iter(response.responses)
+        errors = [refusal or _error_of(next(told)) for refusal in refusals]
+        answered(response_of(request.body, errors))
+
+    forward(_request_with(request, rest), merge)
+
+
+def _error_of(row: "AlterConfigsResourceResponse") -> ApiError:
+    return ApiError(row.error_code, row.error_message)
+
+
+def _request_with(request: Request, resources: list[object]) -> Request:
+    """The same request with fewer resources."""
+    body = replace(request.body, resources=tuple(resources))
+    frame = codec.encode_request(
+        request.api_key, request.api_version, request.correlation_id, request.client_id, body
+    )
+    return msgspec.structs.replace(request, body=body, frame=frame)

@@ -1,0 +1,96 @@
+"""Requests for the controller of this node, whichever way they come.
+
+In an Envelope of another broker, through the broker of the same node (a plain call), or from the
+life cycle of this node. What only reads the image is answered here for both kinds of listeners.
+"""
+
+from broker_publisher.metadata_cache import MetadataCache
+from kernel.config import NodeConfig
+from kernel.quorum.messages.table import RAFT_API_KEYS
+from kernel.quorum.metadata_state import MetadataState
+from kernel.quorum.replica import Replica
+from kernel.serving.access import Access
+from network.clock import Clock
+from network.peers import Answered
+from quorum_controller.queries import QUERIES
+from quorum_controller.query_context import QueryContext
+from quorum_controller.result import RequestContext
+from quorum_controller.security.authorization import Caller
+from wire.codec import Entity
+
+
+class ControllerRequests:
+    """What this node answers from its image, as its quorum, or as the active controller."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        cache: MetadataCache,
+        state: MetadataState,
+        replica: Replica,
+        clock: Clock,
+    ) -> None:
+        self._node_id = config.node_id
+        self._properties = dict(config.properties)
+        self._tokens = config.tokens
+        self._access = Access(config.access)
+        self._cache = cache
+        self._state = state
+        self._replica = replica
+        self._clock = clock
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the controller of this node leads and may write."""
+        return self._state.is_active
+
+    def submit(
+        self, api_key: int, body: object, answered: Answered, context: RequestContext
+    ) -> None:
+        """Submit a request; `answered` is called once, with the response body."""
+        caller = Caller(context.principal, context.client_host)
+        if api_key in RAFT_API_KEYS:
+            refused = self._access.refusal(self._cache.image, caller, api_key, body)
+            if refused is not None:
+                answered(refused)
+            else:
+                self._replica.serve(api_key, body, answered)
+        elif api_key in QUERIES:
+            answered(self.query(api_key, body, caller, context.api_version))
+        else:
+            self._state.submit(api_key, body, answered, context)
+
+    def query(
+        self,
+        api_key: int,
+        body: object,
+        caller: Caller,
+        api_version: int,
+        *,
+        is_broker: bool = False,
+    ) -> Entity:
+        """Answer a request that only reads, or refuse it where the caller may not ask.
+
+        Args:
+            api_key: one of `QUERIES`.
+            body: the request, of the newest shape.
+            caller: who asks.
+            api_version: of the request as it arrived.
+            is_broker: it is answered as by a broker.
+        """
+        image = self._cache.image
+        refused = self._access.refusal(image, caller, api_key, body)
+        if refused is not None:
+            return refused
+        context = QueryContext(
+            node_id=self._node_id,
+            is_broker=is_broker,
+            api_version=api_version,
+            properties=self._properties,
+            wall_ms=self._clock.wall_ms,
+            access=self._access.rules,
+            tokens=self._tokens,
+            caller=caller,
+        )
+        return QUERIES[api_key].answer(image, body, context)

@@ -1,0 +1,364 @@
+"""Which request goes where, per kind of listener. What is not listed here is not served.
+
+Brokers answer from their own image, and send on what changes something; controllers write. A
+request that is not served closes its connection (wire/), and ApiVersions does not list it.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from broker_publisher.metadata_cache import MetadataCache
+from broker_publisher.responses import (
+    ENDPOINT_CONTROLLER,
+    ResponseContext,
+    controller_id_for,
+    describe_cluster,
+    describe_topic_partitions,
+    metadata_response,
+)
+from kernel.config import NodeConfig
+from kernel.quorum.messages.table import RAFT_API_KEYS
+from kernel.quorum.replica import Replica
+from kernel.serving.access import Access, principal_of
+from kernel.serving.config_requests import CONFIG_REQUESTS, forward_alter_configs
+from kernel.serving.controller_requests import ControllerRequests
+from kernel.serving.forwarding import Forwarding, request_context, says_not_controller
+from kernel.serving.log_dirs import LogDirs
+from kernel.serving.record_requests import RECORD_REQUESTS, refuse
+from metadata.features import supported_features
+from metadata.image import Image
+from metadata.node_configs import NodeConfigs
+from network.answers import Encoded
+from network.connections import Answered, Client
+from quorum_controller.handlers import HANDLERS
+from quorum_controller.queries import QUERIES, OnBroker
+from quorum_controller.security.authorization import Caller, host_text
+from quorum_controller.security.delegation_tokens import NOT_ALLOWED
+from wire import api_keys, codec
+from wire.api_keys import (
+    API_VERSIONS,
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_QUORUM,
+    DESCRIBE_TOPIC_PARTITIONS,
+    ENVELOPE,
+    EXPIRE_DELEGATION_TOKEN,
+    METADATA,
+    RENEW_DELEGATION_TOKEN,
+    UPDATE_RAFT_VOTER,
+)
+from wire.api_table import Api, ListenerKind, api_versions_body, apis
+from wire.codec import Entity
+from wire.connection import Request, parse_request
+from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+from wire.types import NodeId, Rng
+
+if TYPE_CHECKING:
+    from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+    from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+    from kio.schema.envelope.v0.request import EnvelopeRequest
+
+NO_TIME: Final = timedelta(0)
+API_VERSIONS_LEVEL_ZERO_SINCE: Final = 4
+API_VERSIONS_KEPT: Final = 16
+"""Answers that are kept: one for each kind of listener, range of versions and set of features."""
+
+FORWARDED: Final = (
+    frozenset(key for key, handler in HANDLERS.items() if handler.is_forwarded)
+    | frozenset(key for key, query in QUERIES.items() if query.on_broker is OnBroker.FORWARDED)
+    | {DESCRIBE_QUORUM}
+)
+"""What a broker sends on, and what an Envelope may carry."""
+ADDRESS_BYTES: Final = (4, 16)
+"""Of a client's address in an Envelope: IPv4, IPv6."""
+TOKEN_REQUESTS: Final = frozenset(
+    {CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN}
+)
+"""Never sent on: tokens are not given out over PLAINTEXT."""
+SUBMITTED: Final = frozenset(HANDLERS)
+"""What the controller judges."""
+QUERIED_ON_BROKER: Final = frozenset(
+    key for key, query in QUERIES.items() if query.on_broker is OnBroker.LOCAL
+)
+QUERIED_ON_CONTROLLER: Final = frozenset(
+    key for key, query in QUERIES.items() if query.on_controller
+)
+"""What is answered from the image of the node that was asked."""
+SERVED: Final = {
+    ListenerKind.BROKER: FORWARDED
+    | RECORD_REQUESTS
+    | QUERIED_ON_BROKER
+    | {METADATA, API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS, DESCRIBE_TOPIC_PARTITIONS},
+    ListenerKind.CONTROLLER: RAFT_API_KEYS
+    | SUBMITTED
+    | QUERIED_ON_CONTROLLER
+    | {API_VERSIONS, ENVELOPE, DESCRIBE_CLUSTER, UPDATE_RAFT_VOTER},
+}
+
+APIS: Final[dict[ListenerKind, dict[int, Api]]] = {
+    kind: apis(kind, served) for kind, served in SERVED.items()
+}
+
+
+class Dispatch:
+    """Serves every request of every connection of one node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        *,
+        cache: MetadataCache,
+        controller: ControllerRequests,
+        replica: Replica,
+        forwarding: Forwarding,
+        rng: Rng,
+        log_dirs: LogDirs,
+    ) -> None:
+        self._config = config
+        self._log_dirs = log_dirs
+        self._cluster_id = cluster_id
+        self._cache = cache
+        self._controller = controller
+        self._replica = replica
+        self._forwarding = forwarding
+        self._rng = rng
+        self._properties = dict(config.properties)
+        self._access = Access(config.access)
+
+    def serve(self, client: Client, request: Request, answered: Answered) -> None:
+        """Answer a request now or later, once."""
+        if request.api_key == API_VERSIONS:
+            answered(self._api_versions(client, request))
+        elif client.kind is ListenerKind.BROKER:
+            self._serve_broker(client, request, answered)
+        else:
+            self._serve_controller(client, request, answered)
+
+    def _serve_broker(self, client: Client, request: Request, answered: Answered) -> None:
+        image = self._cache.image
+        match request.api_key:
+            case api_keys.METADATA:
+                answered(self._metadata(client, image, request))
+            case api_keys.DESCRIBE_CLUSTER:
+                context = self._context(client.listener)
+                version = request.api_version
+                answered(describe_cluster(image, request.body, context, api_version=version))
+            case api_keys.DESCRIBE_TOPIC_PARTITIONS:
+                answered(self._described_topics(client, image, request.body))
+            case api_keys.DESCRIBE_LOG_DIRS:
+                answered(self._described_log_dirs(client, image, request.body))
+            case key if key in QUERIED_ON_BROKER:
+                answered(self._queried(client, request, is_broker=True))
+            case key if key in TOKEN_REQUESTS:
+                answered(HANDLERS[key].refuse(request.body, NOT_ALLOWED))
+            case key if key in CONFIG_REQUESTS:
+                forward_alter_configs(
+                    request,
+                    image,
+                    NodeConfigs(image, self._config.node_id, self._properties),
+                    lambda rest, reply: self._forwarding.forward(rest, client.address, reply),
+                    answered,
+                )
+            case key if key in RECORD_REQUESTS:
+                answered(refuse(request, image))
+            case key:
+                assert key in FORWARDED, f"{key=} is served by nobody"
+                self._forwarding.forward(request, client.address, answered)
+
+    def _metadata(self, client: Client, image: Image, request: Request) -> Entity | Encoded:
+        context = self._context(client.listener)
+        version = request.api_version
+        if self._access.rules is None:
+            number = request.correlation_id
+            frame = self._cache.rows.frame(image, request.body, context, version, number)
+            if frame is not None:
+                return Encoded(frame)
+        body = metadata_response(image, request.body, context, version)
+        return self._access.metadata(image, caller_of(client), request.body, body)
+
+    def _described_log_dirs(
+        self, client: Client, image: Image, body: "DescribeLogDirsRequest"
+    ) -> Entity:
+        caller = caller_of(client)
+        refused = self._access.refusal(image, caller, DESCRIBE_LOG_DIRS, body)
+        if refused is not None:
+            return refused
+        return self._log_dirs.described(image, self._config.node_id, body)
+
+    def _described_topics(
+        self, client: Client, image: Image, body: "DescribeTopicPartitionsRequest"
+    ) -> Entity:
+        caller = caller_of(client)
+        allowed, refused = self._access.describable(image, caller, body)
+        response = None
+        if allowed is not None:
+            limit = self._config.broker.response_partitions_max
+            response = describe_topic_partitions(image, allowed, client.listener, limit)
+        return self._access.described(image, caller, response, refused)
+
+    def _queried(self, client: Client, request: Request, *, is_broker: bool) -> Entity:
+        key, version, caller = request.api_key, request.api_version, caller_of(client)
+        return self._controller.query(key, request.body, caller, version, is_broker=is_broker)
+
+    def _context(self, listener: str) -> ResponseContext:
+        # This node is named as the controller: it lives, and sends requests on. A leader may have
+        # died a moment ago, another broker may be dead and not fenced yet, and librdkafka waits
+        # for the controller it was told of until its own time-out.
+        return ResponseContext(
+            cluster_id=self._cluster_id,
+            listener=listener,
+            controller_id=controller_id_for(
+                self._cache.image, listener, self._rng, self._config.node_id
+            ),
+        )
+
+    def _serve_controller(self, client: Client, request: Request, answered: Answered) -> None:
+        key = request.api_key
+        refused = None
+        if self._access.rules is not None and key not in SUBMITTED and key not in QUERIES:
+            caller = caller_of(client)  # the others are judged where they are answered
+            refused = self._access.refusal(self._cache.image, caller, key, request.body)
+        if refused is not None:
+            answered(refused)
+        elif key in RAFT_API_KEYS:
+            self._replica.serve(key, request.body, answered)
+        elif key in SUBMITTED:
+            asked = request_context(request, client.address)
+            self._controller.submit(key, request.body, answered, asked)
+        elif key in QUERIED_ON_CONTROLLER:
+            answered(self._queried(client, request, is_broker=False))
+        elif key == ENVELOPE:
+            self._envelope(request.body, answered)
+        elif key == DESCRIBE_CLUSTER:
+            leader_id = self._replica.leader.leader_id
+            context = ResponseContext(
+                cluster_id=self._cluster_id,
+                listener=client.listener,
+                controller_id=NodeId(-1) if leader_id is None else leader_id,
+            )
+            answered(
+                describe_cluster(
+                    self._cache.image,
+                    request.body,
+                    context,
+                    ENDPOINT_CONTROLLER,
+                    request.api_version,
+                )
+            )
+        else:
+            assert key == UPDATE_RAFT_VOTER, f"{key=} is served by nobody"
+            answered(self._update_raft_voter())
+
+    # ---- Envelope ----------------------------------------------------------------------------
+
+    def _envelope(self, body: "EnvelopeRequest", answered: Answered) -> None:
+        """A broker's client asks: answer its request inside, or an error outside.
+
+        In Kafka's order (core/.../EnvelopeUtils.scala): a principal that cannot be read is
+        PRINCIPAL_DESERIALIZATION_FAILURE whatever is asked, an address that is none
+        INVALID_REQUEST, a request that cannot be read UNSUPPORTED_VERSION.
+        """
+        if not self._controller.is_active:
+            answered(envelope_body(ErrorCode.not_controller))
+            return
+        address = bytes(body.client_host_address)
+        try:
+            principal = principal_of(body.request_principal)
+        except RemoteProtocolError:
+            answered(envelope_body(ErrorCode.principal_deserialization_failure))
+            return
+        if len(address) not in ADDRESS_BYTES:
+            answered(envelope_body(ErrorCode.invalid_request))
+            return
+        try:
+            inner = parse_request(APIS[ListenerKind.CONTROLLER], bytes(body.request_data))
+        except RemoteProtocolError:
+            answered(envelope_body(ErrorCode.unsupported_version))
+            return
+        if inner.api_key not in FORWARDED:
+            answered(envelope_body(ErrorCode.invalid_request))
+            return
+        answer = envelope_answer(inner, answered)
+        context = request_context(inner, address, principal=principal, is_forwarded=True)
+        self._controller.submit(inner.api_key, inner.body, answer, context)
+
+    # ---- small ones --------------------------------------------------------------------------
+
+    def _api_versions(self, client: Client, request: Request) -> Entity:
+        if request.error is not None:
+            refused: Entity = api_versions_body(APIS[client.kind], error=request.error)
+            return refused
+        image = self._cache.image
+        finalized = tuple(item for item in sorted(image.features.items()) if item[1] > 0)
+        # Older clients cannot read a range that begins at 0 (KAFKA-17011).
+        is_old = request.api_version < API_VERSIONS_LEVEL_ZERO_SINCE
+        body = _api_versions_of(client.kind, is_old, finalized)
+        return replace(body, finalized_features_epoch=image.provenance.end_offset - 1)
+
+    def _update_raft_voter(self) -> Entity:
+        """Followers of Kafka 4.3 send it even at kraft.version 0 and expect no error."""
+        new = codec.newest(UPDATE_RAFT_VOTER, "response")
+        leader = self._replica.leader
+        leader_id = -1 if leader.leader_id is None else leader.leader_id
+        voter = None if leader.leader_id is None else self._config.voter(leader.leader_id)
+        error = ErrorCode.none if self._replica.core.is_leader else ErrorCode.not_leader_or_follower
+        return new.UpdateRaftVoterResponse(
+            throttle_time=NO_TIME,
+            error_code=error,
+            current_leader=new.CurrentLeader(
+                leader_id=leader_id,
+                leader_epoch=leader.epoch,
+                host="" if voter is None else voter.host,
+                port=0 if voter is None else voter.port,
+            ),
+        )
+
+
+@lru_cache(API_VERSIONS_KEPT)
+def _api_versions_of(
+    kind: ListenerKind,
+    is_old: bool,  # noqa: FBT001 - a cache key
+    finalized: tuple[tuple[str, int], ...],
+) -> Entity:
+    """The answer to ApiVersions but for its epoch: the same on every connection for a long time."""
+    ranges = supported_features(is_controller=kind is ListenerKind.CONTROLLER)
+    supported = {name: levels for name, levels in ranges.items() if levels[0] or not is_old}
+    body: Entity = api_versions_body(APIS[kind], supported, dict(finalized))
+    return body
+
+
+def caller_of(client: Client) -> Caller:
+    """Who is behind a connection: listeners are PLAINTEXT, so nobody has a name."""
+    return Caller(host=host_text(client.address))
+
+
+def envelope_body(error: ErrorCode, response: bytes | None = None) -> Entity:
+    """The answer to an Envelope."""
+    new = codec.newest(ENVELOPE, "response")
+    return new.EnvelopeResponse(response_data=response, error_code=error)
+
+
+def envelope_answer(inner: Request, answered: Answered) -> Answered:
+    """Wrap the answer of the inner request."""
+
+    def wrap(body: object) -> None:
+        if says_not_controller(body):
+            answered(envelope_body(ErrorCode.not_controller))
+            return
+        key, version, correlation_id = inner.api_key, inner.api_version, inner.correlation_id
+        try:
+            encoded = (
+                body.frame
+                if isinstance(body, Encoded)
+                else codec.encode_response(key, version, correlation_id, body)
+            )
+        except LocalProtocolError:  # a text is longer than the version can say
+            answered(envelope_body(ErrorCode.unknown_server_error))
+            return
+        answered(envelope_body(ErrorCode.none, encoded))
+
+    return wrap

@@ -1,0 +1,223 @@
+"""Admin requests that reach a broker: to the active controller and back, many in flight.
+
+On the node that leads it is a plain call; elsewhere the request travels inside an Envelope exactly
+as it was received (KIP-590). A controller that turns out not to lead, or a broken connection, means
+another attempt with the leader known then, until the request's time is up. Kafka has one Envelope
+in flight per broker; here each request is on its way at once.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kernel.lifecycle.controller_link import ControllerLink
+from network.answers import Encoded
+from network.clock import Clock, earliest
+from network.peers import Answered, Channel, Failure
+from quorum_controller.handlers import HANDLERS
+from quorum_controller.result import RequestContext
+from quorum_controller.security.authorization import ANONYMOUS, host_text
+from wire import codec
+from wire.api_keys import ENVELOPE
+from wire.api_table import SCHEMAS
+from wire.codec import Entity
+from wire.connection import Request
+from wire.conversion import default_entity
+from wire.errors import ApiError, ErrorCode
+from wire.types import milliseconds
+
+if TYPE_CHECKING:
+    from kio.schema.envelope.v0.response import EnvelopeResponse
+
+REQUEST_TIMEOUT_MS: Final = 30_000
+"""`request.timeout.ms`: no client waits longer, whatever its request says."""
+RETRY_MS: Final = 10
+"""Pause before another attempt; the leader's address usually changes in between."""
+FORWARDS_MAX: Final = 10_000
+"""Requests on their way; one more is answered REQUEST_TIMED_OUT at once."""
+
+# DefaultPrincipalData v0: INT16 version, then type, name, token_authenticated, no tags.
+ANONYMOUS_PRINCIPAL: Final = b"\x00\x00" + b"\x05User" + b"\x0aANONYMOUS" + b"\x00" + b"\x00"
+
+
+class _Forward(msgspec.Struct):
+    request: Request
+    client_address: bytes
+    answered: Answered
+    deadline_ms: int
+    retry_ms: int | None = None
+    last_error: ErrorCode = ErrorCode.request_timed_out
+
+
+class Forwarding:
+    """All requests of this broker that are on their way to the controller."""
+
+    def __init__(self, controller: ControllerLink, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+        self._waiting: dict[int, _Forward] = {}
+        self._next_id = 1
+        self._in_flight_count = 0
+
+    def forward(self, request: Request, client_address: bytes, answered: Answered) -> None:
+        """Get an answer; `answered` is called once, with a body or `Encoded` bytes."""
+        if self._in_flight_count + len(self._waiting) >= FORWARDS_MAX:
+            answered(refusal(request, ErrorCode.request_timed_out))
+            return
+        deadline_ms = self._clock.now_ms + timeout_ms_of(request.body)
+        self._attempt(_Forward(request, client_address, answered, deadline_ms))
+
+    def on_leader_changed(self) -> None:
+        """Whoever waits may try at once."""
+        self._retry_all(due_only=False)
+
+    def tick(self) -> None:
+        """Try again what is due, give up what is late."""
+        self._retry_all(due_only=True)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick."""
+        if not self._waiting:
+            return None
+        return earliest(
+            *(
+                min(forward.deadline_ms, forward.retry_ms or forward.deadline_ms)
+                for forward in self._waiting.values()
+            )
+        )
+
+    def _retry_all(self, *, due_only: bool) -> None:
+        self._clock.timers_moved = True
+        now_ms = self._clock.now_ms
+        for forward_id, forward in list(self._waiting.items()):
+            assert forward.retry_ms is not None
+            if now_ms >= forward.deadline_ms:
+                del self._waiting[forward_id]
+                forward.answered(refusal(forward.request, forward.last_error))
+            elif not due_only or now_ms >= forward.retry_ms:
+                del self._waiting[forward_id]
+                self._attempt(forward)
+
+    def _attempt(self, forward: _Forward) -> None:
+        if self._controller.is_local:
+            self._in_flight_count += 1
+            self._controller.submit_local(
+                forward.request.api_key,
+                forward.request.body,
+                lambda body: self._on_local_answer(forward, body),
+                request_context(
+                    forward.request,
+                    forward.client_address,
+                    is_forwarded=True,
+                    deadline_ms=forward.deadline_ms,
+                ),
+            )
+            return
+        if self._controller.target is None:
+            self._again(forward, ErrorCode.request_timed_out)
+            return
+        new = codec.newest(ENVELOPE, "request")
+        body = new.EnvelopeRequest(
+            request_data=forward.request.frame,
+            request_principal=ANONYMOUS_PRINCIPAL,
+            client_host_address=forward.client_address,
+        )
+        self._in_flight_count += 1
+        self._controller.send(
+            Channel.FORWARDING,
+            ENVELOPE,
+            body,
+            REQUEST_TIMEOUT_MS,
+            lambda answer: self._on_envelope_answer(forward, answer),
+        )
+
+    def _on_local_answer(self, forward: _Forward, body: object) -> None:
+        self._in_flight_count -= 1
+        if says_not_controller(body):
+            self._again(forward, ErrorCode.not_controller)
+        else:
+            forward.answered(body)
+
+    def _on_envelope_answer(self, forward: _Forward, answer: "Failure | EnvelopeResponse") -> None:
+        self._in_flight_count -= 1
+        if isinstance(answer, Failure):
+            self._again(forward, ErrorCode.request_timed_out)
+        elif answer.error_code is ErrorCode.none and answer.response_data is not None:
+            forward.answered(Encoded(answer.response_data))
+        elif answer.error_code is ErrorCode.not_controller:
+            self._again(forward, ErrorCode.not_controller)
+        else:
+            forward.answered(refusal(forward.request, answer.error_code))
+
+    def _again(self, forward: _Forward, error: ErrorCode) -> None:
+        forward.last_error = error
+        forward.retry_ms = min(self._clock.now_ms + RETRY_MS, forward.deadline_ms)
+        self._waiting[self._next_id] = forward
+        self._clock.timers_moved = True
+        self._next_id += 1
+
+
+def request_context(
+    request: Request,
+    address: bytes,
+    *,
+    principal: str = ANONYMOUS,
+    is_forwarded: bool = False,
+    deadline_ms: int | None = None,
+) -> RequestContext:
+    """What the controller is told about a request besides its body.
+
+    Args:
+        request: as it arrived.
+        address: 4 or 16 bytes, of the client.
+        principal: who asks.
+        is_forwarded: it came through a broker.
+        deadline_ms: when its time is up, None by its own words.
+    """
+    return RequestContext(
+        principal=principal,
+        client_host=host_text(address),
+        api_version=request.api_version,
+        client_id=request.client_id or "",
+        is_forwarded=is_forwarded,
+        deadline_ms=deadline_ms,
+    )
+
+
+def timeout_ms_of(body: object) -> int:
+    """How long the client waits: its own time-out if the request has one, at most 30 s."""
+    timeout = getattr(body, "timeout", None)
+    if not isinstance(timeout, timedelta):
+        return REQUEST_TIMEOUT_MS
+    return max(0, min(milliseconds(timeout), REQUEST_TIMEOUT_MS))
+
+
+ROWS: Final = ("topics", "responses", "results", "entries", "replica_election_results")
+"""Where responses have one row per thing that was asked."""
+
+
+def says_not_controller(body: object) -> bool:
+    """Whether a response says NOT_CONTROLLER, at its top or in its first row."""
+    if getattr(body, "error_code", None) is ErrorCode.not_controller:
+        return True
+    for name in ROWS:
+        rows = getattr(body, name, None)
+        if rows:
+            return getattr(rows[0], "error_code", None) is ErrorCode.not_controller
+    return False
+
+
+def refusal(request: Request, error: ErrorCode) -> Entity:
+    """The response that says one error for everything that was asked."""
+    return refusal_body(request.api_key, request.body, error)
+
+
+def refusal_body(api_key: int, body: object, error: ErrorCode) -> Entity:
+    """A response body of one error, where this API has its place for it."""
+    if api_key in HANDLERS:
+        return HANDLERS[api_key].refuse(body, ApiError(error))
+    entity = codec.entity_class(api_key, SCHEMAS[api_key].newest_version, "response")
+    refused: Entity = replace(default_entity(entity), error_code=error)
+    return refused

@@ -1,0 +1,400 @@
+"""Connections that others opened to this node: bytes to requests, answers to bytes, in order.
+
+Five bounds: so many unanswered requests, then the connection is not read (`SetReading`); so much
+of one connection in each step; so many connections and so long idle (`connection_limits`); so many
+new ones a second (`connection_rate`); the driver bounds the bytes that a client does not read.
+
+A broker answers nobody before it has caught up with the metadata, as Kafka: a client told of no
+broker or no controller would wait for its own time-out instead of asking another node. Unlike
+Kafka's, it then need not be registered: a killed broker that is back registers only when its old
+session has ended, and until then can answer and send on as well as any other.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from ipaddress import IPv6Address, ip_address
+from typing import Any, Final
+
+from metadata.image import Image
+from network.answers import Encoded, NoResponse
+from network.clock import Clock, earliest
+from network.connection_limits import ConnectionCounts, ConnectionLimits, RefusalLog
+from network.connection_rate import AddressRates, Gate
+from network.effects import CloseConnection, EffectSink, Log, LogLevel, SendBytes, SetReading
+from wire.api_table import Api, ListenerKind
+from wire.connection import Request, ServerConnection
+from wire.errors import LocalProtocolError, RemoteProtocolError
+
+REQUESTS_PER_STEP: Final = 128
+"""Of one connection, as many as the controller's requests of a busy broker that come at once."""
+RESPONSE_BYTES_PER_STEP: Final = 256 * 1024
+
+
+class Client:
+    """One connection.
+
+    `used_ms` is when bytes last went in or out; `held` what arrived before it is served: the node
+    has not caught up, or the connection came too early (`is_early`).
+    """
+
+    __slots__ = (
+        "address",
+        "connection",
+        "connection_id",
+        "held",
+        "host",
+        "is_early",
+        "is_read",
+        "is_taking",
+        "kind",
+        "listener",
+        "sent_bytes",
+        "used_ms",
+    )
+
+    def __init__(
+        self,
+        connection_id: int,
+        listener: str,
+        kind: ListenerKind,
+        host: str,
+        connection: ServerConnection,
+        now_ms: int,
+    ) -> None:
+        self.connection_id = connection_id
+        self.listener = listener
+        self.kind = kind
+        self.host = host
+        self.address = address_bytes(host)
+        self.connection = connection
+        self.held = b""
+        self.is_early = False
+        self.is_read = True
+        self.is_taking = False
+        self.sent_bytes = 0
+        self.used_ms = now_ms
+
+
+Answered = Callable[[Any], None]
+Serve = Callable[[Client, Request, Answered], None]
+MakeConnection = Callable[[Mapping[int, Api], int], ServerConnection]
+"""From what the listener serves, and the bytes that a request may have."""
+
+
+class Connections:
+    """All of them.
+
+    Args:
+        apis: what each kind of listener serves.
+        controller_listeners: names of the listeners of controllers.
+        limits: counts, sizes, times.
+        serve: takes each request, with the function to answer it.
+        address_rate: connections a second that an address may make; None = any.
+    """
+
+    def __init__(
+        self,
+        apis: Mapping[ListenerKind, Mapping[int, Api]],
+        controller_listeners: tuple[str, ...],
+        limits: ConnectionLimits,
+        clock: Clock,
+        effects: EffectSink,
+        serve: Serve,
+        *,
+        address_rate: Callable[[str], float | None] = lambda _: None,
+    ) -> None:
+        self._apis = apis
+        self._controller_listeners = controller_listeners
+        self._limits = limits
+        self._idle_ms_max = limits.idle_ms_max
+        self._clock = clock
+        self._effects = effects
+        self._serve = serve
+        self._counts = ConnectionCounts(limits)
+        self._refusals = RefusalLog()
+        self._address_rate = address_rate
+        self._address_rates = AddressRates()
+        self._gates = {kind: Gate(limits.creation_rate) for kind in ListenerKind}
+        self._limited_gates = tuple(gate for gate in self._gates.values() if gate.is_limited)
+        self._delays = RefusalLog()
+        # Who was refused by the rate of its address: (when it is closed, id).
+        self._leaving: list[tuple[int, int]] = []
+        # Least recently used first.
+        self._clients: OrderedDict[int, Client] = OrderedDict()
+        self._oldest: Client | None = None
+        """The first of them, once it was looked for; None after it was used or has gone."""
+        # Clients whose requests go on in the next step.
+        self._backlog: dict[int, Client] = {}
+        self.serves_clients = False
+        """Whether the listeners of brokers are served; `serve_clients` begins it."""
+        self.make_connection: MakeConnection = ServerConnection
+        """Makes what turns bytes into requests (the simulator's may take bodies from memory)."""
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._clients)
+
+    def opened(self, connection_id: int, listener: str, client_host: str) -> None:
+        """Somebody connected."""
+        assert connection_id not in self._clients, f"{connection_id=} is open"
+        is_controller = listener in self._controller_listeners
+        kind = ListenerKind.CONTROLLER if is_controller else ListenerKind.BROKER
+        refusal = self._refusal(kind, listener, client_host)
+        if refusal is not None:
+            self._refuse(connection_id, listener, refusal)
+            return
+        connection = self.make_connection(self._apis[kind], self._limits.request_bytes_max)
+        now_ms = self._clock.now_ms
+        client = Client(connection_id, listener, kind, client_host, connection, now_ms)
+        self._clients[connection_id] = client
+        self._counts.add(kind, client_host)
+        client.is_early = self._comes_early(client)
+        if self._is_held(client):
+            self._set_reading(client, is_wanted=False)
+
+    def _comes_early(self, client: Client) -> bool:
+        """Whether connections come faster than they may; then it waits, or waits to be closed."""
+        now_ms = self._clock.now_ms
+        rate = self._address_rate(client.host)
+        delay_ms = self._address_rates.delay_ms(client.host, rate, now_ms)
+        if delay_ms:
+            heappush(self._leaving, (now_ms + delay_ms, client.connection_id))
+            reason = f"address {client.host} makes more than {rate:g} connections a second"
+            self._say(self._refusals, "connections_refused", client.listener, reason)
+            return True
+        gate = self._gates[client.kind]
+        if client.listener == self._limits.protected_listener or gate.is_open(now_ms):
+            return False
+        gate.wait(client.connection_id)
+        reason = f"more than {self._limits.creation_rate} new connections a second"
+        self._say(self._delays, "connections_delayed", client.listener, reason)
+        return True
+
+    def _refusal(self, kind: ListenerKind, listener: str, host: str) -> str | None:
+        reason = self._counts.refusal_of_address(kind, host)
+        if reason is not None or not self._counts.is_full(kind):
+            return reason
+        if listener != self._limits.protected_listener:
+            return f"the configured maximum of {self._limits.connections_max} is reached"
+        unprotected = (
+            c for c in self._clients.values() if c.kind is kind and c.listener != listener
+        )
+        oldest = next(unprotected, None)
+        if oldest is not None:
+            self._close(oldest, "makes room for the inter-broker listener")
+        return None
+
+    def _refuse(self, connection_id: int, listener: str, reason: str) -> None:
+        self._effects.append(CloseConnection(connection_id, reason))
+        self._say(self._refusals, "connections_refused", listener, reason)
+
+    def _say(self, log: RefusalLog, event: str, listener: str, reason: str) -> None:
+        count = log.count_to_log(self._clock.now_ms)
+        if count is not None:
+            fields = {"listener": listener, "reason": reason, "count": count}
+            self._effects.append(Log(LogLevel.WARN, event, fields))
+
+    def closed(self, connection_id: int) -> None:
+        """It is gone; answers that are still to come are dropped."""
+        client = self._clients.pop(connection_id, None)
+        self._backlog.pop(connection_id, None)
+        if client is not None:
+            if client is self._oldest:
+                self._oldest = None
+            self._counts.remove(client.kind, client.host)
+            self._gates[client.kind].leave(connection_id)
+
+    def received(self, connection_id: int, content: bytes) -> None:
+        """Bytes; nonsense closes the connection, and only it."""
+        client = self._clients.get(connection_id)
+        if client is None:
+            return
+        self._used(client)
+        if self._is_held(client):
+            client.held += content
+        elif connection_id in self._backlog:
+            client.connection.feed(content)
+        else:
+            self._take(client, content)
+
+    def serve_clients(self) -> None:
+        """The broker has caught up: answer those who wait, and everybody from now on."""
+        self.serves_clients = True
+        for client in [c for c in self._clients.values() if c.kind is ListenerKind.BROKER]:
+            self._take_held(client)
+
+    def _take_held(self, client: Client) -> None:
+        """Serve what arrived meanwhile, unless it is still too early."""
+        if not self._is_held(client):
+            held, client.held = client.held, b""
+            self._take(client, held)
+
+    def _serve_backlog(self) -> None:
+        for client in list(self._backlog.values()):
+            self._take(client, b"")
+
+    def _is_held(self, client: Client) -> bool:
+        is_known = self.serves_clients or client.kind is ListenerKind.CONTROLLER
+        return client.is_early or not is_known
+
+    def _take(self, client: Client, content: bytes) -> None:
+        """Serve what these bytes complete, and what waited for answers to make room.
+
+        A client that asks for a lot at once gets a part of it in each step, like everybody.
+        """
+        connection = client.connection
+        connection.feed(content)
+        client.is_taking = True
+        if self._backlog:
+            self._backlog.pop(client.connection_id, None)
+        sent_bytes_max = client.sent_bytes + RESPONSE_BYTES_PER_STEP
+        for _ in range(REQUESTS_PER_STEP):
+            if client.sent_bytes > sent_bytes_max:
+                self._backlog[client.connection_id] = client
+                break
+            try:
+                request = connection.next_request()
+            except RemoteProtocolError as error:
+                self._close(client, str(error))
+                return
+            if request is None:
+                break
+            self._serve(client, request, self._answered(client, request))
+            if self._clients.get(client.connection_id) is not client:
+                return
+        else:
+            self._backlog[client.connection_id] = client
+        client.is_taking = False
+        self._settle(client)
+
+    def _settle(self, client: Client) -> None:
+        """Close after the last answer before nonsense; read only while there is room."""
+        connection = client.connection
+        if connection.failure is not None and connection.in_flight_count == 0:
+            self._close(client, connection.failure)
+            return
+        is_wanted = connection.wants_bytes and client.connection_id not in self._backlog
+        if client.is_read != is_wanted:
+            self._set_reading(client, is_wanted=is_wanted)
+
+    def _set_reading(self, client: Client, *, is_wanted: bool) -> None:
+        client.is_read = is_wanted
+        self._effects.append(SetReading(client.connection_id, is_wanted))
+
+    def _used(self, client: Client) -> None:
+        client.used_ms = self._clock.now_ms
+        self._clients.move_to_end(client.connection_id)
+        if client is self._oldest:
+            self._oldest = None
+
+    # ---- answers -----------------------------------------------------------------------------
+
+    def _answered(self, client: Client, request: Request) -> Answered:
+        """The function that takes the answer to a request; nobody is there to take a late one."""
+
+        def answered(answer: Any) -> None:
+            if self._clients.get(client.connection_id) is not client:
+                return
+            connection = client.connection
+            was_full = not client.is_taking and not connection.wants_bytes
+            kind = type(answer)
+            try:
+                if kind is Encoded:
+                    content = connection.respond_encoded(request.reply_slot, answer.frame)
+                elif kind is NoResponse:
+                    content = connection.respond_nothing(request.reply_slot)
+                    connection.end(answer.reason)
+                else:
+                    content = connection.respond(request.reply_slot, answer)
+            except LocalProtocolError as error:
+                self._close(client, f"the answer cannot be said in this version: {error}")
+                return
+            if content:
+                self._used(client)
+                client.sent_bytes += len(content)
+                self._effects.append(SendBytes(client.connection_id, content))
+            if client.is_taking:
+                return
+            if was_full and connection.wants_bytes:
+                self._take(client, b"")
+            else:
+                self._settle(client)
+
+        return answered
+
+    def _close(self, client: Client, reason: str, level: LogLevel = LogLevel.WARN) -> None:
+        self.closed(client.connection_id)
+        fields = {"listener": client.listener, "client": client.host, "reason": reason}
+        self._effects.append(Log(level, "connection_closed", fields))
+        self._effects.append(CloseConnection(client.connection_id, reason))
+
+    # ---- time --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Go on with the backlog and with who came early; close what is idle for too long.
+
+        Who awaits an answer is not idle.
+        """
+        self._serve_backlog()
+        self._admit()
+        idle_ms_max = self._idle_ms_max
+        while idle_ms_max and self._clients:
+            client = next(iter(self._clients.values()))
+            if client.used_ms + idle_ms_max > self._clock.now_ms:
+                return
+            if client.connection.in_flight_count or client.held:
+                self._used(client)
+            else:
+                self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
+
+    def _admit(self) -> None:
+        """Who waited at a gate goes in; who was refused by the rate of its address goes."""
+        now_ms = self._clock.now_ms
+        for gate in self._gates.values():
+            for connection_id in gate.admitted(now_ms):
+                client = self._clients[connection_id]
+                client.is_early = False
+                self._take_held(client)
+        while self._leaving and self._leaving[0][0] <= now_ms:
+            _, connection_id = heappop(self._leaving)
+            if connection_id in self._clients:
+                reason = "its address makes connections faster than its quota"
+                self._close(self._clients[connection_id], reason, LogLevel.DEBUG)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to tick: at once while there is a backlog."""
+        if self._backlog:
+            return self._clock.now_ms
+        due_ms = None
+        oldest = self._oldest
+        if oldest is None and self._clients:
+            self._oldest = oldest = next(iter(self._clients.values()))
+        if oldest is not None and self._idle_ms_max:
+            due_ms = oldest.used_ms + self._idle_ms_max
+        if self._leaving or self._limited_gates:
+            leaving_ms = self._leaving[0][0] if self._leaving else None
+            gates_ms = [gate.first_ms for gate in self._limited_gates]
+            due_ms = earliest(due_ms, leaving_ms, *gates_ms)
+        return due_ms
+
+
+def connection_rate(image: Image, host: str) -> float | None:
+    """The quota `connection_creation_rate` of an address, or of all that have none; None = any."""
+    for name in (host, None):
+        quotas = image.client_quotas.get((("ip", name),))
+        if quotas is not None and "connection_creation_rate" in quotas:
+            return quotas["connection_creation_rate"]
+    return None
+
+
+def address_bytes(host: str) -> bytes:
+    """An IP address as an Envelope carries it: 4 bytes, or the 16 of IPv6.
+
+    IPv4 mapped into IPv6 is IPv4, as Java's InetAddress has it; loopback where no address is known.
+    """
+    if not host:
+        return b"\x7f\x00\x00\x01"
+    address = ip_address(host)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).packed

@@ -1,0 +1,357 @@
+"""Connections to other nodes: one link per (node, channel), opened at the first request.
+
+The channels are separate connections because a connection answers in request order: a parked Fetch
+must not delay a heartbeat, nor a slow CreateTopics either of them.
+
+Evidence (our own quorums, not Kafka's): when the raft connection to the leader closes, the first
+reconnect is immediate; when that is refused on every address, the leader's process is gone, and
+`on_evidence` is called with the leader and epoch that were followed when the connection closed.
+"""
+
+from collections.abc import Callable
+from enum import Enum, IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from network.clock import Clock
+from network.effects import ClosePeer, ConnectPeer, EffectSink, Log, LogLevel, SendPeerBytes
+from wire.client_connection import ClientConnection
+from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.types import LeaderAndEpoch, NodeId
+
+RECONNECT_MS_MIN: Final = 50
+RECONNECT_MS_MAX: Final = 500
+QUEUED_REQUESTS_MAX: Final = 10_000
+"""Requests of one link that wait for the connection; one more fails at once."""
+PROBES_MAX: Final = 3
+"""Reconnects after the leader's connection closed, while they fail without being refused."""
+GIVE_UP_MS: Final = 500
+"""What a former leader still has for its answers before the connection to it is given up."""
+RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
+MakeConnection = Callable[[str], ClientConnection]
+"""From the client id."""
+
+
+class Channel(IntEnum):
+    """What a connection to a node is for."""
+
+    RAFT = 0
+    LIFECYCLE = 1
+    FORWARDING = 2
+
+
+class Failure(Enum):
+    """Why a request got no answer."""
+
+    UNREACHABLE = "unreachable"
+    DISCONNECTED = "disconnected"
+    TIMED_OUT = "timed out"
+    UNSUPPORTED_VERSION = "unsupported version"
+
+
+Answered = Callable[[Any], None]
+"""Called once, with the response body or a Failure."""
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    """A request that has not left, or has and is not answered."""
+
+    api_key: int
+    body: Any
+    answered: Answered
+    deadline_ms: int
+
+
+class _State(Enum):
+    CLOSED = "closed"
+    CONNECTING = "connecting"
+    OPEN = "open"
+
+
+class Link:
+    """One connection to one node, with what waits for it."""
+
+    def __init__(self, node_id: NodeId, channel: Channel, host: str, port: int) -> None:
+        self.node_id = node_id
+        self.channel = channel
+        self.host = host
+        self.port = port
+        self.state = _State.CLOSED
+        self.peer_id = 0
+        self.connection: ClientConnection | None = None
+        self.queued: list[_Waiting] = []
+        self.in_flight: dict[int, _Waiting] = {}
+        self.failure_count = 0
+        self.reconnect_ms = 0
+        self.is_refused = False
+        """Whether the last attempt to connect was refused: nobody listens there."""
+        self.lost_leader: LeaderAndEpoch | None = None
+        self.probes_left = 0
+        self.give_up_ms: int | None = None
+
+
+class Peers:
+    """All links of a node.
+
+    Args:
+        addresses: host and port of the controller listener of every voter.
+        node_id: of this node; its links say it as their client id.
+        effects: where effects go.
+        followed: the leader and epoch followed now.
+        on_evidence: told that the followed leader's process is gone.
+    """
+
+    def __init__(
+        self,
+        addresses: dict[NodeId, tuple[str, int]],
+        node_id: NodeId,
+        clock: Clock,
+        effects: EffectSink,
+        followed: Callable[[], LeaderAndEpoch],
+        on_evidence: Callable[[LeaderAndEpoch], None],
+    ) -> None:
+        self._addresses = addresses
+        self._node_id = node_id
+        self._clock = clock
+        self._effects = effects
+        self._followed = followed
+        self._on_evidence = on_evidence
+        self._links: dict[tuple[NodeId, Channel], Link] = {}
+        self._busy: dict[Link, None] = {}
+        """Those with something in flight or queued, and maybe some without."""
+        self._by_peer_id: dict[int, Link] = {}
+        self._next_peer_id = 1
+        self.make_connection: MakeConnection = _connection
+        """Makes what turns bodies into bytes (the simulator's may leave them in memory)."""
+        self._deadline_ms: int | None = None
+        self._is_deadline_known = False
+        """False since a request was queued, left, or has ended."""
+
+    # ---- requests --------------------------------------------------------------------------
+
+    def send(
+        self,
+        node_id: NodeId,
+        channel: Channel,
+        api_key: int,
+        body: Any,
+        timeout_ms: int,
+        answered: Answered,
+    ) -> None:
+        """Send a request; `answered` is called once, at once when it cannot leave."""
+        link = self._link(node_id, channel)
+        now_ms = self._clock.now_ms
+        if link is None or len(link.queued) >= QUEUED_REQUESTS_MAX:
+            answered(Failure.UNREACHABLE)
+            return
+        waiting = _Waiting(api_key, body, answered, now_ms + timeout_ms)
+        if (
+            link.state is _State.OPEN
+            and link.connection is not None
+            and link.connection.is_negotiated
+        ):
+            self._write(link, waiting)
+            return
+        if link.state is _State.CLOSED:
+            if now_ms < link.reconnect_ms:
+                answered(Failure.UNREACHABLE)
+                return
+            self._connect(link)
+        link.queued.append(waiting)
+        self._busy[link] = None
+        self._is_deadline_known = False
+
+    def _link(self, node_id: NodeId, channel: Channel) -> Link | None:
+        link = self._links.get((node_id, channel))
+        if link is None:
+            address = self._addresses.get(node_id)
+            if address is None:
+                return None
+            link = self._links[node_id, channel] = Link(node_id, channel, *address)
+        return link
+
+    def _write(self, link: Link, waiting: _Waiting) -> None:
+        assert link.connection is not None
+        try:
+            correlation_id, content = link.connection.request(waiting.api_key, waiting.body)
+        except LocalProtocolError:
+            waiting.answered(Failure.UNSUPPORTED_VERSION)
+            return
+        assert correlation_id not in link.in_flight, f"{correlation_id=}"
+        link.in_flight[correlation_id] = waiting
+        self._busy[link] = None
+        self._is_deadline_known = False
+        self._effects.append(SendPeerBytes(link.peer_id, content))
+
+    def is_quorum_refused(self) -> bool:
+        """Whether so many voters refuse connections that the others are no majority.
+
+        Asks anew: call it again some milliseconds later. A voter that is paused or cut off does
+        not count, only one whose process is known to be gone.
+        """
+        others = [node_id for node_id in self._addresses if node_id != self._node_id]
+        refused_count = sum([self._probe(node_id) for node_id in others])
+        return len(self._addresses) - refused_count <= len(self._addresses) // 2
+
+    def _probe(self, node_id: NodeId) -> bool:
+        link = self._link(node_id, Channel.RAFT)
+        assert link is not None, f"{node_id=} has no address"
+        if link.state is _State.CLOSED and self._clock.now_ms >= link.reconnect_ms:
+            self._connect(link)
+        return link.is_refused
+
+    # ---- events ----------------------------------------------------------------------------
+
+    def on_connected(self, peer_id: int) -> None:
+        """The connection stands: agree on versions first."""
+        link = self._by_peer_id.get(peer_id)
+        if link is None:
+            return
+        assert link.state is _State.CONNECTING, f"{link.state=}"
+        link.state = _State.OPEN
+        link.is_refused = False
+        link.lost_leader = None
+        names = {Channel.RAFT: f"raft-client-{self._node_id}"}
+        client_id = names.get(link.channel, str(self._node_id))
+        link.connection = self.make_connection(client_id)
+        self._effects.append(SendPeerBytes(peer_id, link.connection.opening_bytes()))
+
+    def on_bytes(self, peer_id: int, content: bytes) -> None:
+        """Responses; nonsense closes the connection."""
+        link = self._by_peer_id.get(peer_id)
+        if link is None or link.connection is None:
+            return
+        try:
+            responses = link.connection.receive(content)
+        except RemoteProtocolError as error:
+            fields = {"peer": link.node_id, "error": str(error)}
+            self._effects.append(Log(LogLevel.WARN, "peer_protocol_error", fields))
+            self._effects.append(ClosePeer(peer_id))
+            self._closed(link, Failure.DISCONNECTED)
+            return
+        opening = link.connection.bytes_to_send()
+        if opening:
+            self._effects.append(SendPeerBytes(peer_id, opening))
+        if link.queued and link.connection.is_negotiated:
+            queued, link.queued = link.queued, []
+            self._is_deadline_known = False
+            link.failure_count = 0
+            for waiting in queued:
+                self._write(link, waiting)
+        for response in responses:
+            answered = link.in_flight.pop(response.correlation_id, None)
+            if answered is not None:
+                self._is_deadline_known = False
+                if not link.in_flight and not link.queued:
+                    del self._busy[link]
+                link.failure_count = 0
+                answered.answered(response.body)
+
+    def on_disconnected(self, peer_id: int, *, refused: bool) -> None:
+        """A connection closed, or could not be made."""
+        link = self._by_peer_id.get(peer_id)
+        if link is None:
+            return
+        lost_leader = link.lost_leader
+        if link.state is _State.CONNECTING:
+            link.is_refused = refused
+            self._closed(link, Failure.UNREACHABLE)
+            if lost_leader is not None:
+                self._probe_failed(link, lost_leader, refused=refused)
+            return
+        followed = self._followed()
+        self._closed(link, Failure.DISCONNECTED)
+        if link.channel is Channel.RAFT and followed.leader_id == link.node_id:
+            link.lost_leader = followed
+            link.probes_left = PROBES_MAX
+            if link.state is _State.CLOSED:
+                self._connect(link)
+
+    def _probe_failed(self, link: Link, lost_leader: LeaderAndEpoch, *, refused: bool) -> None:
+        """A dying process resets a connection before its listener is gone: ask once more."""
+        if refused:
+            self._on_evidence(lost_leader)
+        elif link.probes_left > 0 and link.state is _State.CLOSED:
+            link.probes_left -= 1
+            link.lost_leader = lost_leader
+            self._connect(link)
+
+    def _connect(self, link: Link) -> None:
+        assert link.state is _State.CLOSED, f"{link.state=}"
+        link.peer_id = self._next_peer_id
+        self._next_peer_id += 1
+        self._by_peer_id[link.peer_id] = link
+        link.state = _State.CONNECTING
+        self._effects.append(ConnectPeer(link.peer_id, link.host, link.port))
+
+    def _closed(self, link: Link, failure: Failure) -> None:
+        """Back off (not after an established connection: its first reconnect is immediate)."""
+        was_open = link.state is _State.OPEN and link.failure_count == 0
+        del self._by_peer_id[link.peer_id]
+        link.state = _State.CLOSED
+        link.connection = None
+        link.lost_leader = None
+        link.give_up_ms = None
+        pause_ms = min(RECONNECT_MS_MIN << min(link.failure_count, 10), RECONNECT_MS_MAX)
+        link.reconnect_ms = self._clock.now_ms + (0 if was_open else pause_ms)
+        link.failure_count += 1
+        waiting = [*link.in_flight.values(), *link.queued]
+        link.in_flight, link.queued = {}, []
+        self._busy.pop(link, None)
+        self._is_deadline_known = False
+        for request in waiting:
+            request.answered(failure)
+
+    def on_leader_changed(self, leader_id: NodeId) -> None:
+        """Give every other node little time for what it was asked as the leader.
+
+        A former leader that runs refuses at once what it cannot finish. One that is stopped or cut
+        off says nothing, and would keep its callers for their whole time-out (30 s of a create).
+        """
+        give_up_ms = self._clock.now_ms + GIVE_UP_MS
+        self._is_deadline_known = False
+        for link in self._links.values():
+            if link.channel is not Channel.RAFT:
+                link.give_up_ms = None if link.node_id == leader_id else give_up_ms
+
+    # ---- time ------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Close what has not answered in time: it is stuck, whatever comes later is stale."""
+        now_ms = self._clock.now_ms
+        for link in list(self._links.values()):
+            deadline_ms = _deadline_ms(link)
+            if deadline_ms is not None and deadline_ms <= now_ms:
+                self._effects.append(ClosePeer(link.peer_id))
+                self._closed(link, Failure.TIMED_OUT)
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next request times out."""
+        if self._is_deadline_known:
+            return self._deadline_ms
+        first_ms: int | None = None
+        for link in self._busy:
+            deadline_ms = _deadline_ms(link)
+            if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
+                first_ms = deadline_ms
+        self._deadline_ms = first_ms
+        self._is_deadline_known = True
+        return first_ms
+
+
+def _connection(client_id: str) -> ClientConnection:
+    return ClientConnection(client_id, response_bytes_max=RESPONSE_BYTES_MAX)
+
+
+def _deadline_ms(link: Link) -> int | None:
+    # Requests of a link have the same time-out, so the first of each kind is the oldest.
+    first_ms = None
+    for waiting in link.in_flight.values():
+        first_ms = waiting.deadline_ms
+        break
+    if link.queued and (first_ms is None or link.queued[0].deadline_ms < first_ms):
+        first_ms = link.queued[0].deadline_ms
+    if first_ms is not None and link.give_up_ms is not None:
+        return min(first_ms, link.give_up_ms)
+    return first_ms

@@ -1,0 +1,131 @@
+"""What each key of `server.properties` means to a node: acted on, or without effect.
+
+The tables are the one place that says which keys a node acts on; `node/config.py` reads them. Every
+other key of Kafka's (`metadata/config_definitions`) is checked as Kafka does, has no effect, and is
+named once at start when a file sets it (`configuration_without_effect`). That holds also for a key
+that a node only tells again (DescribeConfigs, CreateTopics) or that only bounds or describes what
+has no effect here: groups, tiered storage.
+
+Dynamic configs are stored and told whatever they are: the brokers of a cluster need not be of one
+kind, and those of Kafka act on them.
+"""
+
+from typing import Final, NamedTuple
+
+from node.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+
+class Whole(NamedTuple):
+    """A key with a whole number: where it goes and what is allowed, both ends included."""
+
+    key: str
+    group: str
+    field: str
+    minimum: int
+    maximum: int = INT_MAX
+
+
+class Flag(NamedTuple):
+    """A key with true or false."""
+
+    key: str
+    group: str
+    field: str
+
+
+NUMBERS: Final = (
+    Whole("controller.quorum.election.timeout.ms", "quorum", "election_timeout_ms", 0),
+    Whole("controller.quorum.fetch.timeout.ms", "quorum", "fetch_timeout_ms", 1),
+    Whole("controller.quorum.election.backoff.max.ms", "quorum", "election_backoff_ms_max", 0),
+    Whole("controller.quorum.request.timeout.ms", "quorum", "request_timeout_ms", 1),
+    Whole("controller.quorum.retry.backoff.ms", "quorum", "retry_backoff_ms", 0),
+    Whole("controller.quorum.fetch.max.bytes", "quorum", "fetch_bytes_max", 1),
+    Whole("controller.quorum.fetch.snapshot.max.bytes", "quorum", "fetch_snapshot_bytes_max", 1),
+    Whole("metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
+    Whole("internal.metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
+    Whole("metadata.log.segment.ms", "metadata_log", "segment_ms", 0, LONG_MAX),
+    Whole(
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata_log",
+        "record_bytes_between_snapshots",
+        1,
+        LONG_MAX,
+    ),
+    Whole(
+        "metadata.log.max.snapshot.interval.ms",
+        "metadata_log",
+        "snapshot_interval_ms_max",
+        0,
+        LONG_MAX,
+    ),
+    Whole("metadata.max.retention.bytes", "metadata_log", "retention_bytes", -1, LONG_MAX),
+    Whole("metadata.max.retention.ms", "metadata_log", "retention_ms", -1, LONG_MAX),
+    Whole("metadata.max.idle.interval.ms", "metadata_log", "idle_interval_ms_max", 0),
+    Whole("broker.session.timeout.ms", "broker", "session_timeout_ms", 1),
+    Whole("broker.heartbeat.interval.ms", "broker", "heartbeat_interval_ms", 1),
+    Whole("initial.broker.registration.timeout.ms", "broker", "initial_registration_timeout_ms", 1),
+    Whole("max.request.partition.size.limit", "broker", "response_partitions_max", 1),
+    Whole("leader.imbalance.check.interval.seconds", "elections", "preferred_seconds", 1),
+    Whole("unclean.leader.election.interval.ms", "elections", "unclean_ms", 1, LONG_MAX),
+    Whole("delegation.token.max.lifetime.ms", "tokens", "max_lifetime_ms", 1, LONG_MAX),
+    Whole("delegation.token.expiry.time.ms", "tokens", "expiry_ms", 1, LONG_MAX),
+    Whole("delegation.token.expiry.check.interval.ms", "tokens", "sweep_interval_ms", 1, LONG_MAX),
+    Whole("num.partitions", "topics", "partition_count", 1),
+    Whole("default.replication.factor", "topics", "replication_factor", 1, 2**15 - 1),
+    Whole("socket.request.max.bytes", "connections", "request_bytes_max", 1),
+    Whole("max.connections", "connections", "connections_max", 0),
+    Whole("max.connections.per.ip", "connections", "per_address_max", 0),
+    Whole("max.connection.creation.rate", "connections", "creation_rate", 0),
+    Whole("connections.max.idle.ms", "connections", "idle_ms_max", -LONG_MAX - 1, LONG_MAX),
+    Whole("inspection.max.connections", "inspection", "connections_max", 1),
+    Whole("inspection.connections.max.idle.ms", "inspection", "idle_ms_max", 1),
+)
+FLAGS: Final = (
+    Flag("controlled.shutdown.enable", "broker", "controlled_shutdown_enable"),
+    Flag("auto.leader.rebalance.enable", "elections", "is_balanced"),
+    Flag("allow.everyone.if.no.acl.found", "access", "allows_without_acl"),
+    Flag("delete.topic.enable", "broker", "delete_topic_enable"),
+)
+READ_BY_HAND: Final = frozenset(
+    {
+        "advertised.listeners",
+        "authorizer.class.name",
+        "broker.id",
+        "broker.rack",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "delegation.token.secret.key",
+        INSPECTION_KEY,
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        ADDRESS_LIMITS_KEY,
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "security.inter.broker.protocol",
+        "super.users",
+        "zookeeper.connect",
+    }
+)
+"""Keys that `node/config.py` and `node/listeners.py` read one by one."""
+STATIC_DEFAULTS: Final = frozenset(
+    {"cordoned.log.dirs", "min.insync.replicas", "unclean.leader.election.enable"}
+)
+"""Keys that the broker or controller takes from the properties, below the dynamic configs."""
+OLDER_KEYS: Final = frozenset(
+    {"leader.imbalance.per.broker.percentage", "metadata.log.segment.min.bytes"}
+)
+"""Keys of Kafka 3.9 that 4.x has no more, without effect here."""
+ACTED_ON: Final = (
+    READ_BY_HAND
+    | STATIC_DEFAULTS
+    | {number.key for number in NUMBERS}
+    | {flag.key for flag in FLAGS}
+)
+assert len({(flag.group, flag.field) for flag in FLAGS}) == len(FLAGS)

@@ -1,0 +1,205 @@
+"""Whether the log that `--append` is given is the one that the archive was fed from.
+
+An archive can not be made again, so nothing is added to it before that is known. It keeps the
+cluster's id and the last batch it took. By Raft's log matching one batch is enough: where two logs
+hold a batch of the same epoch at the same offset, all before it is equal. A log that no longer
+holds that batch must be vouched for by the cluster's id or by a snapshot, and no snapshot beside it
+may say otherwise.
+"""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pipeline.core.batches import scan
+from pipeline.core.discovery import PartitionFiles, SegmentFile
+from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
+from pipeline.core.opening import input_errors, open_segment
+from pipeline.core.tail import locate
+from pipeline.jobs.history.check import Compared, tell_differences
+from pipeline.jobs.history.input import LogChoice
+from pipeline.jobs.history.query import counters
+
+STATE_NAME: Final = "state"
+_NAME: Final = "log.json"
+# flag, its counter, what an archive does with it and without
+_LASTING_FLAGS: Final = (
+    ("--intra-batch", "intra_batch", "keeps every state of a batch",
+     "keeps the last state of a batch"),
+    ("--reveal", "reveal", "shows secrets", "hides secrets"),
+)  # fmt: skip
+
+
+class LastBatch(msgspec.Struct, frozen=True):
+    """A batch of the log; `end` is the offset after its last record, `crc` that of its header."""
+
+    base: int
+    end: int
+    epoch: int
+    crc: int
+
+
+class ArchivedLog(msgspec.Struct, frozen=True):
+    """What an archive knows of the log it was fed from.
+
+    `cluster_id` and `last` are None where nothing told; `snapshots` are the names of those that
+    were compared and agreed.
+    """
+
+    cluster_id: str | None = None
+    last: LastBatch | None = None
+    snapshots: tuple[str, ...] = ()
+
+
+def archived_log(
+    known: ArchivedLog, choice: LogChoice, end: int, agreeing: Sequence[str]
+) -> ArchivedLog:
+    """What an archive knows of its log after a run.
+
+    Args:
+        known: what it knew before.
+        choice: the log of the run.
+        end: the archive's exclusive end offset.
+        agreeing: names of the snapshots that agree with it.
+    """
+    there = {one.name for one in choice.partition.snapshots}
+    seed = () if choice.seed is None else (choice.seed.name,)
+    names = {*known.snapshots, *agreeing, *seed} & there
+    last = batch_before(choice.partition, end) or known.last
+    return ArchivedLog(choice.cluster_id or known.cluster_id, last, tuple(sorted(names)))
+
+
+def write_archived_log(state: Path, log: ArchivedLog) -> None:
+    """For the next append."""
+    (state / _NAME).write_bytes(msgspec.json.encode(log))
+
+
+def _read_archived_log(state: Path) -> ArchivedLog:
+    path = state / _NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ArchivedLog)
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInputError(f"{path}: can not be read, so nothing can be appended") from error
+
+
+@input_errors()
+def batch_before(copy: PartitionFiles, offset: int) -> LastBatch | None:
+    """The batch that holds the record before an offset; None when the files begin later.
+
+    Raises:
+        BadInputError: a file that can not be read.
+        CorruptSegmentError: the batch is damaged.
+    """
+    for file in reversed(copy.segments):
+        if file.base_offset < offset:
+            return _batch_of(file, offset - 1)
+    return None
+
+
+def _batch_of(file: SegmentFile, offset: int) -> LastBatch | None:
+    start = locate(file, offset)
+    with open_segment(file.path) as descriptor:
+        for table in scan(
+            descriptor, start, start + 1, frozen_size=file.size, is_last=True, validate="crc"
+        ):
+            for one in table.refs():
+                if one.base_offset <= offset <= one.last_offset:
+                    return LastBatch(one.base_offset, one.last_offset + 1, one.epoch, one.crc)
+            if table.fault is not None:
+                fault = table.fault
+                raise CorruptSegmentError(
+                    file.path, fault.position, fault.base_offset, fault.reason
+                )
+    return None
+
+
+class Archive:
+    """An archive that is to go on: one version of it.
+
+    Args:
+        root: the version's folder.
+        name: the archive's, for messages.
+
+    Raises:
+        BadInputError: what it knows of its log can not be read.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
+        self.name = name
+        self.log = _read_archived_log(root / STATE_NAME)
+        self.counters = counters(root)
+        self._is_same = False
+
+    def check_flags(self, arguments: Namespace) -> None:
+        """Flags that change what rows mean must be as when it began.
+
+        Raises:
+            BadInputError: one is not.
+        """
+        for flag, name, on, off in _LASTING_FLAGS:
+            if self.counters[name] != int(getattr(arguments, name)):
+                kept = on if self.counters[name] else off
+                raise BadInputError(f"{self.name} {kept}; {flag} must be as when it began")
+
+    def check(self, choice: LogChoice) -> LogChoice:
+        """Refuse a log that is not the archive's; `choice.start` is where the archive ends.
+
+        Returns:
+            The choice with just the snapshots that are to be compared: those since the archive's
+            beginning that no run before found to agree.
+
+        Raises:
+            BadInputError: another cluster, or nothing vouches for the log.
+            DataLossError: another batch in the place of the archive's last one.
+        """
+        given, known = choice.partition.directory, self.log
+        is_named = None not in (known.cluster_id, choice.cluster_id)
+        if is_named and choice.cluster_id != known.cluster_id:
+            raise BadInputError(
+                f"{given} is of cluster {choice.cluster_id}, the archive {self.name} is of cluster"
+                f" {known.cluster_id}"
+            )
+        last = None if known.last is None else batch_before(choice.partition, choice.start)
+        if last not in (None, known.last):
+            assert last is not None
+            assert known.last is not None
+            raise DataLossError(
+                f"{given}: before offset {choice.start} stands {_shown(last)}; the archive"
+                f" {self.name} ends with {_shown(known.last)}: the log was cut and written anew, or"
+                " is another one"
+            )
+        self._is_same = last is not None
+        start = self.counters["start_offset"]
+        snapshots = tuple(one for one in choice.others if one.base_offset >= start)
+        if not (self._is_same or is_named or snapshots):
+            raise BadInputError(
+                f"{given} begins at offset {choice.start}, where the archive {self.name} ends;"
+                " neither a cluster id nor a snapshot says that it is the same log"
+            )
+        new = tuple(one for one in snapshots if one.name not in known.snapshots)
+        return msgspec.structs.replace(choice, others=new)
+
+    def check_compared(self, choice: LogChoice, compared: Compared) -> None:
+        """A log without the archive's last batch is refused when a snapshot says otherwise.
+
+        Raises:
+            BadInputError: one does.
+        """
+        if compared.rows and not self._is_same:
+            tell_differences(compared.rows)
+            raise BadInputError(
+                f"{choice.partition.directory}: {compared.rows[0]['snapshot']} says otherwise than"
+                f" the archive {self.name}, and the log no longer holds the archive's last batch:"
+                " it is another log"
+            )
+
+
+def _shown(batch: LastBatch) -> str:
+    return (
+        f"a batch of offsets {batch.base} to {batch.end - 1}, leader epoch {batch.epoch},"
+        f" crc {batch.crc}"
+    )

@@ -1,0 +1,264 @@
+"""`history --report`: one HTML page that a person understands without a manual.
+
+The page holds its pictures itself and needs no network; PNG and CSV files lie beside it.
+"""
+
+import glob
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from pipeline import pictures
+from pipeline.core.batches import BatchTable, scan
+from pipeline.core.discovery import PartitionFiles, discover
+from pipeline.core.opening import open_segment
+from pipeline.jobs.compaction import known_partitions, plan_one
+from pipeline.jobs.history import figures as history_figures
+from pipeline.jobs.history.figures import Facts
+from pipeline.jobs.history.lists import Numbers
+from pipeline.jobs.job import RUN_NAME, SPARK_BYTES_MIN
+from wire.compression import Codec
+
+PAGE_NAME: Final = "index.html"
+_CODEC_BITS: Final = 7
+_WORDS: Final = {
+    "failover": "the old leader was fenced or gone",
+    "controlled_shutdown": "the old leader was shutting down",
+    "preferred": "back to the preferred replica",
+    "reassignment": "replicas were being moved",
+    "unclean": "unclean: records may be lost",
+    "failover_elr": "an eligible replica took over, nothing lost",
+    "recovery": "a replica came back after a time without leader",
+    "epoch_only": "same leader, new epoch",
+    "planned": "moved by the controller",
+}
+_STYLE: Final = """
+body{font:15px/1.5 system-ui,sans-serif;max-width:1150px;margin:2rem auto;padding:0 1rem;color:#222}
+h1{margin-bottom:.2rem} h2{margin-top:2.4rem;border-bottom:1px solid #ddd} img{max-width:100%}
+.facts{display:flex;flex-wrap:wrap;gap:.7rem;margin:1rem 0;padding:0}
+.facts li{list-style:none;background:#f4f5f7;border-radius:6px;padding:.5rem .9rem}
+.facts b{display:block;font-size:1.4rem} .bad b{color:#c0201f} p.note{color:#555;margin:.3rem 0}
+table{border-collapse:collapse;font-size:.87rem;width:100%}
+td,th{padding:.2rem .7rem;text-align:left;border-bottom:1px solid #eee;white-space:nowrap}
+td:nth-child(7){white-space:normal}
+th{position:sticky;top:0;background:#fff} .scroll{max-height:26rem;
+overflow:auto;border:1px solid #eee} .unclean td{background:#fde8e8}
+"""
+Row = dict[str, Any]
+
+
+def write_page(
+    session: Callable[[], Any] | None, root: str, folder: str, inputs: Sequence[str] | None = None
+) -> None:
+    """Write the page and what is beside it.
+
+    Args:
+        session: gives Spark for partitions that are too large to plan in this process.
+        root: output of `history`.
+        folder: gets index.html, PNG and CSV files.
+        inputs: logs below them are looked at for batch sizes and compaction; None for those that
+            the history was fed from, if they are still there: else the page says so.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    facts = history_figures.facts(root)
+    begin = history_figures.first_state(root)
+    there, gone = _split_inputs(fed_from(root) if inputs is None else inputs)
+    sizes, lags = _batches(there)
+    drawn = [
+        pictures.leader_timeline(
+            history_figures.busiest_states(root, begin, facts.end), target, facts.end
+        ),
+        pictures.under_replication(
+            history_figures.levels(root, facts.end), target, begin, facts.end
+        ),
+        pictures.batch_sizes(sizes, target),
+        pictures.append_lag(lags, target),
+        pictures.compaction_picture(_compaction(there, session), target),
+    ]
+    notes = dict.fromkeys((one.name for one in drawn[2:]), _missing_note(gone))
+    changes = history_figures.latest_changes(root)
+    text = _page(facts, drawn, changes, target, notes)
+    (target / PAGE_NAME).write_text(text, encoding="utf-8")
+
+
+def fed_from(root: str) -> list[str]:
+    """The paths that the last run of a history was given."""
+    run = json.loads(Path(root, RUN_NAME).read_text())
+    if "paths" in run:
+        return list(run["paths"])
+    files = (Path(one["path"]) for one in run.get("inputs", ()))
+    return sorted({str(path.parent.parent) for path in files})
+
+
+def _split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those that are there, and those that are not."""
+    there: list[str] = []
+    gone: list[str] = []
+    for path in inputs:
+        (there if glob.glob(path) else gone).append(path)  # noqa: PTH207  # may be absolute
+    return there, gone
+
+
+def _missing_note(gone: list[str]) -> str:
+    if not gone:
+        return ""
+    return f"The logs at {', '.join(gone)} are not there any more; name copies with --logs."
+
+
+def _batches(inputs: Sequence[str]) -> tuple[list[Row], list[Row]]:
+    """Batches by size and by lag, from the headers of all logs below the inputs."""
+    sizes: dict[tuple[str, str, int], Numbers] = {}
+    lags: dict[tuple[str, int], tuple[int, int]] = {}
+    for partition in discover(inputs, strict=False).partitions:
+        newest = -1
+        for table in _headers(partition):
+            for codec, bucket, row in _size_rows(table):
+                key = partition.topic, codec, bucket
+                sizes[key] = sizes.get(key, 0) + row
+            times = table.column("max_timestamp_ms")
+            before = np.maximum.accumulate(np.concatenate([[newest], times]))
+            newest = int(before[-1])
+            lag = np.where(times >= 0, np.maximum(0, before[:-1] - times), 0)
+            buckets, inverse = np.unique(_decade(lag), return_inverse=True)
+            most = np.zeros(len(buckets), np.int64)
+            np.maximum.at(most, inverse, lag)
+            found = zip(buckets.tolist(), np.bincount(inverse).tolist(), most.tolist(), strict=True)
+            for decade, count, largest in found:
+                known = lags.get((partition.topic, decade), (0, 0))
+                lags[partition.topic, decade] = known[0] + count, max(known[1], largest)
+    by_size = [
+        {"topic": topic, "codec": codec, "bucket": bucket, "batches": int(count),
+         "bytes": int(total)}
+        for (topic, codec, bucket), (count, total) in sorted(sizes.items())
+    ]  # fmt: skip
+    by_lag = [
+        {"topic": topic, "bucket_ms": bucket, "batches": count, "max_ms": most}
+        for (topic, bucket), (count, most) in sorted(lags.items())
+    ]
+    return by_size, by_lag
+
+
+def _size_rows(table: BatchTable) -> Iterator[tuple[str, int, Numbers]]:
+    """Codec, bucket (a power of two) and the pair of batches and bytes, one per group."""
+    codecs = table.column("attributes") & _CODEC_BITS
+    bits = np.frexp(table.sizes.astype(np.float64))[1] - 1
+    groups, inverse = np.unique(codecs << 32 | bits, return_inverse=True)
+    counts = np.bincount(inverse)
+    totals = np.zeros(len(groups), np.int64)
+    np.add.at(totals, inverse, table.sizes)
+    for group, count, total in zip(groups.tolist(), counts, totals, strict=True):
+        codec = group >> 32
+        name = Codec(codec).name.lower() if codec <= Codec.ZSTD else "?"
+        yield name, 1 << (group & 0xFFFFFFFF), np.array([count, total])
+
+
+def _decade(lag: Numbers) -> Numbers:
+    """The power of ten at or below each number; 0 for 0."""
+    powers = 10 ** np.arange(19, dtype=np.int64)
+    return np.where(lag > 0, powers[np.searchsorted(powers, lag, "right") - 1], 0)
+
+
+def _headers(partition: PartitionFiles) -> Iterator[BatchTable]:
+    for file in partition.segments:
+        with open_segment(file.path) as descriptor:
+            for table in scan(descriptor, 0, file.size, frozen_size=file.size, validate="header",
+                              is_last=file.is_last):  # fmt: skip
+                if len(table):
+                    yield table
+
+
+def _compaction(inputs: Sequence[str], session: Callable[[], Any] | None) -> list[Row]:
+    partitions = known_partitions(tuple(inputs))
+    now_ms = int(datetime.now(UTC).timestamp() * 1000)
+    rows = []
+    for one in partitions:
+        large = sum(file.size for file in one.segments) >= SPARK_BYTES_MIN
+        spark = session() if large and session is not None else None
+        rows += plan_one(one, now_ms, [], spark).rows
+    return [msgspec.structs.asdict(row) for row in rows]
+
+
+def _tiles(facts: Facts) -> str:
+    shown = (
+        ("partitions now", str(facts.partitions), False),
+        ("changes of leaders", str(facts.changes), False),
+        ("unclean elections", str(facts.unclean), facts.unclean > 0),
+        ("without leader now", str(facts.offline), facts.offline > 0),
+        ("under-replicated now", str(facts.under_replicated), facts.under_replicated > 0),
+        ("offsets covered", f"{facts.start_offset} to {facts.end_offset}", False),
+    )
+    return "".join(
+        f'<li class="{"bad" if bad else ""}"><b>{escape(value)}</b>{escape(label)}</li>'
+        for label, value, bad in shown
+    )
+
+
+def _page(
+    facts: Facts, drawn: list[pictures.Picture], changes: list[Row], folder: Path,
+    notes: dict[str, str],
+) -> str:  # fmt: skip
+    sections = "".join(_section(one, folder, notes.get(one.name, "")) for one in drawn)
+    has_times = facts.begin is not None
+    span = f"{_when(facts.begin)} to {_when(facts.end)}" if has_times else "an empty log"
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>Metadata history</title><style>{_STYLE}</style></head><body>"
+        f"<h1>History of the cluster's metadata</h1><p class=note>{escape(span)}</p>"
+        f"<ul class=facts>{_tiles(facts)}</ul>{_table(changes, facts.changes)}{sections}"
+        "<h2>Who led a partition, and why?</h2><p>Ask the tables this page was made of:</p>"
+        "<pre>scripts/pipeline history --input HISTORY --who-led orders-3"
+        " --at 2026-11-17T14:07</pre>"
+        "</body></html>"
+    )
+
+
+def _section(picture: pictures.Picture, folder: Path, missing: str) -> str:
+    image = b64encode((folder / f"{picture.name}.png").read_bytes()).decode()
+    note = " There is nothing of it in this input." if picture.is_empty and not missing else ""
+    note += f" {missing}" if missing else ""
+    return (
+        f'<section id="{picture.name}"><h2>{escape(picture.title)}</h2>'
+        f"<p>{escape(picture.text + note)}</p>"
+        f'<img alt="{escape(picture.title)}" src="data:image/png;base64,{image}">'
+        f'<p class=note>The figures: <a href="{picture.name}.csv">{picture.name}.csv</a>, the'
+        f' picture alone: <a href="{picture.name}.png">{picture.name}.png</a></p></section>'
+    )
+
+
+def _table(changes: list[Row], count: int) -> str:
+    rows = "".join(
+        f'<tr class="{row["kind"]}"><td>{_when(row["ts"])}</td><td>{row["offset"]}</td>'
+        f"<td>{escape(str(row['topic']))}-{row['partition']}</td><td>{_broker(row['from'])}</td>"
+        f"<td>{_broker(row['to'])}</td><td>{row['epoch']}</td>"
+        f"<td>{escape(_WORDS[row['kind']])}</td>"
+        f"<td>{_duration(row['ms_without_leader'])}</td></tr>"
+        for row in reversed(changes)
+    )
+    return (
+        f"<h2>Changes of leaders</h2><p>The newest first, {len(changes)} of {count}.</p>"
+        "<div class=scroll><table id=changes><thead><tr><th>time (UTC)<th>offset<th>partition"
+        "<th>from<th>to<th>leader epoch<th>why<th>without leader for</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _duration(milliseconds: int | None) -> str:
+    return "" if milliseconds is None else pictures.milliseconds(milliseconds)
+
+
+def _broker(number: int) -> str:
+    return f"broker {number}" if number >= 0 else "nobody"
+
+
+def _when(moment: datetime | None) -> str:
+    if moment is None:
+        return "unknown"
+    return moment.astimezone(UTC).strftime("%a %Y-%m-%d %H:%M:%S")

@@ -1,0 +1,423 @@
+"""`history`: the whole past of the cluster's metadata as tables, reports and one page.
+
+    1 scan     headers, transaction markers, leader changes            vector reader, tasks
+    2 decode   typed events and the `records` archive                  once per record, tasks
+    3 fold     topics, configs, brokers and the like (`history_fold`)  driver
+    4 fold     partitions and all reports (`history_partitions`)       vectors, one task per bucket
+
+Spark hands out the tasks; the data goes from file to file by Arrow and never through the JVM.
+With `--append` an archive goes on where it ended: only new records are decoded and only what they
+touch gets new intervals; what was closed stays as the files it is. Kafka deletes its metadata log
+after days, so an archive must be fed before that.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.core.errors import BadInputError
+from pipeline.core.options import Options
+from pipeline.core.reader import Piece, plan_read
+from pipeline.jobs.history import query as history_query
+from pipeline.jobs.history.check import compare_snapshots, tell_differences
+from pipeline.jobs.history.continuation import (
+    STATE_NAME,
+    Archive,
+    ArchivedLog,
+    archived_log,
+    write_archived_log,
+)
+from pipeline.jobs.history.events import EventCounts, EventPlan, write_events
+from pipeline.jobs.history.fold import (
+    FoldPlan,
+    broker_base,
+    fold_brokers,
+    fold_keyed,
+    min_isr_ranges,
+)
+from pipeline.jobs.history.input import (
+    LogChoice,
+    Scanned,
+    check_snapshots,
+    choose_log,
+    log_options,
+    merge_scans,
+    scan_pieces,
+    snapshot_options,
+    snapshot_pieces,
+    transactions_of,
+)
+from pipeline.jobs.history.lists import numbers_of, whole
+from pipeline.jobs.history.overlay import CLEAR_PLACE, Clears, Topics
+from pipeline.jobs.history.partitions import BucketPlan, fold_bucket
+from pipeline.jobs.history.reports import Surroundings, Timeline, merged_churn
+from pipeline.jobs.history.schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARROW
+from pipeline.jobs.job import JobConfig, JobResult, progress
+from pipeline.jobs.publishing import current_version, publishing_version
+
+NAME: Final = "history"
+_SPLITS_MIN: Final = 4
+_BUCKET_RECORDS: Final = 65_536  # fewer are not worth a task
+Packs = list[tuple[Piece, ...]]
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The job's own flags."""
+    parser.add_argument("--append", action="store_true", help="go on with the archive in --output")
+    parser.add_argument("--follow", type=float, metavar="SECONDS",
+                        help="append again and again, that many seconds apart")  # fmt: skip
+    parser.add_argument("--intra-batch", action="store_true",
+                        help="keep every state, not only the last of each batch")  # fmt: skip
+    parser.add_argument("--reveal", action="store_true", help="do not hide secrets")
+    parser.add_argument("--report", metavar="DIR", help="a page with pictures for people")
+    parser.add_argument("--logs", nargs="+", metavar="DIR", help="of --report: logs to picture"
+                        " batches of, in place of those the history was fed from")  # fmt: skip
+    parser.add_argument("--who-led", metavar="TOPIC-N", help="say who led a partition, and why")
+    parser.add_argument("--at", metavar="TIME", help="of --who-led: 2026-11-17T14:07 (UTC) or an"
+                        " offset; now without it")  # fmt: skip
+
+
+def run(config: JobConfig) -> JobResult:
+    """Build or continue the tables below the output; answer and picture what is asked.
+
+    An input that is itself a finished history is not built again.
+
+    Raises:
+        BadInputError: no metadata log, a damaged option, an output that is in use.
+        DataLossError: an archive whose next records are gone.
+        CorruptSegmentError: a damaged batch.
+    """
+    arguments = config.arguments
+    finished = history_query.finished_history(config.inputs)
+    if finished is None:
+        follows = arguments.follow is not None and not config.dry_run
+        result = follow(config, _sleeps(arguments.follow)) if follows else build(config)
+        root = None if config.output is None else str(current_version(config.output))
+    else:
+        result, root = JobResult(), finished
+    if config.dry_run or root is None:
+        return result
+    if arguments.who_led:
+        answer = history_query.who_led(
+            root, arguments.who_led, **history_query.moment(arguments.at)
+        )
+        history_query.tell(answer, as_json=config.as_json)
+    if arguments.report:
+        from pipeline.jobs.history.page import write_page  # noqa: PLC0415  # needs matplotlib
+
+        logs = config.inputs if finished is None else None
+        write_page(lambda: config.session(NAME), root, arguments.report, arguments.logs or logs)
+    return result
+
+
+def follow(config: JobConfig, pauses: Iterable[object]) -> JobResult:
+    """Append once, and again after each pause; the result of the last run.
+
+    Raises:
+        DataLossError: the archive's next records are gone.
+    """
+    config.arguments.append = True
+    result = build(config)
+    for number, _ in enumerate(pauses):
+        again = msgspec.structs.replace(config, run_id=f"{config.run_id}+{number}")
+        result = build(again)
+    return result
+
+
+def _sleeps(seconds: float) -> Iterator[None]:
+    while True:
+        time.sleep(seconds)
+        yield
+
+
+def build(config: JobConfig) -> JobResult:
+    """One run: read what is new (or all) and publish the tables.
+
+    Raises:
+        BadInputError: an input or an archive that can not be used, or the two do not belong
+            together.
+        DataLossError: the archive's next records are gone, or its last ones were cut.
+    """
+    base = None
+    if config.arguments.append and config.output is not None:
+        base = current_version(config.output)
+    before = history_query.archive_end(base)
+    choice = choose_log(config.inputs, before)
+    archive = None
+    if before is not None:
+        assert base is not None
+        archive = Archive(base, str(config.output))
+        archive.check_flags(config.arguments)
+        choice = archive.check(choice)
+    check_snapshots(choice)
+    packs = _packs(log_options(choice))
+    planned = sum(piece.split.size for pack in packs for piece in pack)
+    if config.dry_run:
+        offsets = {"start_offset": choice.start, "end_offset": choice.end}
+        return JobResult(counters={"splits": len(packs), "bytes": planned} | offsets)
+    if archive is not None:
+        if archive.counters["log_end_offset"] == choice.end:
+            return _nothing_new(config, archive, choice)
+        config = msgspec.structs.replace(config, overwrite=True)
+    splits = [piece.split for pack in packs for piece in pack]
+    with publishing_version(config, splits) as publication:
+        if archive is not None and current_version(archive.name) != base:
+            raise BadInputError(f"{archive.name}: another run has appended meanwhile; try again")
+        events = publication.folder.parent / f"{config.run_id}.events"
+        spark = config.session(NAME)
+        try:
+            # each pack is scanned and decoded; then there is a bucket at least
+            steps = 2 * len(packs) + 1
+            with progress(spark, planned, tasks=steps, as_json=config.as_json):
+                run = _Run(config, spark, choice, packs, folder=publication.folder, events=events,
+                           archive=archive)  # fmt: skip
+                publication.result = run.result()
+        finally:
+            shutil.rmtree(events, ignore_errors=True)
+    return publication.result
+
+
+def _nothing_new(config: JobConfig, archive: Archive, choice: LogChoice) -> JobResult:
+    """Nothing to append; but what lies beside the log must agree with the archive."""
+    with tempfile.TemporaryDirectory() as events:
+        compared = compare_snapshots(
+            choice.others, archive.root, Path(events), archive.counters["end_offset"],
+            reveal=config.arguments.reveal,
+        )  # fmt: skip
+    tell_differences(compared.rows)
+    return JobResult(counters=archive.counters | {"new_records": 0}, findings=len(compared.rows))
+
+
+def _packs(options: Options) -> Packs:
+    """Tasks of at most a quarter of the log: metadata logs are small, decoding them is not."""
+    plan = plan_read(msgspec.structs.replace(options, min_partitions=_SPLITS_MIN))
+    return list(plan.packs)
+
+
+class _Run:
+    """The steps of one run."""
+
+    def __init__(
+        self, config: JobConfig, spark: Any, choice: LogChoice, packs: Packs, *, folder: Path,
+        events: Path, archive: Archive | None,
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._spark = spark
+        self._choice = choice
+        self._packs = packs
+        self._folder = folder
+        self._events = events
+        self._archive = archive  # that goes on
+
+    @property
+    def _base(self) -> Path | None:
+        """The version of the archive that goes on."""
+        return None if self._archive is None else self._archive.root
+
+    def result(self) -> JobResult:
+        """Do everything; the tables lie in the folder afterwards."""
+        config, choice = self._config, self._choice
+        options = log_options(choice)
+        scanned = self._scan(options)
+        transactions, open_begin = transactions_of(scanned.markers)
+        end = choice.end if open_begin is None else open_begin
+        plan = EventPlan(
+            events=str(self._events), archive=str(self._folder),
+            label=f"{choice.start:020d}", transactions=tuple(transactions),
+            reveal=config.arguments.reveal, buckets=self._buckets(scanned.records),
+        )  # fmt: skip
+        counts = self._decode(plan, end)
+        tables = self._fold(plan)
+        tables["controller_epochs"] = self._controller_epochs(scanned, end)
+        findings = self._compare(end)
+        old = self._keep_records()
+        read = {"records": counts.records + old}
+        counters = {
+            "start_offset": choice.start if self._archive is None else
+            self._archive.counters["start_offset"],
+            "end_offset": end,
+            "log_end_offset": choice.end,
+            "is_end_committed": int(choice.is_end_committed),
+            "new_records": counts.records,
+            "no_ops": scanned.no_ops,
+            "aborted": counts.aborted,
+            "unknown": counts.unknown,
+            "transactions": len(transactions),
+            "intra_batch": int(config.arguments.intra_batch),
+            "reveal": int(config.arguments.reveal),
+            "bytes": sum(piece.split.size for pack in self._packs for piece in pack),
+        }  # fmt: skip
+        return JobResult(tables=read | tables, counters=counters, findings=findings)
+
+    def _scan(self, options: Options) -> Scanned:
+        return merge_scans(self._in_tasks(lambda pack: scan_pieces(pack, options), self._packs))
+
+    def _buckets(self, records: int) -> int:
+        """Into how many tasks the partitions are divided."""
+        most = 2 * int(self._spark.sparkContext.defaultParallelism)
+        return max(1, min(most, records // _BUCKET_RECORDS))
+
+    def _decode(self, plan: EventPlan, end: int) -> EventCounts:
+        options = log_options(self._choice, end)
+        packs = _packs(options) if end < self._choice.end else self._packs
+        seed = self._choice.seed
+        found: list[EventCounts] = []
+        if seed is not None:
+            seeding = msgspec.structs.replace(plan, snapshot_end=seed.base_offset, transactions=())
+            seed_options = snapshot_options(seed)
+            found += self._in_tasks(
+                lambda pack: write_events(pack, seed_options, seeding),
+                [tuple(snapshot_pieces(seed))],
+            )
+        found += self._in_tasks(lambda pack: write_events(pack, options, plan), packs)
+        totals = zip(*(msgspec.structs.astuple(one) for one in found), strict=True)
+        return EventCounts(*map(sum, totals)) if found else EventCounts()
+
+    def _in_tasks(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """What `work` gives for each item, by one of Spark's tasks each."""
+        if not items:
+            return []
+
+        def task(rows: Iterator[S]) -> Iterator[T]:
+            pa.set_cpu_count(1)
+            for item in rows:
+                yield work(item)
+
+        rows = self._spark.sparkContext.parallelize(items, len(items))
+        found: list[T] = rows.mapPartitions(task).collect()
+        return found
+
+    def _fold(self, events: EventPlan) -> dict[str, int]:
+        """All tables and reports from the events; rows of each."""
+        intra_batch = bool(self._config.arguments.intra_batch)
+        root = self._base
+        state = None if root is None else root / STATE_NAME
+        plan = FoldPlan(
+            events=self._events, folder=self._folder, label=events.label,
+            intra_batch=intra_batch, state=state,
+        )  # fmt: skip
+        self._events.mkdir(parents=True, exist_ok=True)
+        fold_keyed(plan)
+        _, standing = fold_brokers(plan, [] if root is None else broker_base(root))
+        folders = [self._folder] if root is None else [root, self._folder]
+        around = Surroundings(
+            Topics(pq.read_table(self._events / "topics.parquet")), Timeline(standing),
+            Timeline(min_isr_ranges(folders)),
+        )  # fmt: skip
+        clears = clears_of(self._events / "clear_elr")
+        bucket_plan = BucketPlan(
+            events=str(self._events), folder=str(self._folder), label=events.label,
+            buckets=events.buckets, intra_batch=intra_batch,
+            state=None if state is None else str(state),
+        )  # fmt: skip
+        self._in_tasks(
+            lambda bucket: fold_bucket(bucket, bucket_plan, around, clears), range(events.buckets)
+        )
+        write_churn(self._events, self._folder, state)
+        if root is not None:
+            keep_closed(root, self._folder)
+        return {name: parquet_rows(self._folder / name) for name in _TABLES}
+
+    def _keep_records(self) -> int:
+        if self._base is None:
+            return 0
+        old = self._base / "records"
+        rows = parquet_rows(old)
+        for place in sorted(old.glob("offset_million=*")):
+            link_files(place, self._folder / "records" / place.name)
+        return rows
+
+    def _controller_epochs(self, scanned: Scanned, end: int) -> int:
+        known = [] if self._base is None else history_query.controller_epochs(self._base)
+        rows = [row for row in known if row["start_offset"] < self._choice.start]
+        rows += [
+            {"epoch": one.epoch, "leader": one.leader, "start_offset": one.offset,
+             "start_ts": one.time, "voters": list(one.voters), "granting": list(one.granting)}
+            for one in scanned.leaders if one.offset < end
+        ]  # fmt: skip
+        for row, following in zip(rows, [*rows[1:], None], strict=False):
+            row["end_offset"] = None if following is None else following["start_offset"]
+        folder = self._folder / "controller_epochs"
+        folder.mkdir()
+        schema = history_query.CONTROLLER_EPOCHS_ARROW
+        pq.write_table(pa.Table.from_pylist(rows, schema), folder / "part-0.parquet")
+        return len(rows)
+
+    def _compare(self, end: int) -> int:
+        """The snapshots must say what the history says; leaves what the next append must know."""
+        compared = compare_snapshots(
+            self._choice.others, self._folder, self._events, end,
+            reveal=self._config.arguments.reveal,
+        )  # fmt: skip
+        if self._archive is not None:
+            self._archive.check_compared(self._choice, compared)
+        known = ArchivedLog() if self._archive is None else self._archive.log
+        log = archived_log(known, self._choice, end, compared.agreeing)
+        write_archived_log(self._folder / STATE_NAME, log)
+        if compared.rows:
+            folder = self._folder / "findings"
+            folder.mkdir()
+            pq.write_table(pa.Table.from_pylist(compared.rows), folder / "part-0.parquet")
+        tell_differences(compared.rows)
+        return len(compared.rows)
+
+
+_TABLES: Final = ("partitions", "brokers", *KEYED_STATES, *REPORT_ARROW)
+
+
+def keep_closed(root: Path, folder: Path) -> None:
+    """The closed intervals and finished report rows of an archive stay as the files they are."""
+    for name in ("partitions", "brokers", *KEYED_STATES):
+        link_files(root / name / "current=false", folder / name / "current=false")
+    for name in ("leader_changes", "under_replicated"):
+        link_files(root / name, folder / name, pattern=f"{name}-*.parquet")
+
+
+def write_churn(events: Path, folder: Path, state: Path | None) -> None:
+    """`isr_churn` of the whole history: medians need all times, not only the new ones."""
+    parts = [] if state is None else [state / "churn" / "part-0.parquet"]
+    parts += sorted((events / "churn").glob("*.parquet"))
+    merged, report = merged_churn([pq.read_table(path) for path in parts])
+    made = {"state/churn": merged, "isr_churn": report.cast(REPORT_ARROW["isr_churn"])}
+    for name, table in made.items():
+        (folder / name).mkdir(parents=True)
+        pq.write_table(table, folder / name / "part-0.parquet", compression="zstd")
+
+
+def clears_of(folder: Path) -> Clears:
+    """All ClearElrRecords, in log order."""
+    files = sorted(folder.glob("*.parquet"))
+    table = pa.concat_tables([CLEAR_EVENTS.empty_table(), *map(pq.read_table, files)])
+    names = tuple(table.column("topic").to_pylist())
+    places = {name: numbers_of(whole(table.column(name))) for name in CLEAR_PLACE}
+    return Clears(names, places)
+
+
+def link_files(source: Path, target: Path, pattern: str = "*.parquet") -> None:
+    """Hard links of the files of one folder in another, copies where links do not work."""
+    if not source.exists():
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for path in source.glob(pattern):
+        try:
+            os.link(path, target / path.name)
+        except FileExistsError:
+            continue
+        except OSError:
+            shutil.copy2(path, target / path.name)
+
+
+def parquet_rows(folder: Path) -> int:
+    """The number of rows in all Parquet files below a folder, by their footers."""
+    return sum(pq.ParquetFile(path).metadata.num_rows for path in folder.rglob("*.parquet"))

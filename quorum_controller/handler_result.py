@@ -1,0 +1,13 @@
+"""The outcome of a handler that did not refuse the whole request."""
+
+import msgspec
+
+from quorum_controller.brokers.sweeps import Sweep
+from wire.codec import Entity
+
+
+class HandlerResult(msgspec.Struct, frozen=True):
+    """A response body, and work on partitions that must end before it is sent."""
+
+    response: Entity
+    sweep: Sweep | None = None

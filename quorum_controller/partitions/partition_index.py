@@ -1,0 +1,127 @@
+"""Which partitions a broker, an election or a list of reassignments must look at.
+
+Derived from the image: built once by a scan when a leadership begins, kept current with the delta
+of every batch the controller makes, dropped with the leadership. It is not in the image because
+only the active controller asks these questions, and three entries per partition would be most of
+what a partition costs.
+
+- INV-PI-1: `topics_of(broker)` misses no topic in which the broker has a replica; a topic that the
+  broker left may stay in it. Callers look at the partitions anyway.
+- INV-PI-2: leaderless, imbalanced and reassigning partitions are exactly those of the image.
+Source: apache/kafka: metadata/.../controller/BrokersToIsrs.java; ReplicationControlManager
+(imbalancedPartitions, reassigningTopics).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from metadata.delta import MetadataDelta
+from metadata.image import Image, Partition
+from quorum_controller.partitions.electorate import (
+    ElectionPolicy,
+    PartitionDefaults,
+    TopicPartition,
+)
+from wire.types import NodeId, TopicId
+
+
+class PartitionIndex:
+    """Sets of ids that follow one line of images."""
+
+    __slots__ = ("_topics_by_broker", "imbalanced", "leaderless", "reassigning")
+
+    def __init__(self, image: Image) -> None:
+        self._topics_by_broker: defaultdict[NodeId, set[TopicId]] = defaultdict(set)
+        self.leaderless: set[TopicPartition] = set()
+        self.imbalanced: set[TopicPartition] = set()
+        """The first replica does not lead; leaderless ones too."""
+        self.reassigning: set[TopicPartition] = set()
+        topics_by_broker = self._topics_by_broker
+        for topic_id, topic in image.topics.items():
+            for partition_id, partition in topic.partitions.items():
+                for replica in partition.replicas:
+                    topics_by_broker[replica].add(topic_id)
+                if not partition.has_preferred_leader or partition.is_reassigning:
+                    self._add(topic_id, partition_id, partition)
+
+    def advance(self, before: Image, after: Image, delta: MetadataDelta) -> None:
+        """Follow one batch: `before` plus its records is `after`, `delta` names what changed."""
+        for topic_id in delta.topics_deleted:
+            for partition_id, partition in before.topics[topic_id].partitions.items():
+                for replica in partition.replicas:
+                    self._topics_by_broker[replica].discard(topic_id)
+                self._remove((topic_id, partition_id))
+        topics, topics_by_broker = after.topics, self._topics_by_broker
+        leaderless, imbalanced, reassigning = self.leaderless, self.imbalanced, self.reassigning
+        for changed in delta.partitions_changed:
+            topic_id, partition_id = changed
+            partition = topics[topic_id].partitions[partition_id]
+            for replica in partition.replicas:
+                topics_by_broker[replica].add(topic_id)
+            _put(leaderless, changed, is_member=not partition.has_leader)
+            _put(imbalanced, changed, is_member=not partition.has_preferred_leader)
+            _put(reassigning, changed, is_member=partition.is_reassigning)
+
+    def topics_of(self, broker_id: NodeId) -> frozenset[TopicId] | set[TopicId]:
+        """Topics in which the broker may have a replica; do not change the set."""
+        return self._topics_by_broker.get(broker_id, frozenset())
+
+    def partitions_of(
+        self, image: Image, broker_id: NodeId, predicate: Callable[[Partition], bool]
+    ) -> list[TopicPartition]:
+        """Partitions with this property in topics where the broker has replicas, sorted."""
+        return sorted(self._where(image, broker_id, predicate))
+
+    def leads_any(self, image: Image, broker_id: NodeId) -> bool:
+        """Whether the broker leads a partition."""
+        found = self._where(image, broker_id, lambda partition: partition.leader == broker_id)
+        return next(found, None) is not None
+
+    def _where(
+        self, image: Image, broker_id: NodeId, predicate: Callable[[Partition], bool]
+    ) -> Iterator[TopicPartition]:
+        topics = image.topics
+        for topic_id in self.topics_of(broker_id):
+            topic = topics.get(topic_id)
+            if topic is not None:
+                for partition_id, partition in topic.partitions.items():
+                    if predicate(partition):
+                        yield topic_id, partition_id
+
+    def _add(self, topic_id: TopicId, partition_id: int, partition: Partition) -> None:
+        for replica in partition.replicas:
+            self._topics_by_broker[replica].add(topic_id)
+        if not partition.has_preferred_leader:
+            self.imbalanced.add((topic_id, partition_id))
+            if not partition.has_leader:
+                self.leaderless.add((topic_id, partition_id))
+        if partition.adding_replicas or partition.removing_replicas:
+            self.reassigning.add((topic_id, partition_id))
+
+    def _remove(self, topic_partition: TopicPartition) -> None:
+        self.imbalanced.discard(topic_partition)
+        self.leaderless.discard(topic_partition)
+        self.reassigning.discard(topic_partition)
+
+
+def _put(members: set[TopicPartition], one: TopicPartition, *, is_member: bool) -> None:
+    if is_member:
+        members.add(one)
+    elif members:
+        members.discard(one)
+
+
+class Electorate(msgspec.Struct, frozen=True, gc=False):
+    """What elections of one turn need besides the image: where to look, defaults of topics."""
+
+    index: PartitionIndex
+    """Of the image that the turn began with."""
+    defaults: PartitionDefaults
+
+    def policy(
+        self, *, never: NodeId | None = None, always: NodeId | None = None
+    ) -> ElectionPolicy:
+        """The rules of an election while a broker is leaving (`never`) or coming (`always`)."""
+        return ElectionPolicy(never, always, self.defaults)

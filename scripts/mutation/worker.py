@@ -1,0 +1,231 @@
+"""A process that traces the quick tests or runs them against one mutant after the other.
+
+`python -m scripts.mutation.worker trace FILE SHARD SHARDS` writes a trace. `... warm` and
+`... cold` read one job a line from the standard input and answer a line each. Every mutant has a
+process of its own, a fork: of a process that has collected all tests (warm), where the code of
+loaded functions is replaced; or of one that has imported only what others wrote (cold), for
+mutants of what runs at import. Neither writes a file of the tree.
+"""
+
+import ast
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from scripts.mutation import quick_tests
+from scripts.mutation.forks import Job, Reporter, Verdict, run_fork
+from scripts.mutation.loaded_code import LoadedFunctions
+from scripts.mutation.modules import PACKAGES, ROOT, Importer
+from scripts.mutation.points import mutated
+from scripts.mutation.tracing import Trace, Tracer
+
+FOREIGN: Final = ("hypothesis", "kio.schema", "msgspec", "immutables", "aiohttp", "zstandard")
+"""What a cold process has imported before it forks; nothing of the project."""
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  # only the place of scratch folders
+
+
+class Recorder:
+    """The plugin that notes which statements each test runs."""
+
+    def __init__(self, tracer: Tracer, shard: int, shards: int) -> None:
+        self.trace = Trace()
+        self._tracer = tracer
+        self._shard = shard
+        self._shards = shards
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the test files of this shard."""
+        files = {path: number for number, path in enumerate(sorted({i.path for i in items}))}
+        items[:] = [item for item in items if files[item.path] % self._shards == self._shard]
+
+    def pytest_collection_finish(self) -> None:
+        """What has run by now belongs to the import."""
+        self.trace.imported.update(self._tracer.take())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Set-up, call and tear-down of a test with its fixtures."""
+        number = len(self.trace.tests)
+        self.trace.tests.append(item.nodeid)
+        started = time.process_time()
+        try:
+            return (yield)
+        finally:
+            self.trace.seconds.append(round(time.process_time() - started, 4))
+            for place in self._tracer.take():
+                self.trace.runs[place] |= 1 << number
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that fails or is skipped shows nothing about a mutant."""
+        if not report.passed:
+            self.trace.failed.add(len(self.trace.tests) - 1)
+
+
+class Server:
+    """The plugin that answers jobs after the collection instead of running the tests."""
+
+    def __init__(self, jobs: Iterator[Job], answers: int, scratch: Path) -> None:
+        self._jobs = jobs
+        self._answers = answers
+        self._scratch = scratch
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Fork once a job."""
+        items = {item.nodeid: item for item in session.items}
+        functions = LoadedFunctions()
+        trusted: dict[str, bool] = {}
+        for job in self._jobs:
+            verdict = self._verdict(session, items, functions, job)
+            while verdict.killer and not self._is_trusted(session, items, verdict, job, trusted):
+                job.tests = [test for test in job.tests if test.id != verdict.killer]
+                verdict = self._verdict(session, items, functions, job)
+            answer(self._answers, verdict)
+        return True
+
+    def _verdict(
+        self,
+        session: pytest.Session,
+        items: dict[str, pytest.Item],
+        functions: LoadedFunctions,
+        job: Job,
+    ) -> Verdict:
+        path = ROOT / job.point.module if job.point else None
+        swap = None
+        if job.point and path:
+            source = path.read_text("utf-8")
+            swap = functions.swap(path, ast.parse(source), mutated(job.point, source))
+            if swap is None:
+                return Verdict("cold")  # the functions cannot be found: import the mutant
+
+        def action(reporter: Reporter) -> None:
+            if swap is not None:
+                swap()
+            run_items(session, [items[t.id] for t in job.tests if t.id in items], reporter)
+
+        return run_fork(job, action, self._scratch)
+
+    def _is_trusted(
+        self,
+        session: pytest.Session,
+        items: dict[str, pytest.Item],
+        verdict: Verdict,
+        job: Job,
+        trusted: dict[str, bool],
+    ) -> bool:
+        """Whether the killing test passes alone, without a mutant."""
+        if verdict.killer not in trusted:
+            alone = Job(None, [test for test in job.tests if test.id == verdict.killer])
+            passed = run_fork(
+                alone, lambda r: run_items(session, [items[verdict.killer]], r), self._scratch
+            )
+            trusted[verdict.killer] = passed.outcome == "survived"
+        return trusted[verdict.killer]
+
+
+class Chosen:
+    """The plugin of a cold fork: runs the tests of a job in its order."""
+
+    def __init__(self, job: Job, reporter: Reporter) -> None:
+        self._job = job
+        self._reporter = reporter
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run them until one fails; a test that a mutant has removed is a failure too."""
+        if session.testsfailed:
+            self._reporter.failed("")
+            return True
+        items = {item.nodeid: item for item in session.items}
+        missing = [test.id for test in self._job.tests if test.id not in items]
+        if missing:
+            self._reporter.failed(missing[0])
+            return True
+        run_items(session, [items[test.id] for test in self._job.tests], self._reporter)
+        return True
+
+
+def run_items(session: pytest.Session, items: list[pytest.Item], reporter: Reporter) -> None:
+    """Run tests in this order until one fails."""
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        reporter.started(item.nodeid)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            reporter.failed(item.nodeid)
+            return
+    reporter.passed()
+
+
+def serve_cold(jobs: Iterator[Job], answers: int, scratch: Path) -> None:
+    """Answer jobs by importing the mutant anew in every fork."""
+    for name in FOREIGN:
+        __import__(name)
+    for job in jobs:
+
+        def action(reporter: Reporter, job: Job = job) -> None:
+            point = job.point
+            assert point is not None
+
+            def compiler(module: str, source: bytes) -> ast.Module:
+                text = source.decode()
+                return mutated(point, text) if module == point.module else ast.parse(text)
+
+            Importer([point.module.partition("/")[0]], compiler).install()
+            files = sorted({test.id.partition("::")[0] for test in job.tests})
+            if quick_tests.run(Chosen(job, reporter), files) not in {0, 1}:
+                reporter.failed("")  # it cannot even be imported
+
+        answer(answers, run_fork(job, action, scratch))
+
+
+def trace(path: Path, shard: int, shards: int) -> None:
+    """Run the quick tests once and write which statements each of them runs."""
+    tracer = Tracer()
+    Importer(PACKAGES, tracer.instrument).install()
+    recorder = Recorder(tracer, shard, shards)
+    quick_tests.run(recorder)
+    recorder.trace.write(path)
+
+
+def answer(descriptor: int, verdict: Verdict) -> None:
+    """Write one line."""
+    os.write(descriptor, json.dumps(verdict.as_json()).encode() + b"\n")
+
+
+def read_jobs(descriptor: int) -> Iterator[Job]:
+    """Jobs, one a line, until the other side closes."""
+    with os.fdopen(descriptor, encoding="utf-8") as lines:
+        for line in lines:
+            content: dict[str, Any] = json.loads(line)
+            yield Job.from_json(content)
+
+
+def main(words: list[str]) -> None:
+    """Do what the words ask for."""
+    kind = words[0]
+    scratch = Path(tempfile.mkdtemp(prefix="mutants-", dir=MEMORY if MEMORY.is_dir() else None))
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(scratch)
+    jobs, answers = read_jobs(os.dup(0)), os.dup(1)
+    quick_tests.silence(Path(words[1]))
+    try:
+        if kind == "trace":
+            trace(Path(words[2]), int(words[3]), int(words[4]))
+        elif kind == "warm":
+            quick_tests.run(Server(jobs, answers, scratch))
+        else:
+            serve_cold(jobs, answers, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,360 @@
+"""What a command line of `kraftline sim` asks for: seeds, one run told or drawn, a schedule."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
+
+from simulator.campaign.arguments import Parsed
+from simulator.campaign.campaign import (
+    NONDETERMINISTIC,
+    Result,
+    Totals,
+    WorkerDiedError,
+    exit_code_of,
+    result_of,
+    run_campaign,
+)
+from simulator.campaign.draw import Options
+from simulator.campaign.page import page_of
+from simulator.campaign.recording import Recording
+from simulator.campaign.report import (
+    PLAIN_PERIOD_S,
+    LiveLine,
+    as_json,
+    command_of,
+    counted,
+    failure_line,
+    summary,
+)
+from simulator.campaign.run import Outcome, prepare, run_seed
+from simulator.campaign.schedule import Schedule, read_schedule, write_schedule
+from simulator.campaign.seed_ledger import SeedLedger
+from simulator.campaign.shrink import Shrinker, Shrunk
+from simulator.cluster.node_states import state_text
+from simulator.cluster.scheduler import ENDLESS
+from simulator.faults.decision import Decision
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SIMULATED: Final = (
+    "broker_publisher",
+    "jepsen",
+    "kernel",
+    "metadata",
+    "quorum_controller",
+    "raft",
+    "simulator",
+    "storage",
+    "wire",
+)
+"""The packages that a run is made of."""
+MARK_MISSING: Final = 1
+INTERRUPTED: Final = 130
+WORKER_DIED: Final = 255
+TERMINATED: Final = 143
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: the seeds so far are summed up, as after Ctrl-C."""
+
+
+def perform(parsed: Parsed) -> int:
+    """Does it; returns the exit code.
+
+    Raises:
+        ScheduleError: the file of the schedule is none.
+        OSError: a file cannot be read or written.
+    """
+    _check_folders(parsed)
+    if parsed.schedule is not None:
+        return _run_schedule(parsed, read_schedule(parsed.schedule))
+    return _run_seeds(parsed)
+
+
+def commit_name() -> str:
+    """The commit of this tree; with a hash of the code where that is another one, or no git is.
+
+    `0123456789`, `0123456789-dirty-89abcdef` (or only documents differ: `-dirty`), `unknown-...`.
+    """
+    name = _git("describe", "--always", "--dirty", "--abbrev=10") or "unknown"
+    if name != "unknown" and not _git("status", "--porcelain", "--", *SIMULATED):
+        return name
+    checksum = 0
+    for package in SIMULATED:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name_of_file = str(path.relative_to(ROOT)).encode()
+                checksum = zlib.crc32(path.read_bytes(), zlib.crc32(name_of_file, checksum))
+    return f"{name if '-' in name or name == 'unknown' else f'{name}-dirty'}-{checksum:08x}"
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def _check_folders(parsed: Parsed) -> None:
+    """What is written at the end must be possible before an hour of work."""
+    for path in (parsed.html, parsed.ledger):
+        if path is not None:
+            path.open("ab").close()
+
+
+# ---- many seeds ---------------------------------------------------------------------------------
+
+
+def _run_seeds(parsed: Parsed) -> int:
+    commit = commit_name()
+    started = time.monotonic()
+    is_drawn_or_told = parsed.is_traced or parsed.until is not None
+    if is_drawn_or_told:
+        return _run_watched(parsed, parsed.seeds[0], parsed.options, None, commit)
+    ledger = None
+    if parsed.ledger is not None:
+        ledger = SeedLedger(parsed.ledger, commit, parsed.options, is_twice=parsed.is_twice)
+        ledger.known()
+        if ledger.cut_off:
+            lines = "a line is" if ledger.cut_off == 1 else f"{ledger.cut_off} lines are"
+            sys.stderr.write(f"kraftline sim: {parsed.ledger}: {lines} cut off and left out\n")
+    live = LiveLine(sys.stderr, len(parsed.seeds), plain_period_s=PLAIN_PERIOD_S)
+    totals = Totals()
+
+    def on_result(result: Result, sums: Totals) -> None:
+        nonlocal totals
+        totals = sums
+        if result.invariant is not None:
+            live.clear()
+            _say_failure(parsed, result, commit)
+        live.show(sums)
+
+    interrupted, seconds = 0, None
+    try:
+        with _stoppable():
+            run_campaign(
+                parsed.seeds,
+                parsed.options,
+                is_twice=parsed.is_twice,
+                job_count=parsed.job_count,
+                ledger=ledger,
+                on_result=on_result,
+            )
+            live.clear()
+            seconds = time.monotonic() - started
+            _look_closer(parsed, totals, commit, live)
+    except _Terminated:
+        interrupted = TERMINATED
+    except KeyboardInterrupt:
+        interrupted = INTERRUPTED
+    except WorkerDiedError as error:
+        interrupted = WORKER_DIED
+        live.clear()
+        sys.stderr.write(f"kraftline sim: {error}\n")
+    live.clear()
+    _say_end(parsed, totals, seconds or time.monotonic() - started, commit, len(parsed.seeds))
+    return interrupted if interrupted and not totals.failed else _exit_code(parsed, totals)
+
+
+def _look_closer(parsed: Parsed, totals: Totals, commit: str, live: LiveLine) -> None:
+    """The first failure made smaller and drawn; the first seed drawn where none failed."""
+    failed = [result for result in totals.failed if result.invariant != NONDETERMINISTIC]
+    if failed:
+        _shrink_first(parsed, failed[0], commit, live)
+    if parsed.html is not None:
+        _draw(parsed, failed[0].seed if failed else parsed.seeds[0])
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM raises _Terminated."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say_failure(parsed: Parsed, result: Result, commit: str) -> None:
+    is_twice = result.invariant == NONDETERMINISTIC
+    command = command_of(result.seed, parsed.options, is_twice=is_twice)
+    out = sys.stderr if parsed.is_json else sys.stdout
+    out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
+    if result.invariant == "linearizability":
+        _write_history(run_seed(result.seed, parsed.options), out)
+    out.flush()
+
+
+def _write_history(outcome: Outcome, out: TextIO) -> None:
+    """The history that is not linearizable, as a file beside the caller."""
+    if outcome.refuted is None:
+        return
+    path = _free(f"sim-{outcome.seed:#x}-history")
+    path.write_bytes(outcome.refuted.lines)
+    command = f"kraftline jepsen verify --model {outcome.refuted.model} --explain {path}"
+    out.write(f"  the history of the clients: {command}\n")
+
+
+def _say_end(parsed: Parsed, totals: Totals, seconds: float, commit: str, asked: int) -> None:
+    """What a person reads, or the object: of as many of the seeds that were asked for as ended."""
+    lines = summary(totals, seconds, requires_marks=parsed.requires_marks)
+    if parsed.is_json:
+        lines = [json.dumps(as_json(totals, seconds, commit, asked=asked))]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _exit_code(parsed: Parsed, totals: Totals) -> int:
+    if totals.failed:
+        invariant = totals.failed[0].invariant
+        assert invariant is not None
+        return exit_code_of(invariant)
+    return MARK_MISSING if parsed.requires_marks and totals.missing_marks else 0
+
+
+# ---- one run ------------------------------------------------------------------------------------
+
+
+def _run_schedule(parsed: Parsed, schedule: Schedule) -> int:
+    return _run_watched(parsed, schedule.seed, schedule.options, schedule.plan, commit_name())
+
+
+def _run_watched(
+    parsed: Parsed, seed: int, options: Options, plan: list[Decision] | None, commit: str
+) -> int:
+    """One run, with a trace or a stop or from a schedule."""
+    if parsed.is_traced:
+        settings, _, _ = prepare(seed, options)
+        _print_line(0, " ".join(f"{n}={getattr(settings, n)}" for n in settings.__struct_fields__))
+    recording = None if parsed.html is None else Recording()
+    started, cpu_started = time.monotonic(), time.process_time()
+    outcome = run_seed(
+        seed,
+        options,
+        plan=plan,
+        trace=_print_line if parsed.is_traced else None,
+        recording=recording,
+        until=parsed.until,
+    )
+    result = result_of(outcome, time.process_time() - cpu_started)
+    totals = Totals()
+    totals.add(result)
+    command = command_of(seed, options)
+    if parsed.schedule is not None:
+        command = f"kraftline sim --schedule {shlex.quote(str(parsed.schedule))}"
+    if result.invariant is not None:
+        out = sys.stderr if parsed.is_json else sys.stdout
+        out.write(f"{failure_line(result, commit, command)}\n  {result.text}\n")
+        _write_history(outcome, out)
+    elif parsed.until is not None:
+        _say_where(outcome, sys.stderr if parsed.is_json else sys.stdout)
+    if recording is not None:
+        again = command if outcome.is_complete else f"{command} --until {outcome.event_count}"
+        _write_page(parsed, outcome, recording, again)
+    _say_end(parsed, totals, time.monotonic() - started, commit, asked=1)
+    return _exit_code(parsed, totals)
+
+
+def _say_where(outcome: Outcome, out: TextIO) -> None:
+    """Where a run was stopped or ended, and its nodes with it."""
+    stopped = "the run ended" if outcome.is_complete else "stopped"
+    out.write(f"{stopped} at event {outcome.event_count:,}, t={outcome.at_us / 1e6:.6f}s\n")
+    out.writelines(f"  {state_text(state)}\n" for state in outcome.nodes)
+
+
+def _print_line(now_us: int, text: str) -> None:
+    sys.stdout.write(f"{now_us / 1e6:12.6f}  {text}\n")
+
+
+def _draw(parsed: Parsed, seed: int) -> None:
+    recording = Recording()
+    outcome = run_seed(seed, parsed.options, recording=recording)
+    _write_page(parsed, outcome, recording, command_of(seed, parsed.options))
+
+
+def _write_page(parsed: Parsed, outcome: Outcome, recording: Recording, command: str) -> None:
+    """The page of a run; `command` repeats it."""
+    assert parsed.html is not None
+    page = page_of(outcome, recording, commit_name(), command)
+    parsed.html.write_text(page, encoding="utf-8")
+
+
+def _free(name: str) -> Path:
+    """A file that is not there yet: what was written of an earlier failure is kept."""
+    path, number = Path(f"{name}.jsonl"), 1
+    while path.exists():
+        number += 1
+        path = Path(f"{name}-{number}.jsonl")
+    return path
+
+
+def _shrink_first(parsed: Parsed, result: Result, commit: str, live: LiveLine) -> None:
+    """Make the first failure small and write it as a schedule beside the caller."""
+    if parsed.shrink_seconds == 0:
+        return
+    out = sys.stderr if parsed.is_json else sys.stdout
+    if result.text.endswith(ENDLESS):
+        out.write("  not made smaller: every run would take as long\n")
+        return
+    out.write(f"  making it smaller, up to {parsed.shrink_seconds:g} s, Ctrl-C keeps the best\n")
+    out.flush()
+    deadline = time.monotonic() + parsed.shrink_seconds
+    seed = result.seed
+    outcome = run_seed(seed, parsed.options)
+    if outcome.invariant != result.invariant:
+        out.write(f"  seed {seed:#x} did not fail again: it depends on more than its seed\n")
+        return
+
+    def run_again(options: Options, plan: list[Decision]) -> Outcome:
+        live.say(lambda: _search_text(shrinker, deadline - time.monotonic()))
+        return run_seed(seed, options, plan=plan)
+
+    shrinker = Shrinker(outcome, parsed.options, run_again, lambda: time.monotonic() >= deadline)
+    try:
+        shrinker.shrink()
+    finally:  # after Ctrl-C too
+        live.clear()
+        _write_shrunk(seed, shrinker.best, len(outcome.plan), commit, out)
+
+
+def _search_text(shrinker: Shrinker, seconds: float) -> str:
+    return (
+        f"making it smaller: run {shrinker.run_count}, {counted(len(shrinker.plan), 'fault')} and "
+        f"{counted(shrinker.options.write_count, 'write')} left, {seconds:.0f} s to go"
+    )
+
+
+def _write_shrunk(seed: int, shrunk: Shrunk, fault_count: int, commit: str, out: TextIO) -> None:
+    """A schedule of what is left of a failure; it had `fault_count` faults at first."""
+    path = _free(f"sim-{seed:#x}")
+    assert shrunk.outcome.invariant is not None
+    write_schedule(
+        path,
+        Schedule(
+            seed=seed,
+            options=shrunk.options,
+            plan=shrunk.plan,
+            commit=commit,
+            invariant=shrunk.outcome.invariant,
+            text=shrunk.outcome.text,
+        ),
+    )
+    out.write(
+        f"  shrunk in {counted(shrunk.run_count, 'run')} from {fault_count:,} to "
+        f"{counted(len(shrunk.plan), 'fault')}, {counted(shrunk.options.write_count, 'write')}, "
+        f"{counted(shrunk.outcome.event_count, 'event')}: "
+        f"kraftline sim --schedule {path}\n"
+    )

@@ -1,0 +1,46 @@
+"""I8: a node applies every committed batch once, with as many records as were committed.
+
+Twice the same record mostly leads to the same image, so what is published does not show it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from metadata.loader import CommittedBatch, Loader
+from simulator.checks.ledger import Ledger
+
+
+class LoaderWatch:
+    """What the loader of one process is given to apply; it replaces its bound `commit`.
+
+    Whatever a process replaces as a whole, by a snapshot or by what it computed as the leader, it
+    goes on behind that.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        commit = loader.commit
+        self._broken: str | None = None
+        self._taken: list[tuple[int, int]] = []
+        """Base offset and number of records of what was applied since the last look."""
+
+        def watched(batches: Iterable[CommittedBatch]) -> Any:
+            return commit(self._noted(batches, int(loader.end_offset)))
+
+        setattr(loader, "commit", watched)  # noqa: B010 - an instance attribute hides the method
+
+    def _noted(self, batches: Iterable[CommittedBatch], end: int) -> Iterator[CommittedBatch]:
+        for batch in batches:
+            if batch.base_offset != end and self._broken is None:
+                self._broken = f"it applies a batch at {batch.base_offset}, it had applied {end}"
+            self._taken.append((batch.base_offset, len(batch.records)))
+            end = batch.end_offset
+            yield batch
+
+    def broken(self, ledger: Ledger) -> str | None:
+        """What was applied otherwise than it is committed, None if nothing was."""
+        taken, self._taken = self._taken, []
+        for base_offset, count in taken:
+            committed = ledger.record_counts.get(base_offset, count)
+            if count != committed:
+                return f"it applied {count} records of {committed} in the batch at {base_offset}"
+        return self._broken

@@ -1,0 +1,102 @@
+"""What every leader and its followers owe each other, seen from both sides at once.
+
+- I6: what a follower appends is in the log of the leader that it follows.
+- I10: a leader counts a voter only by a fetch of its own epoch, so the voter knows that epoch.
+- liveness: a leader that hears no majority resigns (check quorum).
+"""
+
+from typing import Final
+
+from raft.core import RaftCore
+from raft.roles import Follower, Leader
+from simulator.checks.log_mirror import Entry, LogMirror
+from simulator.cluster.machine import Machine
+
+LOOKED_AT_EVERY_US: Final = 100_000
+SLACK_MS: Final = 50
+
+
+class ReplicationChecks:
+    """Remembers the newest epoch of every node, and which epochs each node led."""
+
+    def __init__(
+        self, machines: dict[int, Machine], mirrors: dict[int, LogMirror], voters: frozenset[int]
+    ) -> None:
+        self._machines = machines
+        self._mirrors = mirrors
+        self._voters = voters
+        self._epochs = dict.fromkeys(machines, 0)
+        self._led: dict[tuple[int, int], int] = {}
+        """(node, epoch) -> since when it leads, by its own clock."""
+        self._known_by_all = dict.fromkeys(machines, -1)
+        """Leader -> its epoch, once all voters know it: what they know never falls."""
+        self._look_us = dict.fromkeys(machines, 0)
+
+    def knows(self, number: int, epoch: int) -> None:
+        """A node has come to an epoch."""
+        self._epochs[number] = max(self._epochs[number], epoch)
+
+    def broken(self, machine: Machine, role: Leader) -> tuple[str, str] | None:
+        """After a step of a leader: the broken invariant and how, None if all is well."""
+        number = machine.id
+        if self._known_by_all[number] != role.epoch:
+            counted = self._wrongly_counted(number, role)
+            if counted is not None:
+                return "I10", counted
+        now_us = machine.scheduler.now_us
+        if self._look_us[number] <= now_us and len(self._voters) > 1:
+            self._look_us[number] = now_us + LOOKED_AT_EVERY_US
+            since_ms = max(self._led[number, role.epoch], machine.resumed_ms)
+            return self._deaf(machine, role, since_ms)
+        return None
+
+    def _wrongly_counted(self, number: int, role: Leader) -> str | None:
+        """The voter that a leader counts in an epoch which that voter does not know."""
+        if (number, role.epoch) not in self._led:
+            self._led[number, role.epoch] = self._machines[number].now().monotonic_ms
+        for voter, seen in role.progress.items():
+            if seen.end_offset is not None and self._epochs[voter] < role.epoch:
+                known = f"which knows epoch {self._epochs[voter]}"
+                return f"it counts {voter} in epoch {role.epoch}, {known}"
+        if all(self._epochs[voter] >= role.epoch for voter in self._voters):
+            self._known_by_all[number] = role.epoch
+        return None
+
+    def _deaf(self, machine: Machine, role: Leader, since_ms: int) -> tuple[str, str] | None:
+        """Twice the time of check quorum: the timer restarts when the last of them was heard."""
+        now_ms = machine.now().monotonic_ms
+        heard = sorted(max(n.last_contact_ms or 0, since_ms) for n in role.progress.values())
+        oldest_ms = heard[-(len(self._voters) // 2)]
+        allowed_ms = 3 * machine.config.quorum.fetch_timeout_ms + SLACK_MS
+        if now_ms - oldest_ms <= allowed_ms:
+            return None
+        return (
+            "liveness",
+            f"it leads epoch {role.epoch} and heard no majority for {now_ms - oldest_ms} ms",
+        )
+
+    def wrongly_appended(self, machine: Machine, core: RaftCore, fresh: list[Entry]) -> str | None:
+        """What of these new batches of a follower its leader does not have.
+
+        What it made while it led itself is not judged: one turn may append and depose it.
+        """
+        role = core.role
+        if not fresh or type(role) is Leader:
+            return None
+        if type(role) is not Follower:
+            others = [entry for entry in fresh if (machine.id, entry.epoch) not in self._led]
+            return f"it appended {others[0]} and follows nobody" if others else None
+        leader = self._machines[int(role.leader_id)]
+        if leader.kernel is None:
+            return None
+        theirs = leader.kernel.replica.core
+        if type(theirs.role) is not Leader or theirs.epoch != role.epoch:
+            return None
+        mirror = self._mirrors[leader.id]
+        for entry in fresh if len(fresh) == 1 else (fresh[0], fresh[-1]):
+            is_cleaned = entry.base_offset < theirs.log_start_offset
+            is_own = (machine.id, entry.epoch) in self._led
+            if not is_cleaned and not is_own and mirror.find(entry.base_offset) != entry:
+                found = mirror.find(entry.base_offset)
+                return f"it appended {entry}, its leader {leader.id} has {found}"
+        return None

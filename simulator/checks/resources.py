@@ -1,0 +1,206 @@
+# ruff: noqa: SLF001 - what is measured is nobody's business but the node's
+"""I19: queues, tables and caches of a node stay within what can be under way.
+
+The limits that protect a node from its peers (10,000 parked fetches and the like) are far above
+what a few nodes and clients ever need, so the bounds here are tighter: how many others there are,
+what each of them may have open, what of the log is not committed. A table from which nothing is
+removed passes them within seconds.
+"""
+
+from collections.abc import Iterable
+from itertools import takewhile
+from typing import Final
+
+from kernel.config import QuorumConfig
+from kernel.kernel import Kernel
+from quorum_controller.controller import Controller
+from raft.roles import Leader
+from simulator.checks.log_mirror import Entry, LogMirror
+from simulator.cluster.machine import Machine
+from storage.segment import RECENT_MAX
+
+OPEN_SEGMENTS_MAX: Final = 5
+SLACK: Final = 16
+"""Of tables that hold what clients asked: each waits for its time-out though nobody listens."""
+
+Row = tuple[str, int, int]
+"""Name, size, bound (inclusive)."""
+
+
+class ResourceChecks:
+    """What a look at a node finds; the world looks once a second."""
+
+    def __init__(self, machines: dict[int, Machine], mirrors: dict[int, LogMirror]) -> None:
+        self._machines = machines
+        self._others = len(machines) - 1
+        self._mirrors = mirrors
+        self._counted: dict[int, tuple[list[Entry], int, set[int]]] = {}
+        """Node -> entries of its log, how many of them were looked at, their epochs."""
+
+    def broken(self, machine: Machine) -> str | None:
+        """What of a running node is too large, None if nothing is."""
+        assert machine.kernel is not None
+        return _first_above(self.rows(machine.id, machine.kernel))
+
+    def broken_at_rest(self, machine: Machine) -> str | None:
+        """The same when all is quiet: nobody waits for anything but records."""
+        kernel = machine.kernel
+        assert kernel is not None
+        parked = len(kernel.replica.core._state.parked)
+        return _first_above(
+            [
+                *self.rows(machine.id, kernel),
+                ("replies outstanding at rest", len(kernel.replica.replies), parked),
+                ("forwarded requests at rest", len(kernel.forwarding._waiting), 0),
+                ("stalled appends at rest", len(kernel.replica.writer._stalled), 0),
+                *_at_rest(kernel),
+            ]
+        )
+
+    def are_requests_under_way(self) -> bool:
+        """Whether any node sends a request of a client on, or waits for its commit."""
+        kernels = [each.kernel for each in self._machines.values() if each.kernel is not None]
+        controllers = [kernel.state.controller for kernel in kernels]
+        return any(kernel.forwarding._waiting for kernel in kernels) or any(
+            controller is not None and controller._deadlines for controller in controllers
+        )
+
+    def _epoch_count(self, number: int, entries: list[Entry]) -> int:
+        """How many epochs a log has; a cut log is another list."""
+        known = self._counted.get(number)
+        if known is None or known[0] is not entries or known[1] > len(entries):
+            known = (entries, 0, set())
+        _, count, epochs = known
+        epochs.update(entry.epoch for entry in entries[count:])
+        self._counted[number] = (entries, len(entries), epochs)
+        return len(epochs)
+
+    def rows(self, number: int, kernel: Kernel) -> list[Row]:
+        """Every table of a node with its bound."""
+        others, core, writer = self._others, kernel.replica.core, kernel.replica.writer
+        state, log, role = core._state, writer.log, core.role
+        entries = self._mirrors[number].entries
+        epochs = self._epoch_count(number, entries)
+        watermark = core.high_watermark or 0
+        uncommitted = sum(
+            1 for _ in takewhile(lambda e: e.end_offset > watermark, reversed(entries))
+        )
+        # Who comes back with another disk is another observer, and the old one expires.
+        observers = others + sum(each.disk_count - 1 for each in self._machines.values())
+        links, asked_max = kernel.peers._links.values(), _asked_max(kernel.config.quorum)
+        rows = [
+            ("parked fetches", len(state.parked), 4 * others + 4),
+            ("connections of raft", len(state.request_manager._by_id), others),
+            ("epochs of raft", len(state.log.epochs), epochs + 1),
+            ("epochs of the log", len(log.epoch_entries), epochs + 1),
+            ("observers", len(role.observers) if type(role) is Leader else 0, observers),
+            ("replies outstanding", len(kernel.replica.replies), 8 * others + SLACK),
+            ("links", len(links), 4 * (others + 1)),
+            ("requests queued for a peer", _largest(len(each.queued) for each in links), 4 * SLACK),
+            ("requests in flight", _largest(len(each.in_flight) for each in links), asked_max),
+            ("forwarded requests", len(kernel.forwarding._waiting), 2 * SLACK),
+            ("append times", len(writer.timestamps), uncommitted + SLACK),
+            ("stalled appends", len(writer._stalled), 4 * SLACK),
+            ("flush plans", len(log._outstanding), 2),
+            ("open segments", len(log._open_segments), OPEN_SEGMENTS_MAX),
+            ("recent batches", _largest(len(each._recent) for each in log._segments), RECENT_MAX),
+        ]
+        rows += self._rows_of_connections(number, kernel)
+        rows += _rows_of_publishers(kernel, others)
+        if kernel.state.controller is not None:
+            # Requests share batches, a full disk holds batches back: each has a record.
+            records = max(0, core.log_end_offset - watermark)
+            rows += self._rows_of_controller(kernel.state.controller, records)
+        return rows
+
+    def _rows_of_connections(self, number: int, kernel: Kernel) -> list[Row]:
+        connections = kernel.connections
+        count = len(connections._clients)
+        return [
+            ("connections", count, self._machines[number].connection_count),
+            ("connections with a backlog", len(connections._backlog), count),
+        ]
+
+    def _rows_of_controller(self, controller: Controller, records: int) -> list[Row]:
+        nodes = self._others + 1
+        return [
+            ("pending batches", len(controller._batches), records + SLACK),
+            ("deadlines", len(controller._deadlines), 4 * SLACK),
+            ("sweeps", len(controller._sweeps), nodes + SLACK),
+            ("contacts of brokers", len(controller._liveness._contacts), nodes),
+        ]
+
+
+def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
+    """What a change of the metadata leaves to be done; what a full disk holds back has slack."""
+    state, replica = kernel.state, kernel.replica
+    image, log = state.loader.image, replica.writer.log
+    # Not the high watermark of raft: who resigns between two halves of a step has none.
+    unread = max(0, state._committed_end_offset - state.loader.end_offset)
+    retention = kernel.snapshots._retention
+    rows = [
+        ("adopted batches", len(state._adopted), unread),
+        ("events of raft", len(replica._queue), 0),
+        ("proposals", len(replica._proposals), 0),
+        ("unsynced segments", len(log._unsynced), len(log._segments)),
+        # Those that a fetched snapshot removed are forgotten at the next look at retention.
+        ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list()) + SLACK),
+    ]
+    partitions = sum(len(topic.partitions) for topic in image.topics.values())
+    if kernel.isr_expansion is not None:
+        expansion = kernel.isr_expansion
+        absent = _largest(len(each) for each in expansion._absent.values())
+        rows += [
+            ("partitions to expand", len(expansion._ready), partitions + SLACK),
+            ("absent brokers", len(expansion._absent), others),
+            # A topic that was deleted is forgotten when the broker is back.
+            ("partitions of an absent broker", absent, partitions + 4 * SLACK),
+        ]
+    if kernel.folders is not None:
+        rows += [
+            ("changes of folders", len(kernel.folders._waiting), 4 * SLACK),
+            ("folders that go", len(kernel.folders._going), 4 * SLACK),
+        ]
+    return rows
+
+
+def _at_rest(kernel: Kernel) -> list[Row]:
+    """What nobody waits for when all is quiet."""
+    rows = [
+        ("backlogs at rest", len(kernel.connections._backlog), 0),
+        ("adopted batches at rest", len(kernel.state._adopted), 0),
+    ]
+    if kernel.state.controller is not None:
+        rows += [
+            ("deadlines at rest", len(kernel.state.controller._deadlines), 0),
+            ("sweeps at rest", len(kernel.state.controller._sweeps), 0),
+        ]
+    folders = kernel.folders
+    if folders is not None:
+        rows.append(("changes of folders at rest", len(folders._waiting), 0))
+        if not folders._is_running and folders._retry_ms is None:  # deleted ones go a while longer
+            rows.append(("folders that go at rest", len(folders._going), 0))
+    if kernel.isr_expansion is not None:
+        rows.append(("partitions to expand at rest", len(kernel.isr_expansion._ready), 0))
+    return rows
+
+
+def _asked_max(quorum: QuorumConfig) -> int:
+    """Requests that one silent peer may have been sent within the time-out of the first.
+
+    Every change of role forgets what is in flight and asks anew; a node whose peers are silent goes
+    through a fetch and a vote or two in each of its time-outs.
+    """
+    shortest_ms = min(quorum.fetch_timeout_ms, quorum.election_timeout_ms)
+    return SLACK + 4 * quorum.request_timeout_ms // shortest_ms
+
+
+def _largest(sizes: Iterable[int]) -> int:
+    return max(sizes, default=0)
+
+
+def _first_above(rows: list[Row]) -> str | None:
+    for name, size, bound in rows:
+        if size > bound:
+            return f"{size} {name}, at most {bound} can be under way"
+    return None

@@ -1,0 +1,61 @@
+"""Both ends of the connections of a machine, each bound to an incarnation of its process."""
+
+from typing import TYPE_CHECKING
+
+from kernel import events
+
+if TYPE_CHECKING:
+    from simulator.cluster.machine import Machine
+
+
+class Inbound:
+    """The server's side of a connection, bound to an incarnation."""
+
+    def __init__(self, machine: "Machine", connection_id: int, incarnation: int) -> None:
+        self._machine = machine
+        self._connection_id = connection_id
+        self._incarnation = incarnation
+
+    @property
+    def host(self) -> int:
+        """The machine."""
+        return self._machine.id
+
+    def opened(self) -> None:
+        """The kernel was told by `accept`."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the client."""
+        event = events.BytesReceived(self._connection_id, data)
+        self._machine.post(event, self._incarnation)
+
+    def closed(self, *, refused: bool) -> None:
+        """The client is gone."""
+        del refused
+        self._machine.drop_inbound(self._connection_id, self._incarnation)
+
+
+class Outbound:
+    """The client's side of a connection to another node."""
+
+    def __init__(self, machine: "Machine", peer_id: int, incarnation: int) -> None:
+        self._machine = machine
+        self._peer_id = peer_id
+        self._incarnation = incarnation
+
+    @property
+    def host(self) -> int:
+        """The machine."""
+        return self._machine.id
+
+    def opened(self) -> None:
+        """It stands."""
+        self._machine.post(events.PeerConnected(self._peer_id), self._incarnation)
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the other node."""
+        self._machine.post(events.PeerBytes(self._peer_id, data), self._incarnation)
+
+    def closed(self, *, refused: bool) -> None:
+        """The other node is gone, or was not there."""
+        self._machine.drop_outbound(self._peer_id, self._incarnation, refused=refused)

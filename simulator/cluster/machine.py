@@ -1,0 +1,494 @@
+"""One machine: a disk, a clock, and at most one kernel; the effects of its steps, performed.
+
+Every incarnation of the process is a number; whatever belongs to an older one (bytes on the way,
+flushes, timers) finds it changed and does nothing. A step that dies in the middle of its disk
+operations (`crash_at`) has sent nothing: effects leave after a step.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import Any, Final
+
+from kernel import effects as out
+from kernel import events
+from kernel.config import NodeConfig
+from kernel.kernel import Kernel
+from raft.state import RaftState
+from simulator.cluster.connection_ends import Inbound, Outbound
+from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
+from simulator.cluster.network import End, Network, Pipe
+from simulator.cluster.scheduler import Scheduler
+from simulator.cluster.timer import Timer
+from simulator.cluster.watcher import Watcher
+from simulator.faults.failing_files import is_lasting
+from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
+from wire.types import DirectoryId
+
+WALL_MS: Final = 1_700_000_000_000
+CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
+CONTROLLER_PORT: Final = 9093
+DATA: Final = "/data"
+
+
+STOPPING: Final = (
+    OSError,
+    FsyncError,
+    OutOfSpaceError,
+    CorruptLogError,
+    CorruptFileError,
+    MemoryError,
+)
+"""What ends a node with exit code 1 in the asyncio driver too; a fault has to explain it."""
+
+
+class SelfEndedError(Exception):
+    """A process that ended by itself, with a code other than 0 or without being asked to."""
+
+
+class Power(Enum):
+    """State of the process."""
+
+    UP = "up"
+    DOWN = "down"
+    PAUSED = "paused"
+
+
+PAUSED: Final = Power.PAUSED  # asked for at every step; members of enums are found slowly
+
+
+class Machine:
+    """One node of the cluster.
+
+    Args:
+        config: of the node; its host name is its id.
+        scheduler, network: of the world.
+        rng: chance of the disk and of the process.
+        watcher: looks at every step.
+        flush_us: draws how long a flush takes.
+        told_late_us: draws how long after its end the process hears of it.
+    """
+
+    # Without slots Python is quick to find 30 attributes of an object, and slow when it has more.
+    __slots__ = (
+        "_asked_ms",
+        "_closing",
+        "_flush_us",
+        "_inbound",
+        "_next_connection_id",
+        "_outbound",
+        "_paused",
+        "_perform",
+        "_timer",
+        "_told_late_us",
+        "clock_offset_ms",
+        "clock_rate_ppm",
+        "config",
+        "directory_id",
+        "disk_count",
+        "find_machine",
+        "id",
+        "incarnation",
+        "is_terminating",
+        "keeps_disk_faults",
+        "kernel",
+        "kill_at",
+        "logs",
+        "make_random",
+        "network",
+        "power",
+        "raft",
+        "resumed_ms",
+        "rng",
+        "scheduler",
+        "take",
+        "vfs",
+        "wall_offset_ms",
+        "was_killed_in_a_step",
+        "watcher",
+    )
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        scheduler: Scheduler,
+        network: Network,
+        *,
+        rng: Random,
+        watcher: Watcher,
+        flush_us: Callable[[], int],
+        told_late_us: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self.id = int(config.node_id)
+        self.scheduler = scheduler
+        self.network = network
+        self.watcher = watcher
+        self.rng = rng
+        self.disk_count = 0
+        """How many disks it has had, this one included."""
+        self.replace_disk()
+        self.kernel: Kernel | None = None
+        self.raft: RaftState | None = None
+        """What the raft core of the process remembers, to be read by who looks at every step: the
+        properties of the core cost more than a look at what they give."""
+        self.power = Power.DOWN
+        self.incarnation = 0
+        self.resumed_ms = 0
+        """When it went on after its last pause, by its own clock."""
+        self.is_terminating = False
+        """Whether this process was asked to shut down."""
+        self._asked_ms = 0
+        self.clock_offset_ms = 0
+        self.clock_rate_ppm = 0
+        self.wall_offset_ms = 0
+        self.keeps_disk_faults = False
+        """Whether a full or failing disk is so after a power failure too."""
+        self.kill_at: int | None = None
+        """The `crash_at` of its disk that stands for a SIGKILL instead of a power failure."""
+        self.was_killed_in_a_step = False
+        """By the last of those; a file may be cut and not synced. False again at the next start."""
+        self.logs: list[tuple[int, out.Log]] = []
+        self.make_random: Callable[[int], Random] = Random
+        """The chance of a process, from a seed."""
+        self.take: Callable[[events.Event], None] | None = None
+        """Takes events instead of `post` where steps are made otherwise (turns.py)."""
+        self._flush_us = flush_us
+        self._told_late_us = told_late_us
+        self._paused: list[events.Event] = []
+        self._inbound: dict[int, Pipe] = {}
+        self._closing: set[int] = set()
+        self._outbound: dict[int, Pipe] = {}
+        self._next_connection_id = 1
+        self._timer = Timer(scheduler, self._due_us, self._timer_rings)
+        self._perform: dict[type, Callable[[Any], None]] = {
+            out.SendBytes: self._send,
+            out.CloseConnection: self._close,
+            out.SetReading: lambda _: None,
+            out.ConnectPeer: self._connect,
+            out.SendPeerBytes: self._send_peer,
+            out.ClosePeer: self._close_peer,
+            out.RunFlush: self._run_flush,
+            out.RunLocalChanges: self._run_local_changes,
+            out.RunSnapshot: self._run_snapshot,
+            out.Log: lambda effect: self.logs.append((scheduler.now_us, effect)),
+            out.Exit: self._exit,
+        }
+
+    # ---- clocks ------------------------------------------------------------------------------
+
+    def now(self) -> events.Now:
+        """What this machine's clocks show."""
+        now_us, rate_ppm = self.scheduler.now_us, self.clock_rate_ppm
+        now_ms = now_us * (1_000_000 + rate_ppm) // 1_000_000_000 if rate_ppm else now_us // 1_000
+        return events.Now(
+            1_000 + self.clock_offset_ms + now_ms, WALL_MS + self.wall_offset_ms + now_ms
+        )
+
+    def _due_us(self, deadline_ms: int) -> int:
+        scaled_us = (deadline_ms - 1_000 - self.clock_offset_ms) * 1_000
+        rate_ppm = self.clock_rate_ppm
+        return -(-scaled_us * 1_000_000 // (1_000_000 + rate_ppm)) if rate_ppm else scaled_us
+
+    # ---- process -----------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process runs, paused or not."""
+        return self.kernel is not None
+
+    def start(self) -> None:
+        """Start a process on what is on the disk."""
+        assert self.kernel is None, f"machine {self.id} runs"
+        self.incarnation += 1
+        self.is_terminating = False
+        self.was_killed_in_a_step = False
+        self.power = Power.UP
+        self._paused.clear()
+        try:
+            self.watcher.before_step(self, None)
+            self.kernel = Kernel(
+                self.config,
+                self.vfs,
+                self.make_random(self.rng.getrandbits(64)),
+                cluster_id=CLUSTER_ID,
+                directory_ids={DATA: self.directory_id},
+                now=self.now(),
+            )
+            self.raft = self.kernel.replica.core._state  # noqa: SLF001 - for who watches it
+            self.watcher.created(self)
+            effects = self.kernel.start(self.now())
+        except SimulatedCrashError as crash:
+            self.crashed(crash)
+        except STOPPING as error:
+            self._ended(f"refused to start: {error}", error)
+        else:
+            self._after(None, effects)
+
+    def replace_disk(self) -> None:
+        """An empty disk, formatted: with a directory id of its own. No process runs."""
+        last = (self.id + self.disk_count) % 256
+        self.directory_id = DirectoryId(bytes([self.id] * 15 + [last]))
+        self.disk_count += 1
+        self.vfs = MemoryVfs()
+        self.vfs.make_directory(DATA)
+        self.vfs.sync_directory("/")
+
+    def kill(self) -> None:
+        """SIGKILL: what was written stays in the page cache."""
+        if self.kernel is not None:
+            self._end_process("killed", None)
+
+    def power_off(self, why: str = "power failure") -> None:
+        """The machine loses its power: unsynced changes are kept or lost by chance."""
+        self.network.lose(self.id, is_silent=True)
+        before, self.vfs = self.vfs, self.vfs.crash(self.rng)
+        if self.keeps_disk_faults:
+            self.vfs.bytes_max = before.bytes_max
+            self.vfs.failing = before.failing if is_lasting(before.failing) else None
+        self._ended(why, None)
+
+    def crashed(self, crash: SimulatedCrashError) -> None:
+        """It came to the operation of its disk at which the power fails, or it is killed."""
+        if self.kill_at is None or self.kill_at != self.vfs.crash_at:
+            self.power_off(str(crash))
+            return
+        self.vfs.crash_at = None
+        self.was_killed_in_a_step = True
+        self._end_process(f"killed at {crash}", None)
+
+    def terminate(self) -> None:
+        """SIGTERM: controlled shutdown, hand-over, then the process ends by itself."""
+        if self.kernel is not None:
+            if not self.is_terminating:
+                self._asked_ms = self.now().monotonic_ms
+            self.is_terminating = True
+            self.post(events.ShutdownRequested(), self.incarnation)
+
+    def shutting_down_ms(self) -> int:
+        """How long its process shuts down by its own clock, since its last pause; 0 if none does.
+
+        Nor does one that is paused.
+        """
+        if self.kernel is None or not self.is_terminating or self.power is Power.PAUSED:
+            return 0
+        return self.now().monotonic_ms - max(self._asked_ms, self.resumed_ms)
+
+    def pause(self) -> None:
+        """SIGSTOP: events wait, clocks run on."""
+        if self.power is Power.UP:
+            self.power = Power.PAUSED
+
+    def resume(self) -> None:
+        """SIGCONT: everything that waited is taken in order."""
+        if self.power is not Power.PAUSED:
+            return
+        self.power = Power.UP
+        self.resumed_ms = self.now().monotonic_ms
+        waiting, self._paused = self._paused, []
+        for event in waiting:
+            self.post(event, self.incarnation)
+        self._set_timer()
+
+    def _end_process(self, reason: str, error: BaseException | None) -> None:
+        """The process ends, the machine goes on: what was written stays in the page cache."""
+        self.network.lose(self.id, is_silent=False)
+        self.vfs.kill()
+        self._ended(reason, error)
+
+    def _ended(self, reason: str, error: BaseException | None) -> None:
+        self.kernel = None
+        self.raft = None
+        self.kill_at = None
+        self.power = Power.DOWN
+        self.incarnation += 1
+        self._inbound.clear()
+        self._closing.clear()
+        self._outbound.clear()
+        self._timer.stop()
+        self.watcher.process_ended(self, reason, error)
+
+    # ---- events ------------------------------------------------------------------------------
+
+    def post(self, event: events.Event, incarnation: int) -> None:
+        """Step the kernel with one event of this incarnation."""
+        kernel = self.kernel
+        if kernel is None or incarnation != self.incarnation:
+            return
+        if self.power is PAUSED:
+            self._paused.append(event)
+            return
+        if self.take is not None:
+            self.take(event)
+            return
+        self.watcher.before_step(self, event)
+        try:
+            effects = kernel.step(event, self.now())
+        except SimulatedCrashError as crash:
+            self.crashed(crash)
+        except STOPPING as error:
+            self._stop(error)
+        else:
+            self._after(event, effects)
+
+    def _stop(self, error: BaseException) -> None:
+        """An error that ends the node, as the driver does it: exit code 1."""
+        self._end_process(f"stopped: {error}", error)
+
+    def _after(self, event: events.Event | None, effects: list[out.Effect]) -> None:
+        self.watcher.after_step(self, event, effects)
+        incarnation = self.incarnation
+        for effect in effects:
+            self._perform[type(effect)](effect)
+            if self.incarnation != incarnation:
+                return
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        kernel = self.kernel
+        if kernel is not None and self.power is not PAUSED:
+            self._timer.set(kernel.next_deadline_ms())
+
+    def _timer_rings(self) -> None:
+        self.post(events.TimeAdvanced(), self.incarnation)
+
+    # ---- network -----------------------------------------------------------------------------
+
+    def accept(self, pipe: Pipe, listener: str) -> End | None:
+        """Somebody's first packet arrives; None: no process listens."""
+        if self.kernel is None:
+            return None
+        connection_id = self._next_connection_id
+        self._next_connection_id += 1
+        self._inbound[connection_id] = pipe
+        incarnation = self.incarnation
+        opened = events.ConnectionOpened(connection_id, listener)
+        self.scheduler.after(0, lambda: self.post(opened, incarnation))
+        return Inbound(self, connection_id, incarnation)
+
+    def drop_inbound(self, connection_id: int, incarnation: int) -> None:
+        """A connection to this process is gone."""
+        if incarnation == self.incarnation and self._inbound.pop(connection_id, None) is not None:
+            self._closing.add(connection_id)
+            self.post(events.ConnectionClosed(connection_id), incarnation)
+
+    def close_is_told(self, connection_id: int) -> None:
+        """The kernel hears now that a connection is gone."""
+        self._closing.discard(connection_id)
+
+    @property
+    def connection_count(self) -> int:
+        """What others opened to this process and did not lose, as far as the kernel was told."""
+        return len(self._inbound) + len(self._closing)
+
+    def drop_outbound(self, peer_id: int, incarnation: int, *, refused: bool) -> None:
+        """A connection of this process is gone."""
+        if incarnation == self.incarnation and self._outbound.pop(peer_id, None) is not None:
+            self.post(events.PeerDisconnected(peer_id, refused=refused), incarnation)
+
+    def _send(self, effect: out.SendBytes) -> None:
+        pipe = self._inbound.get(effect.connection_id)
+        if pipe is not None:
+            self.network.send(pipe, bytes(effect.data), to_server=False)
+
+    def _close(self, effect: out.CloseConnection) -> None:
+        pipe = self._inbound.pop(effect.connection_id, None)
+        if pipe is not None:
+            self.network.close(pipe, by_server=True)
+
+    def _connect(self, effect: out.ConnectPeer) -> None:
+        end = Outbound(self, effect.peer_id, self.incarnation)
+        host = int(effect.host)
+        listener = "CONTROLLER" if effect.port == CONTROLLER_PORT else "PLAINTEXT"
+        finder = self.find_machine
+        self._outbound[effect.peer_id] = self.network.connect(
+            end, host, lambda pipe: finder(host).accept(pipe, listener)
+        )
+
+    find_machine: Callable[[int], "Machine"]
+    """Set by the world."""
+
+    def _send_peer(self, effect: out.SendPeerBytes) -> None:
+        pipe = self._outbound.get(effect.peer_id)
+        if pipe is not None:
+            self.network.send(pipe, bytes(effect.data), to_server=True)
+
+    def _close_peer(self, effect: out.ClosePeer) -> None:
+        pipe = self._outbound.pop(effect.peer_id, None)
+        if pipe is not None:
+            self.network.close(pipe, by_server=False)
+
+    # ---- disk --------------------------------------------------------------------------------
+
+    def _run_flush(self, effect: out.RunFlush) -> None:
+        done = events.FlushDone(effect.token)
+        self._run_later(self._flush_us(), effect.plan.run, lambda: done)
+
+    def _run_local_changes(self, effect: out.RunLocalChanges) -> None:
+        """An error of folder work is told to the kernel; a failed fsync ends the node."""
+        incarnation = self.incarnation
+
+        def run() -> None:
+            if incarnation != self.incarnation:
+                return
+            error: str | None = None
+            try:
+                effect.work()
+            except SimulatedCrashError as crash:
+                self.crashed(crash)
+                return
+            except FsyncError as failed:
+                self._stop(failed)
+                return
+            except STOPPING as raised:
+                error = str(raised)
+            self.post(events.LocalChangesDone(effect.token, error), incarnation)
+
+        self.scheduler.after(self._flush_us(), run)
+
+    def _run_snapshot(self, effect: out.RunSnapshot) -> None:
+        done = events.SnapshotDone(effect.token)
+        self._run_later(self._flush_us(), effect.work, lambda: done)
+
+    def _run_later(
+        self, delay_us: int, work: Callable[[], object], done: Callable[[], events.Event]
+    ) -> None:
+        """Work of another thread: it ends some time later, and its end is an event."""
+        incarnation = self.incarnation
+
+        def run() -> None:
+            if incarnation != self.incarnation:
+                return
+            try:
+                work()
+            except SimulatedCrashError as crash:
+                self.crashed(crash)
+            except STOPPING as error:
+                self._stop(error)
+            else:
+                self._tell(done(), incarnation)
+
+        self.scheduler.after(delay_us, run)
+
+    def _tell(self, done: events.Event, incarnation: int) -> None:
+        late_us = self._told_late_us()
+        if late_us == 0:
+            self.post(done, incarnation)
+        else:
+            self.scheduler.after(late_us, lambda: self.post(done, incarnation))
+
+    def _exit(self, effect: out.Exit) -> None:
+        assert self.kernel is not None
+        if effect.code == 0:
+            try:
+                self.kernel.close()
+            except SimulatedCrashError as crash:
+                self.crashed(crash)
+                return
+            except STOPPING as error:
+                self._stop(error)
+                return
+        is_legal = effect.code == 0 and self.is_terminating
+        asked = "" if self.is_terminating else ", and nobody asked it to end"
+        reason = f"exit {effect.code}: {effect.reason}{asked}"
+        self._end_process(reason, None if is_legal else SelfEndedError(reason))

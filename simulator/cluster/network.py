@@ -1,0 +1,349 @@
+"""Connections between nodes and clients as TCP gives them: in order, late, cut, or reset.
+
+Bytes of a connection arrive in order or not at all. A cut link (one way or both) holds what is on
+it: it arrives after the link heals, possibly at a process that no longer waits for it. Delays are
+exponential; without a bound one of a thousand is longer than any time-out, so when liveness is
+asked for the network is calm, and none is longer than twice its mean. A killed
+process resets its connections; a machine without power says nothing until it is up again.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from math import log
+from random import Random
+from typing import Final, Protocol
+from zlib import crc32
+
+import msgspec
+
+from simulator.cluster.scheduler import Scheduler
+
+CONNECT_GIVE_UP_US: Final = 10_000_000
+CALM_MEANS: Final = 2
+RETRANSMIT_US: Final = 200_000
+SILENCE_MEAN_US: Final = 5_000_000
+"""How long a peer goes on before it finds out that a machine lost its power."""
+
+
+class End(Protocol):
+    """One side of a connection."""
+
+    @property
+    def host(self) -> int:
+        """The machine; clients have numbers of their own."""
+        ...
+
+    def opened(self) -> None:
+        """The connection stands."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        ...
+
+    def closed(self, *, refused: bool) -> None:
+        """The other side closed or reset it, or refused to open it."""
+        ...
+
+
+class Direction:
+    """One way of a connection; `target` is None until it stands."""
+
+    __slots__ = ("held", "in_flight", "last_us", "link", "target")
+
+    def __init__(self, source_host: int, target_host: int, target: End | None) -> None:
+        self.link = (source_host, target_host)
+        self.target = target
+        self.last_us = 0
+        self.held: list[Callable[[], None]] = []
+        self.in_flight = 0
+        """Chunks that were sent and have not arrived, held ones included."""
+
+
+class Pipe:
+    """A connection: `client` opened it to a host."""
+
+    __slots__ = ("is_open", "to_client", "to_server", "untold")
+
+    def __init__(self, client: End, host: int) -> None:
+        self.to_server = Direction(client.host, host, None)
+        self.to_client = Direction(host, client.host, client)
+        self.is_open = True
+        self.untold: tuple[Direction, ...] = ()
+        """Towards the sides that have not heard yet that it is broken."""
+
+    @property
+    def hosts(self) -> tuple[int, int]:
+        """Of the client and of the server."""
+        return self.to_server.link
+
+
+class Chunk(msgspec.Struct):
+    """Bytes on their way. An object: a closure over as much takes longer to make."""
+
+    network: "Network"
+    pipe: Pipe
+    direction: Direction
+    data: bytes
+
+    def arrive(self) -> None:
+        """They are there, or wait there for a cut link to heal."""
+        network, direction = self.network, self.direction
+        if direction.held or (network.cut_links and direction.link in network.cut_links):
+            network.hold(direction, self.arrive)
+            return
+        direction.in_flight -= 1
+        if self.pipe.is_open and direction.target is not None:
+            direction.target.received(self.data)
+
+
+class Signal(msgspec.Struct):
+    """Whatever else travels on a connection: that it stands, is refused, or ends."""
+
+    network: "Network"
+    direction: Direction
+    deliver: Callable[[], None]
+
+    def arrive(self) -> None:
+        """It is there, or waits there for a cut link to heal."""
+        network, direction = self.network, self.direction
+        if direction.held or direction.link in network.cut_links:
+            network.hold(direction, self.arrive)
+        else:
+            self.deliver()
+
+
+class Network:
+    """All links; a link is an ordered pair of hosts."""
+
+    def __init__(self, scheduler: Scheduler, rng: Random, delay_us: int, mean_us: int) -> None:
+        self._scheduler = scheduler
+        self._rng = rng
+        self._delay_us = delay_us
+        self._mean_us = mean_us
+        self.is_calm = False
+        """Whether delays are bounded: at most `CALM_MEANS` of their means."""
+        self.cut_links: set[tuple[int, int]] = set()
+        """Where nothing arrives, until `heal`."""
+        self._clogged_until: dict[tuple[int, int], int] = {}
+        self._pipes: dict[Pipe, None] = {}
+        self.sent = 0
+        self.sent_checksum = 0
+        """CRC-32 of all bytes that anybody sent, in order."""
+        self.held = 0
+        self.on_sent: Callable[[Pipe, Direction, int, bytes], None] | None = None
+        """Told of all bytes that leave: when they arrive (if nothing is cut), and what they are."""
+        self.extra_delay_us: Callable[[bytes], int] | None = None
+        """Asked for a further delay of what is sent; what follows on the connection waits too."""
+        self.passes: Callable[[Pipe, Direction, bytes], bytes] | None = None
+        """Asked what of a chunk is sent at all (simulator/faults/lost_messages.py)."""
+        self.factors: dict[tuple[int, int], int] = {}
+        """Times as long as others these links take."""
+        self.capacities: dict[int, int] = {}
+        """How many chunks all links from and to a host hold together; absent: any number."""
+        self.on_full: Callable[[Pipe], None] = self.reset
+        """Told of a connection whose next chunk finds no room; it is lost."""
+
+    # ---- links -------------------------------------------------------------------------------
+
+    def cut(self, source: int, target: int) -> None:
+        """Nothing arrives from source at target until `heal`."""
+        self.cut_links.add((source, target))
+
+    def heal(self, source: int, target: int) -> None:
+        """What was held arrives now."""
+        self.cut_links.discard((source, target))
+        for pipe in list(self._pipes):
+            for direction in (pipe.to_server, pipe.to_client):
+                if direction.link == (source, target) and direction.held:
+                    held, direction.held = direction.held, []
+                    for arrive in held:
+                        self._scheduler.later(self._due_us(direction), arrive)
+
+    def heal_all(self) -> None:
+        """Every link works again."""
+        for source, target in sorted(self.cut_links):
+            self.heal(source, target)
+        self._clogged_until.clear()
+
+    def clog(self, source: int, target: int, until_us: int) -> None:
+        """Nothing arrives before a time, then everything at once."""
+        self._clogged_until[source, target] = until_us
+
+    def is_cut(self, source: int, target: int) -> bool:
+        """Whether nothing passes."""
+        return (source, target) in self.cut_links
+
+    def _schedule(self, direction: Direction, deliver: Callable[[], None]) -> None:
+        """Carry what is no chunk of bytes."""
+        signal = Signal(self, direction, deliver)
+        self._scheduler.later(self._due_us(direction), signal.arrive)
+
+    def hold(self, direction: Direction, arrive: Callable[[], None]) -> None:
+        """Something arrives on a cut link: it waits until that heals."""
+        self.held += 1
+        direction.held.append(arrive)
+
+    def _due_us(self, direction: Direction, extra_us: int = 0) -> int:
+        """When what leaves now arrives, if nothing is cut; behind what left before."""
+        link = direction.link
+        # The logarithm is `expovariate(1.0)`, the call of which costs more than the rest.
+        drawn_us = int(-log(1.0 - self._rng.random()) * self._mean_us)
+        if self.is_calm:
+            drawn_us = min(drawn_us, CALM_MEANS * self._mean_us)
+        way_us = self._delay_us + drawn_us
+        if self.factors:
+            way_us *= self.factors.get(link, 1)
+        due_us = self._scheduler.now_us + way_us + extra_us
+        if due_us <= direction.last_us:
+            due_us = direction.last_us + 1
+        if self._clogged_until:
+            due_us = max(due_us, self._clogged_until.get(link, 0))
+        direction.last_us = due_us
+        return due_us
+
+    # ---- connections -------------------------------------------------------------------------
+
+    def connect(self, client: End, host: int, find_server: Callable[[Pipe], End | None]) -> Pipe:
+        """Open a connection; the client hears `opened` or `closed`.
+
+        Args:
+            client: who connects.
+            host: of the server.
+            find_server: called when the first packet arrives; None = nobody listens there.
+        """
+        pipe = Pipe(client, host)
+        self._pipes[pipe] = None
+
+        def arrive() -> None:
+            if not pipe.is_open:
+                return
+            pipe.to_server.target = find_server(pipe)
+            is_refused = pipe.to_server.target is None
+            self._schedule(pipe.to_client, refuse if is_refused else opened)
+
+        def opened() -> None:
+            if pipe.is_open:
+                client.opened()
+
+        def refuse() -> None:
+            if pipe.is_open:
+                self._forget(pipe)
+                client.closed(refused=True)
+
+        def give_up() -> None:
+            if pipe.is_open and pipe.to_server.target is None:
+                self._forget(pipe)
+                client.closed(refused=False)
+
+        self._schedule(pipe.to_server, arrive)
+        self._scheduler.after(CONNECT_GIVE_UP_US, give_up)
+        return pipe
+
+    def send(self, pipe: Pipe, data: bytes, *, to_server: bool) -> None:
+        """Bytes on their way."""
+        if not pipe.is_open:
+            return
+        self.sent += 1
+        self.sent_checksum = crc32(data, self.sent_checksum)
+        direction = pipe.to_server if to_server else pipe.to_client
+        if self.passes is not None and not (data := self.passes(pipe, direction, data)):
+            return
+        if self.capacities and self._is_full(direction.link):
+            self.on_full(pipe)
+            return
+        direction.in_flight += 1
+        extra_us = 0 if self.extra_delay_us is None else self.extra_delay_us(data)
+        due_us = self._due_us(direction, extra_us)
+        self._scheduler.later(due_us, Chunk(self, pipe, direction, data).arrive)
+        if self.on_sent is not None:
+            self.on_sent(pipe, direction, due_us, data)
+
+    def _is_full(self, link: tuple[int, int]) -> bool:
+        for host in link:
+            capacity = self.capacities.get(host)
+            if capacity is not None:
+                pipes = [pipe for pipe in self._pipes if host in pipe.hosts]
+                count = sum(p.to_server.in_flight + p.to_client.in_flight for p in pipes)
+                if count >= capacity:
+                    return True
+        return False
+
+    def close(self, pipe: Pipe, *, by_server: bool) -> None:
+        """One side closes (or is killed): the other hears of it behind what was sent before."""
+        if not pipe.is_open:
+            own = pipe.to_server if by_server else pipe.to_client
+            pipe.untold = tuple(direction for direction in pipe.untold if direction is not own)
+            return
+        direction = pipe.to_client if by_server else pipe.to_server
+
+        def deliver() -> None:
+            if pipe.is_open:
+                self._forget(pipe)
+                if direction.target is not None:
+                    direction.target.closed(refused=False)
+
+        self._schedule(direction, deliver)
+
+    def reset(self, pipe: Pipe) -> None:
+        """Both sides lose it now, with what is on the way."""
+        if not pipe.is_open:
+            return
+        self._forget(pipe)
+        for end in (pipe.to_client.target, pipe.to_server.target):
+            if end is not None:
+                end.closed(refused=False)
+
+    def break_off(self, pipe: Pipe, late: Direction | None) -> None:
+        """It is lost with what is on the way; its sides hear of it in events of their own.
+
+        Args:
+            pipe: an open connection.
+            late: towards the side that hears of it only seconds later; None: both hear at once.
+        """
+        assert pipe.is_open
+        self._forget(pipe)
+        pipe.untold = (pipe.to_server, pipe.to_client)
+
+        def tell(direction: Direction) -> None:
+            is_untold = direction in pipe.untold  # else that side has closed it meanwhile
+            pipe.untold = tuple(other for other in pipe.untold if other is not direction)
+            if is_untold and direction.target is not None:
+                direction.target.closed(refused=False)
+
+        for direction in pipe.untold:
+            delay_us = self._silence_us() if direction is late else 0
+            self._scheduler.after(delay_us, partial(tell, direction))
+
+    def lose(self, host: int, *, is_silent: bool) -> None:
+        """A host lost all its connections; silent: the others hear of it seconds later."""
+        for pipe in list(self._pipes):
+            client_host, server_host = pipe.hosts
+            if host not in (client_host, server_host):
+                continue
+            by_server = server_host == host
+            if is_silent:
+                other = pipe.to_client.target if by_server else pipe.to_server.target
+                self._forget(pipe)
+                if other is not None:
+                    self._tell_later(other)
+            else:
+                self.close(pipe, by_server=by_server)
+
+    def _tell_later(self, end: End) -> None:
+        self._scheduler.after(self._silence_us(), lambda: end.closed(refused=False))
+
+    def _silence_us(self) -> int:
+        return int(self._rng.expovariate(1.0) * SILENCE_MEAN_US) + RETRANSMIT_US
+
+    def pipes_of(self, hosts: Collection[int], other: int) -> list[Pipe]:
+        """Open connections of any of these hosts to one that serves them."""
+        return [pipe for pipe in self._pipes if pipe.hosts[0] in hosts and pipe.hosts[1] == other]
+
+    def pipes_between(self, one: int, other: int) -> list[Pipe]:
+        """Open connections between two hosts."""
+        return [pipe for pipe in self._pipes if set(pipe.hosts) == {one, other}]
+
+    def _forget(self, pipe: Pipe) -> None:
+        pipe.is_open = False
+        self._pipes.pop(pipe, None)

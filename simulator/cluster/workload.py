@@ -1,0 +1,293 @@
+"""Clients of the simulated cluster: raw Kafka protocol, one request at a time, no retries.
+
+Each client creates, deletes, configures or asks through one node after the other. What it was told
+becomes an operation of a history; what it was not told in time is indeterminate. What a refusal
+proves is decided there (simulator/checks/histories.py).
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from simulator.campaign.draw import Settings
+from simulator.checks.proofs import Proofs
+from simulator.cluster.choices import NAMES, Choices, topic_name
+from simulator.cluster.members import FIRST_CLIENT_HOST
+from simulator.cluster.network import Network, Pipe
+from simulator.cluster.requests import (
+    READS,
+    Operation,
+    answer_of,
+    request_of,
+)
+from simulator.cluster.scheduler import Scheduler
+from wire.client_connection import ClientConnection
+from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+
+REQUEST_US: Final = 5_000_000
+"""How long a client waits before it takes an operation for indeterminate."""
+
+
+REFUSALS: Final = ("topic_already_exists", "unknown_topic_or_partition")
+"""Names of the errors that tell the state of a topic."""
+REFUSED_FOR_SURE: Final = frozenset({ErrorCode.invalid_replication_factor})
+"""Whoever sent it, and how often. A broker forwards a request again after it lost the controller
+(as Kafka's does), so TOPIC_ALREADY_EXISTS may speak of the topic that this very request made."""
+
+
+class Client:
+    """One client: an operation at a time, on a connection that it keeps while it can."""
+
+    def __init__(
+        self, number: int, workload: "Workload", network: Network, scheduler: Scheduler
+    ) -> None:
+        self.host = FIRST_CLIENT_HOST + number
+        self._workload = workload
+        self._network = network
+        self._scheduler = scheduler
+        self._connection: Connection | None = None
+        self._operation: Operation | None = None
+        self._attempt = 0
+
+    def run(self, operation: Operation, target: int) -> None:
+        """Do one operation through a node; the workload hears of its end."""
+        self._operation = operation
+        self._workload.tell(operation, "invoke")
+        self._attempt += 1
+        attempt = self._attempt
+        if self._connection is not None and self._connection.target != target:
+            self._connection.close()
+            self._connection = None
+        if self._connection is None:
+            self._connection = Connection(self, target, self._network, self._workload.open)
+        self._connection.request(*request_of(operation, self._workload.partition_count))
+        self._scheduler.after(REQUEST_US, lambda: self._time_out(attempt))
+
+    def answered(self, body: Any) -> None:
+        """The answer to the operation under way."""
+        operation = self._operation
+        assert operation is not None
+        answer = answer_of(operation, body)
+        if answer.error is ErrorCode.none:
+            operation.topic_id = answer.topic_id
+            if operation.kind == "read":
+                operation.value = answer.value
+            self._end("ok", None)
+        elif answer.error in REFUSED_FOR_SURE:
+            self._end("fail", "REFUSED")
+        else:
+            self._end("info", answer.error.name)
+
+    def lost(self, connection: "Connection", *, refused: bool) -> None:
+        """The node is gone: what was sent may or may not happen; refused: nothing was sent."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if self._operation is not None:
+            self._end("fail" if refused else "info", "REFUSED" if refused else "CLOSED")
+
+    def _time_out(self, attempt: int) -> None:
+        if attempt != self._attempt or self._operation is None:
+            return
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._end("info", "TIMED_OUT")
+
+    def _end(self, outcome: str, error: str | None) -> None:
+        operation = self._operation
+        assert operation is not None
+        self._operation = None
+        operation.outcome = outcome
+        operation.error = error
+        operation.returned_us = self._scheduler.now_us
+        self._workload.ended(self, operation)
+
+
+class Connection:
+    """One connection of a client; what arrives on an older one is nobody's."""
+
+    def __init__(
+        self,
+        client: Client,
+        target: int,
+        network: Network,
+        connect: "Callable[[Connection], Pipe]",
+    ) -> None:
+        self.host = client.host
+        self.target = target
+        self._client = client
+        self._network = network
+        self._protocol = ClientConnection("simulated")
+        self._is_closed = False
+        self._pipe = connect(self)
+
+    def request(self, api_key: int, body: Any) -> None:
+        """Send now, or as soon as the versions are known."""
+        _, content = self._protocol.request(api_key, body)
+        if content:
+            self._network.send(self._pipe, content, to_server=True)
+
+    def opened(self) -> None:
+        """It stands: ask for the versions."""
+        self._network.send(self._pipe, self._protocol.opening_bytes(), to_server=True)
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the node."""
+        if self._is_closed:
+            return
+        try:
+            responses = self._protocol.receive(data)
+        except (RemoteProtocolError, LocalProtocolError) as error:
+            raise AssertionError(f"a node sent nonsense: {error}") from error
+        content = self._protocol.bytes_to_send()
+        if content:
+            self._network.send(self._pipe, content, to_server=True)
+        for response in responses:
+            self._client.answered(response.body)
+
+    def closed(self, *, refused: bool) -> None:
+        """The node is gone."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._client.lost(self, refused=refused)
+
+    def close(self) -> None:
+        """Leave."""
+        self._is_closed = True
+        self._network.close(self._pipe, by_server=False)
+
+
+class Workload:
+    """All clients, and the history they make."""
+
+    def __init__(
+        self,
+        rng: Random,
+        network: Network,
+        scheduler: Scheduler,
+        *,
+        targets: tuple[int, ...],
+        accept: Callable[[Connection], Pipe],
+        on_acknowledged: Callable[[Operation], None],
+        settings: Settings,
+    ) -> None:
+        self.history: list[Operation] = []
+        self.open = accept
+        self._rng = rng
+        self._scheduler = scheduler
+        self._targets = targets
+        self._left = settings.write_count
+        self._on_acknowledged = on_acknowledged
+        self.is_stopped = False
+        self._think_us = settings.think_us
+        self.partition_count = settings.partition_count
+        """Of every topic that is created."""
+        self.late_us = 0
+        """How long after its client gave up a request may still arrive."""
+        numbers = range(settings.client_count)
+        self._clients = [Client(number, self, network, scheduler) for number in numbers]
+        self._asker = Client(settings.client_count, self, network, scheduler)
+        self.proofs: Proofs | None = None
+        """Decides what answers tell; None: nothing, as in runs that ask for no lookups."""
+        self.note: Callable[[str], None] | None = None
+        """Told of calls and outcomes."""
+        self.choices: Choices | None = None
+        """Chooses what is asked; None: creates and deletes of any name through any node."""
+
+    def start(self) -> None:
+        """Every client begins somewhere in its first pause."""
+        for client in self._clients:
+            self._think(client)
+
+    def _think(self, client: Client) -> None:
+        delay = int(self._rng.expovariate(1.0) * self._think_us)
+        self._scheduler.after(delay, lambda: self._next(client))
+
+    def _next(self, client: Client) -> None:
+        if self.is_stopped or self._left <= 0:
+            return
+        if self.choices is not None:
+            self._choose(client, self.choices)
+            return
+        self._left -= 1
+        self.submit(client, "create" if self._rng.random() < 0.65 else "delete")
+
+    def _choose(self, client: Client, choices: Choices) -> None:
+        """Lookups do not count: there are as many writes as without them."""
+        kind, name, target, value = choices.draw(self._scheduler.now_us)
+        operation = Operation(
+            client=client.host,
+            kind=kind,
+            name=name,
+            called_us=self._scheduler.now_us,
+            target=target,
+            value=value,
+            late_us=self.late_us,
+        )
+        if kind not in READS:
+            self._left -= 1
+        if self.proofs is not None:
+            is_read = kind in READS
+            operation.proof = self.proofs.of_lookup(target) if is_read else self.proofs.of_refusal()
+        self.history.append(operation)
+        client.run(operation, target)
+
+    def submit(self, client: Client, kind: str) -> Operation:
+        """One more operation now."""
+        operation = Operation(
+            client=client.host,
+            kind=kind,
+            name=topic_name(self._rng.randrange(NAMES)),
+            called_us=self._scheduler.now_us,
+            late_us=self.late_us,
+        )
+        self.history.append(operation)
+        operation.target = self._rng.choice(self._targets)
+        client.run(operation, operation.target)
+        return operation
+
+    def create_fresh(self, name: str, target: int) -> Operation:
+        """A client of its own creates a topic through a node, also after `is_stopped`."""
+        operation = Operation(
+            client=self._asker.host,
+            kind="create",
+            name=name,
+            called_us=self._scheduler.now_us,
+            target=target,
+        )
+        self.history.append(operation)
+        self._asker.run(operation, target)
+        return operation
+
+    def ended(self, client: Client, operation: Operation) -> None:
+        """An operation has its outcome."""
+        if self.choices is not None:
+            self.choices.ended(operation, self._scheduler.now_us)
+        if operation.kind in READS:
+            if operation.outcome == "ok" and not operation.proof:
+                operation.outcome, operation.error = "fail", "STALE"
+        elif operation.outcome == "ok":
+            self._on_acknowledged(operation)
+        elif operation.error in REFUSALS and self.proofs is not None:
+            reign = operation.proof
+            operation.is_observation = reign is not None and reign == self.proofs.reign()
+        self.tell(operation, operation.outcome)
+        if client is not self._asker:
+            self._think(client)
+
+    def tell(self, operation: Operation, what: str) -> None:
+        """A line of the trace: `invoke`, or the outcome."""
+        if self.note is None:
+            return
+        value = "" if operation.value is None else f" {operation.value}"
+        error = "" if operation.error is None else f" {operation.error}"
+        self.note(
+            f"client {operation.client}: {what} {operation.kind} {operation.name}{value}{error} "
+            f"at node {operation.target}"
+        )
+
+    @property
+    def pending_count(self) -> int:
+        """Operations without an outcome so far."""
+        return sum(operation.returned_us is None for operation in self.history)

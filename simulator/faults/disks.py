@@ -1,0 +1,286 @@
+"""Faults of disks: slow, full, emptied, damaged, lying, or refusing a read, a write or a sync."""
+
+import errno
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from raft.core import RaftCore
+from simulator.checks.violation import Violation
+from simulator.cluster.machine import Machine
+from simulator.cluster.memory_vfs import SEGMENT_SUFFIX, MemoryVfs
+from simulator.faults.decision import Decision
+from simulator.faults.disk_damage import make_older
+from simulator.faults.failing_calls import fail_read
+from simulator.faults.failing_files import FailingRead, FailingWrites
+from simulator.faults.fault import Reach
+from simulator.faults.impact import Impact, impact_on
+
+READS_AHEAD_MAX: Final = 5
+START_READS_AHEAD_MAX: Final = 6
+"""A start with one segment and no snapshot reads five times."""
+WRITES_AHEAD_MAX: Final = 5
+
+
+def end_disk_faults(reach: Reach) -> None:
+    """End every fault of a disk: there is room and speed; what a disk was told to keep is kept."""
+    reach.slow_disks.clear()
+    reach.unwritable.clear()
+    for machine in reach.machines.values():
+        if machine.vfs.sync_lies is not None:
+            machine.vfs.sync_lies = None
+            machine.vfs.write_back()
+    reach.damages.restore_all()
+    for machine in reach.machines.values():
+        machine.vfs.bytes_max = None
+        machine.vfs.crash_at = None
+        machine.vfs.failing = None
+
+
+# ---- speed and room --------------------------------------------------------------------------
+
+
+def slow_disk(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """Flushes take many times as long."""
+    for machine in machines:
+        reach.slow_disks[machine.id] = 5 * decision.amount
+        reach.later(decision, partial(_speed_up, reach, machine.id))
+    return impact_on(machines, decision, f"{5 * decision.amount} times slower")
+
+
+def _speed_up(reach: Reach, number: int) -> None:
+    reach.slow_disks.pop(number, None)
+
+
+def disk_full(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """No byte more fits on the disk."""
+    for machine in machines:
+        vfs = machine.vfs
+        vfs.bytes_max = vfs.used_bytes()
+        reach.later(decision, partial(_make_room, reach, machine, vfs))
+    return impact_on(machines, decision)
+
+
+def _make_room(reach: Reach, machine: Machine, vfs: MemoryVfs) -> None:
+    """The disk that was filled has room again; as `vfs`, or as what a power failure left."""
+    vfs.bytes_max = None
+    if machine.keeps_disk_faults:
+        machine.vfs.bytes_max = None
+        reach.restart(machine)
+
+
+# ---- refused operations ----------------------------------------------------------------------
+
+
+def sync_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """The next sync fails with EIO."""
+    for machine in machines:
+        vfs = machine.vfs
+
+        def fail_once(kind: str, _path: str, vfs: MemoryVfs = vfs) -> int | None:
+            if kind != "sync":
+                return None
+            vfs.failing = None
+            return errno.EIO
+
+        vfs.failing = fail_once
+        reach.restart_later(decision, machine)
+    return impact_on(machines, decision, "its next sync")
+
+
+def read_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """One of the next reads of log or snapshots fails with EIO, which ends the process."""
+    countdown = 1 + decision.amount % READS_AHEAD_MAX
+    end_us = reach.scheduler.now_us + decision.length_us
+    running = [machine for machine in machines if machine.is_up]
+    for machine in running:
+        assert machine.kernel is not None
+        fail_read(
+            machine.kernel,
+            countdown,
+            lambda: not reach.is_over() and reach.scheduler.now_us < end_us,
+            reach.probes.hit,
+        )
+        reach.restart_later(decision, machine)
+    return impact_on(running, decision, f"read {countdown} from now")
+
+
+def start_read_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """A process is killed, and one of the first reads of the next start fails with EIO.
+
+    Raises:
+        Violation: `I18`: the process started all the same.
+    """
+    hit = []
+    for machine in machines:
+        vfs = machine.vfs
+        if vfs.failing is not None or vfs.crash_at is not None:
+            continue
+        machine.kill()
+        vfs.failing = failing = FailingRead(1 + decision.amount % START_READS_AHEAD_MAX)
+        machine.start()
+        vfs.failing = None
+        if failing.path is not None:
+            if machine.is_up:
+                text = f"node {machine.id}: it started and could not read {failing.path}"
+                raise Violation("I18", text)
+            reach.probes.hit("start_refused_by_read_error")
+        hit.append((machine, failing.path or "none that it reads"))
+        reach.restart_later(decision, machine)
+    paths = "; ".join(path for _, path in hit)
+    return impact_on([machine for machine, _ in hit], decision, paths)
+
+
+def write_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """One of the next writes to the metadata log fails with EIO after half of its bytes.
+
+    Every second time nothing of the log can be cut either until the fault is over: the half
+    stays. Of several voters a minority has such a disk at one time.
+    """
+    hit, countdown = [], 1 + decision.amount % WRITES_AHEAD_MAX
+    is_lasting = decision.amount % 2 == 0
+    for machine in machines:
+        vfs = machine.vfs
+        if vfs.failing is not None or not _may_refuse_writes(reach, machine):
+            continue
+        if machine.config.is_controller:
+            reach.unwritable.add(machine.id)
+        vfs.failing = failing = FailingWrites(countdown, is_lasting=is_lasting)
+        hit.append(machine)
+        reach.later(decision, partial(_take_writes, reach, machine, failing))
+    what = f"write {countdown} from now"
+    return impact_on(hit, decision, f"{what}, and no cut" if is_lasting else what)
+
+
+def _take_writes(reach: Reach, machine: Machine, failing: FailingWrites) -> None:
+    reach.unwritable.discard(machine.id)
+    if machine.vfs.failing is failing:
+        machine.vfs.failing = None
+    reach.restart(machine)
+
+
+def _may_refuse_writes(reach: Reach, machine: Machine) -> bool:
+    voters = [m.id for m in reach.machines.values() if m.config.is_controller]
+    if machine.id not in voters:
+        return True
+    return len(reach.unwritable) < max(1, (len(voters) - 1) // 2)
+
+
+def lasting_disk_fault(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """A disk is full, or takes no writes to the log, before and after a power failure.
+
+    A process that stopped by it is started first. A damaged disk, with which no process starts,
+    keeps its power: with it the record would go that tells damage from a torn write.
+    """
+    kind = "disk_full" if decision.amount % 2 else "write_error"
+    carry_out = disk_full if decision.amount % 2 else write_error
+    lasting = replace(decision, kind=kind, amount=2 * decision.amount)
+    impact = carry_out(reach, lasting, machines)
+    for machine in machines:
+        third_us = decision.length_us // 3
+        reach.scheduler.after(third_us, partial(_fail_power, reach, machine))
+        reach.restart_within(2 * third_us, machine)
+    if impact is None:
+        return impact_on(machines, decision, "its power fails")
+    impact.how = ", ".join(filter(None, (kind, impact.how, "its power fails")))
+    return impact
+
+
+def _fail_power(reach: Reach, machine: Machine) -> None:
+    if reach.is_over():
+        return
+    reach.restart(machine)
+    if machine.is_up:
+        machine.power_off()
+        if machine.vfs.bytes_max is not None or machine.vfs.failing is not None:
+            reach.probes.hit("power_failed_on_a_faulty_disk")
+
+
+def keep_disk_faults(reach: Reach) -> None:
+    """From now on a disk that is full, or refuses all writes, does so after a power failure."""
+    for machine in reach.machines.values():
+        machine.keeps_disk_faults = True
+
+
+# ---- lost and changed contents ---------------------------------------------------------------
+
+
+def empty_disk(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """An observer loses its disk; it comes back with a new one, formatted, of a new identity.
+
+    A voter may not: what it acknowledged and voted for is gone, and static voters are known
+    by their id alone.
+    """
+    observers = [machine for machine in machines if not machine.config.is_controller]
+    for machine in observers:
+        machine.kill()
+        reach.damages.restore(machine)
+        machine.replace_disk()
+        reach.on_wiped(machine)
+        reach.probes.hit("disk_replaced")
+        reach.restart_later(decision, machine)
+    return impact_on(observers, decision)
+
+
+def old_quorum_state(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """A process is killed, and its quorum-state is that of the epoch before.
+
+    Only where that breaks no promise: all voters follow one leader, and the log, which says
+    the epoch too, is on the disk.
+    """
+    voters = [m for m in reach.machines.values() if m.config.is_controller]
+    cores = [machine.kernel.replica.core for machine in voters if machine.kernel is not None]
+    is_calm = len(cores) == len(voters) and all(
+        core.leader == cores[0].leader and core.leader.leader_id is not None for core in cores
+    )
+    hit = []
+    for machine in machines:
+        if not is_calm or machine not in voters or machine.vfs.crash_at is not None:
+            continue
+        assert machine.kernel is not None
+        if _is_epoch_in_log(machine.kernel.replica.core) and machine.vfs.failing is None:
+            machine.kill()
+            machine.vfs.bytes_max = None
+            make_older(machine.vfs)
+            reach.restart_later(decision, machine)
+            hit.append(machine)
+    return impact_on(hit, decision)
+
+
+def _is_epoch_in_log(core: RaftCore) -> bool:
+    """Whether the durable log of a follower says the epoch that its quorum-state does."""
+    is_durable = core.flushed_end_offset == core.log_end_offset
+    return core.last_epoch == core.epoch and is_durable and not core.is_leader
+
+
+def damage(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """A disk changes; at the end of the fault it is brought back, and the process started."""
+    hit = []
+    for machine in machines:
+        if reach.damages.strike(decision.kind, machine, decision.chance):
+            hit.append(machine)
+            reach.later(decision, partial(_repair, reach, machine))
+            if not machine.is_up:
+                reach.restart_within(decision.length_us // 2, machine)  # in vain
+    return impact_on(hit, decision, "; ".join(map(reach.damages.what, hit)))
+
+
+def _repair(reach: Reach, machine: Machine) -> None:
+    reach.damages.restore(machine)
+    reach.restart(machine)
+
+
+def fsync_lie(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """Syncs of the log return and nothing is durable; at the end the power fails on all."""
+    for machine in machines:
+        machine.vfs.sync_lies = SEGMENT_SUFFIX
+
+    def end() -> None:
+        for machine in machines:
+            machine.power_off()
+        for machine in machines:
+            reach.restart(machine)
+
+    reach.later(decision, end)
+    return impact_on(machines, decision)

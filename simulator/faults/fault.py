@@ -1,0 +1,66 @@
+"""A kind of fault as the table has it, and what its function may touch."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from simulator.campaign.probes import Probes
+from simulator.cluster.machine import Machine
+from simulator.cluster.network import Network
+from simulator.cluster.scheduler import Scheduler
+from simulator.faults.decision import Decision
+from simulator.faults.disk_damage import DiskDamages
+from simulator.faults.impact import Impact
+from simulator.faults.lost_messages import LostMessages
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a fault may touch, and what is remembered between two faults of one run."""
+
+    scheduler: Scheduler
+    network: Network
+    machines: dict[int, Machine]
+    probes: Probes
+    damages: DiskDamages
+    lost: LostMessages
+    client_hosts: tuple[int, ...]
+    slow_disks: dict[int, int]
+    """Machine -> factor on the time of its flushes."""
+    unwritable: set[int]
+    """Voters whose disk refuses a write, until they are started again."""
+    restart: Callable[[Machine], None]
+    """Starts a process where none runs."""
+    on_wiped: Callable[[Machine], None]
+    """Told of a machine that has an empty disk now."""
+    is_over: Callable[[], bool]
+    """Whether all faults are."""
+    carry_out: Callable[[Decision], Impact | None]
+    """Brings in one more fault, as if it were in the plan."""
+
+    def later(self, decision: Decision, action: Callable[[], None]) -> None:
+        """Act when a decision is over, unless all faults are."""
+        self._unless_over(decision.length_us, action)
+
+    def restart_later(self, decision: Decision, machine: Machine) -> None:
+        """Start a process, if none runs, when a decision is over."""
+        self.later(decision, lambda: self.restart(machine))
+
+    def restart_within(self, delay_us: int, machine: Machine) -> None:
+        """Start a process, if none runs, after a time of its own."""
+        self._unless_over(delay_us, lambda: self.restart(machine))
+
+    def links(self) -> list[tuple[int, int]]:
+        """From every machine to every other, in a fixed order."""
+        ids = sorted(self.machines)
+        return [(a, b) for a in ids for b in ids if a != b]
+
+    def _unless_over(self, delay_us: int, action: Callable[[], None]) -> None:
+        def act() -> None:
+            if not self.is_over():
+                action()
+
+        self.scheduler.after(delay_us, act)
+
+
+CarryingOut = Callable[[Reach, Decision, list[Machine]], Impact | None]
+"""Brings a fault in and gives what it did, None for nothing."""

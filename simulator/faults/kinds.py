@@ -1,0 +1,61 @@
+"""The kinds of faults: which draws added each, and its colour. Needs no code of the cluster."""
+
+from typing import Final
+
+import msgspec
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind; what carries it out stands in `table`."""
+
+    since: int | None
+    """The version of the draws that added it (campaign/draw.py); None: asked for, never drawn."""
+    colour: str
+    """On the page of a run."""
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "kill": Kind(since=1, colour="#d1382c"),
+    "power_failure": Kind(since=1, colour="#9c1c13"),
+    "pause": Kind(since=1, colour="#caa011"),
+    "partition": Kind(since=1, colour="#7a4fc0"),
+    "one_way": Kind(since=1, colour="#a487d6"),
+    "clog": Kind(since=1, colour="#4b7fb5"),
+    "reset": Kind(since=1, colour="#5aa6a6"),
+    "crash_at_operation": Kind(since=1, colour="#e0672e"),
+    "all_down": Kind(since=1, colour="#6d0f09"),
+    "terminate": Kind(since=1, colour="#c96a5f"),
+    "slow_disk": Kind(since=1, colour="#8a7a5c"),
+    "sync_error": Kind(since=1, colour="#b5488a"),
+    "disk_full": Kind(since=1, colour="#7d5a3c"),
+    "clock_jump": Kind(since=1, colour="#6b8e23"),
+    "old_quorum_state": Kind(since=1, colour="#a8326e"),
+    "bit_rot": Kind(since=1, colour="#c2185b"),
+    "lost_write": Kind(since=1, colour="#ad4f86"),
+    "misdirected_write": Kind(since=1, colour="#8e3a6b"),
+    "depose_leader": Kind(since=1, colour="#4d2d94"),
+    "empty_disk": Kind(since=2, colour="#5d4037"),
+    "out_of_memory": Kind(since=2, colour="#b0583a"),
+    "read_error": Kind(since=2, colour="#a0437f"),
+    "swizzle": Kind(since=2, colour="#8f6fc9"),
+    "lost_messages": Kind(since=4, colour="#3f7f93"),
+    "full_link": Kind(since=4, colour="#2c5f8a"),
+    "write_error": Kind(since=4, colour="#c05a9c"),
+    "restart_storm": Kind(since=4, colour="#e2553d"),
+    "crash_at_start": Kind(since=4, colour="#b8431f"),
+    "client_links": Kind(since=5, colour="#2e8b8b"),
+    "uneven_links": Kind(since=5, colour="#6f86c9"),
+    "start_read_error": Kind(since=5, colour="#c2549b"),
+    "kill_at_operation": Kind(since=5, colour="#ef5b3c"),
+    "lasting_disk_fault": Kind(since=5, colour="#94673f"),
+    "fsync_lie": Kind(since=None, colour="#6a1b4d"),
+}
+"""In the order in which the draws choose from them, which is never changed: seeds stay the same."""
+
+DAMAGES: Final[tuple[str, ...]] = ("bit_rot", "lost_write", "misdirected_write")
+"""What a disk does to what it holds."""
+
+
+def kinds_since(draws: int) -> tuple[str, ...]:
+    """The kinds that one version of the draws added."""
+    return tuple(name for name, kind in KINDS.items() if kind.since == draws)

@@ -1,0 +1,100 @@
+"""Messages of one kind that vanish between nodes, while everything else passes.
+
+A frame is what is lost, never a part of one: the others keep their order, as if the server had not
+answered, or had never read the request. A response says only the correlation id of its request, so
+every connection between nodes is read along (cluster/frames.py) while such a fault may come.
+"""
+
+from typing import Final
+
+import msgspec
+
+from simulator.campaign.probes import Probes
+from simulator.cluster.frames import FrameReader
+from simulator.cluster.network import Direction, Pipe
+from wire.api_keys import (
+    ALLOCATE_PRODUCER_IDS,
+    API_VERSIONS,
+    BEGIN_QUORUM_EPOCH,
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+    CREATE_TOPICS,
+    END_QUORUM_EPOCH,
+    ENVELOPE,
+    FETCH,
+    FETCH_SNAPSHOT,
+    VOTE,
+)
+
+API_KEYS: Final[dict[str, int]] = {
+    "Fetch": FETCH,
+    "Vote": VOTE,
+    "BeginQuorumEpoch": BEGIN_QUORUM_EPOCH,
+    "EndQuorumEpoch": END_QUORUM_EPOCH,
+    "FetchSnapshot": FETCH_SNAPSHOT,
+    "BrokerHeartbeat": BROKER_HEARTBEAT,
+    "BrokerRegistration": BROKER_REGISTRATION,
+    "Envelope": ENVELOPE,
+    "CreateTopics": CREATE_TOPICS,
+    "AllocateProducerIds": ALLOCATE_PRODUCER_IDS,
+    "ApiVersions": API_VERSIONS,
+}
+"""Kafka's names of what nodes say to each other."""
+
+MESSAGES: Final = tuple(f"{name} {way}" for name in API_KEYS for way in ("request", "response"))
+"""What may be lost: `Fetch response`."""
+
+
+class Rule(msgspec.Struct, frozen=True, eq=False):
+    """What is lost now."""
+
+    links: frozenset[tuple[int, int]]
+    """On which the message itself travels."""
+    api_key: int
+    is_request: bool
+
+
+def rule_of(message: str, links: frozenset[tuple[int, int]]) -> Rule:
+    """The rule for one of `MESSAGES`."""
+    name, way = message.split()
+    return Rule(links, API_KEYS[name], way == "request")
+
+
+class LostMessages:
+    """Takes frames out of what is sent; `Network.passes` asks `passed`.
+
+    Args:
+        host_ids: of the nodes; connections of others (clients) are left alone.
+        probes: marks.
+    """
+
+    def __init__(self, host_ids: frozenset[int], probes: Probes) -> None:
+        self.rules: list[Rule] = []
+        self._host_ids = host_ids
+        self._probes = probes
+        self._frames: dict[Pipe, FrameReader] = {}
+
+    def passed(self, pipe: Pipe, direction: Direction, data: bytes) -> bytes:
+        """What of a chunk is sent: all of its frames but those that a rule takes."""
+        if pipe.to_server.link[0] not in self._host_ids:
+            return data
+        to_server = direction is pipe.to_server
+        frames = self._frames.get(pipe)
+        if frames is None:
+            self._frames = {p: known for p, known in self._frames.items() if p.is_open}
+            frames = self._frames[pipe] = FrameReader()
+        return b"".join(
+            part.data
+            for part in frames.parts(data, to_server=to_server)
+            if not (
+                part.is_whole and self._is_lost(direction.link, part.api_key, is_request=to_server)
+            )
+        )
+
+    def _is_lost(self, link: tuple[int, int], api_key: int | None, *, is_request: bool) -> bool:
+        for rule in self.rules:
+            is_kind = (api_key, is_request) == (rule.api_key, rule.is_request)
+            if is_kind and link in rule.links:
+                self._probes.hit("request_lost" if is_request else "response_lost")
+                return True
+        return False

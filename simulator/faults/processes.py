@@ -1,0 +1,196 @@
+"""Faults of processes and their clocks: they end, stand still, and are started again."""
+
+from functools import partial
+from random import Random
+from typing import Final
+
+from simulator.cluster.machine import Machine, Power
+from simulator.faults.decision import OPERATIONS_AHEAD_MAX, Decision
+from simulator.faults.failing_calls import fail_allocation
+from simulator.faults.fault import Reach
+from simulator.faults.impact import AT_ONCE_US, Impact, impact_on
+
+STARTS: Final = range(3, 9)
+"""Of a restart storm."""
+LIFE_US_MIN: Final = 1_000
+START_OPERATIONS_AHEAD_MAX: Final = 11
+
+
+def end_process_faults(reach: Reach) -> None:
+    """End every fault of a process: the paused go on, the dead start.
+
+    One that is about to shut down is killed first: it would be missing later.
+    """
+    for machine in reach.machines.values():
+        machine.resume()
+        if machine.is_terminating:
+            machine.kill()
+        if not machine.is_up:
+            reach.restart(machine)
+
+
+# ---- once ------------------------------------------------------------------------------------
+
+
+def kill(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """SIGKILL: the page cache stays."""
+    running = [machine for machine in machines if machine.is_up]
+    for machine in machines:
+        machine.kill()
+        reach.restart_later(decision, machine)
+    return impact_on(running, decision)
+
+
+def power_failure(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """The power fails: what was not synced may be gone."""
+    running = [machine for machine in machines if machine.is_up]
+    for machine in machines:
+        if machine.is_up:
+            machine.power_off()
+        reach.restart_later(decision, machine)
+    return impact_on(running, decision)
+
+
+def all_down(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """The power fails on all machines."""
+    reach.probes.hit("all_nodes_down")
+    return power_failure(reach, decision, machines)
+
+
+def terminate(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """SIGTERM: a controlled shutdown."""
+    asked = [m for m in machines if m.is_up and not m.is_terminating]
+    for machine in machines:
+        machine.terminate()
+        reach.restart_later(decision, machine)
+    return impact_on(asked, decision)
+
+
+def pause(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """SIGSTOP until the fault is over."""
+    running = [machine for machine in machines if machine.power is Power.UP]
+    for machine in running:
+        machine.pause()
+        reach.later(decision, machine.resume)
+    return impact_on(running, decision)
+
+
+def crash_at_operation(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """The power fails between two of the next operations on the disk."""
+    running = [machine for machine in machines if machine.is_up]
+    for machine in running:
+        machine.vfs.crash_at = machine.vfs.operations + decision.amount
+        reach.restart_later(decision, machine)
+    return impact_on(running, decision, f"after {decision.amount} operations of its disk")
+
+
+def kill_at_operation(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """SIGKILL before one of the next operations on its disk: the page cache stays."""
+    running = [machine for machine in machines if machine.is_up]
+    for machine in running:
+        machine.kill_at = machine.vfs.crash_at = machine.vfs.operations + decision.amount
+        reach.restart_later(decision, machine)
+    return impact_on(running, decision, f"after {decision.amount} operations of its disk")
+
+
+def out_of_memory(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """No memory for one of the next buffers, which ends the process."""
+    end_us = reach.scheduler.now_us + decision.length_us
+    running = [machine for machine in machines if machine.is_up]
+    for machine in running:
+        assert machine.kernel is not None
+        fail_allocation(
+            machine.kernel,
+            decision.amount,
+            lambda: not reach.is_over() and reach.scheduler.now_us < end_us,
+            reach.probes.hit,
+        )
+        reach.restart_later(decision, machine)
+    return impact_on(running, decision, f"buffer {decision.amount} from now")
+
+
+def clock_jump(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """The wall clock jumps, forwards or backwards."""
+    del reach
+    jump_s = decision.amount - OPERATIONS_AHEAD_MAX // 2
+    for machine in machines:
+        machine.wall_offset_ms += jump_s * 1_000
+    if jump_s == 0:
+        return None
+    return Impact(nodes=decision.targets, how=f"{jump_s:+d} s", length_us=AT_ONCE_US)
+
+
+# ---- again and again -------------------------------------------------------------------------
+
+
+def restart_storm(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """A process is ended and started several times within the length of the fault."""
+    rng = decision.chance
+    counts = []
+    for machine in machines:
+        count = rng.choice(STARTS)
+        mean_us = LIFE_US_MIN + decision.length_us // (2 * count)
+        _Storm(reach, machine, rng, mean_us, count).end_process()
+        counts.append(f"{count} starts")
+    return impact_on(machines, decision, "; ".join(counts))
+
+
+class _Storm:
+    """One process that is ended and started, until so many starts are made."""
+
+    def __init__(
+        self, reach: Reach, machine: Machine, rng: Random, mean_us: int, left: int
+    ) -> None:
+        self._reach = reach
+        self._machine = machine
+        self._rng = rng
+        self._mean_us = mean_us
+        self._left = left
+
+    def end_process(self) -> None:
+        """End it by a kill or a power failure, and have it started after a while."""
+        if self._reach.is_over():
+            return
+        if self._machine.is_up:
+            if self._rng.random() < 0.3:
+                self._machine.power_off()
+            else:
+                self._machine.kill()
+        self._reach.scheduler.after(self._while_us(), self._start_process)
+
+    def _start_process(self) -> None:
+        if self._reach.is_over():
+            return
+        self._reach.restart(self._machine)
+        self._left -= 1
+        if self._left == 0:
+            self._reach.probes.hit("restart_storm")
+            return
+        self._reach.scheduler.after(self._while_us(), self.end_process)
+
+    def _while_us(self) -> int:
+        return int(self._rng.expovariate(1.0) * self._mean_us)
+
+
+def crash_at_start(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
+    """The power fails, and fails again while the process recovers what that left.
+
+    One to three times, each at one of the first operations of the start on its disk.
+    """
+    crashes = []
+    for machine in machines:
+        crashes.append(0)
+        if machine.is_up:
+            machine.power_off()
+        for _ in range(1 + decision.amount % 3):
+            vfs = machine.vfs
+            vfs.crash_at = vfs.operations + 1 + decision.amount % START_OPERATIONS_AHEAD_MAX
+            machine.start()
+            if machine.vfs is vfs:  # it came further than that, or was refused
+                vfs.crash_at = None
+                break
+            reach.probes.hit("crashed_during_start")
+            crashes[-1] += 1
+        reach.later(decision, partial(reach.restart, machine))
+    times = "; ".join(f"{count} of its starts" for count in crashes)
+    return impact_on(machines, decision, times)

@@ -1,0 +1,84 @@
+"""The control batches of a log directory, read without opening the log: nothing is repaired.
+
+Who has to know before a start what a quorum wrote for itself (its kraft.version, its voters) looks
+here.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from storage.segment import segment_base_offset
+from storage.vfs import Vfs, join
+from wire.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    Batch,
+    iterate_batches,
+)
+
+WINDOW_BYTES: Final = 1024 * 1024
+"""Read at once; twice as much, and again, for a batch that does not fit."""
+_FRAME: Final = struct.Struct(">8xi4xb5xB")  # length, magic, lower half of the attributes
+_LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
+assert WINDOW_BYTES >= HEADER_BYTES, f"{WINDOW_BYTES=}"
+assert _FRAME.size <= HEADER_BYTES, f"{_FRAME.size=}"
+assert _LENGTH_MIN > 0, "a batch that ends where it begins would be read for ever"
+
+
+def control_batches(
+    vfs: Vfs, directory: str, window_bytes: int = WINDOW_BYTES
+) -> Iterator[tuple[str, Batch]]:
+    """Path of the segment and batch, oldest first; checksums that do not match are left out.
+
+    The rest of a segment behind damage is left out too: whoever opens the log names that.
+    """
+    names = (name for name in vfs.list(directory) if segment_base_offset(name) is not None)
+    for name in names:
+        path = join(directory, name)
+        for batch in _of_segment(vfs, path, window_bytes):
+            yield path, batch
+
+
+def _of_segment(vfs: Vfs, path: str, window_bytes: int) -> Iterator[Batch]:
+    assert window_bytes > 0, f"{window_bytes=}"
+    position, wanted, size_bytes = 0, window_bytes, vfs.size(path)
+    file = vfs.open(path)
+    try:
+        while size_bytes - position >= HEADER_BYTES:
+            window = memoryview(file.pread(wanted, position))
+            ranges, used = _control_ranges(window)
+            for start, end in ranges:
+                yield from _sound(window[start:end])
+            if used == 0 and wanted >= size_bytes - position:
+                return
+            wanted = window_bytes if used else 2 * wanted
+            position += used
+    finally:
+        file.close()
+
+
+def _control_ranges(window: memoryview) -> tuple[list[tuple[int, int]], int]:
+    """Where the control batches are, and where the last whole batch before a cut or damage ends.
+
+    Nothing but three fields of a header is looked at: a log has a hundred thousand batches.
+    """
+    found: list[tuple[int, int]] = []
+    position, last, size, unpack = 0, len(window) - HEADER_BYTES, len(window), _FRAME.unpack_from
+    while position <= last:
+        length, magic, attributes = unpack(window, position)
+        if length < _LENGTH_MIN or magic != MAGIC:
+            break
+        end = position + LOG_OVERHEAD_BYTES + length
+        if end > size:
+            break
+        if attributes & CONTROL_BIT:
+            found.append((position, end))
+        position = end
+    return found, position
+
+
+def _sound(content: memoryview) -> Iterator[Batch]:
+    return (batch for batch in iterate_batches(content) if batch.crc_is_valid)

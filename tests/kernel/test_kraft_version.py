@@ -1,0 +1,287 @@
+"""A folder of a quorum with dynamic voters (kraft.version 1, KIP-853) is refused and left as it is.
+
+Opened with static voters it would elect itself alone. Kafka's own folders: formatted with dynamic
+voters, raised to them while it ran, and static ones, which start as always.
+"""
+
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import crc32c
+import pytest
+from msgspec.structs import replace
+
+from kernel.kraft_version import UnsupportedFeatureError, refuse_unsupported_kraft_version
+from metadata.control_records import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVersionRange,
+    KRaftVoters,
+    LeaderChange,
+    Voter,
+    VoterEndpoint,
+    encode_control,
+)
+from metadata.snapshot import encode_snapshot
+from simulator.cluster.memory_vfs import MemoryVfs
+from storage.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT_NAME, write_bootstrap_checkpoint
+from storage.control_batches import control_batches
+from storage.errors import CorruptFileError
+from storage.segment import segment_name
+from storage.snapshot_files import snapshot_name
+from storage.vfs import join
+from tests.kernel.harness import World
+from tests.storage import golden
+from wire.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    encode_batch,
+    encode_control_batch,
+)
+from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
+
+RECORDED = Path(__file__).parent.parent / "golden" / "metadata"
+FOLDER = "/data/__cluster_metadata-0"
+EPOCH = LeaderEpoch(1)
+BEGINNING = snapshot_name(OffsetAndEpoch(Offset(0), LeaderEpoch(0)))
+LATER = snapshot_name(OffsetAndEpoch(Offset(7), EPOCH))
+VOTER = Voter(
+    voter_id=NodeId(1),
+    voter_directory_id=DirectoryId(bytes([1]) * 16),
+    endpoints=(VoterEndpoint(name="CONTROLLER", host="1", port=9093),),
+    k_raft_version_feature=KRaftVersionRange(min_supported_version=0, max_supported_version=1),
+)
+LEVEL_0, LEVEL_1 = KRaftVersion(k_raft_version=0), KRaftVersion(k_raft_version=1)
+VOTERS = KRaftVoters(voters=(VOTER,))
+CHANGE = LeaderChange(leader_id=NodeId(1))
+
+
+def disk(files: dict[str, bytes]) -> MemoryVfs:
+    vfs = MemoryVfs()
+    vfs.make_directory("/data")
+    for name, content in files.items():
+        golden.put(vfs, f"{FOLDER}/{name}", content)
+    return vfs
+
+
+def checkpoint(*records: ControlRecord) -> bytes:
+    batches = encode_snapshot(
+        (),
+        level=25,
+        epoch=EPOCH,
+        last_contained_timestamp_ms=0,
+        timestamp_ms=0,
+        control_records=records,
+    )
+    return b"".join(batches)
+
+
+def control(base_offset: int, *records: ControlRecord) -> bytes:
+    return encode_control_batch([encode_control(r) for r in records], base_offset, EPOCH, 0)
+
+
+def refusal(vfs: MemoryVfs, log_dir: str = "/data") -> str:
+    """What a start says; the folder is as it was."""
+    before, operations = contents(vfs), vfs.operations
+    world = World(1)
+    world.nodes[1].vfs = vfs
+    with pytest.raises(UnsupportedFeatureError) as refused:
+        world.start(1)
+    assert (contents(vfs), vfs.operations) == (before, operations)
+    text = str(refused.value)
+    assert text.startswith(f"{log_dir}: kraft.version is finalized at ")
+    assert "supported is 0 to 0" in text
+    assert "\n" not in text
+    return text
+
+
+def contents(vfs: MemoryVfs) -> dict[str, bytes]:
+    return {name: vfs.read(join(FOLDER, name)) for name in vfs.list(FOLDER)}
+
+
+def recorded(scenario: str) -> dict[str, bytes]:
+    """The files of its metadata partition."""
+    names = (path.name for path in (RECORDED / scenario).iterdir())
+    kept = sorted(set(names) - {BOOTSTRAP_CHECKPOINT_NAME})
+    return {name: (RECORDED / scenario / name).read_bytes() for name in kept}
+
+
+DYNAMIC = [
+    (scenario, name)
+    for scenario in ("dynamic-4.3.1", "kraft-upgrade-4.3.1", "single-4.3.1")
+    for name in recorded(scenario)
+]
+
+
+@pytest.mark.parametrize(("scenario", "name"), DYNAMIC)
+def test_each_file_of_a_dynamic_quorum_is_enough(scenario: str, name: str) -> None:
+    text = refusal(disk({name: recorded(scenario)[name]}))
+    assert f"finalized at 1 ({name})" in text
+
+
+@pytest.mark.parametrize("node", ["n1", "n2", "n3", "n101"])
+def test_the_folders_of_all_nodes_of_an_upgraded_quorum(node: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=r"/log: kraft\.version is finalized at 1"):
+        refuse_unsupported_kraft_version(golden.load(f"kraft-upgrade/{node}"), "/log")
+
+
+@pytest.mark.parametrize("scenario", ["static-4.3.1", "static-3.9.1"])
+def test_static_folders_of_kafka_are_of_level_0(scenario: str) -> None:
+    refuse_unsupported_kraft_version(disk(recorded(scenario)), "/data")
+    refuse_unsupported_kraft_version(golden.load("static"), "/log")
+
+
+def test_a_static_folder_of_kafka_starts() -> None:
+    """Of 3.9.1: what that release finalizes is known here."""
+    world = World(1, is_controller=False)
+    for name, content in recorded("static-3.9.1").items():
+        golden.put(world.nodes[1].vfs, f"{FOLDER}/{name}", content)
+    world.start(1)
+    assert world.nodes[1].exit is None
+    assert world.kernel(1).replica.writer.log.end_offset > 0
+
+
+@pytest.mark.parametrize(
+    ("files", "level"),
+    [
+        ({BEGINNING: checkpoint(LEVEL_1, VOTERS)}, 1),
+        ({BEGINNING: checkpoint(LEVEL_1)}, 1),
+        ({BEGINNING: checkpoint(VOTERS)}, 1),
+        ({LATER: checkpoint(KRaftVersion(k_raft_version=2))}, 2),
+        ({segment_name(0): control(0, CHANGE, LEVEL_1)}, 1),
+        ({segment_name(0): control(0, CHANGE) + control(1, VOTERS)}, 1),
+        ({segment_name(0): control(0, CHANGE), segment_name(1): control(1, LEVEL_1)}, 1),
+        ({segment_name(0): b"\x00" * 100, segment_name(9): control(9, LEVEL_1)}, 1),
+        ({segment_name(0): control(0, CHANGE), LATER: checkpoint(LEVEL_0, LEVEL_1)}, 1),
+    ],
+)
+def test_level_or_voters_anywhere(files: dict[str, bytes], level: int) -> None:
+    assert f"finalized at {level} (" in refusal(disk(files))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {BEGINNING: checkpoint()},
+        {BEGINNING: checkpoint(LEVEL_0)},
+        {LATER: checkpoint(LEVEL_0)},
+        {segment_name(0): control(0, CHANGE, LEVEL_0)},
+        {segment_name(0): encode_batch([b"\x01" * 9], 0, EPOCH, 0)},
+        {segment_name(0): b"", LATER: b"", "quorum-state": b""},
+        {LATER + ".deleted": checkpoint(LEVEL_1), "other": control(0, LEVEL_1)},
+    ],
+)
+def test_level_0_and_what_tells_none(files: dict[str, bytes]) -> None:
+    refuse_unsupported_kraft_version(disk(files), "/data")
+
+
+def test_a_folder_that_is_not_there_yet() -> None:
+    refuse_unsupported_kraft_version(disk({}), "/data")
+    assert not disk({}).exists(FOLDER)
+
+
+def test_as_many_voters_as_any_quorum_has() -> None:
+    far = VoterEndpoint(name="CONTROLLER", host="h" * 1_000, port=9093)
+    many = KRaftVoters(voters=(replace(VOTER, endpoints=(far,)),) * 100)
+    refusal(disk({BEGINNING: checkpoint(many)}))
+
+
+def test_the_bootstrap_checkpoint_counts() -> None:
+    vfs = disk({"partition.metadata": b""})
+    write_bootstrap_checkpoint(vfs, "/data", checkpoint(LEVEL_1, VOTERS))
+    assert "(bootstrap.checkpoint)" in refusal(vfs)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda whole: b"", lambda whole: whole[:70], lambda whole: whole[:60] + b"\xff" + whole[61:]],
+)
+def test_first_voters_that_cannot_be_read_are_damage(damage: Callable[[bytes], bytes]) -> None:
+    vfs = disk({BEGINNING: damage(checkpoint(LEVEL_1, VOTERS))})
+    with pytest.raises(CorruptFileError, match=BEGINNING):
+        refuse_unsupported_kraft_version(vfs, "/data")
+
+
+def test_a_changed_byte_in_a_control_batch_is_left_to_whoever_opens_the_log() -> None:
+    batch = bytearray(control(0, LEVEL_1))
+    batch[-1] ^= 1
+    vfs = disk({segment_name(0): bytes(batch)})
+    assert list(control_batches(vfs, FOLDER)) == []
+    refuse_unsupported_kraft_version(vfs, "/data")
+
+
+@pytest.mark.parametrize(
+    ("position", "field", "size"),
+    [
+        (16, b"\x01", None),  # magic
+        (8, (HEADER_BYTES - LOG_OVERHEAD_BYTES - 1).to_bytes(4, "big"), HEADER_BYTES - 1),
+        (8, (-LOG_OVERHEAD_BYTES).to_bytes(4, "big", signed=True), 0),
+    ],
+)
+def test_nothing_behind_a_damaged_header_is_believed(
+    position: int, field: bytes, size: int | None
+) -> None:
+    damaged = bytearray(control(0, CHANGE))
+    damaged[position : position + len(field)] = field
+    content = bytes(damaged[:size]) + control(1, LEVEL_1)
+    if size == 0:
+        content = bytes(damaged)
+    assert list(control_batches(disk({segment_name(0): content}), FOLDER)) == []
+
+
+def test_a_batch_without_records_is_one_too() -> None:
+    """As compaction leaves them: nothing but a header."""
+    checked = struct.pack(">hiqqqhii", CONTROL_BIT, 0, 0, 0, -1, -1, -1, 0)
+    length = HEADER_BYTES - LOG_OVERHEAD_BYTES
+    empty = struct.pack(">qiibI", 0, length, EPOCH, MAGIC, crc32c.crc32c(checked)) + checked
+    assert len(empty) == HEADER_BYTES
+    assert len(list(control_batches(disk({segment_name(0): empty}), FOLDER))) == 1
+
+
+def mixed_batches(rng: random.Random, base_offset: int, count: int) -> tuple[bytes, list[int]]:
+    """Batches of all sizes, and the base offsets of those that are control batches."""
+    content, found = b"", []
+    for _ in range(count):
+        if rng.randrange(3) == 0:
+            found.append(base_offset)
+            content += control(base_offset, CHANGE)
+            base_offset += 1
+        else:
+            values = [bytes(rng.randrange(200)) for _ in range(rng.randrange(1, 5))]
+            content += encode_batch(values, base_offset, EPOCH, 0)
+            base_offset += len(values)
+    return content, found
+
+
+@pytest.mark.parametrize("window_bytes", [61, 100, 333, 1000, 1 << 20])
+def test_every_control_batch_is_found_however_little_is_read_at_once(window_bytes: int) -> None:
+    rng = random.Random(window_bytes)
+    first, expected = mixed_batches(rng, 0, 60)
+    second, more = mixed_batches(rng, 1_000, 60)
+    for tail in (b"", first[:30], b"\x00" * 61, b"\xff" * 200):
+        vfs = disk({segment_name(0): first + tail, segment_name(1_000): second + tail})
+        found = list(control_batches(vfs, FOLDER, window_bytes))
+        assert [batch.header.base_offset for _, batch in found] == expected + more
+        assert {path for path, _ in found} == {
+            f"{FOLDER}/{segment_name(0)}",
+            f"{FOLDER}/{segment_name(1_000)}",
+        }
+        assert [batch.header.end_offset for _, batch in found] == [
+            offset + 1 for offset in expected + more
+        ]
+
+
+def test_a_node_of_dynamic_voters_does_not_vote() -> None:
+    """What was seen before: it opened as a quorum of one, elected itself and committed."""
+    world = World(3)
+    for node in world.nodes.values():
+        golden.put(node.vfs, f"{FOLDER}/{BEGINNING}", checkpoint(LEVEL_1, VOTERS))
+    for node_id in world.nodes:
+        with pytest.raises(UnsupportedFeatureError):
+            world.start(node_id)
+        assert world.nodes[node_id].vfs.list(FOLDER) == [BEGINNING]

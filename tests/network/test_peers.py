@@ -1,0 +1,103 @@
+"""Links to other nodes: when they connect again."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from network.effects import ConnectPeer, SendPeerBytes
+from network.peers import Channel, Failure, Peers
+from wire.api_table import ListenerKind, api_versions_body, apis
+from wire.codec import default_request, newest
+from wire.connection import ServerConnection
+from wire.conversion import default_entity
+from wire.types import LeaderAndEpoch, LeaderEpoch
+
+FETCH = 1
+NOBODY = LeaderAndEpoch(None, LeaderEpoch(0))
+
+
+class Links:
+    """The peers of node 1 with one other node, and what became of its requests."""
+
+    def __init__(self, followed=NOBODY):
+        self.clock = SimpleNamespace(now_ms=1_000)
+        self.effects = []
+        self.answers = []
+        self.peers = Peers(
+            {1: ("a", 1), 2: ("b", 2)}, 1, self.clock, self.effects, lambda: followed, print
+        )
+
+    def send(self):
+        """Send a request; whether that made a connection."""
+        before = len(self.effects)
+        body = default_request(FETCH)
+        self.peers.send(2, Channel.RAFT, FETCH, body, 5_000, self.answers.append)
+        return [type(effect) for effect in self.effects[before:]] == [ConnectPeer]
+
+    def answer(self, server):
+        """Answer what was sent last."""
+        sent = [e.data for e in self.effects if isinstance(e, SendPeerBytes)][-1]
+        for request in server.receive(sent):
+            if request.api_key == FETCH:
+                body = default_entity(newest(FETCH, "response").FetchResponse)
+            else:
+                body = api_versions_body(apis(ListenerKind.CONTROLLER, [FETCH]))
+            self.peers.on_bytes(self.peer_id, server.respond(request.reply_slot, body))
+
+    @property
+    def peer_id(self):
+        return [e.peer_id for e in self.effects if isinstance(e, ConnectPeer)][-1]
+
+
+def test_after_an_established_connection_the_next_one_is_made_at_once():
+    links = Links()
+    assert links.send()
+    links.peers.on_connected(links.peer_id)
+    links.peers.on_disconnected(links.peer_id, refused=False)
+    assert links.answers == [Failure.DISCONNECTED]
+    assert links.send()
+
+
+def test_a_connection_that_closes_without_an_answer_again_has_a_pause():
+    links = Links()
+    for _ in range(2):
+        assert links.send()
+        links.peers.on_connected(links.peer_id)
+        links.peers.on_disconnected(links.peer_id, refused=False)
+    assert not links.send()
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_what_the_other_side_answers_forgives_the_failures(answers):
+    """Its versions when something waits for them, or the answer to a request."""
+    links = Links()
+    assert links.send()
+    links.peers.on_disconnected(links.peer_id, refused=True)
+    links.clock.now_ms += 50
+    assert links.send()
+    server = ServerConnection(apis(ListenerKind.CONTROLLER, [FETCH]), 1 << 20)
+    links.peers.on_connected(links.peer_id)
+    for _ in range(1 + answers):
+        links.answer(server)
+    links.peers.on_disconnected(links.peer_id, refused=False)
+    assert links.send()
+
+
+@pytest.mark.parametrize(("waited_ms", "connects"), [(0, False), (49, False), (50, True)])
+def test_after_a_failure_to_connect_there_is_a_pause(waited_ms, connects):
+    links = Links()
+    assert links.send()
+    links.peers.on_disconnected(links.peer_id, refused=True)
+    links.clock.now_ms += waited_ms
+    assert links.send() is connects
+    assert links.answers == [Failure.UNREACHABLE] * (2 - connects)
+
+
+@pytest.mark.parametrize(("leader_id", "asks"), [(2, True), (3, False)])
+def test_a_leader_whose_connection_is_lost_is_asked_at_once_whether_it_is_there(leader_id, asks):
+    links = Links(LeaderAndEpoch(leader_id, LeaderEpoch(1)))
+    assert links.send()
+    links.peers.on_connected(links.peer_id)
+    before = len(links.effects)
+    links.peers.on_disconnected(links.peer_id, refused=False)
+    assert [type(effect) for effect in links.effects[before:]] == [ConnectPeer] * asks

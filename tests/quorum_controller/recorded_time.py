@@ -1,0 +1,63 @@
+"""How much of a scenario's log was written when a recorded request came: by time alone.
+
+The frames have the milliseconds since their recording began, the batches of the log the wall clock
+of Kafka's leader. What joins them is a DescribeQuorum answer, in which the leader says the time at
+which it gave it. Nothing of ours decides the place, so that an answer or a record of ours can only
+be right or wrong there.
+"""
+
+from functools import cache
+
+from recorded_pairs import pairs
+
+from metadata.records import NoOpRecord
+from tests.metadata.golden_logs import log_batches
+
+DESCRIBE_QUORUM = 55
+ANSWER_MS = 4
+"""How long the answer took at most: the leader says its own time, the frame has the request's."""
+
+
+@cache
+def clock_start_ms(scenario):
+    """The wall clock when the recording of a scenario began."""
+    found = []
+    for pair in pairs():
+        if pair["scenario"] == scenario and pair["api_key"] == DESCRIBE_QUORUM:
+            (topic,) = pair["decoded"]["response"]["body"]["topics"]
+            (partition,) = topic["partitions"]
+            (leader,) = [
+                voter
+                for voter in partition["currentVoters"]
+                if voter["replicaId"] == partition["leaderId"]
+            ]
+            found.append(leader["lastFetchTimestamp"] - pair["ms"])
+    return min(found) - ANSWER_MS
+
+
+@cache
+def _ends(scenario):
+    return [(batch.timestamp_ms, batch.end_offset) for batch in log_batches(scenario)]
+
+
+def end_offset_at(sample):
+    """The end of the log when the request of a sample came (exclusive)."""
+    asked_ms = clock_start_ms(sample["scenario"]) + sample["ms"]
+    return max(end for written_ms, end in _ends(sample["scenario"]) if written_ms < asked_ms)
+
+
+@cache
+def last_changes(scenario):
+    """The offset of the last record of each batch, but for no-op records.
+
+    With a batch ends what one request wrote; Kafka's leader may append several of them at once.
+    """
+    changes = [
+        [
+            batch.base_offset + index
+            for index, record in enumerate(batch.records)
+            if not isinstance(record, NoOpRecord)
+        ]
+        for batch in log_batches(scenario)
+    ]
+    return {offsets[-1] for offsets in changes if offsets}

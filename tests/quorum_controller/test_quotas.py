@@ -1,0 +1,69 @@
+"""Client quotas: an entity is the same in whatever order its parts come."""
+
+import pytest
+from controller_harness import Harness
+from kio.schema.alter_client_quotas.v1.request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+
+from wire.api_keys import ALTER_CLIENT_QUOTAS
+from wire.errors import ErrorCode
+
+USER, CLIENT = ("user", "u"), ("client-id", "c")
+RATE = "producer_byte_rate"
+
+
+def entry(parts, *operations):
+    """One entity and what becomes of its keys: (key, value), None removes."""
+    return EntryData(
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in parts),
+        ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None)
+                  for key, value in operations),
+    )  # fmt: skip
+
+
+def alter(cluster, *entries):
+    body = AlterClientQuotasRequest(entries=entries, validate_only=False)
+    rows = cluster.call(ALTER_CLIENT_QUOTAS, body).entries
+    return [(row.error_code, row.error_message) for row in rows]
+
+
+@pytest.mark.parametrize("first", [(USER, CLIENT), (CLIENT, USER)])
+@pytest.mark.parametrize("second", [(USER, CLIENT), (CLIENT, USER)])
+def test_an_entity_that_comes_twice_is_refused_whole_in_any_order(first, second):
+    cluster = Harness().start(1)
+    rows = alter(
+        cluster, entry(first, (RATE, 1.0)), entry(second, (RATE, 2.0)), entry([USER], (RATE, 3.0))
+    )
+    text = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=c, user=u})"
+    assert rows == [(ErrorCode.invalid_request, text), (ErrorCode.none, None)]
+    found = {key: dict(values.items()) for key, values in cluster.image.client_quotas.items()}
+    assert found == {(USER,): {RATE: 3.0}}
+
+
+@pytest.mark.parametrize("parts", [(USER, CLIENT), (CLIENT, USER)])
+def test_a_change_finds_the_entity_that_was_set_in_another_order(parts):
+    cluster, other = Harness().start(1), parts[::-1]
+    assert alter(cluster, entry(parts, (RATE, 1.0))) == [(ErrorCode.none, None)]
+    end = cluster.controller.next_offset
+    assert alter(cluster, entry(other, (RATE, 1.0))) == [(ErrorCode.none, None)]
+    assert cluster.controller.next_offset == end, "it has that value"
+    assert alter(cluster, entry(other, (RATE, None))) == [(ErrorCode.none, None)]
+    assert not cluster.image.client_quotas
+
+
+@pytest.mark.parametrize(
+    ("rate", "code"),
+    [
+        (2.0**31 - 1, ErrorCode.none),
+        (2.0**31, ErrorCode.invalid_request),
+        (2.0**31 + 1, ErrorCode.invalid_request),
+    ],
+)
+def test_a_connection_rate_is_an_int32(rate, code):
+    cluster = Harness().start(1)
+    ((error, _),) = alter(cluster, entry([("ip", "10.0.0.1")], ("connection_creation_rate", rate)))
+    assert error == code

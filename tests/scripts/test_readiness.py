@@ -1,0 +1,152 @@
+"""Waiting for nodes: as long as they make progress, with a line now and then, and no longer."""
+
+import itertools
+import socket
+import struct
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from scripts.launcher import kafka_client, processes, readiness
+from scripts.launcher.layout import Cluster
+from scripts.launcher.readiness import LINE_SECONDS, PATIENCE_SECONDS, WORK_SECONDS, Watch
+from scripts.launcher.refusal import RefusalError
+
+CLUSTER = Cluster(Path("/q"), "Z29sZGVuLXNoYXJlZC0wMQ", 3, None, 9092)
+BEGIN = 100.0
+OVER = BEGIN + PATIENCE_SECONDS
+EARLIER = BEGIN + 10
+
+
+def test_a_node_without_progress_is_given_up_after_a_while():
+    watch = Watch(BEGIN)
+    watch.look(EARLIER, [1], {1: WORK_SECONDS - 0.01})
+    assert not watch.is_over(OVER)
+    assert watch.is_over(OVER + 0.01)
+
+
+def test_processor_time_of_a_node_that_loads_is_progress_each_time():
+    watch = Watch(BEGIN)
+    for count in range(1, 5):
+        now = BEGIN + count * PATIENCE_SECONDS
+        watch.look(now, [1], {1: count * WORK_SECONDS})
+        assert not watch.is_over(now + PATIENCE_SECONDS)
+    watch.look(now + 10, [1], {1: 4 * WORK_SECONDS + WORK_SECONDS - 0.01})
+    assert watch.is_over(now + PATIENCE_SECONDS + 0.01), "its whole time counts once"
+
+
+def test_each_node_that_loads_counts_for_itself():
+    watch = Watch(BEGIN)
+    watch.look(BEGIN, [1, 2], {1: 100 * WORK_SECONDS, 2: 0.0})
+    watch.look(EARLIER, [1, 2], {1: 100 * WORK_SECONDS, 2: WORK_SECONDS})
+    assert not watch.is_over(EARLIER + PATIENCE_SECONDS)
+    assert watch.is_over(EARLIER + PATIENCE_SECONDS + 0.01)
+
+
+def test_a_further_node_that_serves_is_progress():
+    watch = Watch(BEGIN)
+    watch.look(BEGIN, [1, 2, 3], {})
+    watch.look(EARLIER, [1, 3], {})
+    assert not watch.is_over(EARLIER + PATIENCE_SECONDS)
+    watch.look(EARLIER + 20, [1, 3], {})
+    assert watch.is_over(EARLIER + PATIENCE_SECONDS + 0.01)
+
+
+def test_a_node_that_has_answered_does_not_load():
+    """Nor when it is too busy to answer again: elections without end are no progress."""
+    watch = Watch(BEGIN)
+    watch.look(BEGIN, [1, 2], {2: 0.0})
+    watch.look(EARLIER, [1, 2], {1: 1000.0, 2: 0.0})
+    assert watch.is_over(OVER + 0.01)
+
+
+def test_a_line_says_what_is_waited_for():
+    watch = Watch(BEGIN)
+    assert watch.line(BEGIN + LINE_SECONDS - 0.01, [1], {1: 0.0}) is None
+    watch.look(BEGIN, [1, 3], {3: 4.4})
+    assert watch.line(BEGIN + LINE_SECONDS, [1, 3], {3: 4.4}) == (
+        "after 5 s: node 1 has answered and does not serve yet, "
+        "node 3 loads (4 s of processor time)"
+    )
+    assert watch.line(BEGIN + LINE_SECONDS + 1, [1], {}) is None
+    assert watch.line(BEGIN + 3 * LINE_SECONDS, [1, 3], {1: 7.0, 3: 9.6}) == (
+        "after 15 s: node 1 has answered and does not serve yet, "
+        "node 3 loads (10 s of processor time)"
+    )
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Two seconds from look to look, and no waiting between them."""
+    ticks = itertools.count(BEGIN, 2)
+    monkeypatch.setattr(readiness.time, "monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr(readiness.time, "sleep", lambda _: None)
+
+
+@pytest.fixture
+def idle():
+    """A process that runs and does nothing."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_node_that_loads_for_minutes_is_waited_for(monkeypatch, capsys, idle):
+    looks = iter(range(100))
+    node = CLUSTER.nodes[1]
+    monkeypatch.setattr(
+        readiness, "unready", lambda _, waiting: waiting if next(looks) < 90 else []
+    )
+    monkeypatch.setattr(readiness, "answers", lambda _: False)
+    seconds = itertools.count()
+    monkeypatch.setattr(processes, "cpu_seconds", lambda _: float(next(seconds)))
+    readiness.wait_ready(CLUSTER, [node], {node.id: idle})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "quorum: after 6 s: node 2 loads (2 s of processor time)"
+    assert lines[-1].startswith("quorum: after 180 s: node 2 loads")
+    assert len(lines) == 30
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_node_that_hangs_is_given_up(monkeypatch, idle, answers):
+    """A real process that takes no time, or one that answers however much it takes."""
+    node = CLUSTER.nodes[1]
+    monkeypatch.setattr(readiness, "unready", lambda _, waiting: waiting)
+    monkeypatch.setattr(readiness, "answers", lambda _: answers)
+    if answers:
+        hours = itertools.count(0, 3600)
+        monkeypatch.setattr(processes, "cpu_seconds", lambda _: float(next(hours)))
+    with pytest.raises(RefusalError, match=r"no progress for 60 s, waiting for 2; see quorum logs"):
+        readiness.wait_ready(CLUSTER, [node], {node.id: idle})
+
+
+def test_processor_time_of_a_process():
+    code = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert 0.1 < processes.cpu_seconds(process.pid) < 10
+        process.communicate(b"\n")
+    assert processes.cpu_seconds(process.pid) == 0
+
+
+def test_a_node_answers_when_a_response_comes_back():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert not kafka_client.answers(address, 0.01), "it takes the connection and is silent"
+        server.accept()[0].close()
+        with ThreadPoolExecutor(1) as pool:
+            answered = pool.submit(kafka_client.answers, address, 10.0)
+            with server.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(struct.pack(">i", 4) + bytes(4))
+            assert answered.result()
+    assert not kafka_client.answers(address, 0.01), "nobody listens"
