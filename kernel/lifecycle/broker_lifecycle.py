@@ -46,6 +46,8 @@ SHUTDOWN_MS_MAX: Final = 5_000
 """A controlled shutdown that takes longer is given up: the session time-out does the rest. It is
 given up at once when a majority of the voters is gone, as when all nodes are stopped together."""
 SECURITY_PLAINTEXT: Final = 0
+UNREGISTERED: Final = "the broker could not register"
+"""How the reason of an exit begins that a missing or refusing controller brought about."""
 
 _REGISTER_AGAIN: Final = (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered)
 
@@ -311,8 +313,7 @@ class BrokerLifecycle:
     def _end_unregistered(self, why: str) -> None:
         timeout_ms = self._config.broker.initial_registration_timeout_ms
         reason = (
-            "the broker could not register within initial.broker.registration.timeout.ms="
-            f"{timeout_ms}: {why}"
+            f"{UNREGISTERED} within initial.broker.registration.timeout.ms={timeout_ms}: {why}"
         )
         self._effects.append(Log(LogLevel.ERROR, "registration_timed_out", {"error": reason}))
         self._effects.append(Exit(1, reason))

@@ -5,6 +5,7 @@ from typing import Final, get_args
 
 from kernel import effects as out
 from kernel import events
+from kernel.lifecycle.broker_lifecycle import UNREGISTERED
 from raft.roles import Role
 from simulator.campaign.draw import Settings
 from simulator.campaign.probes import Probes
@@ -408,7 +409,8 @@ class World:
                 self.probes.hit("node_stopped_by_write_error")
             return
         if not isinstance(error, CorruptLogError | CorruptFileError):
-            raise Violation("I20", f"node {machine.id} {reason}") from error
+            invariant = "liveness" if UNREGISTERED in reason else "I20"
+            raise Violation(invariant, f"node {machine.id} {reason}") from error
         wrong = self._damages.wrong_with_stop(machine, error)
         if wrong is not None:
             raise Violation("I18", f"node {machine.id} {reason}; {wrong}") from error

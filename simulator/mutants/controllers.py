@@ -37,8 +37,8 @@ def _answers_at_once(patches: Patches) -> None:
     """Every submit answers all requests whose records wait for their commit."""
 
     def make(original: Original) -> Original:
-        def submit(self: Controller, request: Any, now_ms: int) -> Output:
-            output: Output = original(self, request, now_ms)
+        def submit(self: Controller, request: Any, now_ms: int, wall_ms: int) -> Output:
+            output: Output = original(self, request, now_ms, wall_ms)
             for batch in self._batches:
                 for parked in batch.parked:
                     self._answer(parked, parked.response, output)

@@ -6,9 +6,11 @@ been called once says nothing about the simulator.
 """
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from inspect import Parameter
 from types import ModuleType
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ PACKAGES: Final = (
     "metadata",
     "quorum_controller",
     "broker_publisher",
+    "network",
     "kernel",
 )
 """Where a function is replaced under every name it was imported by; never in the simulator."""
@@ -63,9 +66,9 @@ class Patches:
             raise MutantError(f"{owner.__module__}.{owner.__name__} has no {name}")
         if isinstance(original, property):
             assert original.fget is not None
-            replacement: Any = property(self._counted(make(original.fget)))
+            replacement: Any = property(self._counted(original.fget, make(original.fget)))
         else:
-            replacement = self._counted(make(original))
+            replacement = self._counted(original, make(original))
         self._set(owner, name, original, replacement)
 
     def function(
@@ -79,14 +82,20 @@ class Patches:
         original = vars(module).get(name)
         if not callable(original) or original.__module__ != module.__name__:
             raise MutantError(f"{module.__name__} defines no {name}")
-        replacement = self._counted(make(original))
+        replacement = self._counted(original, make(original))
         for other_name, other in sorted(sys.modules.items()):
             is_ours = other_name.partition(".")[0] in PACKAGES
             if is_ours and vars(other).get(name) is original:
                 self._set(other, name, original, replacement)
 
-    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, and every call of it counted."""
+    def _counted(
+        self, original: Callable[..., Any], function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """The function, every call of it counted; it has to take what the original takes."""
+        expected, taken = _parameters(original), _parameters(function)
+        if len(taken) != len(expected) and Parameter.VAR_POSITIONAL not in taken:
+            name = getattr(original, "__qualname__", str(original))
+            raise MutantError(f"{name} takes {len(expected)} arguments, not {len(taken)}")
 
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -99,6 +108,11 @@ class Patches:
         """Replace an attribute until the stack is closed."""
         setattr(owner, name, replacement)
         self._stack.callback(setattr, owner, name, original)
+
+
+def _parameters(function: Callable[..., Any]) -> list[Any]:
+    """The kinds of its parameters, in their order."""
+    return [each.kind for each in inspect.signature(function).parameters.values()]
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):

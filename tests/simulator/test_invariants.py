@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from kernel.lifecycle.broker_lifecycle import UNREGISTERED
 from kernel.quorum.snapshots import _Job
 from metadata.image import Image
 from metadata.record_codec import encode
@@ -18,6 +19,7 @@ from simulator.checks.log_mirror import (
     segment_paths,
 )
 from simulator.checks.violation import Violation
+from simulator.cluster.machine import SelfEndedError
 from storage.snapshot_files import snapshot_name
 from tests.simulator.worlds import (
     append,
@@ -459,3 +461,10 @@ def test_i18_damage_that_is_served(world):
 def test_i20_an_error_that_no_fault_explains(world):
     with pytest.raises(Violation, match="I20"):
         world.process_ended(follower(world), "stopped", OSError(5, "out of the blue"))
+
+
+def test_liveness_a_broker_that_no_controller_registers(world):
+    """Its exit is in order, as Kafka's; that nobody led for so long is the finding."""
+    reason = f"exit 1: {UNREGISTERED} within a minute, and nobody asked it to end"
+    with pytest.raises(Violation, match=r"liveness: node \d+ exit 1: the broker could not"):
+        world.process_ended(follower(world), reason, SelfEndedError(reason))

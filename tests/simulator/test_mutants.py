@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from kernel.kernel import Kernel
+from quorum_controller.controller import Controller
 from simulator.campaign.campaign import Result, WorkerDiedError, run_one
 from simulator.campaign.run import run_seed
 from simulator.cluster.memory_vfs import MemoryVfs
@@ -109,6 +110,16 @@ def test_a_target_that_is_gone_is_an_error() -> None:
         lambda patches: patches.method(RaftState, "no_such_method", lambda original: original)
     )
     with pytest.raises(MutantError, match="has no no_such_method"), gone.apply():
+        pass
+
+
+def test_a_replacement_with_other_arguments_is_an_error() -> None:
+    """It would raise at its first call, and be counted as found by I20."""
+    too_few = _mutant_with(
+        lambda patches: patches.method(Controller, "submit", lambda _: lambda _self, _request: None)
+    )
+    text = r"Controller\.submit takes 4 arguments, not 2"
+    with pytest.raises(MutantError, match=text), too_few.apply():
         pass
 
 
