@@ -312,9 +312,7 @@ class BrokerLifecycle:
 
     def _end_unregistered(self, why: str) -> None:
         timeout_ms = self._config.broker.initial_registration_timeout_ms
-        reason = (
-            f"{UNREGISTERED} within initial.broker.registration.timeout.ms={timeout_ms}: {why}"
-        )
+        reason = f"{UNREGISTERED} within initial.broker.registration.timeout.ms={timeout_ms}: {why}"
         self._effects.append(Log(LogLevel.ERROR, "registration_timed_out", {"error": reason}))
         self._effects.append(Exit(1, reason))
 
