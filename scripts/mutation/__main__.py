@@ -1,4 +1,4 @@
-"""`python -m scripts.mutation`: what scripts/mutants runs."""
+"""Entry point of `python -m scripts.mutation`, which scripts/mutants runs."""
 
 import sys
 

@@ -29,7 +29,7 @@ from scripts.mutation.servers import WorkerError
 DONE: Final = 0
 FAILED: Final = 1
 SECONDS: Final = 30.0
-"""Of covering tests for one mutant; those nearest to it come first."""
+"""Running time of the covering tests that are run for one mutant; the nearest to it come first."""
 EXAMPLES: Final = """\
 examples:
   scripts/mutants raft --sample 40               40 mutants of raft, drawn by the commit
@@ -40,7 +40,7 @@ examples:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command line; gives the exit code."""
+    """Run one command line and return its exit code."""
     arguments = _parser().parse_args(words)
     arguments.packages = arguments.packages or list(PACKAGES)
     try:
@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _results(arguments: argparse.Namespace) -> Results:
-    """The results to go on with: those of the file, or none yet."""
+    """Return the results to go on with: those of the file, or an empty set."""
     path: Path | None = arguments.results
     if path is None or not path.exists():
         commit = _commit()
@@ -80,7 +80,7 @@ def _results(arguments: argparse.Namespace) -> Results:
 
 
 def _waiting(arguments: argparse.Namespace, drawn: list[Point], results: Results) -> list[Point]:
-    """Mutants to run: of the sample those without a result, or those that survived."""
+    """Return the mutants to run: those of the sample without a result, or those that survived."""
     if not arguments.retry:
         return [point for point in drawn if point.id not in results.found]
     survivors = {r.id for r in results.found.values() if r.outcome == "survived"}

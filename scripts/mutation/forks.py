@@ -1,4 +1,4 @@
-"""One mutant, one process: a fork with a time limit a test, which tells what became of it."""
+"""Forked processes, one a mutant, with a time limit for each test and a verdict at the end."""
 
 import json
 import os
@@ -15,18 +15,18 @@ from typing import Any, Final, Self
 from scripts.mutation.points import Point
 
 START_SECONDS: Final = 120.0
-"""For what comes before the first test: the fork, in a cold one also the imports."""
+"""Limit for the time before the first test: the fork, and in a cold process the imports."""
 TEST_SECONDS: Final = 10.0
 TEST_FACTOR: Final = 8.0
-"""A test has 10 s and 8 times what it takes without a mutant; after that it counts as endless."""
+"""A test may take 10 s plus 8 times its duration without a mutant; beyond that it is endless."""
 MEMORY_BYTES: Final = 8 << 30
-"""A mutant may append for ever; its process ends before the machine's memory does."""
+"""Limit of address space: a mutant may append for ever, and must not exhaust the machine."""
 READ_BYTES: Final = 65536
 
 
 @dataclass(slots=True)
 class Test:
-    """A test and how long it takes without a mutant."""
+    """A test and its duration without a mutant."""
 
     id: str
     seconds: float
@@ -34,19 +34,19 @@ class Test:
 
 @dataclass(slots=True)
 class Job:
-    """A mutant and the tests that cover it, in the order to run; no point: the code as it is."""
+    """A mutant and the tests that cover it, in the order to run; no point: the unchanged code."""
 
     point: Point | None
     tests: list[Test]
     covering: int = 0  # tests that could be run
 
     def as_json(self) -> dict[str, Any]:
-        """The job as one JSON value."""
+        """Return the job as one JSON value."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """The job of a JSON value."""
+        """Build the job from its JSON value."""
         point = content["point"]
         if point is not None:
             point = Point(**{**point, "names": tuple(point["names"])})
@@ -56,34 +56,34 @@ class Job:
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of a mutant."""
+    """Outcome of the tests of one mutant."""
 
-    outcome: str  # killed, timeout, survived; cold: it has to be imported anew
-    killer: str = ""  # the first test that failed or had no end; "" also: the import failed
+    outcome: str  # killed, timeout, survived; cold: the mutant has to be imported anew
+    killer: str = ""  # the first test that failed or never ended; "" also if the import failed
     ran: int = 0  # tests that were started
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as one JSON value."""
+        """Return the verdict as one JSON value."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class Reporter:
-    """What a fork says to its parent: one line a test, one at the end."""
+    """Channel from a fork to its parent: one line a test, one at the end."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def started(self, test: str) -> None:
-        """A test begins."""
+        """Report that a test begins."""
         self._say("started", test)
 
     def failed(self, test: str) -> None:
-        """A test has failed; the mutant is dead."""
+        """Report that a test has failed: the mutant is dead."""
         self._say("failed", test)
 
     def passed(self) -> None:
-        """All tests have passed."""
+        """Report that all tests have passed."""
         self._say("passed", "")
 
     def _say(self, what: str, test: str) -> None:
@@ -91,7 +91,7 @@ class Reporter:
 
 
 def run_fork(job: Job, action: Callable[[Reporter], None], scratch: Path) -> Verdict:
-    """Run an action in a fork, end it when a test takes too long."""
+    """Run an action in a fork and end the fork when a test takes too long."""
     began = time.monotonic()
     here, there = os.pipe()
     folder = scratch / f"{time.monotonic_ns():x}"
@@ -123,7 +123,7 @@ def _run_child(descriptor: int, action: Callable[[Reporter], None], folder: Path
 
 
 def _watch(descriptor: int, seconds: dict[str, float]) -> Verdict:
-    """Follow the reports of a fork to its end; a fork that breaks off has killed the mutant."""
+    """Follow the reports of a fork to its end; a fork that breaks off counts as a killed mutant."""
     verdict = Verdict("killed")
     deadline = time.monotonic() + START_SECONDS
     rest = b""
@@ -148,7 +148,7 @@ def _watch(descriptor: int, seconds: dict[str, float]) -> Verdict:
 
 
 def _end(pid: int) -> None:
-    """End a fork and what it started."""
+    """Kill a fork and the processes that it started."""
     for end in (os.killpg, os.kill):
         try:
             end(pid, signal.SIGKILL)

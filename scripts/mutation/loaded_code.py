@@ -1,4 +1,4 @@
-"""Functions that are loaded, found by their code, so that a fork can give them a mutant's code."""
+"""Loaded functions by their code objects, so that a fork can give them the code of a mutant."""
 
 import ast
 import gc
@@ -13,10 +13,10 @@ Key = tuple[str, str, int]
 
 
 class LoadedFunctions:
-    """Every function of this process by the place of its code."""
+    """Every function of this process by file, qualified name and first line."""
 
     def __init__(self) -> None:
-        gc.unfreeze()  # what tests/conftest.py froze is not listed otherwise
+        gc.unfreeze()  # functions frozen by tests/conftest.py are not listed otherwise
         self._found: Final[dict[Key, list[FunctionType]]] = defaultdict(list)
         for thing in gc.get_objects():
             if type(thing) is FunctionType:
@@ -24,7 +24,7 @@ class LoadedFunctions:
         gc.freeze()  # a collection in a fork would copy every page
 
     def swap(self, path: Path, old: ast.Module, new: ast.Module) -> Callable[[], None] | None:
-        """What gives the loaded functions of a file their new code; None: it cannot be done."""
+        """Return an action that gives loaded functions of a file new code; None if not possible."""
         codes = _codes(old, path)
         others = _codes(new, path)
         if [_key(code) for code in codes] != [_key(code) for code in others]:
@@ -51,7 +51,7 @@ def _key(code: CodeType) -> Key:
 
 
 def _codes(tree: ast.Module, path: Path) -> list[CodeType]:
-    """Code of every function of a tree, the outer before the inner."""
+    """Return the code of every function of a tree, the outer before the inner."""
     return list(_below(compile(tree, str(path), "exec", dont_inherit=True)))
 
 

@@ -1,7 +1,7 @@
-"""Production modules of this tree: which they are, and an importer that compiles them differently.
+"""Production modules of this tree, and an importer that compiles changed trees of them.
 
-The importer never writes: a traced or mutated module exists in one process only, the working tree
-and the caches of bytecode stay as they are.
+The importer never writes: a traced or mutated module exists in one process only; the working
+tree and the bytecode caches stay as they are.
 """
 
 import ast
@@ -28,11 +28,11 @@ PACKAGES: Final = (
 )
 """Packages whose score is kept."""
 INPUTS: Final = (".py", ".txt", ".json", ".jsonl", ".hex", ".toml")
-"""Kinds of files that decide what the tests do."""
+"""Kinds of files that can change the result of a test."""
 OWN_FILES: Final = ("scripts/mutation/", "tests/mutation/", "docs/")
 
 Compiler = Callable[[str, bytes], ast.Module]
-"""Path below the root and source -> the tree to compile."""
+"""Function from a path below the root and its source to the tree to compile."""
 
 
 def modules(package: str, root: Path = ROOT) -> list[str]:
@@ -41,7 +41,7 @@ def modules(package: str, root: Path = ROOT) -> list[str]:
 
 
 def fingerprint(root: Path = ROOT) -> str:
-    """Digest of every file that production and quick tests are made of, without this tool's."""
+    """Digest of every file that production code and quick tests consist of, without this tool's."""
     digest = hashlib.sha256()
     folders = sorted(path for path in root.iterdir() if path.is_dir() and path.name[0] != ".")
     for folder in folders:
@@ -68,7 +68,7 @@ class _Loader(SourceFileLoader):
 
 
 class Importer(MetaPathFinder):
-    """Finds modules of some packages and has their trees made by `compiler`."""
+    """Importer that compiles the modules of some packages from trees made by `compiler`."""
 
     def __init__(self, packages: Iterable[str], compiler: Compiler) -> None:
         self._packages = frozenset(packages)
@@ -86,7 +86,7 @@ class Importer(MetaPathFinder):
         return spec
 
     def install(self) -> None:
-        """Take part in every import from now on."""
+        """Handle every import from now on."""
         loaded = [name for name in sys.modules if name.partition(".")[0] in self._packages]
         assert not loaded, f"{loaded=} cannot be compiled again"
         sys.meta_path.insert(0, self)

@@ -1,9 +1,9 @@
 """Mutations of a module: every one-place change of its syntax tree that a test should notice.
 
-Changed are comparisons, boolean and arithmetic operators, numbers and booleans, conditions and
-whole statements. Not changed is what has no behaviour or whose change no test should have to see:
+Comparisons, boolean and arithmetic operators, numbers and booleans, conditions and whole
+statements are changed. Parts without behaviour, or whose change no test need notice, are not:
 docstrings and other texts, annotations, options of classes, decorators, assertions (a weaker one
-fails no test as long as the code is right), what an f-string formats.
+fails no test as long as the code is right), and the contents of f-strings.
 """
 
 import ast
@@ -45,7 +45,7 @@ EQUALITIES: Final = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 NO_BEHAVIOUR: Final = frozenset(
     {"annotation", "returns", "decorator_list", "type_params", "pattern", "bases"}
 )
-"""Fields of nodes that hold no production behaviour, or only what runs once at definition."""
+"""Fields of nodes without production behaviour, or that run only once at definition."""
 CONDITIONS: Final = frozenset({"test", "guard", "ifs"})
 """Fields whose value decides what happens next."""
 NO_BEHAVIOUR_NODES: Final = (
@@ -66,22 +66,22 @@ Place = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One mutation; `id` finds it again as long as the function and the changed text stay."""
+    """One mutation; `id` stays valid as long as the function and the changed text stay."""
 
     module: str  # path below the root: raft/core.py
     function: str  # qualified name, "" at the level of the module
     kind: str
     source: str  # text of the changed node
-    mutation: str  # what stands there instead; "" when a statement is removed
-    ordinal: int  # among those equal in everything above
+    mutation: str  # text that replaces it; "" when a statement is removed
+    ordinal: int  # position among those equal in everything above
     line: int
-    statement: int  # first line of the statement around it: what the trace knows
+    statement: int  # first line of the enclosing statement, by which the trace is kept
     at_import: bool  # runs when the module is imported, not when a test calls it
-    names: tuple[str, ...]  # what the statement defines, if it runs at import
+    names: tuple[str, ...]  # names that the statement defines, if it runs at import
 
     @property
     def id(self) -> str:
-        """Identity that other lines of the module do not change."""
+        """Identity that does not depend on other lines of the module."""
         return (
             f"{self.module}::{self.function}::{self.kind}::"
             f"{self.source} -> {self.mutation}::{self.ordinal}"
@@ -90,7 +90,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where the walk is."""
+    """Function and statement that the walk is in."""
 
     function: str = ""
     at_import: bool = True
@@ -110,7 +110,7 @@ class _Change:
     scope: _Scope
 
     def carry_out(self) -> None:
-        """Put the new node where the old one stands."""
+        """Put the new node in the place of the old one."""
         new = ast.copy_location(self.new or ast.Pass(), self.node)
         container, key = self.place
         if isinstance(container, list):
@@ -125,7 +125,7 @@ def points(module: str, source: str) -> list[Point]:
 
 
 def mutated(point: Point, source: str) -> ast.Module:
-    """The module with one mutation carried out; line numbers stay.
+    """Return the module with one mutation carried out; line numbers stay.
 
     Raises:
         KeyError: the module has no such mutation (any more).
@@ -163,7 +163,7 @@ def _numbered(module: str, tree: ast.Module) -> list[tuple[Point, _Change]]:
 
 
 def _changes_below(node: ast.AST, place: Place, scope: _Scope) -> Iterator[_Change]:
-    """Changes of a node, then those of what it holds."""
+    """Yield the changes of a node, then those of its children."""
     if isinstance(node, NO_BEHAVIOUR_NODES) or _is_declaration(node):
         return
     if isinstance(node, ast.stmt):
@@ -178,7 +178,7 @@ def _changes_below(node: ast.AST, place: Place, scope: _Scope) -> Iterator[_Chan
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST, Place]]:
-    """What a node holds that has behaviour: the field, the child and its place."""
+    """Yield the children of a node that have behaviour: field, child and place."""
     for field, value in ast.iter_fields(node):
         if field in NO_BEHAVIOUR or (field == "keywords" and isinstance(node, ast.ClassDef)):
             continue
@@ -191,7 +191,7 @@ def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST, Place]]:
 
 
 def _is_declaration(node: ast.AST) -> bool:
-    """Texts, names of slots, what only a type checker reads, `zip(strict=True)`."""
+    """Return True for texts, names of slots, code for type checkers, and `zip(strict=True)`."""
     match node:
         case ast.Expr(value=ast.Constant()):
             return True
@@ -244,7 +244,7 @@ def _targets(node: ast.stmt) -> list[ast.expr]:
 
 
 def _changes(node: ast.AST, scope: _Scope) -> Iterator[tuple[str, ast.AST | None]]:
-    """Kinds and results of what can be changed at a node itself."""
+    """Yield kind and result of each change at the node itself."""
     match node:
         case ast.Compare():
             yield from (("comparison", new) for new in _comparisons(node))
@@ -289,7 +289,7 @@ def _statement_changes(node: ast.stmt, scope: _Scope) -> Iterator[tuple[str, ast
 
 
 def _can_stay_unset(target: ast.expr, scope: _Scope) -> bool:
-    """A local name that is assigned once would only be unbound: that shows nothing."""
+    """Return False for a local name assigned once: unbinding it would prove nothing."""
     if isinstance(target, ast.Name):
         return target.id in scope.assigned
     return isinstance(target, ast.Attribute | ast.Subscript)
@@ -303,14 +303,14 @@ def _comparisons(node: ast.Compare) -> Iterator[ast.Compare]:
 
 
 def _shorter(node: ast.BoolOp) -> Iterator[ast.expr]:
-    """The expression without one of its operands."""
+    """Yield the expression without one of its operands, for each operand."""
     for index in range(len(node.values)):
         rest = [*node.values[:index], *node.values[index + 1 :]]
         yield rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
 
 
 def _is_arithmetic(node: ast.BinOp, scope: _Scope) -> bool:
-    """Neither a text, a list put together, nor a union of types."""
+    """Return False for joined texts and lists and for unions of types."""
     for operand in (node.left, node.right):
         if isinstance(operand, SEQUENCES):
             return False
@@ -329,7 +329,7 @@ def _is_type(node: ast.expr) -> bool:
 
 
 def _negation(test: ast.expr, place: Place, scope: _Scope) -> Iterator[_Change]:
-    """The opposite of a condition, where no other mutation gives it."""
+    """Yield the opposite of a condition, unless another mutation is the same."""
     if isinstance(test, ast.Constant) or (
         isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     ):

@@ -1,8 +1,8 @@
-"""The quick tests as this tool runs them: pytest in this process, one worker, no random examples.
+"""Quick tests as this tool runs them: pytest in this process, one worker, no random examples.
 
-Examples of hypothesis come from the name of the test, not from chance and not from an earlier
-failure, so that a mutant dies on every machine or on none. They have no time limit of their own:
-the tool has one.
+Examples of hypothesis derive from the name of the test, not from chance and not from an earlier
+failure, so that a mutant dies on every machine or on none. They have no deadline of their own:
+the limit of the tool applies.
 """
 
 import os
@@ -27,13 +27,13 @@ LEFT_OUT: Final = (
     "test_determinism.py",
     "test_tidy.py",
 )
-"""Below tests/: a sixth of the time, and of 295 dead mutants they had found 2 first."""
+"""Left out below tests/: a sixth of the time, and first to kill only 2 of 295 mutants."""
 OPTIONS: Final = (
     "-m",
     MARKERS,
     f"--hypothesis-profile={QUICK_PROFILE}",
     "--numprocesses=0",
-    "--capture=no",  # a capture would hold the pipes of a fork
+    "--capture=no",  # a capture would keep the pipes of a fork open
     "-p",
     "no:cacheprovider",
     *(f"--ignore=tests/{name}" for name in LEFT_OUT),
@@ -43,7 +43,7 @@ OPTIONS: Final = (
 
 
 class Examples:
-    """Makes the examples of properties the same in every run."""
+    """Plugin that makes the examples of properties the same in every run."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self) -> None:
@@ -55,14 +55,14 @@ class Examples:
 
 
 def run(plugin: object, arguments: Sequence[str] = ("tests",)) -> int:
-    """Run pytest with a plugin of the tool; gives its exit code."""
+    """Run pytest with a plugin of the tool and return its exit code."""
     os.chdir(ROOT)
     words = [*OPTIONS, f"--rootdir={ROOT}", *arguments]
     return int(pytest.main(words, plugins=[plugin, Examples()]))
 
 
 def silence(log: Path) -> None:
-    """Send what tests print to a file."""
+    """Send the output of tests to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     with log.open("ab") as file:

@@ -1,4 +1,4 @@
-"""Judging mutants: the trace they need, and the workers that share the queue."""
+"""Judging of mutants: the trace it needs, and the workers that share the queue."""
 
 import sys
 import threading
@@ -20,13 +20,13 @@ TRACES_KEPT: Final = 3
 
 
 def say(line: str) -> None:
-    """Show progress."""
+    """Write a progress line to standard error."""
     sys.stderr.write(f"mutants: {line}\n")
     sys.stderr.flush()
 
 
 def trace_of_tree(jobs: int) -> Trace:
-    """Which test runs which statement: from an earlier run over the same files, or a new one.
+    """Return the trace of an earlier run over the same files, or of a new one.
 
     Raises:
         WorkerError: the tests could not be run.
@@ -63,7 +63,7 @@ def trace_of_tree(jobs: int) -> Trace:
 
 
 class Run:
-    """Mutants that wait, shared by `jobs` pairs of workers; each result is kept at once."""
+    """Waiting mutants, shared by `jobs` pairs of workers; each result is kept at once."""
 
     def __init__(self, results: Results, path: Path | None, coverage: Coverage) -> None:
         self._results = results
@@ -79,7 +79,7 @@ class Run:
         """Judge every mutant.
 
         Raises:
-            WorkerError: a worker process has ended; what was judged is kept.
+            WorkerError: a worker process has ended; results so far are kept.
         """
         self._total = len(self._results.found) + len(waiting)
         self._queue = iter(waiting)

@@ -1,7 +1,7 @@
-"""Which mutants are run, and which tests for each of them.
+"""Sample of the mutants to run, and the tests of each of them.
 
 A sample is the same for the same code and seed, and changes little when the code does: every
-mutant has a rank of its own, the digest of seed and identity, and the lowest ranks are drawn.
+mutant has a rank, the digest of seed and identity, and the lowest ranks are drawn.
 """
 
 import ast
@@ -19,9 +19,9 @@ from scripts.mutation.points import Point, points
 from scripts.mutation.tracing import Trace
 
 IMPORT_TESTS_MAX: Final = 1500
-"""Tests run for a mutant of what runs at import: it has no exact ones."""
+"""Limit of tests for a mutant of code that runs at import: the trace has no exact ones for it."""
 FOREIGN_WEIGHT: Final = 3
-"""A test of another package waits until those of the own one that are thrice as slow have run."""
+"""Tests of other packages count as thrice as slow when the tests of a mutant are ordered."""
 DEFINITIONS: Final = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 WORD: Final = re.compile(r"[A-Za-z_]\w*")
 
@@ -36,7 +36,7 @@ def package_points(package: str, root: Path = ROOT) -> list[Point]:
 
 
 def shares(sizes: Sequence[int], count: int) -> list[int]:
-    """`count` divided in proportion to sizes; what is left goes to the largest remainders."""
+    """Divide `count` in proportion to sizes; the rest goes to the largest remainders."""
     total = sum(sizes)
     count = min(count, total)
     if total == 0:
@@ -49,12 +49,12 @@ def shares(sizes: Sequence[int], count: int) -> list[int]:
 
 
 def rank(point: Point, seed: str) -> str:
-    """Place of a mutant in the drawing."""
+    """Return the rank of a mutant in the draw."""
     return hashlib.sha256(f"{seed}\0{point.id}".encode()).hexdigest()
 
 
 def sample(packages: Sequence[str], count: int | None, seed: str, root: Path = ROOT) -> list[Point]:
-    """Mutants of some packages, each in proportion to its mutants, by rank; None: all of them."""
+    """Draw mutants by rank, from each package in proportion to its mutants; None: all of them."""
     found = [package_points(package, root) for package in packages]
     drawn = [len(of_package) for of_package in found]
     if count is not None:
@@ -68,7 +68,7 @@ def sample(packages: Sequence[str], count: int | None, seed: str, root: Path = R
 
 
 class Coverage:
-    """The tests that cover a mutant."""
+    """Tests that cover each mutant."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class Coverage:
                 self._words[word].add(file)
 
     def job(self, point: Point) -> Job:
-        """A mutant with its tests, the fastest first; one of another package stands back.
+        """Return a mutant with its tests, the fastest first, those of other packages later.
 
-        As many as take `seconds_max` together without a mutant, at least one.
+        The tests take at most `seconds_max` together without a mutant; there is at least one.
         """
         numbers = self._trace.numbers(self._covering(point))
         own = (f"tests/{point.module.partition('/')[0]}/", "tests/scenarios/")
@@ -106,7 +106,7 @@ class Coverage:
         def cost(number: int) -> tuple[bool, float]:
             is_foreign = not tests[number].startswith(own)
             weight = FOREIGN_WEIGHT if is_foreign else 1
-            # What runs at import first has all of the own ones: others may be strangers to it.
+            # Code that runs at import has all tests of its package first: others may be unrelated.
             return is_foreign and at_import, self._trace.seconds[number] * weight
 
         numbers.sort(key=cost)
@@ -122,7 +122,7 @@ class Coverage:
         return job
 
     def runs_at_import(self, point: Point) -> bool:
-        """Whether only the import runs the mutated statement, so that a loaded process is late."""
+        """Return True if only the import runs the statement: a loaded process is too late."""
         place = self._place(point)
         return point.at_import or (place in self._trace.imported and place not in self._trace.runs)
 
@@ -130,10 +130,11 @@ class Coverage:
         return f"{point.module}:{point.statement}"
 
     def _covering(self, point: Point) -> int:
-        """Bit set of the tests that run the statement.
+        """Return the bit set of the tests that run the statement.
 
-        For what runs at import also those that run a statement, or lie in a file, which names what
-        is defined there or made of it; if there are none, those that run anything of the module.
+        For code that runs at import: also the tests that run a statement, or lie in a file, that
+        names an object defined there or derived from it; if there are none, all tests that run any
+        statement of the module.
         """
         bits = 0 if point.at_import else self._trace.runs.get(self._place(point), 0)
         if not self.runs_at_import(point):
@@ -147,7 +148,7 @@ class Coverage:
         return bits or self._of_module[point.module]
 
     def _made_of(self, names: Iterable[str]) -> set[str]:
-        """The names, and those that are defined at import by a statement that mentions one."""
+        """Return the names, and those defined at import by a statement that mentions one."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -158,7 +159,7 @@ class Coverage:
         return found
 
     def _note_users(self, module: str) -> None:
-        """Which statements of functions mention which names, and what is made of them at import."""
+        """Record the statements that mention each name, and the names made from it at import."""
         tree = ast.parse((self._root / module).read_text("utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS):

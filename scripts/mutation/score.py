@@ -1,4 +1,4 @@
-"""Results of mutants: their file, the ones argued to be equivalent, the table and the score."""
+"""Results of mutants: their file, the list of equivalent ones, the table and the score."""
 
 import json
 import tomllib
@@ -16,19 +16,19 @@ OUTCOMES: Final = ("killed", "timeout", "equivalent", "survived")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one mutant."""
+    """Outcome of one mutant."""
 
     id: str
     line: int
     outcome: str
     killer: str
-    covering: int  # tests that run the place
-    ran: int  # of them, until one failed or the time of a mutant was over
+    covering: int  # tests that run the mutated statement
+    ran: int  # tests of them that were run until one failed or the time of a mutant was over
     seconds: float
 
     @property
     def package(self) -> str:
-        """The package it was made in."""
+        """Package that the mutant belongs to."""
         return self.id.partition("/")[0]
 
     @property
@@ -39,7 +39,7 @@ class Result:
 
 @dataclass(slots=True)
 class Results:
-    """The mutants of one sample that have run so far."""
+    """Results so far of the mutants of one sample."""
 
     commit: str
     seed: str
@@ -48,7 +48,7 @@ class Results:
     found: dict[str, Result] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Write all of it at once, one mutant a line."""
+        """Replace the file with all results, one mutant a line."""
         head = {
             "commit": self.commit,
             "seed": self.seed,
@@ -64,14 +64,14 @@ class Results:
 
 
 def read_results(path: Path) -> Results:
-    """Results as they were written."""
+    """Read a results file."""
     content = json.loads(path.read_text("utf-8"))
     found = [Result(**mutant) for mutant in content.pop("mutants")]
     return Results(**content, found={result.id: result for result in found})
 
 
 def read_equivalents(path: Path = EQUIVALENTS) -> dict[str, str]:
-    """Mutants that no test can tell from the code, with the argument for each.
+    """Return the mutants that no test can distinguish from the code, with the argument for each.
 
     Raises:
         ValueError: an argument is missing.
@@ -86,7 +86,7 @@ def read_equivalents(path: Path = EQUIVALENTS) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Dead mutants among those that a test could tell from the code."""
+    """Dead mutants among those that a test could distinguish from the code."""
 
     killed: int = 0
     timeout: int = 0  # ran out of time: dead, counted apart
@@ -95,18 +95,18 @@ class Score:
 
     @property
     def percent(self) -> float:
-        """Dead ones of all but the equivalent; 100 of none."""
+        """Share of dead mutants in all but the equivalent ones; 100 without any."""
         dead = self.killed + self.timeout
         counted = dead + self.survived
         return 100.0 * dead / counted if counted else 100.0
 
     def as_json(self) -> dict[str, Any]:
-        """The counts and the score."""
+        """Return the counts and the score."""
         return {**asdict(self), "percent": round(self.percent, 1)}
 
 
 def judged(results: Iterable[Result], equivalents: Iterable[str]) -> list[tuple[Result, str]]:
-    """Results with their outcomes; a survivor that is argued away is equivalent."""
+    """Return results with their outcomes; a survivor listed as equivalent is `equivalent`."""
     argued = frozenset(equivalents)
     found = []
     for result in results:
@@ -116,7 +116,7 @@ def judged(results: Iterable[Result], equivalents: Iterable[str]) -> list[tuple[
 
 
 def scores(results: Iterable[Result], equivalents: Iterable[str]) -> dict[str, Score]:
-    """The score of each package, in the order of their names, and of all together ("all")."""
+    """Return the score of each package, sorted by name, and of all together ("all")."""
     counts: dict[str, Counter[str]] = {"all": Counter()}
     for result, outcome in judged(results, equivalents):
         counts.setdefault(result.package, Counter())[outcome] += 1
@@ -126,7 +126,7 @@ def scores(results: Iterable[Result], equivalents: Iterable[str]) -> dict[str, S
 
 
 def table(found: dict[str, Score]) -> str:
-    """The scores as text."""
+    """Format the scores as text."""
     rows = [f"{'':18}{'killed':>8}{'timeout':>8}{'equivalent':>12}{'survived':>10}{'score':>9}"]
     rows += [
         f"{package:18}{score.killed:8}{score.timeout:8}{score.equivalent:12}"
@@ -137,7 +137,7 @@ def table(found: dict[str, Score]) -> str:
 
 
 def survivor_text(result: Result) -> str:
-    """Two lines: the place, and what was changed there unnoticed."""
+    """Format a survivor as two lines: the place, and the unnoticed change."""
     _, function, kind, *rest = result.id.split("::")
     before, _, after = "::".join(rest[:-1]).partition(" -> ")
     tests = f"{result.ran} of {result.covering} covering tests ran"

@@ -1,4 +1,4 @@
-"""The worker processes that mutants are sent to."""
+"""Worker processes that judge mutants."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from scripts.mutation.modules import ROOT
 
 
 class WorkerError(Exception):
-    """A worker has ended; its log says why."""
+    """A worker process that has ended; its log has the reason."""
 
 
 def start_worker(kind: str, log: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """A process of worker.py; equal hashes, so that sets have one order."""
+    """Start a process of worker.py; the fixed hash seed gives sets one order."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     environment.pop("KRAFTLINE_REQUIRE_PEERS", None)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def start_worker(kind: str, log: Path, *arguments: str) -> "subprocess.Popen[str
 
 
 class Servers:
-    """A warm worker and a cold one, each started when it is first needed."""
+    """A warm worker and a cold one, each started at its first job."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class Servers:
         self._running: dict[str, subprocess.Popen[str]] = {}
 
     def ask(self, job: Job, *, cold: bool) -> Verdict:
-        """Have a mutant judged."""
+        """Return the verdict of a worker on a mutant."""
         if not job.tests:
             return Verdict("survived")
         verdict = self._ask("cold" if cold else "warm", job)

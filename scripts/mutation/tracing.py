@@ -1,4 +1,4 @@
-"""Which quick test runs which statement: a byte a statement, set by the statement before it.
+"""Trace of the statements that each quick test runs: a byte a statement, set just before it.
 
 The tree of every traced module gets `__hits__[n] = 1` before each statement, which costs some 30 ns
 and needs no hook of the interpreter. After each test the bytes that are set are its statements.
@@ -24,7 +24,7 @@ BODIES: Final = ("body", "orelse", "finalbody")
 
 @dataclass(slots=True)
 class Trace:
-    """What one run of the quick tests has shown; `tests` are numbered in the order of the run."""
+    """Statements of one run of the quick tests; `tests` are numbered in the order of the run."""
 
     tests: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Trace:
     """Statements that ran before the first test."""
 
     def add(self, other: "Trace") -> None:
-        """Take what another worker has seen."""
+        """Add the trace of another worker."""
         shift = len(self.tests)
         self.tests += other.tests
         self.seconds += other.seconds
@@ -45,7 +45,7 @@ class Trace:
             self.runs[place] = self.runs.get(place, 0) | bits << shift
 
     def numbers(self, bits: int) -> list[int]:
-        """The tests of a bit set that pass, the fastest first."""
+        """Return the passing tests of a bit set, the fastest first."""
         found = [
             number
             for number, digit in enumerate(reversed(f"{bits:b}"))
@@ -54,7 +54,7 @@ class Trace:
         return sorted(found, key=lambda number: (self.seconds[number], number))
 
     def write(self, path: Path) -> None:
-        """Keep it in a file."""
+        """Write the trace to a file."""
         content = {
             "tests": self.tests,
             "seconds": self.seconds,
@@ -70,7 +70,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """A trace as it was written."""
+    """Read a trace from its file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         content = json.load(file)
     return Trace(
@@ -83,7 +83,7 @@ def read_trace(path: Path) -> Trace:
 
 
 class Tracer:
-    """Numbers of statements and the bytes that say which of them ran."""
+    """Numbers of statements, and the bytes that mark those that ran."""
 
     def __init__(self) -> None:
         self._places: list[str] = []
@@ -91,7 +91,7 @@ class Tracer:
         setattr(builtins, HITS, self._hits)
 
     def instrument(self, module: str, source: bytes) -> ast.Module:
-        """The tree of a module in which every statement leaves its mark."""
+        """Return the tree of a module in which every statement sets its byte."""
         tree = ast.parse(source)
         for node in list(ast.walk(tree)):
             for name in BODIES:
@@ -102,7 +102,7 @@ class Tracer:
         return ast.fix_missing_locations(tree)
 
     def take(self) -> Iterable[str]:
-        """Statements that ran since the last call."""
+        """Return the statements that ran since the last call."""
         found = [self._places[match.start()] for match in SET.finditer(self._hits)]
         self._hits[:] = bytes(STATEMENTS_MAX)
         return found
@@ -119,7 +119,7 @@ class Tracer:
 
 
 def _must_be_first(statement: ast.stmt) -> bool:
-    """A docstring, or an import from the future: nothing may stand before them."""
+    """Return True for a docstring or an import from the future: no statement may precede them."""
     match statement:
         case ast.Expr(value=ast.Constant(value=str())) | ast.ImportFrom(module="__future__"):
             return True

@@ -1,10 +1,10 @@
-"""A process that traces the quick tests or runs them against one mutant after the other.
+"""Process that traces the quick tests, or runs them against one mutant after the other.
 
 `python -m scripts.mutation.worker trace FILE SHARD SHARDS` writes a trace. `... warm` and
-`... cold` read one job a line from the standard input and answer a line each. Every mutant has a
-process of its own, a fork: of a process that has collected all tests (warm), where the code of
-loaded functions is replaced; or of one that has imported only what others wrote (cold), for
-mutants of what runs at import. Neither writes a file of the tree.
+`... cold` read one job a line from standard input and answer with one line each. Every mutant has
+a process of its own, a fork: of a process that has collected all tests (warm), where the code of
+loaded functions is replaced; or of one that has imported third-party modules only (cold), for
+mutants of code that runs at import. Neither writes a file of the tree.
 """
 
 import ast
@@ -28,12 +28,12 @@ from scripts.mutation.points import mutated
 from scripts.mutation.tracing import Trace, Tracer
 
 FOREIGN: Final = ("hypothesis", "kio.schema", "msgspec", "immutables", "aiohttp", "zstandard")
-"""What a cold process has imported before it forks; nothing of the project."""
+"""Modules that a cold process imports before it forks; none of the project."""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108  # only the place of scratch folders
 
 
 class Recorder:
-    """The plugin that notes which statements each test runs."""
+    """Plugin that records which statements each test runs."""
 
     def __init__(self, tracer: Tracer, shard: int, shards: int) -> None:
         self.trace = Trace()
@@ -48,12 +48,12 @@ class Recorder:
         items[:] = [item for item in items if files[item.path] % self._shards == self._shard]
 
     def pytest_collection_finish(self) -> None:
-        """What has run by now belongs to the import."""
+        """Assign the statements that have run so far to the import."""
         self.trace.imported.update(self._tracer.take())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Set-up, call and tear-down of a test with its fixtures."""
+        """Record set-up, call and tear-down of a test with its fixtures."""
         number = len(self.trace.tests)
         self.trace.tests.append(item.nodeid)
         started = time.process_time()
@@ -65,13 +65,13 @@ class Recorder:
                 self.trace.runs[place] |= 1 << number
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test that fails or is skipped shows nothing about a mutant."""
+        """Mark a test that fails or is skipped: it cannot judge a mutant."""
         if not report.passed:
             self.trace.failed.add(len(self.trace.tests) - 1)
 
 
 class Server:
-    """The plugin that answers jobs after the collection instead of running the tests."""
+    """Plugin that answers jobs after the collection instead of running the tests."""
 
     def __init__(self, jobs: Iterator[Job], answers: int, scratch: Path) -> None:
         self._jobs = jobs
@@ -80,7 +80,7 @@ class Server:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Fork once a job."""
+        """Run every job in a fork."""
         items = {item.nodeid: item for item in session.items}
         functions = LoadedFunctions()
         trusted: dict[str, bool] = {}
@@ -122,7 +122,7 @@ class Server:
         job: Job,
         trusted: dict[str, bool],
     ) -> bool:
-        """Whether the killing test passes alone, without a mutant."""
+        """Return True if the killing test passes alone, without a mutant."""
         if verdict.killer not in trusted:
             alone = Job(None, [test for test in job.tests if test.id == verdict.killer])
             passed = run_fork(
@@ -133,7 +133,7 @@ class Server:
 
 
 class Chosen:
-    """The plugin of a cold fork: runs the tests of a job in its order."""
+    """Plugin of a cold fork that runs the tests of a job in its order."""
 
     def __init__(self, job: Job, reporter: Reporter) -> None:
         self._job = job
@@ -141,7 +141,7 @@ class Chosen:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run them until one fails; a test that a mutant has removed is a failure too."""
+        """Run the tests until one fails; a test that a mutant has removed is a failure too."""
         if session.testsfailed:
             self._reporter.failed("")
             return True
@@ -166,7 +166,7 @@ def run_items(session: pytest.Session, items: list[pytest.Item], reporter: Repor
 
 
 def serve_cold(jobs: Iterator[Job], answers: int, scratch: Path) -> None:
-    """Answer jobs by importing the mutant anew in every fork."""
+    """Import the mutant of each job anew in a fork and answer its verdict."""
     for name in FOREIGN:
         __import__(name)
     for job in jobs:
@@ -182,7 +182,7 @@ def serve_cold(jobs: Iterator[Job], answers: int, scratch: Path) -> None:
             Importer([point.module.partition("/")[0]], compiler).install()
             files = sorted({test.id.partition("::")[0] for test in job.tests})
             if quick_tests.run(Chosen(job, reporter), files) not in {0, 1}:
-                reporter.failed("")  # it cannot even be imported
+                reporter.failed("")  # the mutant cannot even be imported
 
         answer(answers, run_fork(job, action, scratch))
 
@@ -197,12 +197,12 @@ def trace(path: Path, shard: int, shards: int) -> None:
 
 
 def answer(descriptor: int, verdict: Verdict) -> None:
-    """Write one line."""
+    """Write a verdict as one line."""
     os.write(descriptor, json.dumps(verdict.as_json()).encode() + b"\n")
 
 
 def read_jobs(descriptor: int) -> Iterator[Job]:
-    """Jobs, one a line, until the other side closes."""
+    """Yield jobs, one a line, until the other side closes."""
     with os.fdopen(descriptor, encoding="utf-8") as lines:
         for line in lines:
             content: dict[str, Any] = json.loads(line)
@@ -210,7 +210,7 @@ def read_jobs(descriptor: int) -> Iterator[Job]:
 
 
 def main(words: list[str]) -> None:
-    """Do what the words ask for."""
+    """Trace the quick tests, or answer jobs as a warm or cold worker."""
     kind = words[0]
     scratch = Path(tempfile.mkdtemp(prefix="mutants-", dir=MEMORY if MEMORY.is_dir() else None))
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(scratch)
