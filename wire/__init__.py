@@ -10,10 +10,10 @@ Interface:
   lowers responses to the version asked. (A Fetch of the metadata partition is a
   `fetch_messages` value, docs/decisions/0008.)
 - `connection.ServerConnection(apis, request_bytes_max)`: `feed`, `next_request`, `respond(slot,
-  body)` in request order; `failure` says why it closes after the answers still due.
+  body)` in request order; `failure` is the reason to close after the answers still due.
   `client_connection` is its peer.
 - `batch`: `encode_batch`, `encode_control_batch`, `iterate_batches`, `iterate_frames`,
   `Batch.records()`.
 
-Not in it: what a request means (kernel/serving), what a record means (metadata/).
+Not in it: the meaning of requests (kernel/serving) and of records (metadata/).
 """

@@ -1,4 +1,4 @@
-"""Kafka's numbers of the APIs that are served or asked here; `api_table` has their versions."""
+"""Kafka's keys of the APIs that nodes serve or request; `api_table` has their versions."""
 
 from typing import Final
 

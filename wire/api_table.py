@@ -1,8 +1,8 @@
-"""Which APIs exist, in which versions, and which of them a listener offers.
+"""Table of the APIs and their versions, and of those that a listener offers.
 
-The ranges are those of Kafka 4.3 per kind of listener; what a node does not serve is not listed, so
-that a client never works out a version of something that is not there. Ranges that reach below what
-kio can decode (Produce before 3) are listed as Kafka does, because librdkafka looks for them.
+The ranges are those of Kafka 4.3 per kind of listener; an API that a node does not serve is not
+listed, so that a client never negotiates a version of it. Ranges that reach below what kio can
+decode (Produce before 3) are listed as Kafka does, because librdkafka looks for them.
 """
 
 import enum
@@ -18,7 +18,7 @@ from wire.errors import ErrorCode
 
 
 class ListenerKind(enum.Enum):
-    """Who connects there: clients and brokers' clients, or the nodes of the quorum."""
+    """Kind of a listener: for clients, other brokers' included, or for the nodes of the quorum."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -34,7 +34,7 @@ class Api(msgspec.Struct, frozen=True):
 
 
 class ApiSchema(msgspec.Struct, frozen=True):
-    """What exists of an API: its schema package, the newest version known, the offered ranges."""
+    """An API: its schema package, the newest version known, the offered ranges (inclusive)."""
 
     key: int
     package: str
@@ -168,7 +168,7 @@ def api_name(api_key: int) -> str:
 
 @cache
 def _listed(key: int, min_version: int, max_version: int) -> Any:
-    """One line of an ApiVersions response: the same for every connection."""
+    """One row of an ApiVersions response, shared by all connections."""
     from kio.schema.api_versions.v4 import response as v4  # noqa: PLC0415
     from kio.static.primitive import i16  # noqa: PLC0415
 
@@ -184,10 +184,10 @@ def api_versions_body(
     finalized_features_epoch: int = -1,
     error: ErrorCode = ErrorCode.none,
 ) -> Any:
-    """The ApiVersions response: what the table holds, and the feature levels of the cluster.
+    """The ApiVersions response: the APIs of the table and the feature levels of the cluster.
 
-    With the error UNSUPPORTED_VERSION only ApiVersions itself is listed, so that the client can ask
-    again in a version that is known here.
+    With the error UNSUPPORTED_VERSION only ApiVersions itself is listed, so that the client can
+    repeat the request in a version that this node knows.
     """
     from kio.schema.api_versions.v4 import response as v4  # noqa: PLC0415
     from kio.static.primitive import i16, i32Timedelta, i64  # noqa: PLC0415

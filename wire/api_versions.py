@@ -1,7 +1,7 @@
 """Straight-line codec of the ApiVersions response, the first one on every connection.
 
-The lists are long (about 60 APIs) and the same for every connection of a kind, so their bytes, and
-what bytes mean, are kept. Equality with kio is a property test.
+The lists are long (about 60 APIs) and the same for every connection of a kind, so encoded and
+decoded lists are cached. A property test proves equality with kio.
 (apache/kafka: clients/.../common/message/ApiVersionsResponse.json)
 """
 
@@ -15,11 +15,11 @@ from wire.types import milliseconds
 
 _THROTTLE_VERSION: Final = 1
 FLEXIBLE_VERSION: Final = 3
-"""The first with compact arrays and tagged fields."""
+"""First version with compact arrays and tagged fields."""
 _FEATURES_FROM_ZERO_VERSION: Final = 4
 """Older clients cannot read a range that begins at 0 (KAFKA-17011)."""
 _LISTS_MAX: Final = 16
-"""Lists whose bytes are kept: one for each kind of listener, and those of tests."""
+"""Number of cached lists: one for each kind of listener, and those of tests."""
 _ERROR: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -29,7 +29,7 @@ _LEVELS: Final = struct.Struct(">hhB")
 
 Ranges = dict[int, tuple[int, int]]
 
-# By length and form; compared with the list itself, which is quick while its rows are the same.
+# By length and flexibility; comparing with the list is quick if its rows are the same objects.
 _kept_lists: dict[tuple[int, bool], tuple[tuple[Any, ...], bytes]] = {}
 
 
@@ -70,7 +70,7 @@ def _list(version: int, rows: tuple[Any, ...]) -> bytes:
 
 
 def _tagged_fields(version: int, body: Any) -> bytes:
-    """Features of the node and of the cluster; what is at its default is left out."""
+    """Features of the node and of the cluster; fields at their default are omitted."""
     fields = []
     supported = tuple(
         (feature.name, feature.min_version, feature.max_version)
@@ -104,14 +104,14 @@ def _levels(features: tuple[tuple[str, int, int], ...]) -> bytes:
 
 
 def decode_ranges(version: int, body: bytes) -> Ranges | None:
-    """Lowest and highest version by API key, of those that are known here. Not to be changed.
+    """Lowest and highest version by API key, of the known APIs; callers must not modify it.
 
-    None when the body is not the usual one, which is left to kio: another version than 3 and 4,
-    tagged fields of an API.
+    None for a body that is left to kio: of a version below 3, cut in its list, or with tagged
+    fields in a row.
 
     Args:
         version: of the response.
-        body: behind the header.
+        body: of the response, without the header.
 
     Raises:
         RemoteProtocolError: the tagged fields do not fit.

@@ -26,8 +26,8 @@ from wire.primitives import (
 from wire.types import LeaderEpoch, Offset
 
 HEADER_BYTES: Final = 61
-LOG_OVERHEAD_BYTES: Final = 12  # base offset and batch length, which the length does not count
-CRC_START: Final = 21  # first byte the checksum covers
+LOG_OVERHEAD_BYTES: Final = 12  # base offset and batch length, not counted by the length
+CRC_START: Final = 21  # first byte that the checksum covers
 MAGIC: Final = 2
 
 HEADER_FORMAT: Final = ">qiibIhiqqqhii"  # the fields of BatchHeader in order
@@ -48,7 +48,7 @@ _DELETE_HORIZON_BIT: Final = 0x40
 
 
 _CODECS: Final = tuple(Codec)
-"""By the bits of the attributes."""
+"""Codecs by the compression bits of the attributes."""
 
 
 class RecordView(msgspec.Struct, frozen=True, gc=False):
@@ -95,27 +95,27 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are for the log itself and hidden from applications."""
+        """True if the records are control records, hidden from applications."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a producer's transaction."""
+        """True if the batch belongs to a producer's transaction."""
         return bool(self.attributes & _TRANSACTIONAL_BIT)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the broker's time (max timestamp) replaces that of every record."""
+        """True if the broker's time (max timestamp) replaces that of every record."""
         return bool(self.attributes & _LOG_APPEND_TIME_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones of this cleaned batch may go; None while it has no horizon."""
+        """Time from which tombstones of this cleaned batch may be removed; None without one."""
         return self.base_timestamp_ms if self.attributes & _DELETE_HORIZON_BIT else None
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed.
+        """The compression codec of the records.
 
         Raises:
             CorruptBatchError: the bits name no codec.
@@ -134,7 +134,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """One whole batch inside a buffer: its header, its bytes, and where they start there."""
+    """One whole batch inside a buffer: its header, its bytes, and their position in the buffer."""
 
     header: BatchHeader
     buffer: memoryview
@@ -142,7 +142,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def crc_is_valid(self) -> bool:
-        """Whether the checksum in the header is that of the bytes."""
+        """True if the checksum in the header is that of the bytes."""
         return bool(crc32c.crc32c(self.buffer[CRC_START:]) == self.header.crc)
 
     def records(self) -> list[RecordView]:
@@ -159,11 +159,11 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 _PLAIN_MAX: Final = 4096
-"""Records of a batch that may be read as plain ones: a table has how each begins."""
+"""Number of records of a batch that may be read as plain ones: the size of `_PLAIN_BEGINS`."""
 _PLAIN_BEGINS: Final = tuple(b"\0\0%b\1" % encode_varint(delta) for delta in range(_PLAIN_MAX))
-"""Attributes, timestamp delta 0, offset delta, no key."""
+"""Start of a plain record by its delta: attributes, timestamp delta 0, offset delta, no key."""
 _PLAIN_BYTES_MAX: Final = 11
-"""Up to the value, with its length; there is always more behind, but for the last records."""
+"""Bound of a plain record's bytes up to its value; only at the last records fewer are left."""
 _NOT_SHORT: Final = 1 | 1 << 14
 """Bits of a length that is negative or has three bytes."""
 
@@ -197,7 +197,7 @@ def encode_control_batch(
 
 
 def encode_records(header: BatchHeader, records: Sequence[RecordView]) -> bytes:
-    """A batch with every field free; length, CRC and record count of the header are computed."""
+    """A batch with the fields of the header, of which length, CRC and record count are computed."""
     section = b"".join(
         _encode_record(
             record.timestamp_ms - header.base_timestamp_ms if not header.is_log_append_time else 0,
@@ -226,14 +226,14 @@ def encode_records(header: BatchHeader, records: Sequence[RecordView]) -> bytes:
 
 
 def parse_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at the position; says nothing of the bytes after it.
+    """The header at the position; the bytes after it are not checked.
 
     Raises:
         CorruptBatchError: fewer than 61 bytes are left, or length or magic are impossible.
     """
     if len(buffer) - position < HEADER_BYTES:
         if len(buffer) - position > _MAGIC_POSITION:
-            next(iterate_batches(buffer, position), None)  # may say more than that it is cut
+            next(iterate_batches(buffer, position), None)  # may raise a more exact error
         raise CorruptBatchError(
             f"batch header at position {position} is cut: {len(buffer) - position} bytes"
         )
@@ -268,7 +268,7 @@ def _header(fields: tuple[Any, ...]) -> BatchHeader:
 def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[Batch]:
     """The whole batches from a position on, in order; stops silently at a batch that is cut.
 
-    The checksum is not looked at: `Batch.crc_is_valid` is the reader's business.
+    The checksum is not verified: readers check `Batch.crc_is_valid`.
 
     Raises:
         CorruptBatchError: a length or magic is impossible.
@@ -288,7 +288,7 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[Batch]:
 
 
 class BatchFrame(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch lies in a buffer, and of its header what a log needs.
+    """Position of a batch in a buffer, and the fields of its header that a log needs.
 
     [`position`, `end_position`) in bytes; `last_offset` is inclusive; timestamp in ms, -1 = none.
     """
@@ -303,12 +303,12 @@ class BatchFrame(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch, header included."""
+        """Bytes of the whole batch, header included."""
         return self.end_position - self.position
 
 
 def iterate_frames(buffer: Buffer) -> Iterator[BatchFrame]:
-    """What `iterate_batches` finds, errors included, for who needs little of many batches.
+    """The frames of the batches of `iterate_batches`, with its errors, at a lower cost.
 
     Raises:
         CorruptBatchError: a length or magic is impossible.
@@ -337,7 +337,7 @@ def _impossible(base_offset: int, length: int, magic: int, position: int) -> Cor
 
 
 def why_no_batch(length: int, magic: int) -> str:
-    """What is wrong with a header of this length or magic; the old format before its lengths."""
+    """The fault of a header with this length or magic; the old format is recognized first."""
     if is_old_format(length, magic):
         return old_format(magic)
     if length < _LENGTH_MIN:
@@ -414,10 +414,10 @@ def _read_records(header: BatchHeader, section: bytes) -> list[RecordView]:
 
 
 def _read_plain_records(header: BatchHeader, section: bytes) -> tuple[list[RecordView], int]:
-    """The records at the start that are as KRaft writes them, and the position after them.
+    """The leading records in the form that KRaft writes, and the position after them.
 
-    At a third of the cost of `_read_record`: consecutive offsets, one timestamp, no key, no header,
-    lengths of one or two bytes. It stops where something is different.
+    The form: consecutive offsets, one timestamp, no key, no header, lengths of one or two bytes.
+    It costs a third of `_read_record`; the first record of another form ends it.
     """
     records: list[RecordView] = []
     base_offset, size = header.base_offset, len(section)

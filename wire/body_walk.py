@@ -1,11 +1,11 @@
-"""A look over the bytes of a body before kio reads it.
+"""Check of the bytes of a body before kio reads it.
 
-Two things make that needed. kio's native reader allocates what an array's length claims, and a
-length that no memory can hold aborts the process: a frame of ten bytes could end a node. And it
-stops at a tagged field that it does not know, while the protocol lets a newer peer add tagged
-fields to any version. So the body is walked by the structure of its class: lengths are checked
-against the bytes that are there, unknown tagged fields are found and cut out. kio also reads null
-where the protocol has none, as None, which nobody behind it expects: that is refused here.
+kio's native reader allocates what an array's length claims, and a length that no memory can hold
+aborts the process: a frame of ten bytes could end a node. It stops at a tagged field that it does
+not know, while the protocol lets a newer peer add tagged fields to any version. It reads null as
+None also where the protocol forbids null, and no caller expects that. So the body is walked by the
+structure of its class: lengths are checked against the bytes that are there, unknown tagged fields
+are cut out, forbidden nulls are refused.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ def checked_body(entity: type, body: bytes) -> bytes:
 
 @cache
 def entity_walker(entity: type) -> Walker:
-    """What walks one value of the class; derived once."""
+    """The walker of one value of the class; derived once."""
     flexible = bool(entity.__flexible__)  # type: ignore[attr-defined]  # kio: class attribute
     tagged: dict[int, Walker] = {}
     walkers: list[Walker] = []
@@ -172,7 +172,7 @@ def _array_walker(item: Walker, *, flexible: bool, may_be_null: bool) -> Walker:
 
 
 def _nullable_walker(item: Walker) -> Walker:
-    """KIP-893: a byte before the entity, negative for null."""
+    """The walker of a nullable entity: a byte before it, negative for null (KIP-893)."""
 
     def walk(body: bytes, position: int, edits: list[Edit]) -> int:
         is_null = body[position] > 0x7F

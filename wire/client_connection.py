@@ -1,9 +1,9 @@
-"""The client's side of one connection: which versions to speak, and whose response this is.
+"""The client's side of one connection: version negotiation, matching of responses to requests.
 
-The first request is ApiVersions, version 3 (whose answer also old and very new servers can give);
-where the server answers in version 0 that it does not know that, version 0 is asked for. Requests
-made before the answer wait in this object. From then on every request goes out in the highest
-version that both sides know, many at a time; responses come in the order of the requests.
+The first request is ApiVersions version 3, which old and much newer servers can answer; if the
+server answers UNSUPPORTED_VERSION (in version 0), version 0 is requested. Requests made before the
+answer wait in this object. From then on every request is sent in the highest version that both
+sides know, without waiting for others; responses come in the order of the requests.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What a response that is still to come answers."""
+    """A request in flight, to be matched with its response."""
 
     api_key: int
     api_version: int
@@ -67,28 +67,28 @@ class ClientConnection:
         self._waiting: list[tuple[int, CorrelationId, Body]] = []
         self._outgoing: list[bytes] = []
         self._server_versions: Mapping[int, tuple[int, int]] | None = None
-        self._versions: dict[int, int | None] = {}  # what `negotiated_version` said, by API
+        self._versions: dict[int, int | None] = {}  # results of `negotiated_version` by API
 
     @property
     def is_negotiated(self) -> bool:
-        """Whether the server's versions are known."""
+        """True once the server's versions are known."""
         return self._server_versions is not None
 
     @property
     def in_flight_count(self) -> int:
-        """Requests without a response, waiting ones included."""
+        """Number of requests without a response, waiting ones included."""
         return len(self._in_flight) + len(self._waiting)
 
     @property
     def pending_correlation_ids(self) -> list[CorrelationId]:
-        """Correlation ids without a response, oldest first: what is lost if it closes now."""
+        """Correlation ids without a response, oldest first: the requests lost by closing now."""
         sent = [
             pending.correlation_id for pending in self._in_flight if pending.api_key != API_VERSIONS
         ]
         return sent + [correlation_id for _, correlation_id, _ in self._waiting]
 
     def negotiated_version(self, api_key: int) -> int | None:
-        """The highest version both sides know; None before the answer and where there is none."""
+        """The highest version both sides know; None before negotiation and if there is none."""
         if self._server_versions is None or api_key not in self._server_versions:
             return None
         server_min, server_max = self._server_versions[api_key]
@@ -105,10 +105,10 @@ class ClientConnection:
         return self._ask_versions(_HANDSHAKE_VERSION)
 
     def request(self, api_key: int, body: Body) -> tuple[CorrelationId, bytes]:
-        """A request with a body of the newest shape.
+        """Encode a request with a body of the newest shape, or keep it until negotiation.
 
         Returns:
-            Its correlation id and what to write now: nothing before versions are negotiated.
+            Its correlation id and the bytes to write now: none before versions are negotiated.
 
         Raises:
             LocalProtocolError: the server does not have the API, or not in a usable version.
@@ -120,7 +120,7 @@ class ClientConnection:
         return correlation_id, self._encode(api_key, correlation_id, body)
 
     def receive(self, received: bytes | bytearray | memoryview) -> list[Response]:
-        """Responses that these bytes complete; the answer to ApiVersions is kept inside.
+        """Return the responses that these bytes complete, except that to ApiVersions.
 
         Raises:
             RemoteProtocolError: the connection must be closed; the text says why.
@@ -138,7 +138,7 @@ class ClientConnection:
         return responses
 
     def bytes_to_send(self) -> bytes:
-        """What `receive` released for writing: a second ApiVersions, or the waiting requests."""
+        """Take the bytes that `receive` released: a second ApiVersions, or the waiting requests."""
         content = b"".join(self._outgoing)
         self._outgoing.clear()
         return content

@@ -61,9 +61,9 @@ _REPEATED: Final = frozenset(
         VOTE,
     }
 )
-"""What nodes and clients say again and again in the same words. What such bytes mean, and the bytes
-of such bodies, are kept: bodies are immutable, and equal ones of these APIs have equal bytes (none
-has a field of floating point, where 0.0 equals -0.0)."""
+"""APIs whose requests and responses repeat unchanged. Decoded and encoded bodies are cached: bodies
+are immutable, and equal ones of these APIs have equal bytes (none has a field of floating point,
+where 0.0 equals -0.0)."""
 _KEPT_MAX: Final = 64
 _KEPT_BYTES_MAX: Final = 512
 _LEGACY_STRING_BYTES_MAX: Final = 2**15 - 1
@@ -73,7 +73,7 @@ _NOT_DECODABLE: Final = (SerialError, ValueError, KeyError, IndexError, TypeErro
 class Schema(Protocol):
     """The classes of one API's bodies, by name.
 
-    Arguments go unchecked: kio's constructors want its phantom types (i32, i32Timedelta).
+    Argument types go unchecked: kio's constructors expect its phantom types (i32, i32Timedelta).
     """
 
     def __getattr__(self, name: str) -> Callable[..., Entity]:
@@ -98,7 +98,7 @@ def entity_class(api_key: int, version: int, kind: Kind) -> Any:
 
 
 def preload(api_key: int) -> None:
-    """Do what the first use of an API would: 5 to 10 ms of imports and of deriving its codecs."""
+    """Import the API's classes and derive its codecs: 5 to 10 ms that its first use would take."""
     for kind in _KINDS:
         entity = entity_class(api_key, SCHEMAS[api_key].newest_version, kind)
         entity_reader(entity)
@@ -108,12 +108,12 @@ def preload(api_key: int) -> None:
 
 @cache
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether the version has compact lengths and tagged fields, hence the longer headers."""
+    """True if the version has compact lengths and tagged fields, hence the longer headers."""
     return bool(entity_class(api_key, version, "request").__flexible__)
 
 
 def has_flexible_response_header(api_key: int, version: int) -> bool:
-    """As `is_flexible`, except that ApiVersions is always answered with header version 0."""
+    """True if `is_flexible`, except for ApiVersions, always answered with header version 0."""
     return api_key != API_VERSIONS and is_flexible(api_key, version)
 
 
@@ -158,7 +158,7 @@ def read_request(api_key: int, version: int, frame: bytes, position: int) -> Bod
         api_key: of the request.
         version: of the request.
         frame: the whole request.
-        position: where its body begins.
+        position: of its body.
     """
     if api_key != FETCH:
         return decode_request(api_key, version, frame[position:])
@@ -171,10 +171,10 @@ def read_request(api_key: int, version: int, frame: bytes, position: int) -> Bod
 
 
 def decode_as_sent(frame: bytes) -> Any:
-    """A request frame's body in the class of its own version, which says what later ones do not.
+    """A request frame's body in the class of its own version, with the fields that later ones lack.
 
     Raises:
-        RemoteProtocolError: the bytes are not a request of a version that is known here.
+        RemoteProtocolError: the bytes are not a request of a known version.
     """
     header, position = split_request(frame)
     entity = entity_class(header.api_key, header.api_version, "request")
@@ -193,10 +193,10 @@ def response_module(api_key: int, version: int) -> types.ModuleType:
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """A response frame with its header, lowered to the version; without the 4-byte length.
 
-    An error message that is longer than the version can say is cut.
+    An error message longer than the version can carry is cut.
 
     Raises:
-        LocalProtocolError: another text of the body is longer than the version can say.
+        LocalProtocolError: another text of the body is longer than the version can carry.
     """
     if isinstance(body, FetchResponse):
         if version >= metadata_fetch.FIRST_VERSION:
@@ -222,7 +222,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
 
 
 def _with_short_messages(body: Any) -> Any:
-    """The body with error messages that fit into versions with 16 bits of length."""
+    """The body with error messages cut to the 16-bit length of older versions."""
     if isinstance(body, tuple):
         return tuple(map(_with_short_messages, body))
     if not is_dataclass(body) or isinstance(body, type):
@@ -243,7 +243,7 @@ def encode_request(
     """A request frame with its header, lowered to the version; without the 4-byte length.
 
     Raises:
-        LocalProtocolError: the version cannot say what the body says.
+        LocalProtocolError: the version cannot carry the body.
     """
     if isinstance(body, FetchRequest):
         if version >= metadata_fetch.FIRST_VERSION:
@@ -276,7 +276,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body
 
 
 def decode_version_ranges(version: int, frame: bytes) -> api_versions.Ranges:
-    """Lowest and highest version by API key, of an ApiVersions response. Not to be changed.
+    """Lowest and highest version by API key of an ApiVersions response; not to be modified.
 
     Raises:
         RemoteProtocolError: the bytes are not an ApiVersions response of this version.
@@ -294,7 +294,7 @@ def decode_version_ranges(version: int, frame: bytes) -> api_versions.Ranges:
 
 
 def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
-    """As `decode_response`, but one of the metadata partition's Fetch as a `FetchResponse`."""
+    """As `decode_response`, but a Fetch of the metadata partition gives a `FetchResponse`."""
     if api_key != FETCH:
         return decode_response(api_key, version, frame)
     if version >= metadata_fetch.FIRST_VERSION:

@@ -4,8 +4,8 @@ gzip is RFC 1952, snappy is the xerial block stream (a blob without its magic is
 lz4 is the frame format, zstd one or more standard frames without a declared content size.
 Compressed bytes of two encoders may differ; only what they decode to is fixed.
 
-A small blob may unfold to gigabytes: what comes out is bounded while it comes out, before the
-memory is taken.
+A small blob may expand to gigabytes: the output is bounded during decompression, before its memory
+is allocated.
 """
 
 import enum
@@ -25,10 +25,10 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_WINDOW_BITS: Final = 31
 _ZSTD_LEVEL: Final = 3
 _ZSTD_PIECE_BYTES: Final = 256
-"""Fed at once; a byte of zstd unfolds to 32 KiB at most, so a piece to 8 MiB."""
+"""Input of one decoder call; a byte of zstd expands to 32 KiB at most, so a piece to 8 MiB."""
 _LZ4_RATIO_MAX: Final = 255
 PLAIN_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Of one batch: 16 times what Kafka lets into the metadata log, compressed or not."""
+"""Limit per batch: 16 times what Kafka admits to the metadata log, compressed or not."""
 
 
 class Codec(enum.IntEnum):
@@ -130,7 +130,7 @@ def _read_zstd(compressed: bytes, plain_bytes_max: int) -> bytes:
 
 
 def _read_lz4(compressed: bytes, plain_bytes_max: int) -> bytes:
-    """Into a buffer that grows up to the limit; most streams fit into the first."""
+    """Decompress into a buffer that grows up to the limit; most streams fit into the first one."""
     largest = len(compressed) * _LZ4_RATIO_MAX
     if largest <= plain_bytes_max:
         return bytes(cramjam.lz4.decompress(compressed))
@@ -177,7 +177,7 @@ def _read_snappy(compressed: bytes, plain_bytes_max: int) -> bytes:
 
 
 def _read_snappy_block(block: bytes, plain_bytes_max: int, before_bytes: int) -> bytes:
-    """A raw block begins with the length of what it holds, which the decoder allocates."""
+    """Decompress a raw block; it begins with its plain length, which the decoder allocates."""
     try:
         size_bytes, _ = read_unsigned_varint(block, 0)
     except (ValueError, IndexError) as error:

@@ -1,11 +1,11 @@
 """The server's side of one connection: bytes in, requests out; responses in, bytes out.
 
 Kafka promises the responses of a connection in the order of its requests. So every request gets a
-reply slot, and a response that is ready before an earlier one waits here. Only so many requests may
-be unanswered; beyond that frames stay unread and `wants_bytes` tells the driver to stop reading.
+reply slot, and a response that is ready before an earlier one waits here. The number of unanswered
+requests is limited; at the limit frames stay unread and `wants_bytes` stops the driver's reading.
 
-What is no request ends the connection, but what was asked before it is answered first (Kafka reads
-the next request of a connection only after its answer, so there it is the same).
+An invalid request ends the connection, but the requests before it are answered first (as in Kafka,
+which reads the next request of a connection only after it has answered the last).
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True):
 
     `error` is set where Kafka answers instead of closing: an ApiVersions request of an unknown
     version. Its body is then the default one and `api_version` 0, the version of the answer.
-    `frame` is what was received, header included: what an Envelope carries.
+    `frame` is the received request, header included, as an Envelope carries it.
     """
 
     api_key: int
@@ -49,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def parse_request(apis: Mapping[int, Api], received: bytes, reply_slot: int = 0) -> Request:
-    """The request in a frame, as far as the listener serves its API in this version.
+    """The request in a frame; the listener must serve its API in this version.
 
     Raises:
         RemoteProtocolError: the API or version is not served, or the bytes are not such a request.
@@ -116,34 +116,34 @@ class ServerConnection:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests handed out whose response has not been given to the driver."""
+        """Number of requests returned whose response has not been given to the driver."""
         return self._next_slot - self._next_to_write
 
     @property
     def wants_bytes(self) -> bool:
-        """Whether reading makes sense; false while too many are unanswered, and after nonsense."""
+        """True if the driver should read: false at the in-flight limit and after a failure."""
         in_flight_count = self._next_slot - self._next_to_write
         return in_flight_count < self._in_flight_max and self._failure is None
 
     @property
     def failure(self) -> str | None:
-        """Why the connection must be closed once nothing is in flight; None while all is well."""
+        """Reason to close the connection once nothing is in flight; None while there is none."""
         return self._failure
 
     def end(self, reason: str) -> None:
-        """Take no further request, as after nonsense: `failure` is the reason from now on."""
+        """Accept no further request, as after an invalid one: `failure` becomes the reason."""
         if self._failure is None:
             self._failure = reason
 
     def feed(self, received: bytes | bytearray | memoryview) -> None:
-        """Add bytes of the stream; what arrives after nonsense is dropped."""
+        """Add bytes of the stream; after a failure they are dropped."""
         if self._failure is None:
             self._frames.feed(received)
 
     def next_request(self) -> Request | None:
-        """The next whole request; None until bytes or responses make one possible.
+        """Return the next whole request; None until bytes or responses make one possible.
 
-        Nonsense behind requests that are not answered yet is kept as `failure`.
+        An invalid request after unanswered ones is not raised but kept as `failure`.
 
         Raises:
             RemoteProtocolError: the connection must be closed now; the text says why.
@@ -172,9 +172,9 @@ class ServerConnection:
         return parse_request(self._apis, content, self._next_slot)
 
     def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
-        """All requests that these bytes complete, as far as `next_request` gives them.
+        """Return all requests that these bytes complete, up to the limit of `next_request`.
 
-        After responses made room (`wants_bytes`), call it with no bytes: whole frames may wait.
+        Once `wants_bytes` is true again, call it with no bytes: whole frames may be buffered.
         """
         self.feed(received)
         requests = []
@@ -186,10 +186,10 @@ class ServerConnection:
         """Answer a request with a body of the newest shape.
 
         Returns:
-            What may be written now, in request order; empty while an earlier one is unanswered.
+            The bytes to write now, in request order; empty while an earlier one is unanswered.
 
         Raises:
-            LocalProtocolError: the version of the request cannot say what the body says.
+            LocalProtocolError: the version of the request cannot carry the body.
         """
         api_key, api_version, correlation_id = self._awaited[reply_slot]
         encoded = encode_response(api_key, api_version, correlation_id, body)

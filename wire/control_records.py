@@ -1,8 +1,8 @@
-"""Records of the log about itself: leader changes, snapshot bounds, KRaft version and voters.
+"""KRaft control records: leader change, snapshot header and footer, KRaft version, voters.
 
-Each stands in a control batch with the key (version 0, type). The values are Kafka's generated
-messages, whose first field is their own version. Here they are read in all their versions; those
-that nodes of this project write are in metadata/control_records.py.
+Each is in a control batch with the key (version 0, type). The values are Kafka's generated
+messages, whose first field is their own version. This module reads all their versions; those that
+nodes of this project write are in metadata/control_records.py.
 """
 
 import enum
@@ -29,7 +29,7 @@ _NOT_DECODABLE: Final = (
 
 
 class ControlType(enum.IntEnum):
-    """What a control record says; a type that is not here is skipped by readers."""
+    """The type of a control record; readers skip records of other types."""
 
     ABORT = 0
     COMMIT = 1
@@ -51,7 +51,7 @@ _SCHEMAS: Final = {
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """The type in the key of a control record, None for one that is not known.
+    """The type in the key of a control record, None for an unknown one.
 
     Raises:
         CorruptBatchError: the key is absent, short, or of a negative version.
@@ -73,7 +73,7 @@ def decode_control_value(kind: ControlType, value: bytes) -> Any:
     schema = _SCHEMAS[kind]
     try:
         (version,) = _VERSION.unpack_from(value)
-        # A newer version only adds; what is known of it is read.
+        # A newer version only adds fields; the known ones are read.
         entity = getattr(_module(kind, min(version, schema[2])), schema[1])
         return entity_reader(entity)(checked_body(entity, value), 0)[0]
     except _NOT_DECODABLE as error:

@@ -1,4 +1,4 @@
-"""From one version's kio class to another's, by field name.
+"""Conversion between kio's classes of different versions, by field name.
 
 kio has a class per entity and version. Fields of equal name carry over, nested entities likewise;
 a field that the source lacks takes the target's default; a field that the target lacks is dropped.
@@ -23,7 +23,7 @@ Converter = Callable[[Any], Any]
 
 @cache
 def converter(source: type, target: type) -> Converter | None:
-    """The function from an instance of `source` to one of `target`; None where they are one."""
+    """The function from an instance of `source` to one of `target`; None if they are the same."""
     if source is target:
         return None
     source_types = field_types(source)
@@ -48,10 +48,10 @@ def converter(source: type, target: type) -> Converter | None:
 
 @cache
 def is_readable_as(source: type, target: type) -> bool:
-    """Whether an instance of `source` has all that a writer of `target` looks for.
+    """True if an instance of `source` has every field that a writer of `target` reads.
 
-    A writer goes by field names alone. Then a response of the newest class needs no copy to be
-    written in an older version; the writer passes over what that version lacks.
+    A writer looks up fields by name alone, so a response of the newest class can be written in an
+    older version without a copy; the writer ignores fields that the version lacks.
     """
     if source is target:
         return True
@@ -61,7 +61,7 @@ def is_readable_as(source: type, target: type) -> bool:
         if name not in source_types:
             return False
         if name in tagged and entity_of(target_type) is not None:
-            return False  # left out when equal to the default, and equality looks at the class
+            return False  # omitted if equal to the default, and equality compares classes
         source_type = source_types[name]
         if is_nullable(source_type) and not is_nullable(target_type):
             return False
@@ -91,12 +91,12 @@ def entity_of(field_type: Any) -> type | None:
 
 
 def is_array(field_type: Any) -> bool:
-    """Whether the field holds a sequence, null or not."""
+    """True if the field holds a sequence, nullable or not."""
     return any(typing.get_origin(part) is tuple for part in _parts(field_type))
 
 
 def is_nullable(field_type: Any) -> bool:
-    """Whether None is a value of the field, also where it is written `tuple[T | None, ...]`."""
+    """True if None is a value of the field, also where it is written `tuple[T | None, ...]`."""
     if typing.get_origin(field_type) is tuple:
         return is_nullable(typing.get_args(field_type)[0])
     return types.NoneType in _parts(field_type)
@@ -112,7 +112,7 @@ def default_of(entity: type, field: "dataclasses.Field[Any]") -> Any:
 
 
 def default_entity(entity: type) -> Any:
-    """An instance whose every field has its default."""
+    """An instance with the default in every field."""
     return entity(**{field.name: default_of(entity, field) for field in dataclasses.fields(entity)})
 
 
@@ -144,7 +144,7 @@ _IMPLICIT_DEFAULTS: tuple[tuple[type, Any], ...] = (
 
 
 def _carry(name: str, source_type: Any, target_type: Any) -> Converter:
-    """How a field of both classes is carried over."""
+    """The function from a source entity to the target's value of a field that both classes have."""
     source_entity, target_entity = entity_of(source_type), entity_of(target_type)
     inner = (
         converter(source_entity, target_entity)

@@ -1,7 +1,7 @@
 """A straight-line encoder of the CreateTopics response, versions 5 to 7.
 
 A response repeats the thirty configs of a topic; kio's generic writer spends 190 us on them. The
-rows are few and immutable, so their bytes are kept. Equality with kio is a property test.
+rows are few and immutable, so their bytes are cached. A property test proves equality with kio.
 (apache/kafka: clients/.../common/message/CreateTopicsResponse.json)
 """
 
@@ -13,13 +13,13 @@ from wire.primitives import encode_unsigned_varint
 from wire.types import ZERO_UUID, milliseconds
 
 FIRST_VERSION: Final = 5
-"""The first flexible one, and the first with configs."""
+"""First flexible version, and the first with configs."""
 _TOPIC_ID_VERSION: Final = 7
 _CONFIGS_MAX: Final = 4096
-"""Rows whose bytes are kept; a topic has about 30 and most of them are defaults."""
+"""Number of rows whose bytes are cached; a topic has about 30, most of them defaults."""
 _ARRAYS_MAX: Final = 64
-"""Arrays of rows whose bytes are kept."""
-# By the identity of what they encode, which they hold: an id means the same while it is here.
+"""Number of arrays of rows whose bytes are cached."""
+# By the id() of the encoded object, which the entry holds, so that the id cannot be reused.
 _KEPT_ROWS: Final[dict[int, tuple[Any, bytes]]] = {}
 _KEPT_ARRAYS: Final[dict[int, tuple[tuple[Any, ...], bytes]]] = {}
 _COUNTS: Final = struct.Struct(">ih")
@@ -62,7 +62,7 @@ def _append_topic(parts: list[bytes], version: int, topic: Any) -> None:
 
 
 def _configs(rows: tuple[Any, ...]) -> bytes:
-    """The array of configs; topics without their own share one tuple, and with it the bytes."""
+    """The array of configs; topics without their own share one tuple, hence the cached bytes."""
     key = id(rows)
     kept = _KEPT_ARRAYS.get(key)
     if kept is not None and kept[0] is rows:
@@ -75,7 +75,7 @@ def _configs(rows: tuple[Any, ...]) -> bytes:
 
 
 def _config(row: Any) -> bytes:
-    """One row; most are the same objects in every answer."""
+    """One row; most rows are the same objects in every response."""
     key = id(row)
     kept = _KEPT_ROWS.get(key)
     if kept is not None and kept[0] is row:

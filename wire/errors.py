@@ -1,8 +1,8 @@
-"""How the wire fails: a refusal is a value, nonsense from either side is an exception.
+"""Failures of the wire: a refusal is a value, an invalid message is an exception.
 
 `ErrorCode` is kio's enumeration of Kafka's error codes. An `ApiError` travels in a response. The
-three exceptions say whose fault it is: the peer's (its connection is closed), our own (a bug of the
-caller), or the bytes of a record batch (the reader decides what a damaged log means).
+three exceptions differ by cause: the peer (its connection is closed), the caller (a bug), or the
+bytes of a record batch (the reader decides what a damaged log means).
 """
 
 import msgspec
@@ -25,11 +25,11 @@ class ApiError(msgspec.Struct, frozen=True):
 
 
 class RemoteProtocolError(Exception):
-    """The peer sent what the protocol forbids; the text says what, the connection is closed."""
+    """The peer violated the protocol: the text names the violation, the connection is closed."""
 
 
 class LocalProtocolError(Exception):
-    """This program asked for something that the protocol cannot say."""
+    """The caller asked for a message that the protocol version cannot carry."""
 
 
 class CorruptBatchError(Exception):

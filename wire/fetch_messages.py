@@ -1,7 +1,7 @@
 """Fetch of the metadata partition as plain values: one shape on the wire and in the core.
 
 `wire/metadata_fetch.py` reads and writes them, `raft/messages.py` names them among the messages of
-the quorum: what a frame says is made into a value once (docs/decisions/0008).
+the quorum: a frame is converted into a value once (docs/decisions/0008).
 """
 
 from typing import Final, final
@@ -11,7 +11,7 @@ import msgspec
 from wire.types import DirectoryId, Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 HIGH_WATERMARK_UNSUPPORTED: Final = 2**63 - 1
-"""The high watermark of a request that cannot say one (below version 18)."""
+"""The high watermark of a request that cannot carry one (below version 18)."""
 
 
 @final
@@ -27,15 +27,15 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     max_wait_ms: int
     max_bytes: int
     high_watermark: int = HIGH_WATERMARK_UNSUPPORTED
-    """-1 unknown, HIGH_WATERMARK_UNSUPPORTED below v18."""
+    """The replica's high watermark: -1 unknown, HIGH_WATERMARK_UNSUPPORTED below v18."""
 
 
 @final
 class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to Fetch. `records` are whole stored batches (bytes), maybe cut at the end.
+    """Response to Fetch. `records` are whole stored batches (bytes), maybe cut at the end.
 
-    With an error at the top it is about no partition, and kio's on the wire. `leader_endpoint` has
-    an empty listener: its name has no place there.
+    With `top_error_code` it has no partition and kio encodes it. `leader_endpoint` has an empty
+    listener name: the response does not carry it.
     """
 
     error_code: int = 0

@@ -1,8 +1,8 @@
 """Fields that changed name or shape between versions of an API.
 
 A rule belongs to a field of the TARGET class (api key, class, field) and applies where the source
-class has no field of that name: it makes, for a target class, the function from the source entity
-to the value. The same table serves both directions.
+class has no field of that name: given the target class, it returns the function from the source
+entity to the value. The same table serves both directions.
 """
 
 import sys
@@ -43,7 +43,7 @@ def _replica_state(target: type) -> Callable[[Any], Any]:
 
 
 def _topic_id(old: Any) -> uuid.UUID | None:
-    """Only the metadata log is fetched by name; a name that is not its is unknown (zero id)."""
+    """The id of the metadata topic, None (zero id) for other names: only it is fetched by name."""
     return _METADATA_TOPIC_UUID if old.topic == METADATA_TOPIC_NAME else None
 
 

@@ -7,11 +7,11 @@ from wire.errors import RemoteProtocolError
 LENGTH_BYTES = 4
 _LENGTH = struct.Struct(">i")
 _HTTP_GET = 0x47455420  # "GET " read as a length
-_TLS_HANDSHAKE = 0x1603  # first two bytes of a TLS client
+_TLS_HANDSHAKE = 0x1603  # first two bytes that a TLS client sends
 
 
 class FrameReader:
-    """Cuts a byte stream into frames; bytes may arrive in any portions.
+    """Reader of frames from a byte stream that arrives in portions of any size.
 
     Invariant: the buffer starts at the beginning of a frame's length.
     """
@@ -27,11 +27,11 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes received and not yet handed out."""
+        """Number of bytes received and not yet returned as frames."""
         return len(self._buffer) - self._position
 
     def feed(self, received: bytes | bytearray | memoryview) -> None:
-        """Add bytes of the stream; kept as they are when nothing waits, as after a whole frame."""
+        """Add bytes of the stream; not copied while none are buffered, as after a whole frame."""
         if self._position == len(self._buffer) and type(received) is bytes:
             self._buffer = received
         elif type(self._buffer) is bytearray:
@@ -71,5 +71,5 @@ class FrameReader:
 
 
 def frame(content: bytes) -> bytes:
-    """The content behind its length."""
+    """The content prefixed with its 4-byte length."""
     return _LENGTH.pack(len(content)) + content

@@ -22,7 +22,7 @@ _NO_TAGGED_FIELDS: Final = b"\0"
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """What stands before a request's body, up to the client id; tagged fields are not kept."""
+    """A request header up to the client id; its tagged fields are not kept."""
 
     api_key: int
     api_version: int
@@ -33,7 +33,7 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
     """The header of a request and the position after the client id.
 
-    Where the header is flexible, `skip_tagged_fields` moves on to the body.
+    If the header is flexible, `skip_tagged_fields` gives the position of the body.
 
     Raises:
         RemoteProtocolError: the frame is too short or the client id is not UTF-8.
@@ -57,14 +57,14 @@ def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
 
 
 def encode_request_header(header: RequestHeader, *, is_flexible: bool) -> bytes:
-    """Header version 2 where the body is flexible, else version 1."""
+    """Request header of version 2 if the body is flexible, else of version 1."""
     start = _REQUEST_START.pack(header.api_key, header.api_version, header.correlation_id)
     return start + _client_id(header.client_id, is_flexible)
 
 
 @lru_cache(64)
 def _client_id(client_id: str | None, is_flexible: bool) -> bytes:  # noqa: FBT001 - a cache key
-    """What follows the correlation id: the same in every request of a connection."""
+    """End of a request header from the client id on: equal in all requests of a connection."""
     end = _NO_TAGGED_FIELDS if is_flexible else b""
     if client_id is None:
         return _CLIENT_ID_LENGTH.pack(-1) + end
@@ -73,7 +73,7 @@ def _client_id(client_id: str | None, is_flexible: bool) -> bytes:  # noqa: FBT0
 
 
 def parse_response_header(frame: bytes, *, is_flexible: bool) -> tuple[int, int]:
-    """Correlation id and position of the body.
+    """Correlation id of a response and the position of its body.
 
     Raises:
         RemoteProtocolError: the frame is too short.
@@ -84,7 +84,7 @@ def parse_response_header(frame: bytes, *, is_flexible: bool) -> tuple[int, int]
 
 
 def parse_correlation_id(frame: bytes) -> int:
-    """The number that a response begins with.
+    """The correlation id, with which a response begins.
 
     Raises:
         RemoteProtocolError: the frame is too short.
@@ -96,6 +96,6 @@ def parse_correlation_id(frame: bytes) -> int:
 
 
 def encode_response_header(correlation_id: int, *, is_flexible: bool) -> bytes:
-    """Header version 1 or 0."""
+    """Response header of version 1 if flexible, else of version 0."""
     start = _CORRELATION_ID.pack(correlation_id)
     return start + _NO_TAGGED_FIELDS if is_flexible else start

@@ -1,6 +1,6 @@
-"""Ids on the wire and inside: -1 and the zero UUID are None here, and nowhere else.
+"""Conversion of ids between the wire and the project: -1 and the zero UUID become None here only.
 
-kio reads the zero UUID as None already; a directory id inside is its 16 bytes.
+kio already reads the zero UUID as None; inside the project a directory id is its 16 bytes.
 """
 
 from uuid import UUID
@@ -16,7 +16,7 @@ def node_id_of(number: int) -> NodeId | None:
 
 
 def node_number(node_id: NodeId | None) -> int:
-    """The int32 of a node id."""
+    """The int32 of a node id; -1 for None."""
     return NO_NODE_ID if node_id is None else node_id
 
 

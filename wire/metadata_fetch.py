@@ -1,10 +1,10 @@
 """Fetch of the metadata partition, versions 17 and 18, as straight-line code.
 
-A replica fetches twice per committed batch, so this is the message of which a quorum sends most;
-kio's generic reader and writer take 60 to 130 us for one. Inside the project a Fetch that is about
-exactly partition 0 of `__cluster_metadata` is a value of `wire/fetch_messages.py` whatever its
-version; any other one keeps kio's. What looks unusual (more partitions, unknown tagged
-fields, a rack) gives None and is left to kio. Equality with kio is a property test.
+A replica fetches twice per committed batch, so Fetch is the most frequent message of a quorum;
+kio's generic reader and writer take 60 to 130 us for one. Inside the project a Fetch of exactly
+partition 0 of `__cluster_metadata` is a value of `wire/fetch_messages.py` whatever its version; any
+other Fetch keeps kio's class. A message of unusual form (more partitions, unknown tagged fields,
+a rack) gives None and is left to kio. A property test proves equality with kio.
 (apache/kafka: clients/.../common/message/Fetch{Request,Response}.json)
 """
 
@@ -34,10 +34,10 @@ FIRST_VERSION: Final = 17
 _HIGH_WATERMARK_VERSION: Final = 18
 
 _REQUEST_START: Final = struct.Struct(">iiibiiB16sBiiqiqi")
-"""max wait, min and max bytes, isolation, session id and epoch, topics, topic id, partitions,
+"""Max wait, min and max bytes, isolation, session id and epoch, topics, topic id, partitions,
 then partition, leader epoch, offset, last fetched epoch, log start offset, partition max bytes."""
 _RESPONSE_START: Final = struct.Struct(">ihiB16sBihqqqBi")
-"""throttle, error, session id, topics, topic id, partitions, then partition, error, high
+"""Throttle, error, session id, topics, topic id, partitions, then partition, error, high
 watermark, last stable offset, log start offset, aborted transactions, preferred replica."""
 _REPLICA_STATE: Final = struct.Struct(">iq")
 _INT64: Final = struct.Struct(">q")
@@ -51,7 +51,7 @@ _TOPIC_UUID: Final = UUID(bytes=METADATA_TOPIC_ID)
 _SHORT: Final = 0x7F  # lengths below this are one byte
 _NOT_READABLE: Final = (struct.error, IndexError, ValueError)
 _KEPT_MAX: Final = 64
-"""Responses that are kept with their bytes: a leader tells all followers the same, and again."""
+"""Number of cached responses: a leader sends equal ones to all followers, repeatedly."""
 _KEPT_BYTES_MAX: Final = 512
 
 
@@ -80,7 +80,7 @@ def encode_request(version: int, fetch: FetchRequest) -> bytes:
 
 @lru_cache(64)
 def _origin(cluster_id: str | None, replica_id: NodeId | None) -> bytes:
-    """The tagged fields of the whole request: who asks."""
+    """The tagged fields of the whole request: cluster id and replica state."""
     tags, count = b"", 0
     if cluster_id is not None:
         text = cluster_id.encode()
@@ -93,7 +93,7 @@ def _origin(cluster_id: str | None, replica_id: NodeId | None) -> bytes:
 
 
 def decode_request(body: bytes, position: int = 0) -> FetchRequest | None:
-    """The request of version 17 or 18 at a position; None when it is not the usual one."""
+    """The request of version 17 or 18 at a position; None for one of unusual form."""
     try:
         return _decode_request(body, position)
     except _NOT_READABLE:
@@ -199,7 +199,7 @@ _kept_content = lru_cache(_KEPT_MAX)(_encode_response)
 
 @lru_cache(64)
 def _endpoint(leader_id: NodeId | None, endpoint: Endpoint | None) -> bytes:
-    """The tagged fields of the whole response: where the leader is."""
+    """The tagged fields of the whole response: the leader's endpoint."""
     if leader_id is None or endpoint is None:
         return b"\x00"
     name = endpoint.host.encode()
@@ -210,7 +210,7 @@ def _endpoint(leader_id: NodeId | None, endpoint: Endpoint | None) -> bytes:
 
 
 def decode_response(body: bytes, position: int = 0) -> FetchResponse | None:
-    """The response of version 17 or 18 at a position; None when it is not the usual one."""
+    """The response of version 17 or 18 at a position; None for one of unusual form."""
     try:
         if len(body) - position > _KEPT_BYTES_MAX:
             return _decode_response(body, position)
@@ -259,7 +259,7 @@ def _read_tags(
     """Diverging epoch, leader and snapshot of the partition, and the position after them.
 
     Raises:
-        ValueError: there are others, or they look unusual.
+        ValueError: there are other tagged fields, or their form is unusual.
     """
     count, position = body[position], position + 1
     diverging = snapshot_id = None
@@ -288,7 +288,7 @@ def _read_tags(
 def _endpoint_of(
     leader_id: NodeId | None, endpoints: tuple[tuple[int, str, int], ...]
 ) -> Endpoint | None:
-    """Where the leader is: the first of the node endpoints that has its id."""
+    """The leader's endpoint: the first of the node endpoints with its id."""
     for node_id, host, port in endpoints:
         if node_id == leader_id:
             return Endpoint("", host, port)
@@ -330,7 +330,7 @@ def _read_endpoints(section: bytes) -> tuple[tuple[int, str, int], ...] | None:
     return tuple(endpoints) if position == end and end <= len(section) else None
 
 
-# ---- other versions, by way of kio's newest classes ---------------------------------------------
+# ---- other versions, through kio's newest classes -----------------------------------------------
 
 
 def request_from_kio(body: Any) -> FetchRequest | None:

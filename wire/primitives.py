@@ -1,7 +1,7 @@
 """Kafka's variable-length integers and the tagged-field section.
 
 Signed numbers are zigzag encoded (0, -1, 1, -2 become 0, 1, 2, 3), then written as groups of seven
-bits, the lowest first; a set high bit says that another group follows. A varint has at most 5
+bits, the lowest first; a set high bit means that another group follows. A varint has at most 5
 bytes, a varlong at most 10. Reader functions return the value and the position after it.
 """
 

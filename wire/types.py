@@ -1,4 +1,4 @@
-"""The small values that every package shares: ids, offsets, epochs, keys, randomness.
+"""Values that every package shares: ids, offsets, epochs, replica keys, randomness.
 
 Offsets are half-open everywhere: an `end_offset`, a `high_watermark` and the offset of a snapshot
 id are the first offset that is NOT included. An inclusive offset is called `last_offset`.
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Rng(Protocol):
-    """The randomness a deterministic core may use; the driver passes `random.Random(seed)`."""
+    """Randomness of the deterministic core; the driver passes `random.Random(seed)`."""
 
     def randrange(self, stop: int, /) -> int:
         """Uniform integer in [0, stop)."""
@@ -49,7 +49,7 @@ class OffsetAndEpoch(msgspec.Struct, frozen=True, gc=False):
     epoch: LeaderEpoch
 
     def is_before(self, other: "OffsetAndEpoch") -> bool:
-        """Whether this log position is strictly less up to date than the other."""
+        """True if this log position is strictly less up to date than the other."""
         return (self.epoch, self.offset) < (other.epoch, other.offset)
 
 
@@ -68,7 +68,7 @@ class ReplicaKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """Where a listener can be reached."""
+    """Name, host and port of a listener."""
 
     listener: str
     host: str
