@@ -1,4 +1,4 @@
-"""`python -m cli` and the installed `kraftline` are this."""
+"""Entry point of `python -m cli` and of the installed `kraftline`."""
 
 import sys
 
@@ -6,9 +6,9 @@ from cli.main import main
 
 
 def entry() -> int:
-    """The process of one command; returns the exit code."""
-    # kio registers its types with hypothesis where that is installed, which more than doubles the
-    # time until the first output; no command needs it
+    """Run one command line in this process and return the exit code."""
+    # kio registers its types with hypothesis if that is installed, which more than doubles the time
+    # until the first output; no command needs it
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     return main()
 

@@ -1,4 +1,4 @@
-"""Command line parsing as Kafka's tools do it: a refused flag is one line and exit code 1."""
+"""Command line parsing as in Kafka's tools: a refused flag gives one line and exit code 1."""
 
 import argparse
 import sys
@@ -11,29 +11,29 @@ INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 TEXT_CHARACTERS_MAX: Final = 2**15 - 1
-"""A string of Kafka's protocol has a length of 16 bits."""
+"""Limit of the 16-bit length of a string in Kafka's protocol."""
 SHOWN_CHARACTERS: Final = 80
 LINE_CHARACTERS: Final = 600
 
 
 class UsageError(Exception):
-    """The command line asks for something impossible; the text is for the person."""
+    """A command line that asks for something impossible; the text is shown to the person."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that exits with 1 (Kafka's tools), does not guess abbreviations, prints the line."""
+    """argparse with exit code 1 as Kafka's tools, no abbreviated flags, and one error line."""
 
     refusal_code: int = 1
     """Exit code of a wrong command line."""
     shows_usage: bool = True
-    """False: its refusal is one line alone."""
+    """False: a refusal prints its one line without the usage."""
 
     def __init__(self, prog: str, description: str = "") -> None:
-        """Makes an empty parser.
+        """Build an empty parser.
 
         Args:
-            prog: The words that call the command, for the usage text.
-            description: One line that says what it does.
+            prog: Words that call the command, for the usage text.
+            description: One line about the command.
         """
         super().__init__(prog=prog, description=description, allow_abbrev=False)
 
@@ -47,12 +47,12 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(self.refusal_code)
 
     def flags(self, texts: dict[str, str]) -> None:
-        """Adds flags without a value: name without dashes -> help text."""
+        """Add flags without a value: name without dashes -> help text."""
         for name, text in texts.items():
             self.add_argument(f"--{name}", action="store_true", help=text)
 
     def bootstrap(self, *, controllers: bool = True) -> None:
-        """Adds the flags that say where the cluster is."""
+        """Add the flags with the addresses of the cluster."""
         self.add_argument("--bootstrap-server", help="brokers, HOST:PORT separated by commas")
         if controllers:
             self.add_argument(
@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def integer(low: int = 0, high: int = INT32_MAX) -> Callable[[str], int]:
-    """A type for argparse: a whole number from `low` to `high`, both inclusive."""
+    """An argparse type: a whole number from `low` to `high`, both inclusive."""
 
     def parse(text: str) -> int:
         try:
@@ -83,7 +83,7 @@ def integer(low: int = 0, high: int = INT32_MAX) -> Callable[[str], int]:
 
 
 def text(value: str) -> str:
-    """A type for argparse: not empty, and short enough for Kafka's protocol."""
+    """An argparse type: not empty, and short enough for Kafka's protocol."""
     if not value.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     if len(value) > TEXT_CHARACTERS_MAX:
@@ -94,15 +94,15 @@ def text(value: str) -> str:
 
 
 def shortened(value: str, characters: int = SHOWN_CHARACTERS) -> str:
-    """A value for an error line; a huge one is cut."""
+    """A value cut to a length that fits an error line."""
     return value if len(value) <= characters else f"{value[:characters]}..."
 
 
 def check_bootstrap(options: Any) -> None:
-    """Exactly one of --bootstrap-server and --bootstrap-controller.
+    """Check that exactly one of --bootstrap-server and --bootstrap-controller is given.
 
     Raises:
-        UsageError: none or both.
+        UsageError: none or both of them.
     """
     given = [options.bootstrap_server, getattr(options, "bootstrap_controller", None)]
     if all(value is None for value in given):

@@ -1,7 +1,7 @@
-"""A small blocking Kafka client: one socket, one request at a time, versions by ApiVersions.
+"""Small blocking Kafka client: one socket, one request at a time, versions from ApiVersions.
 
-`cli.connect` decides which nodes are asked. The protocol is that of `wire.client_connection`:
-bodies have kio's newest shape in both directions.
+`cli.connect` chooses the nodes. The protocol is that of `wire.client_connection`: bodies have
+kio's newest shape in both directions.
 """
 
 import socket
@@ -19,17 +19,17 @@ CLIENT_ID: Final = "kraftline-cli"
 
 
 class Client:
-    """A connection to one node that has told its API versions."""
+    """Connection to one node, with the API versions negotiated."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Connects and asks for the versions.
+        """Connect and negotiate the versions.
 
         Args:
-            host: Name or address.
+            host: Host name or address.
             port: TCP port.
 
         Raises:
-            ClusterError: nobody answers, or not in Kafka's protocol.
+            ClusterError: the node does not answer, or not in Kafka's protocol.
         """
         self.address = f"{host}:{port}"
         self._connection = ClientConnection(CLIENT_ID)
@@ -48,11 +48,11 @@ class Client:
             raise
 
     def supports(self, api_key: int) -> bool:
-        """Whether the node and we have a version of the API in common."""
+        """Return True if the node and this client have a version of the API in common."""
         return self._connection.negotiated_version(api_key) is not None
 
     def call(self, api_key: int, body: Any) -> Any:
-        """Sends one request and waits for its answer.
+        """Send one request and wait for its response.
 
         Raises:
             ClusterError: the connection broke, or the node does not serve the API.
@@ -68,7 +68,7 @@ class Client:
         return responses[0].body
 
     def close(self) -> None:
-        """Closes the socket."""
+        """Close the socket."""
         self._socket.close()
 
     def _send(self, content: bytes) -> None:
@@ -78,7 +78,7 @@ class Client:
             raise self._error(error) from error
 
     def _receive(self) -> list[Response]:
-        """What the next bytes complete; sends what they let go."""
+        """Read once and return the completed responses; sends requests that this releases."""
         try:
             received = self._socket.recv(RECEIVE_BYTES)
             if not received:

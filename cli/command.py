@@ -1,4 +1,4 @@
-"""How a command that talks to a cluster runs: connect, do, print, exit code."""
+"""Execution of a command that talks to a cluster: connect, perform, print, exit code."""
 
 import sys
 from argparse import Namespace
@@ -11,12 +11,12 @@ from cli.connect import Api, ClusterError, Connect
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What a command leaves."""
+    """Result of a command."""
 
     text: str
-    """For standard output."""
+    """Text for standard output."""
     error: str = ""
-    """For standard error: whole lines."""
+    """Whole lines for standard error."""
     exit_code: int = 0
 
 
@@ -32,14 +32,14 @@ def execute(
     *,
     refusal: str | None = None,
 ) -> int:
-    """Parses, connects, performs, prints; returns the exit code.
+    """Parse, connect, perform and print; returns the exit code.
 
     Args:
-        arguments: The words after the command.
-        parse: Gives the options; raises UsageError.
+        arguments: Words after the command.
+        parse: Returns the options; raises UsageError.
         perform: Does the work; raises ClusterError or UsageError.
         connect: Opens the cluster that the options name.
-        refusal: Printed before a refusal, on standard output; None: it goes to standard error.
+        refusal: Prefix of a refusal on standard output; None: refusals go to standard error.
     """
     try:
         options = parse(arguments)

@@ -1,11 +1,11 @@
-"""`kraftline completion bash|zsh|fish`: a script that completes commands, flags and their values.
+"""`kraftline completion bash|zsh|fish`: script that completes commands, flags and their values.
 
     source <(kraftline completion bash)
     kraftline completion fish > ~/.config/fish/completions/kraftline.fish
 
-The words are those of the commands' own parsers, written down beforehand (cli/completion_words.py),
-since to load every command takes ten times as long. A context is a command with the subcommands
-that were given: what can follow depends on it alone.
+The words come from the commands' own parsers, written beforehand (cli/completion_words.py), since
+loading every command takes ten times as long. A context is a command with the subcommands that
+were given: the possible next words depend on it alone.
 """
 
 import json
@@ -21,17 +21,17 @@ WORDS: Final = Path(__file__).with_name("completion_words.json")
 
 
 class Context(NamedTuple):
-    """What can follow the words of a context; each with its explanation."""
+    """Possible next words in a context, each with its explanation."""
 
     words: dict[str, str]
-    """Subcommands, and the values that an argument can have."""
+    """Subcommands, and the values of positional arguments."""
     flags: dict[str, str]
     values: dict[str, list[str]]
-    """Flags that take a value -> the values; empty = a text or a file."""
+    """Flags that take a value -> the possible values; empty: a text or a file."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the script; returns the exit code."""
+    """Print the script and return the exit code."""
     parser = Parser("kraftline completion", "A script that completes commands and flags.")
     parser.add_argument("shell", choices=SHELLS, help="for which shell")
     options = parser.parse_args(arguments)
@@ -41,24 +41,24 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def written_contexts() -> dict[str, Context]:
-    """Every context by its words with blanks between them; `` is the one without a command."""
+    """Every context by its words, separated by blanks; the empty key has no command."""
     written = json.loads(WORDS.read_text(encoding="utf-8"))
     return {path: Context(**fields) for path, fields in written.items()}
 
 
 def _steps(found: dict[str, Context]) -> list[str]:
-    """`context word` for each word that leads into another context."""
+    """`context word` for each word that opens another context."""
     return [f"{path.rpartition(' ')[0]} {path.rpartition(' ')[2]}" for path in found if path != ""]
 
 
 def _cases(found: dict[str, Context], words: str, free: str, few: str = "") -> str:
-    """The branches of a shell's `case "$context $previous"` and, inside, `case "$context"`.
+    """The branches of a shell's `case "$context $previous"` and, inside, of `case "$context"`.
 
     Args:
         found: all contexts.
-        words: the variable that gets the candidates.
-        free: what to do where any value is right.
-        few: what else to do where the candidates are all that is right.
+        words: the variable for the candidates.
+        free: command where any value is allowed.
+        few: additional command where only the candidates are allowed.
     """
     lines, texts = [], []
     for path, context in found.items():

@@ -1,6 +1,6 @@
-"""What `kraftline completion` offers, out of the parsers of all commands.
+"""Words of `kraftline completion`, taken from the parsers of all commands.
 
-python -m cli.completion_words    writes cli/completion_words.json anew
+python -m cli.completion_words    writes cli/completion_words.json
 """
 
 import argparse
@@ -15,22 +15,22 @@ from cli.completion import WORDS, Context
 from cli.main import COMMANDS, main
 
 PARTS: Final = {"jepsen": ("verify", "run", "check"), "sim": ("mutate",)}
-"""Words behind which a command has a parser of its own."""
+"""Words after a command that have a parser of their own."""
 Main = Callable[[Sequence[str]], int]
 
 
 def text() -> str:
-    """The content of the file."""
+    """Content of the file."""
     found = {path: context._asdict() for path, context in contexts().items()}
     return json.dumps(found, indent=1) + "\n"
 
 
 def contexts() -> dict[str, Context]:
-    """Every context by its words with blanks between them; `` is the one without a command."""
+    """Every context by its words, separated by blanks; the empty key has no command."""
     found = {"": _context({name: text for name, (_, text) in COMMANDS.items()})}
     for name in COMMANDS:
         parts = PARTS.get(name, ())
-        if name != "jepsen":  # its parts have all the flags
+        if name != "jepsen":  # its parts together have all the flags
             found.update(_walk(_parser_of([name], main), name))
         for part in parts:
             found.setdefault(name, _context()).words[part] = ""
@@ -42,7 +42,7 @@ def contexts() -> dict[str, Context]:
 
 
 def _known_values() -> dict[str, list[str]]:
-    """Values of flags whose refusal of others is not argparse's."""
+    """Values of flags that are checked by the commands, not by argparse."""
     return {
         "--entity-type": list(TYPES),
         "--election-type": list(ELECTION_TYPES),
@@ -51,14 +51,14 @@ def _known_values() -> dict[str, list[str]]:
     }
 
 
-class _Found(BaseException):  # a way out, no failure
+class _Found(BaseException):  # a way out, not a failure
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
         self.parser = parser
 
 
 def _parser_of(words: Sequence[str], main: Main) -> argparse.ArgumentParser:
-    """The parser that a command makes; it goes no further than to use it."""
+    """The parser that a command builds; the command stops at its first use."""
 
     def found(self: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
         raise _Found(self)

@@ -1,7 +1,8 @@
-"""What commands need of a cluster: calls to the node that answers them, and Kafka's error words.
+"""Calls of commands to a cluster, each to the node that answers it, and Kafka's error messages.
 
-Nothing here loads the protocol before the first connection, so that usage errors and help come at
-once. Brokers answer or forward everything themselves, except what is asked of one broker; of
+Nothing here loads the protocol before the first connection, so that usage errors and help appear
+at once. A broker answers or forwards all requests except those about one broker; of controllers
+only the leader answers, so it is looked up.
 controllers only the leader answers, so it is looked for.
 """
 
@@ -26,36 +27,36 @@ ENDPOINT_CONTROLLERS: Final = 2
 
 
 class ClusterError(Exception):
-    """The cluster refused or could not be reached; the text is for the person."""
+    """A refusal of the cluster, or no connection to it; the text is shown to the person."""
 
 
 class Api(Protocol):
-    """What commands need of a cluster; tests pass recorded answers."""
+    """Interface of commands to a cluster; tests pass recorded answers."""
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
-        """The response body for a request body, both of kio's newest version.
+        """Return the response body for a request body, both of kio's newest version.
 
         Args:
-            api_key: Which API.
-            body: kio's newest request class.
+            api_key: The API.
+            body: Instance of kio's newest request class.
             node: The node that must answer; None for any (of controllers: the leader).
         """
         ...
 
     def supports(self, api_key: int) -> bool:
-        """Whether the node lists the API."""
+        """Return True if the node lists the API."""
         ...
 
 
 Connect = Callable[[Any], AbstractContextManager[Api]]
-"""Parsed options -> the cluster they name."""
+"""Function from parsed options to the cluster they name."""
 
 
 class Cluster:
-    """Connections to the nodes of one cluster, made when they are needed."""
+    """Connections to the nodes of one cluster, opened on demand."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]], *, is_controllers: bool) -> None:
-        """Connects to the first address that answers.
+        """Connect to the first address that answers.
 
         Raises:
             ClusterError: none answers.
@@ -67,7 +68,7 @@ class Cluster:
             self._go_to_leader()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the cluster itself."""
         return self
 
     def __exit__(
@@ -76,16 +77,16 @@ class Cluster:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         for client in self._clients.values():
             client.close()
 
     def supports(self, api_key: int) -> bool:
-        """Whether the node and we have a version of the API in common."""
+        """Return True if the node and this client have a version of the API in common."""
         return self._clients[None].supports(api_key)
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
-        """Sends one request and waits for its answer.
+        """Send one request and wait for its response.
 
         Raises:
             ClusterError: the connection broke, the node is unknown or does not serve the API.
@@ -103,7 +104,7 @@ class Cluster:
         return self._clients[node]
 
     def _addresses(self) -> tuple[int, dict[int, tuple[str, int]]]:
-        """The controller's id (-1 if unknown) and where the nodes are."""
+        """Id of the active controller (-1 if unknown), and the addresses of the nodes."""
         kind = ENDPOINT_CONTROLLERS if self._is_controllers else ENDPOINT_BROKERS
         answer = self.call(DESCRIBE_CLUSTER, describe_cluster_request(kind))
         nodes = {int(node.broker_id): (str(node.host), int(node.port)) for node in answer.brokers}
@@ -119,7 +120,7 @@ class Cluster:
             return
         from cli.client import Client  # noqa: PLC0415  # loads the protocol
 
-        # a leader that cannot be reached is not yet the end: the node we have says what it can
+        # a leader that cannot be reached is no error yet: the connected node may answer as well
         with contextlib.suppress(ClusterError):
             self._clients[None] = Client(*address)
             first.close()
@@ -138,10 +139,10 @@ def _first(addresses: Sequence[tuple[str, int]]) -> "Client":
 
 
 def open_cluster(options: Any) -> Cluster:
-    """The cluster that --bootstrap-server or --bootstrap-controller names.
+    """Connect to the cluster that --bootstrap-server or --bootstrap-controller names.
 
     Raises:
-        UsageError: none or both, or not addresses.
+        UsageError: none or both are given, or not addresses.
         ClusterError: no node answers.
     """
     check_bootstrap(options)
@@ -151,10 +152,10 @@ def open_cluster(options: Any) -> Cluster:
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port` as pairs.
+    """Pairs of `host:port,host:port`.
 
     Raises:
-        UsageError: an entry has no port, or none that is a number.
+        UsageError: an entry has no port, or not a number.
     """
     found = []
     for entry in text.split(","):
@@ -183,10 +184,10 @@ def describe_cluster_request(endpoint_type: int, *, include_fenced: bool = False
 
 
 def described_cluster(api: Api) -> Any:
-    """DescribeCluster of the kind of nodes that is connected: brokers, or controllers.
+    """Response of DescribeCluster about the kind of node connected: brokers, or controllers.
 
     Raises:
-        ClusterError: it is refused.
+        ClusterError: the request is refused.
     """
     answer = api.call(DESCRIBE_CLUSTER, describe_cluster_request(ENDPOINT_BROKERS))
     if int(answer.error_code) == _MISMATCHED_ENDPOINT:
@@ -198,15 +199,15 @@ _MISMATCHED_ENDPOINT: Final = 114
 
 
 def error_text(code: Any, message: str | None = None) -> str:
-    """What a person is told of an error code: the cluster's message, else Kafka's for the code."""
+    """The text for an error code: the cluster's message, otherwise Kafka's default."""
     return message_of(int(code), message)
 
 
 def check(answer: Any) -> Any:
-    """The answer, when it says no error.
+    """Return the answer if it has no error code.
 
     Raises:
-        ClusterError: it says one.
+        ClusterError: the answer has one.
     """
     if int(answer.error_code):
         raise ClusterError(error_text(answer.error_code, getattr(answer, "error_message", None)))

@@ -1,4 +1,4 @@
-"""`kraftline storage format` and `info`: what is written to folders and read from them."""
+"""`kraftline storage format` and `info`: writing and reading of log directories."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ NO_VOTERS: Final = (
 
 
 def run(options: Namespace) -> int:
-    """`storage format` or `storage info`; returns the exit code."""
+    """Perform `storage format` or `storage info` and return the exit code."""
     try:
         return _format(options) if options.command == "format" else _info(options)
     except (
@@ -93,7 +93,7 @@ def _format(options: Namespace) -> int:
 
 
 def _static_config(options: Namespace) -> NodeConfig:
-    """The node's configuration; a quorum without static voters is refused here."""
+    """Read the node's configuration; refuses a quorum without static voters."""
     properties = read_properties_file(Path(options.config))
     if options.initial_controllers is not None:
         check_initial_controllers(options.initial_controllers)
@@ -123,10 +123,10 @@ def _feature_levels(entries: Sequence[str]) -> dict[str, int]:
 
 
 def check_initial_controllers(text: str) -> None:
-    """Whether --initial-controllers is a list of ID@HOST:PORT:DIRECTORY_ID.
+    """Check that --initial-controllers is a list of ID@HOST:PORT:DIRECTORY_ID.
 
     Raises:
-        UsageError: an entry is not, with Kafka's words.
+        UsageError: an entry is not, with Kafka's message.
     """
     for entry in text.split(","):
         number, separator, rest = entry.strip().partition("@")
@@ -152,10 +152,10 @@ def check_initial_controllers(text: str) -> None:
 
 
 def scram_records(entries: Sequence[str]) -> list[UserScramCredentialRecord]:
-    """`SCRAM-SHA-256=[name=N,password=P,iterations=I,salt="BASE64"]` entries as records.
+    """Records of `SCRAM-SHA-256=[name=N,password=P,iterations=I,salt="BASE64"]` entries.
 
     Raises:
-        UsageError: an entry is not of this form.
+        UsageError: an entry has another form.
     """
     records = []
     for entry in entries:
@@ -224,7 +224,7 @@ def _formatted_lines(
 
 
 def _java_text(record: Record) -> str:
-    """A record as Java's toString prints it; bytes are signed there."""
+    """A record as Java's toString prints it, with signed bytes."""
     if isinstance(record, FeatureLevelRecord):
         return f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
     assert isinstance(record, UserScramCredentialRecord), f"{record=} is not of a bootstrap"
@@ -240,10 +240,10 @@ def _java_text(record: Record) -> str:
 
 
 def _directories(path: Path) -> list[str]:
-    """Folders of a server.properties, the metadata folder first, whatever else the file says.
+    """Folders of a server.properties, the metadata folder first; other keys are not checked.
 
     Raises:
-        UsageError: it names none, or cannot be read.
+        UsageError: the file names none, or cannot be read.
     """
     properties = read_properties_file(path)
     text = properties.get("log.dirs") or properties.get("log.dir", "")

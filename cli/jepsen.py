@@ -1,9 +1,9 @@
-"""`kraftline jepsen verify`: are recorded histories linearizable?
+"""`kraftline jepsen verify`: linearizability check of recorded histories.
 
 `kraftline jepsen run` and `check` are in jepsen_run.py.
 
-Exit code 0 when every history is, 1 when one is not, 2 when nothing was refuted but something is
-unknown: a budget was spent, a file cannot be read, the command line is wrong.
+Exit code 0 when every history is linearizable, 1 when one is not, 2 when none was refuted but one
+is unknown: a budget was spent, a file cannot be read, the command line is wrong.
 """
 
 import json
@@ -46,14 +46,14 @@ PROGRESS_INTERVAL_S: Final = 0.2
 
 
 class _Parser(Parser):
-    """A wrong command line gives no verdict: exit code 2, as 1 means illegal."""
+    """Parser whose refusal gives no verdict: exit code 2, as 1 means illegal."""
 
     refusal_code = EXIT_UNKNOWN
     shows_usage = False
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command; returns the exit code."""
+    """Run the command and return the exit code."""
     if arguments and arguments[0] == "run":
         from cli.jepsen_run import run_command  # noqa: PLC0415  # verify starts without kio
 
@@ -115,7 +115,7 @@ def _seconds(text: str) -> float:
 
 
 def _check_writable(path: Path) -> None:
-    """What is written at the end must be possible before the work; OSError where it is not."""
+    """Check before the work that the file can be written at its end; raises OSError."""
     is_new = not path.exists()
     path.open("ab").close()
     if is_new:
@@ -156,7 +156,7 @@ def _verify(path: Path, options: Namespace) -> int:
 
 
 def _give_up(path: Path, text: str, seconds: float, options: Namespace) -> int:
-    """A file that is no history: a line on standard error, with `--json` an object too."""
+    """Report a file that is no history: a line on standard error, with `--json` an object too."""
     if options.json:
         line = _object(path, UNKNOWN, operations=0, steps=0, seconds=seconds) | {"error": text}
         sys.stdout.write(json.dumps(line) + "\n")
@@ -170,7 +170,7 @@ def _refuse(text: str) -> int:
 
 
 def _line(text: str) -> str:
-    """The text as one line that can be encoded: a half character or a line end is an escape."""
+    """The text as one line that can be encoded; lone surrogates and line ends become escapes."""
     joined = text.replace("\n", "\\n").replace("\r", "\\r")
     return joined.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -211,7 +211,7 @@ def _print(
 def _object(
     path: Path, verdict: str, *, operations: int, steps: int, seconds: float
 ) -> dict[str, Any]:
-    """What every object of `--json` has."""
+    """Common fields of every object of `--json`."""
     return {
         "file": str(path),
         "verdict": verdict,

@@ -1,9 +1,9 @@
 """`kraftline jepsen run`: real nodes, real faults, raw clients, a history and a verdict.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 the command line is wrong, 255 the run could not be
-carried out or was interrupted. Everything that was started is stopped; where that fails it is said.
+carried out or was interrupted. All started processes are stopped; a failure to stop is reported.
 
-`kraftline jepsen check` judges a stored run again; a folder that holds none is a wrong command
+`kraftline jepsen check` judges a stored run again; a folder without one counts as a wrong command
 line.
 """
 
@@ -31,14 +31,14 @@ PORT_MAX: Final = 63_000
 
 
 class _Parser(Parser):
-    """A wrong command line is a harness error: 1 would mean invalid."""
+    """Parser whose refusal is a harness error: 1 would mean invalid."""
 
     refusal_code = EXIT_USAGE
     shows_usage = False
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Runs the command; returns the exit code."""
+    """Run the command and return the exit code."""
     asked = _parse(arguments)
     from jepsen.run import EXIT_CODES, HarnessError, run  # noqa: PLC0415  # help is without it
 
@@ -57,7 +57,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; everything is undone\n")
         return EXIT_FAILED
-    except Exception:  # noqa: BLE001  # 1 would say that the nodes are at fault
+    except Exception:  # noqa: BLE001  # exit code 1 would blame the nodes
         traceback.print_exc()
         sys.stderr.write("the harness failed; everything is undone\n")
         return EXIT_FAILED
@@ -67,7 +67,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def check_command(arguments: Sequence[str]) -> int:
-    """Judges a stored run again; returns the exit code."""
+    """Judge a stored run again and return the exit code."""
     parser = _Parser("kraftline jepsen check", "Judge a stored run again, by all checks.")
     parser.add_argument("folder", type=_folder, metavar="DIR", help="what 'run --dir' named")
     parser.add_argument("--json", action="store_true", help="one object as the last line")
@@ -79,7 +79,7 @@ def check_command(arguments: Sequence[str]) -> int:
         results = judged_again(asked.folder) | {"dir": str(asked.folder)}
     except StoredRunError as error:
         parser.error(str(error))
-    except OSError as error:  # a folder that cannot be looked into
+    except OSError as error:  # a folder that cannot be read
         parser.error(f"{shortened(str(error.filename))}: {error.strerror}")
     sys.stdout.write(json.dumps(results) + "\n" if asked.json else _text(results))
     sys.stdout.flush()
@@ -124,7 +124,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
 
 
 def _between(low: float, high: float) -> Callable[[str], float]:
-    """A type for argparse: a number from `low` to `high`, both inclusive."""
+    """An argparse type: a number from `low` to `high`, both inclusive."""
 
     def number(text: str) -> float:
         try:
@@ -152,7 +152,7 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def _options(asked: Namespace) -> Any:
-    """What `jepsen.run.run` takes."""
+    """Options of `jepsen.run.run`."""
     from jepsen.run import Options  # noqa: PLC0415  # help is without it
 
     return Options(

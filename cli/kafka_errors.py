@@ -1,4 +1,4 @@
-"""Kafka's own words for error codes: default messages and exception names that tools print.
+"""Kafka's texts for error codes: default messages and exception names that its tools print.
 
 Source: apache/kafka: clients/.../common/protocol/Errors.java, 4.3.
 """
@@ -101,7 +101,7 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
 
 
 def message_of(code: int, message: str | None = None) -> str:
-    """The message of a response, or what Kafka says of the code when there is none."""
+    """The message of a response; without one Kafka's default message of the code."""
     if message:
         return message
     known = _ERRORS.get(code)
@@ -109,6 +109,6 @@ def message_of(code: int, message: str | None = None) -> str:
 
 
 def exception_text(code: int, message: str | None = None) -> str:
-    """Exception and message as a Java tool prints them inside a line."""
+    """Exception and message in the form that a Java tool prints inside a line."""
     known = _ERRORS.get(code, ("ApiException", ""))
     return f"{_PREFIX}{known[0]}: {message_of(code, message)}"

@@ -1,6 +1,6 @@
-"""`kraftline COMMAND ...`: finds the module of the command and lets it run.
+"""`kraftline COMMAND ...`: import of the module of a command, and its execution.
 
-Only the module of the command asked for is imported, so that the first output comes at once.
+Only the module of the given command is imported, so that the first output comes at once.
 """
 
 import importlib
@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "jepsen": ("cli.jepsen", "judge whether recorded histories are linearizable"),
     "sim": ("cli.sim", "run simulated clusters with faults and check their invariants"),
 }
-# what ends without a verdict where 1 is one: (a wrong command line, anything else)
+# commands whose exit code 1 is a verdict -> codes without one: (wrong command line, other failure)
 NO_VERDICT: Final[dict[str, tuple[int, int]]] = {
     "verify": (2, 2),
     "run": (254, 255),
@@ -49,7 +49,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line (that of the process when none is given); returns the exit code."""
+    """Run one command line, by default that of the process, and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if sys.stderr is None:  # closed by the caller
         sys.stderr = io.StringIO()
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         exit_code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output left: nothing more to say, not even at the end of the process.
+        # The reader of our output is gone: write nothing more, not even at the end of the process.
         _give_up_output()
         return _failure_codes(words)[1]
     except KeyboardInterrupt:
@@ -71,14 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failure_codes(words: list[str]) -> tuple[int, int]:
-    """Exit codes of a wrong command line, and of a failure that is no result of the command."""
+    """Exit codes of a wrong command line, and of a failure without a result of the command."""
     if words[:1] != ["jepsen"]:
         return 1, 1
     return NO_VERDICT.get(words[1], (2, 2)) if len(words) > 1 else (2, 2)
 
 
 def _tell(words: list[str], error: Exception) -> None:
-    """One line for what the machine refuses, such as a full disk; a stack for a mistake of ours."""
+    """Print one line for a system error, such as a full disk; a stack for an internal error."""
     command = " ".join(["kraftline", *words[: 2 if words[:1] == ["jepsen"] else 1]])
     try:
         if isinstance(error, OSError):
@@ -94,7 +94,7 @@ def _tell(words: list[str], error: Exception) -> None:
 
 
 def _give_up_output() -> None:
-    """What cannot be written is dropped, also what is still held back for the end."""
+    """Discard output that cannot be written, including what is still buffered."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -126,7 +126,7 @@ def _run(words: list[str]) -> int:
 
 
 def _is_bytes(word: str) -> bool:
-    """Whether a word holds bytes that are no text: Python carries them as lone surrogates."""
+    """Return True if a word holds bytes that are not text: Python passes lone surrogates."""
     return any("\ud800" <= character <= "\udfff" for character in word)
 
 

@@ -1,4 +1,4 @@
-"""Feature levels that a person may format a new cluster with."""
+"""Feature levels that a new cluster can be formatted with."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -24,10 +24,10 @@ FIRST_BOOTSTRAP_LEVEL: Final = 4
 def new_cluster_levels(
     release: str | None, wanted: Mapping[str, int], *, with_scram: bool = False
 ) -> dict[str, int]:
-    """Feature -> level that a new cluster starts with, zeros too.
+    """Feature -> initial level of a new cluster, zeros included.
 
     A release, or metadata.version among the wanted levels, gives the levels of Kafka's brokers of
-    that release. Without one it is what brokers of this software serve.
+    that release. Without one the levels are those that brokers of this software serve.
 
     Raises:
         UsageError: no such release, feature or level, or one that a node could not start with.

@@ -1,4 +1,4 @@
-"""`kraftline server start [PROPERTIES]`: runs a node in this process until it is told to stop."""
+"""`kraftline server start [PROPERTIES]`: a node in this process, until it is stopped."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from cli.arguments import Parser
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Starts the node; returns its exit code when it ends."""
+    """Start the node and return its exit code when it ends."""
     parser = Parser("kraftline server", "Run a node.")
     parser.add_argument("command", choices=["start"], help="what to do")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`kraftline sim`: whole clusters in one process, one seed after the other (docs/simulator/)."""
+"""`kraftline sim`: simulated clusters in one process, seed after seed (docs/simulator/)."""
 
 from collections.abc import Sequence
 
@@ -6,5 +6,5 @@ from simulator import main
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command; returns the exit code."""
+    """Run the command and return the exit code."""
     return main.run(arguments)

@@ -1,4 +1,4 @@
-"""`kraftline storage`: cluster ids here, folders in `cli/folders.py` (kafka-storage's lines)."""
+"""`kraftline storage`: cluster ids; folders are in `cli/folders.py` (kafka-storage's lines)."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ RESERVED_UUIDS: Final = frozenset(value.to_bytes(16, "big") for value in range(1
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Performs a storage command; returns the exit code."""
+    """Perform a storage command and return the exit code."""
     options = _parse(arguments)
     if options.command == "random-uuid":
         identifier = random_uuid(os.urandom)
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _offline(options: Namespace) -> int:
-    """What the features command says of releases too."""
+    """Perform a command about releases, the same as in `features`."""
     from cli.admin.features import offline  # noqa: PLC0415  # an id must not wait for it
 
     try:
@@ -74,7 +74,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
 
 
 def random_uuid(random_bytes: Callable[[int], bytes]) -> str:
-    """A new id as Kafka makes them: version 4, never reserved, never starting with a dash."""
+    """A new id as Kafka generates them: version 4, never reserved, never starting with a dash."""
     while True:
         content = bytearray(random_bytes(16))
         content[6] = content[6] & 0x0F | 0x40

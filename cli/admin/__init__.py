@@ -1,5 +1,5 @@
-"""Commands to a running cluster, each with the flags, lines and exit codes of Kafka's tool.
+"""Commands to a running cluster, each with the flags, output lines and exit codes of Kafka's tool.
 
 In it: topics, configs, acls, quotas, reassign, leader-election, features, quorum, cluster.
-Not in it: how a command connects and parses (cli/command, cli/connect, cli/arguments).
+Not in it: connection and parsing of commands (cli/command, cli/connect, cli/arguments).
 """

@@ -39,9 +39,9 @@ DENY, ALLOW = 2, 3
 PERMISSION_NAMES: Final = {1: "ANY", DENY: "DENY", ALLOW: "ALLOW"}
 CLUSTER_NAME: Final = "kafka-cluster"
 _PRODUCER: Final = (4, 8, 5)
-"""Write, Describe, Create."""
+"""Operations of a producer on a topic: Write, Describe, Create."""
 _CONSUMER: Final = (3, 8)
-"""Read, Describe."""
+"""Operations of a consumer on a topic: Read, Describe."""
 _FITTING: Final[dict[str, frozenset[int]]] = {
     "topic": frozenset((2, 3, 4, 5, 6, 7, 8, 10, 11)),
     "group": frozenset((2, 3, 6, 8, 10, 11)),
@@ -50,7 +50,7 @@ _FITTING: Final[dict[str, frozenset[int]]] = {
     "delegation-token": frozenset((2, 8)),
     "user-principal": frozenset((2, 13, 14)),
 }
-"""Operations that can be given on each kind of resource."""
+"""Operations that Kafka allows for each type of resource."""
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Resource(msgspec.Struct, frozen=True):
 
     kind: str
     name: str | None
-    """None: any."""
+    """None for any name."""
     pattern: int
 
     @override
@@ -70,7 +70,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """Who may do what, or may not."""
+    """One access control entry: allows or denies an operation to a principal from a host."""
 
     principal: str
     host: str
@@ -87,7 +87,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Adds, lists or removes access control lists; returns the exit code."""
+    """Add, list or remove access control lists and return the exit code."""
     return execute(arguments, _parse, perform, connect)
 
 
@@ -192,14 +192,14 @@ def _resources(options: Namespace) -> list[Resource]:
             names = getattr(options, kind.replace("-", "_"))
         for name in dict.fromkeys(names):
             is_any = name == "*" and pattern == PATTERNS["any"]
-            # the cluster has one name; a pattern type that filters keeps its meaning
+            # the cluster has one name; a pattern type that only filters keeps its meaning
             kept = PATTERNS["literal"] if kind == "cluster" else pattern
             found.append(Resource(kind, None if is_any else name.strip(), kept))
     return found
 
 
 def _entries(options: Namespace, operations: Sequence[int]) -> list[Entry]:
-    """All entries that principals, hosts and operations of the command line make."""
+    """All entries of the principals and hosts on the command line, each with all operations."""
     found = []
     for principals, hosts, permission in (
         (options.allow_principal, options.allow_host, ALLOW),
@@ -215,7 +215,7 @@ def _entries(options: Namespace, operations: Sequence[int]) -> list[Entry]:
 
 
 def _wanted(options: Namespace) -> dict[Resource, list[Entry]]:
-    """Resource -> entries; --producer and --consumer say which operations, by resource."""
+    """Resource -> entries; --producer and --consumer imply operations by the type of resource."""
     resources = _resources(options)
     found: dict[Resource, list[Entry]] = {resource: [] for resource in resources}
     if not (options.producer or options.consumer):
@@ -251,10 +251,10 @@ def _check_fits(resource: Resource, operations: Sequence[int]) -> None:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Perform the action of the options.
 
     Raises:
-        UsageError: an operation that the resource does not have.
+        UsageError: an operation that the type of resource does not have.
         ClusterError: the cluster refuses.
     """
     if options.add:
@@ -290,7 +290,7 @@ def _add(api: Api, options: Namespace) -> Output:
 
 
 def _filters(options: Namespace) -> Iterator[tuple[Resource, Entry | None]]:
-    """What to remove: resources, with entries when principals or operations are named."""
+    """Yield what to remove: resources, with entries if principals are named on the command line."""
     is_narrow = bool(
         options.allow_principal or options.deny_principal or options.producer or options.consumer
     )
@@ -331,7 +331,7 @@ def _remove(api: Api, options: Namespace) -> Output:
 
 
 def _is_confirmed(filters: Sequence[tuple[Resource, Entry | None]]) -> bool:
-    """Asks on the terminal, as Kafka's tool does without --force."""
+    """Ask for confirmation on the terminal, as Kafka's tool does without --force."""
     for resource in dict.fromkeys(resource for resource, _ in filters):
         entries = [entry for other, entry in filters if other == resource and entry is not None]
         what = "ACLs: \n " + "\n".join(map(str, entries)) + " \n" if entries else "all ACLs"

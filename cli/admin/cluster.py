@@ -24,7 +24,7 @@ UNREGISTER_BROKER: Final = 64
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Performs one command on the cluster; returns the exit code."""
+    """Perform one command on the cluster and return the exit code."""
     return execute(arguments, _parse, perform, connect)
 
 
@@ -46,7 +46,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Perform the command of the options.
 
     Raises:
         ClusterError: the cluster refuses.

@@ -1,4 +1,4 @@
-"""What `configs` is about: types of entities, names, changes."""
+"""Entities whose configs `configs` describes and alters: types, names, changes."""
 
 from typing import Final
 
@@ -14,25 +14,25 @@ GROUPS: Final = "groups"
 BROKER_LOGGERS: Final = "broker-loggers"
 TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS, CLIENT_METRICS, GROUPS, BROKER_LOGGERS)
 DEFAULT: Final = ""
-"""The name of a default entity."""
+"""Name of the default entity of a type."""
 
 
 class Entities(msgspec.Struct, frozen=True):
-    """The entity types of a command line with the names given, in their order."""
+    """Entity types of a command line with their names, in the order given."""
 
     kinds: tuple[str, ...]
-    """One, or users and clients."""
+    """One type, or users and clients together."""
     names: tuple[str, ...]
-    """Fewer than kinds when all of a kind are meant."""
+    """Shorter than `kinds` when all entities of a type are meant."""
 
     @property
     def kind(self) -> str:
-        """The first type."""
+        """First entity type."""
         return self.kinds[0]
 
     @property
     def name(self) -> str | None:
-        """The name of the first type, None for all, DEFAULT for the default."""
+        """Name of the first type; None for all entities, DEFAULT for the default."""
         return self.names[0] if self.names else None
 
 
@@ -44,5 +44,5 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def singular(kind: str) -> str:
-    """`topic` of topics; Kafka says client-metric of client-metrics too."""
+    """Singular of an entity type as Kafka's tool prints it: topic, client-metric."""
     return kind.removesuffix("s")

@@ -1,4 +1,4 @@
-"""Configs of topics, brokers, groups, client metrics and loggers: describe, alter, lines."""
+"""Configs of topics, brokers, groups, client metrics and loggers: describe, alter, output lines."""
 
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ SOURCE_CLUSTER_DEFAULT: Final = 3
 
 
 def describe(api: Api, entities: Entities, *, show_all: bool, as_json: bool) -> Output:
-    """The configs of one resource, or of every resource of the type."""
+    """Describe the configs of one resource, or of every resource of the type."""
     kind, name = entities.kind, entities.name
     if name is not None and name != DEFAULT and not show_all and not _exists(api, kind, name):
         if as_json:
@@ -75,7 +75,7 @@ def describe(api: Api, entities: Entities, *, show_all: bool, as_json: bool) -> 
 
 
 def config_line(row: Any) -> str:
-    """The line of one config with where its value comes from."""
+    """The line of one config with its synonyms, each with its source."""
     synonyms = ", ".join(f"{SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={_value(s.value)}"
                          for s in row.synonyms)  # fmt: skip
     sensitive = "true" if row.is_sensitive else "false"
@@ -108,7 +108,7 @@ def _as_object(kind: str, name: str, rows: list[Any]) -> dict[str, Any]:
 
 
 def _configs(api: Api, kind: str, name: str, *, show_all: bool) -> list[Any]:
-    """The rows of one resource by name; only those set for it unless all are wanted."""
+    """Rows of one resource sorted by name; only its own configs unless `show_all` is set."""
     module = newest(DESCRIBE_CONFIGS)
     resource = module.DescribeConfigsResource(
         resource_type=RESOURCE_TYPES[kind], resource_name=name, configuration_keys=None
@@ -125,7 +125,7 @@ def _configs(api: Api, kind: str, name: str, *, show_all: bool) -> list[Any]:
 
 
 def _node_of(kind: str, name: str) -> int | None:
-    """The node that alone knows the configs of a broker; None: any node."""
+    """The broker that must answer for its own configs; None: any node."""
     is_of_node = kind in (BROKERS, BROKER_LOGGERS) and name != DEFAULT
     return int(name) if is_of_node else None
 
@@ -147,7 +147,7 @@ def _all_names(api: Api, kind: str) -> list[str]:
 
 
 def _topic_names(api: Api, name: str | None) -> list[str]:
-    """Names of topics that exist: all, or the one asked for."""
+    """Names of existing topics: all of them, or only the given one."""
     module = newest(METADATA)
     if not api.supports(METADATA):
         raise ClusterError("configs of topics are told by brokers: use --bootstrap-server")
@@ -168,7 +168,7 @@ _INVALID_TOPIC: Final = 17
 
 
 def _node_ids(api: Api) -> list[str]:
-    """Ids of the nodes behind the connection: of brokers, or of controllers."""
+    """Ids of the nodes that are connected: of brokers, or of controllers."""
     ids = sorted(int(node.broker_id) for node in described_cluster(api).brokers)
     return [str(node_id) for node_id in ids]
 
@@ -185,7 +185,7 @@ def _listed(api: Api, kind: str) -> set[str]:
 
 
 def alter(api: Api, entities: Entities, change: Change) -> None:
-    """Sets and deletes configs of one resource.
+    """Set and delete configs of one resource.
 
     Raises:
         ClusterError: refused; nothing was changed.
@@ -212,7 +212,7 @@ def alter(api: Api, entities: Entities, change: Change) -> None:
 
 
 def api_is_controller(api: Api) -> bool:
-    """Whether controllers answer: they alter the configs of every broker, brokers their own."""
+    """Return True if controllers answer: they alter any broker's configs, a broker only its own."""
     return not api.supports(METADATA)
 
 
@@ -221,7 +221,7 @@ def _row(module: Any, name: str, operation: int, value: str | None) -> Any:
 
 
 def completed(entities: Entities, *, as_json: bool) -> Output:
-    """What is said of a change that is done."""
+    """The confirmation of a completed change."""
     kind, name = entities.kind, entities.name
     if as_json:
         return Output(json_line({"completed": {"type": kind, "name": name or None}}))

@@ -38,7 +38,7 @@ _DEFAULTS: Final = {"client-defaults": CLIENTS, "user-defaults": USERS, "broker-
 
 
 class _Entity(Action):
-    """--topic T and its like: a type and a name in one flag; the defaults have no name."""
+    """Flag such as --topic T: a type and a name in one; flags of defaults have no name."""
 
     @override
     def __call__(
@@ -51,7 +51,7 @@ class _Entity(Action):
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Describes or alters configs; returns the exit code."""
+    """Describe or alter configs and return the exit code."""
     return execute(arguments, _parse, perform, connect)
 
 
@@ -109,7 +109,7 @@ def _check_describe(options: Namespace) -> None:
 
 
 def _entities(options: Namespace) -> Entities:
-    """What the flags name, checked as Kafka's tool checks it.
+    """Entities named by the flags, after the checks of Kafka's tool.
 
     Raises:
         UsageError: no type, an unknown one, a wrong combination, or a name missing.
@@ -161,10 +161,10 @@ def _check_names(kinds: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _change(options: Namespace) -> Change:
-    """The configs to set and to delete.
+    """Configs to set and to delete.
 
     Raises:
-        UsageError: there is none, or one that is no key=value.
+        UsageError: there is none, or an entry is not key=value.
     """
     given = [options.add_config, options.add_config_file, options.delete_config]
     if all(value is None for value in given):
@@ -188,10 +188,10 @@ def _change(options: Namespace) -> Change:
 
 
 def parse_pairs(text: str) -> dict[str, str]:
-    """`k=v,k=[a,b]` as pairs; the brackets of a list go.
+    """Pairs of `k=v,k=[a,b]`, without the brackets of lists.
 
     Raises:
-        UsageError: an entry is no key=value.
+        UsageError: an entry is not key=value.
     """
     found = {}
     for entry in _entries(text):
@@ -205,7 +205,7 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 
 def _entries(text: str) -> list[str]:
-    """Splits at the commas that are not inside brackets; empty entries are left out."""
+    """Split at the commas outside brackets and drop empty entries."""
     entries, depth = [""], 0
     for character in text:
         if character == "," and depth == 0:
@@ -218,7 +218,7 @@ def _entries(text: str) -> list[str]:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Perform the action of the options.
 
     Raises:
         ClusterError: the cluster refuses.

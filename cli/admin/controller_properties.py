@@ -1,4 +1,4 @@
-"""What a controller's server.properties says of it as a voter: id, directory id, listeners."""
+"""Identity of a controller as a voter from its server.properties: id, directory id, listeners."""
 
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ _PORT_MAX: Final = 65535
 
 
 def controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
-    """(id, id of the metadata folder, [(listener, host, port)]) of a controller.
+    """(node id, directory id of the metadata folder, [(listener, host, port)]) of a controller.
 
     Raises:
         UsageError: the file cannot be read, or does not describe a formatted controller.
@@ -51,7 +51,7 @@ def controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
-    """A properties file.
+    """Read a properties file.
 
     Raises:
         UsageError: it cannot be read.
@@ -77,7 +77,7 @@ def _listeners(text: str) -> dict[str, tuple[str, int]]:
 
 
 def _number(digits: str, maximum: int) -> int | None:
-    """A number from 0 on, written in at most ten digits; None for anything else."""
+    """A number from 0 to `maximum`, written in at most ten digits; None for anything else."""
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
         return None
     return int(digits) if int(digits) <= maximum else None

@@ -1,4 +1,4 @@
-"""Features of Kafka 4.3: which level a release starts with, what a level needs.
+"""Features of Kafka 4.3: the levels that a release starts with, the requirements of a level.
 
 Source: apache/kafka: server-common/.../Feature.java and the enums it lists.
 """
@@ -37,7 +37,7 @@ def level_named(name: str) -> int:
 
 
 def version_mapping(release: str | None, *, as_json: bool) -> str:
-    """The lines of `version-mapping`.
+    """The output of `version-mapping`.
 
     Raises:
         UsageError: no such release.
@@ -52,7 +52,7 @@ def version_mapping(release: str | None, *, as_json: bool) -> str:
 
 
 def feature_dependencies(features: dict[str, int], *, as_json: bool) -> str:
-    """The lines of `feature-dependencies`.
+    """The output of `feature-dependencies`.
 
     Raises:
         UsageError: an unknown feature or level.
@@ -73,7 +73,7 @@ def feature_dependencies(features: dict[str, int], *, as_json: bool) -> str:
 
 
 def check_level(name: str, level: int) -> None:
-    """Refuses a feature or level that Kafka 4.3 does not know.
+    """Refuse a feature or level that Kafka 4.3 does not have.
 
     Raises:
         UsageError: unknown.
@@ -94,10 +94,10 @@ def _level(name: str, level: int) -> str:
 
 
 def parse_levels(entries: list[str]) -> dict[str, int]:
-    """`feature=level` entries.
+    """Feature -> level from `feature=level` entries.
 
     Raises:
-        UsageError: an entry is none, or a feature is named twice.
+        UsageError: an entry has another form, or a feature is named twice.
     """
     found: dict[str, int] = {}
     for entry in entries:

@@ -25,7 +25,7 @@ METADATA_VERSION: Final = "metadata.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 TIMEOUT: Final = timedelta(seconds=30)
 OFFLINE: Final = ("version-mapping", "feature-dependencies")
-# command -> (what was done, what can be done, what could not)
+# command -> (completed change, wanted change), as Kafka's tool words them
 _WORDS: Final = {
     "upgrade": ("upgraded to {level}", "upgrade {name} to {level}"),
     "downgrade": ("downgraded to {level}", "downgrade {name} to {level}"),
@@ -34,12 +34,12 @@ _WORDS: Final = {
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Describes or changes feature levels; returns the exit code."""
+    """Describe or change feature levels and return the exit code."""
     return execute(arguments, _parse, perform, lambda options: _connected(options, connect))
 
 
 def _connected(options: Namespace, connect: Connect) -> AbstractContextManager[Any]:
-    """The cluster, or nothing for the commands that need none."""
+    """Connect to the cluster, or to nothing for the commands that need none."""
     return nullcontext() if options.command in OFFLINE else connect(options)
 
 
@@ -75,11 +75,11 @@ def _parse(arguments: Sequence[str]) -> Namespace:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Perform the command of the options.
 
     Raises:
-        UsageError: nothing to change, or not levels.
-        ClusterError: the cluster cannot be asked.
+        UsageError: nothing to change, or a level that cannot be parsed.
+        ClusterError: the cluster cannot be reached or refuses.
     """
     if options.command in OFFLINE:
         return Output(offline(options))
@@ -89,7 +89,7 @@ def perform(api: Api, options: Namespace) -> Output:
 
 
 def offline(options: Namespace) -> str:
-    """`version-mapping` and `feature-dependencies`, which no cluster is needed for."""
+    """The output of `version-mapping` and `feature-dependencies`, which need no cluster."""
     from cli.admin import feature_table  # noqa: PLC0415  # only these need the names of all levels
 
     if options.command == "version-mapping":
@@ -136,7 +136,7 @@ def _describe(api: Api, options: Namespace) -> Output:
 
 
 def _update(api: Api, options: Namespace) -> Output:
-    """One request for all features: it is taken or refused as a whole."""
+    """Send one request for all features: it is accepted or refused as a whole."""
     levels, warning = _wanted_levels(options)
     module = newest(UPDATE_FEATURES)
     kind = UPGRADE
@@ -168,7 +168,7 @@ def _update(api: Api, options: Namespace) -> Output:
 
 
 def _errors(answer: Any, levels: Mapping[str, int]) -> dict[str, str]:
-    """Feature -> why not; a node of an older release answers per feature."""
+    """Feature -> reason of its refusal; a node of an older release answers per feature."""
     rows = {
         str(row.feature): error_text(row.error_code, row.error_message)
         for row in getattr(answer, "results", ())
@@ -182,7 +182,7 @@ def _errors(answer: Any, levels: Mapping[str, int]) -> dict[str, str]:
 
 
 _WHOLE_REQUEST: Final = (31, 41)
-"""Not authorized, not the controller: no word about a feature."""
+"""Errors of the whole request, not of a feature: not authorized, not the controller."""
 
 
 def _line(options: Namespace, name: str, level: int, error: str | None) -> str:
@@ -195,7 +195,7 @@ def _line(options: Namespace, name: str, level: int, error: str | None) -> str:
 
 
 def _wanted_levels(options: Namespace) -> tuple[dict[str, int], str]:
-    """Feature -> level, and a warning to print first."""
+    """Feature -> level, and a warning to print before the result."""
     from cli.admin.feature_table import level_named, parse_levels  # noqa: PLC0415  # see above
     from metadata.features import release_levels  # noqa: PLC0415  # see above
 

@@ -1,4 +1,4 @@
-"""JSON files that commands read: partitions, reassignments, topics to move."""
+"""JSON files that commands read: partitions to elect leaders for, reassignments, topics to move."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,10 @@ from cli.arguments import INT32_MAX, UsageError
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The JSON object of a file.
+    """Read the JSON object of a file.
 
     Raises:
-        UsageError: it cannot be read or is none.
+        UsageError: the file cannot be read or holds something else.
     """
     try:
         value = msgspec.json.decode(Path(path).read_bytes())
@@ -41,7 +41,7 @@ def rows_of(path: str, value: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def partition_of(path: str, row: dict[str, Any]) -> tuple[str, int]:
-    """`topic` and `partition` of an object.
+    """`topic` and `partition` of an object, as a pair.
 
     Raises:
         UsageError: they are missing or of other types.
@@ -56,7 +56,7 @@ def partition_of(path: str, row: dict[str, Any]) -> tuple[str, int]:
 
 
 def is_id(value: Any) -> bool:
-    """Whether a value is a number of a partition or broker."""
+    """Return True if a value is a valid number of a partition or broker."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= INT32_MAX
 
 
@@ -64,7 +64,7 @@ def partitions_of(path: str) -> dict[str, list[int]]:
     """Topic -> partitions of `{"partitions": [{"topic": T, "partition": P}]}`.
 
     Raises:
-        UsageError: the file is not such a thing, or names a partition twice.
+        UsageError: the file has another form, or names a partition twice.
     """
     found: dict[str, list[int]] = {}
     for row in rows_of(path, read_json(path), "partitions"):

@@ -19,7 +19,7 @@ _WHICH: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Elects leaders; returns the exit code."""
+    """Elect leaders and return the exit code."""
     return execute(arguments, _parse, perform, connect)
 
 
@@ -59,7 +59,7 @@ def _parse(arguments: Sequence[str]) -> Namespace:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Send the election of the options.
 
     Raises:
         ClusterError: the whole request was refused.

@@ -44,7 +44,7 @@ HEADINGS: Final = (
 
 
 class QuorumView(msgspec.Struct, frozen=True):
-    """What the leader of the metadata log says of its quorum."""
+    """The metadata quorum as its leader describes it."""
 
     cluster_id: str
     partition: Any
@@ -53,7 +53,7 @@ class QuorumView(msgspec.Struct, frozen=True):
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Performs one command on the quorum; returns the exit code."""
+    """Perform one command on the quorum and return the exit code."""
     return execute(arguments, _parse, perform, connect)
 
 
@@ -100,7 +100,7 @@ def _directory_id(text: str) -> bytes:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Perform the command of the options.
 
     Raises:
         ClusterError: the cluster refuses.
@@ -139,7 +139,7 @@ _STATIC: Final = "Cluster doesn't support {what} voter because the kraft.version
 
 
 def _add(api: Api, options: Namespace) -> Output:
-    """The voter is the node whose server.properties --command-config names."""
+    """Add the voter whose server.properties --command-config names."""
     node_id, directory, endpoints = _controller_of(Path(options.command_config))
     shown = urlsafe_b64encode(directory).rstrip(b"=").decode()
     listed = ", ".join(f"{name}://{host}:{port}" for name, host, port in endpoints)
@@ -164,7 +164,7 @@ def _add(api: Api, options: Namespace) -> Output:
 
 
 def _controller_of(path: Path) -> tuple[int, bytes, list[tuple[str, str, int]]]:
-    """(id, id of the metadata folder, controller listeners) of a controller's server.properties."""
+    """(node id, directory id, controller listeners) from a controller's server.properties."""
     from cli.admin.controller_properties import controller_of  # noqa: PLC0415  # reads node configs
 
     return controller_of(path)
@@ -175,10 +175,10 @@ def _done(options: Namespace, line: str) -> Output:
 
 
 def describe_quorum(api: Api, endpoint_type: int) -> QuorumView:
-    """The view of one node.
+    """Describe the quorum by a request to one node.
 
     Raises:
-        ClusterError: the node refuses, for example because it does not lead.
+        ClusterError: the node refuses, for example because it is not the leader.
     """
     cluster = check(api.call(DESCRIBE_CLUSTER, describe_cluster_request(endpoint_type)))
     module = newest(DESCRIBE_QUORUM)
@@ -195,7 +195,7 @@ def describe_quorum(api: Api, endpoint_type: int) -> QuorumView:
 
 
 def status_text(view: QuorumView) -> str:
-    """The eight lines of `describe --status`."""
+    """The eight output lines of `describe --status`."""
     lag, lag_time_ms = _worst_lag(view)
     voters = ", ".join(_voter(view, state) for state in view.partition.current_voters)
     observers = ", ".join(_node(state, ()) for state in view.partition.observers)
@@ -223,7 +223,7 @@ def replication_text(view: QuorumView, *, now_ms: int | None) -> str:
 
 
 def as_object(view: QuorumView) -> dict[str, Any]:
-    """Everything as one JSON value."""
+    """The whole view as one JSON value."""
     lag, lag_time_ms = _worst_lag(view)
     leader_end = _leader(view).log_end_offset
     return {
@@ -270,7 +270,7 @@ def _leader(view: QuorumView) -> Any:
 
 
 def _worst_lag(view: QuorumView) -> tuple[int, int]:
-    """Offsets and time by which the slowest voter is behind; -1 for a time that is unknown."""
+    """Lag of the slowest voter in offsets and in ms; -1 for an unknown time."""
     leader = _leader(view)
     slowest = min(view.partition.current_voters, key=lambda state: state.log_end_offset)
     lag = int(leader.log_end_offset - slowest.log_end_offset)

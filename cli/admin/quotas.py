@@ -1,4 +1,4 @@
-"""Client quotas of users, clients and addresses: describe, alter, lines."""
+"""Client quotas of users, clients and addresses: describe, alter, output lines."""
 
 from math import isfinite
 from typing import Any, Final
@@ -33,10 +33,10 @@ IP_QUOTAS: Final = frozenset({"connection_creation_rate"})
 
 
 def check_names(entities: Entities, change: Change) -> None:
-    """Kafka's check of what may be set and deleted for users, clients and addresses.
+    """Check the names that may be set and deleted for users, clients and addresses, as Kafka does.
 
     Raises:
-        UsageError: names that do not suit the entity.
+        UsageError: a name that the type of entity does not have.
     """
     if entities.kind == IPS:
         unknown = [n for n in (*change.added, *change.deleted) if n not in IP_QUOTAS]
@@ -71,7 +71,7 @@ def check_names(entities: Entities, change: Change) -> None:
 
 
 def alter(api: Api, entities: Entities, change: Change) -> None:
-    """Sets and deletes quotas of one entity.
+    """Set and delete quotas of one entity.
 
     Raises:
         UsageError: a value is no number, or a quota to delete is not set.
@@ -132,7 +132,7 @@ def _described(api: Api, entities: Entities) -> tuple[Any, ...]:
 
 
 def describe(api: Api, entities: Entities, *, as_json: bool) -> Output:
-    """Quotas, and of users their SCRAM credentials."""
+    """Describe quotas, for users also their SCRAM credentials."""
     entries = _described(api, entities)
     users: list[Any] = []
     if entities.kinds == (USERS,) and entities.name != DEFAULT:

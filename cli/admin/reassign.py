@@ -46,7 +46,7 @@ _ALREADY: Final = (
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Generates, executes, verifies, cancels or lists moves; returns the exit code."""
+    """Generate, execute, verify, cancel or list moves and return the exit code."""
     return execute(arguments, _parse, perform, connect, refusal="Error: ")
 
 
@@ -95,10 +95,10 @@ def _parse(arguments: Sequence[str]) -> Namespace:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Perform the action of the options.
 
     Raises:
-        ClusterError: the cluster, or a check before asking it, refuses.
+        ClusterError: the cluster refuses, or a check before the request does.
     """
     if options.list:
         return _list(api, options)
@@ -146,7 +146,7 @@ def _ids(values: Sequence[int]) -> str:
 
 
 def _current(api: Api, topics: Sequence[str]) -> Plan:
-    """Replicas of every partition of the topics.
+    """Replicas of every partition of the topics, from the cluster.
 
     Raises:
         ClusterError: a topic does not exist.
@@ -165,7 +165,7 @@ def _current(api: Api, topics: Sequence[str]) -> Plan:
 def replica_folders(
     api: Api, plan: Plan, brokers: Container[int]
 ) -> dict[tuple[str, int, int], str]:
-    """The log directory of every replica that a live broker tells of."""
+    """Log directory of every replica whose broker is live and reports it."""
     if not api.supports(DESCRIBE_LOG_DIRS):
         return {}
     module = newest(DESCRIBE_LOG_DIRS)
@@ -248,7 +248,7 @@ def _names(plan: Any) -> str:
 
 
 def _alter(api: Api, plan: dict[Any, Any], *, is_factor_free: bool = True) -> list[str]:
-    """Starts moves, or cancels those without replicas; says what was refused, by partition."""
+    """Start moves, or cancel those without replicas; returns the refusals by partition."""
     module = newest(ALTER_REASSIGNMENTS)
     topics: dict[str, list[Any]] = {}
     for topic, partition in sorted_partitions(plan):
@@ -323,5 +323,5 @@ def _cancel(api: Api, options: Namespace) -> Output:
         if active
         else "None of the specified partition reassignments are active.\n"
     )
-    # Kafka ends this line only with what comes next.
+    # Kafka's tool ends this line only when it prints the next one.
     return Output(f"{text}None of the specified partition moves are active.{cleared}")

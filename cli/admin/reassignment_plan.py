@@ -1,4 +1,4 @@
-"""Which replicas partitions shall have: files, JSON texts, a proposal for new brokers."""
+"""Target replicas of partitions: reassignment files, JSON texts, a proposal for new brokers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ Plan = dict[tuple[str, int], tuple[int, ...]]
 
 
 def read_plan(path: str) -> Plan:
-    """The moves of a --reassignment-json-file.
+    """Read the moves of a --reassignment-json-file.
 
     Raises:
-        UsageError: it is not such a file, or asks for what makes no sense.
+        UsageError: the file has another form, or a move that cannot be meant.
     """
     plan: Plan = {}
     for row in rows_of(path, read_json(path), "partitions"):
@@ -54,10 +54,10 @@ def read_plan(path: str) -> Plan:
 
 
 def read_topics(path: str) -> list[str]:
-    """The topics of a --topics-to-move-json-file.
+    """Read the topics of a --topics-to-move-json-file.
 
     Raises:
-        UsageError: it is not such a file, or names a topic twice.
+        UsageError: the file has another form, or names a topic twice.
     """
     names: list[str] = []
     for row in rows_of(path, read_json(path), "topics"):
@@ -71,10 +71,10 @@ def read_topics(path: str) -> list[str]:
 
 
 def broker_ids(text: str) -> list[int]:
-    """`1,2,3` as ids.
+    """Broker ids of `1,2,3`.
 
     Raises:
-        UsageError: not numbers, or one twice.
+        UsageError: an entry is not a broker id, or one is named twice.
     """
     found: list[int] = []
     for entry in text.split(","):
@@ -88,7 +88,7 @@ def broker_ids(text: str) -> list[int]:
 
 
 def sorted_partitions(plan: Mapping[tuple[str, int], Any]) -> list[tuple[str, int]]:
-    """The partitions by topic and number."""
+    """Partitions sorted by topic and number."""
     return sorted(plan)
 
 
@@ -100,7 +100,7 @@ def assignment_json(
 
     Args:
         plan: replicas by topic and number.
-        folders: log directories by topic, number and broker; `any` where none is known.
+        folders: log directories by topic, number and broker; `any` for an unknown one.
     """
     known = folders or {}
     rows = [
@@ -120,10 +120,10 @@ def assignment_json(
 def proposed(
     current: Plan, racks: Mapping[int, str | None], rng: Random, *, is_rack_aware: bool
 ) -> Plan:
-    """An assignment of the same partitions to other brokers, as many replicas as now.
+    """An assignment of the same partitions to the given brokers, with as many replicas as now.
 
     Raises:
-        ValueError: too few brokers, or racks of some of them only; the text is for the person.
+        ValueError: too few brokers, or only some have a rack; the text is shown to the person.
         (apache/kafka: server-common/.../AdminUtils.java)
     """
     with_rack = [broker for broker, rack in racks.items() if rack is not None]
@@ -151,7 +151,7 @@ def proposed(
 def _placed(
     partitions: int, factor: int, racks: dict[int, str | None], rng: Random
 ) -> list[tuple[int, ...]]:
-    """Round robin over the brokers in an order that alternates racks, from a random start."""
+    """Replicas, round robin over brokers ordered by alternating racks, from a random start."""
     order = _alternating(racks)
     count = len(order)
     has_racks = any(rack is not None for rack in racks.values())

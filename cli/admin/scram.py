@@ -1,4 +1,4 @@
-"""SCRAM credentials of users: the client salts, so that no password travels."""
+"""SCRAM credentials of users; the client salts, so that no password leaves this machine."""
 
 import hashlib
 import os
@@ -22,18 +22,18 @@ SALT_BYTES: Final = 20
 
 
 def is_about(change: Change) -> bool:
-    """Whether the change names a SCRAM mechanism."""
+    """Return True if the change names a SCRAM mechanism."""
     return bool(NAMES & {*change.added, *change.deleted})
 
 
 class Credential:
-    """`iterations=N,password=P` of a mechanism, salted."""
+    """A credential from `iterations=N,password=P` for one mechanism."""
 
     def __init__(self, mechanism: str, text: str) -> None:
-        """Parses the text.
+        """Parse the text.
 
         Raises:
-            UsageError: not of this form, without a password, iterations out of range.
+            UsageError: another form, no password, or iterations out of range.
         """
         self.number, self._hash = MECHANISMS[mechanism]
         fields = dict(part.strip().partition("=")[::2] for part in text.split(",") if part.strip())
@@ -54,15 +54,15 @@ class Credential:
         self._password = fields["password"].encode()
 
     def salted(self, salt: bytes) -> bytes:
-        """The salted password, which is all that the cluster gets."""
+        """The salted password; the cluster never receives the password itself."""
         return hashlib.pbkdf2_hmac(self._hash, self._password, salt, self.iterations)
 
 
 def alter(api: Api, user: str, change: Change) -> None:
-    """Sets and deletes credentials of one user.
+    """Set and delete credentials of one user.
 
     Raises:
-        UsageError: a credential is not as it should be.
+        UsageError: a credential has another form or range.
         ClusterError: refused; nothing was changed.
     """
     module = newest(ALTER_CREDENTIALS)
@@ -91,7 +91,7 @@ def alter(api: Api, user: str, change: Change) -> None:
 
 
 def describe(api: Api, user: str | None) -> list[Any]:
-    """The rows of users that have credentials: of one user, or of all."""
+    """Rows of users with credentials: of one user, or of all."""
     module = newest(DESCRIBE_CREDENTIALS)
     users = None if user is None else (module.UserName(name=user),)
     request = module.DescribeUserScramCredentialsRequest(users=users)
@@ -100,7 +100,7 @@ def describe(api: Api, user: str | None) -> list[Any]:
 
 
 def line(row: Any) -> str:
-    """The line of one user."""
+    """The output line of one user."""
     if int(row.error_code):
         error = exception_text(int(row.error_code), row.error_message).rpartition(".errors.")[2]
         return (
@@ -114,7 +114,7 @@ def line(row: Any) -> str:
 
 
 def as_object(row: Any) -> dict[str, Any]:
-    """One user for --json."""
+    """One user as a JSON value."""
     if int(row.error_code):
         return {"user": row.user, "error": error_text(row.error_code, row.error_message)}
     return {

@@ -1,4 +1,4 @@
-"""Throttles of replication while partitions move: configs of brokers and topics."""
+"""Replication throttles during a reassignment: configs of brokers and topics."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -23,7 +23,7 @@ FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
 def set_throttles(api: Api, plan: Plan, current: Plan, rate: int) -> None:
-    """Limits the replication of the partitions that move.
+    """Limit the replication of the moving partitions.
 
     Raises:
         ClusterError: refused.
@@ -44,7 +44,7 @@ def set_throttles(api: Api, plan: Plan, current: Plan, rate: int) -> None:
 
 
 def clear_throttles(api: Api, plan: Plan, brokers: Iterable[int]) -> str:
-    """Takes all throttles away; returns the lines about it.
+    """Remove all throttles and return the output lines.
 
     Raises:
         ClusterError: refused.

@@ -1,6 +1,6 @@
 """Topic configurations that kafka-topics refuses before it sends anything.
 
-The controller checks again, by the same definitions; here it is only sooner.
+The controller checks again, with the same definitions; the check here only comes earlier.
 (apache/kafka: storage/.../LogConfig.java, validate)
 """
 
@@ -8,7 +8,7 @@ from cli.connect import ClusterError
 
 
 def check_config(name: str, value: str) -> None:
-    """Refuses what Kafka's own tool refuses without asking the cluster.
+    """Refuse a config that Kafka's own tool refuses without a request to the cluster.
 
     Raises:
         ClusterError: no such name, or not a value of its type.

@@ -1,4 +1,4 @@
-"""`kraftline topics --describe`: what is asked, what is filtered, how it is printed."""
+"""Output of `kraftline topics --describe`: its requests, its filters, its lines."""
 
 from argparse import Namespace
 from base64 import urlsafe_b64encode
@@ -25,16 +25,16 @@ LIST_REASSIGNMENTS: Final = 46
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 TOPIC_RESOURCE: Final = 2
 SOURCE_DEFAULT: Final = 5
-"""Of a config that nobody set."""
+"""Source of a config that has its built-in default."""
 UNKNOWN_TOPIC: Final = 3
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """One partition as it is printed."""
+    """One partition with the fields that are printed."""
 
     index: int
     leader: int
-    """-1 while there is none."""
+    """-1 without a leader."""
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] | None
@@ -44,7 +44,7 @@ class PartitionView(msgspec.Struct, frozen=True):
 
 
 class TopicView(msgspec.Struct, frozen=True):
-    """One topic as it is printed; `configs` are those that differ from the built-in defaults."""
+    """One topic with the fields that are printed; `configs` omits the built-in defaults."""
 
     name: str
     topic_id: str
@@ -53,7 +53,7 @@ class TopicView(msgspec.Struct, frozen=True):
 
 
 def without_elr(topic: TopicView) -> TopicView:
-    """As Kafka's tool shows a topic by its id: by Metadata, which has no eligible leaders."""
+    """The topic without ELRs, as Kafka's tool shows a topic by its id (Metadata has no ELR)."""
     partitions = (
         msgspec.structs.replace(partition, elr=None, last_known_elr=None)
         for partition in topic.partitions
@@ -62,7 +62,7 @@ def without_elr(topic: TopicView) -> TopicView:
 
 
 def describe_topics(api: Api, names: Sequence[str], partition_limit: int) -> list[TopicView]:
-    """The topics of these names, in the order of the names; a name that is gone is left out.
+    """Describe the topics of these names, in their order; a name that does not exist is left out.
 
     Raises:
         ClusterError: the node refuses.
@@ -94,7 +94,7 @@ def describe_topics(api: Api, names: Sequence[str], partition_limit: int) -> lis
 
 
 def _described(api: Api, names: Sequence[str], partition_limit: int) -> list[Any]:
-    """Topics of DescribeTopicPartitions over as many answers as it takes."""
+    """Topics of DescribeTopicPartitions, from as many answers as it takes."""
     module = newest(DESCRIBE_TOPIC_PARTITIONS)
     wanted: Any = tuple(module.TopicRequest(name=name) for name in names)
     topics: list[Any] = []
@@ -170,7 +170,7 @@ def live_brokers(api: Api) -> set[int]:
 
 
 def racks(api: Api) -> dict[int, str | None]:
-    """Broker id -> rack, of the brokers that are not fenced; of controllers without a rack."""
+    """Id -> rack of the unfenced brokers; if controllers answer, their ids without racks."""
     return {int(node.broker_id): node.rack for node in described_cluster(api).brokers}
 
 
@@ -181,11 +181,11 @@ FILTERS: Final = (
     "at_min_isr_partitions",
     "topics_with_overrides",
 )
-"""Options of which Kafka takes one at a time."""
+"""Options that exclude each other in Kafka's tool."""
 
 
 def wanted(topics: Sequence[TopicView], options: Namespace, live: set[int]) -> list[TopicView]:
-    """The topics with the partitions that the filters leave, without topics left empty by them."""
+    """Topics with the partitions that pass the filters; a topic without one is dropped."""
     shown = [
         msgspec.structs.replace(
             topic,
@@ -197,7 +197,7 @@ def wanted(topics: Sequence[TopicView], options: Namespace, live: set[int]) -> l
 
 
 def has_partition_filter(options: Namespace) -> bool:
-    """Whether only some partitions are printed, hence no line per topic."""
+    """Return True if only some partitions are printed, hence no line per topic."""
     return bool(
         options.under_replicated_partitions
         or options.unavailable_partitions
@@ -209,7 +209,7 @@ def has_partition_filter(options: Namespace) -> bool:
 def is_wanted(
     topic: TopicView, partition: PartitionView, options: Namespace, live: set[int]
 ) -> bool:
-    """Whether one of the filters of the command line takes the partition (all without filters)."""
+    """Return True if the partition passes a filter of the command line, or there is no filter."""
     min_isr = int(topic.configs.get("min.insync.replicas", "1"))
     target_count = len(partition.replicas) - len(partition.adding)
     return (
@@ -222,7 +222,7 @@ def is_wanted(
 
 
 def topic_line(topic: TopicView) -> str:
-    """The line of a topic."""
+    """The output line of a topic."""
     first = topic.partitions[0] if topic.partitions else None
     factor = len(first.replicas) - len(first.adding) if first else 0
     configs = ",".join(f"{name}={value}" for name, value in topic.configs.items())
@@ -233,7 +233,7 @@ def topic_line(topic: TopicView) -> str:
 
 
 def partition_line(topic_name: str, partition: PartitionView) -> str:
-    """The line of a partition."""
+    """The output line of a partition."""
     fields = {
         "Topic": topic_name,
         "Partition": str(partition.index),

@@ -1,6 +1,6 @@
 """`kraftline topics`: create, list, describe, alter, delete (kafka-topics' flags, lines, codes).
 
-As in Kafka's tool a refusal by the cluster is printed on standard output, exit code 1.
+As in Kafka's tool a refusal by the cluster goes to standard output, with exit code 1.
 """
 
 import re
@@ -51,7 +51,7 @@ _FLAGS: Final = {
 
 
 def run(arguments: Sequence[str], connect: Connect = open_cluster) -> int:
-    """Performs one action on topics; returns the exit code."""
+    """Perform one action on topics and return the exit code."""
     refusal = "Error while executing topic command : "
     return execute(arguments, _parse, perform, connect, refusal=refusal)
 
@@ -103,7 +103,7 @@ _ALLOWED: Final = {
     "config": ("create",),
     "topic_id": ("describe",),
 }
-"""Which options go with which actions."""
+"""Actions that each option may be combined with."""
 
 
 def _check_combination(parser: Parser, options: Namespace, action: str) -> None:
@@ -126,10 +126,10 @@ def _check_combination(parser: Parser, options: Namespace, action: str) -> None:
 
 
 def perform(api: Api, options: Namespace) -> Output:
-    """Does what the options say.
+    """Perform the action of the options.
 
     Raises:
-        ClusterError: the cluster, or a check before asking it, refuses.
+        ClusterError: the cluster refuses, or a check before the request does.
     """
     if options.create:
         return Output(_create(api, options))
@@ -154,7 +154,7 @@ def _create(api: Api, options: Namespace) -> str:
 
 
 def _send_create(api: Api, options: Namespace) -> bool:
-    """Whether the topic was created; False when it was there and that is allowed."""
+    """Create the topic; returns False if it exists already and that is allowed."""
     module = newest(CREATE_TOPICS)
     assignment = parse_assignment(options.replica_assignment or "")
     if options.partitions is not None and options.partitions < 1:
@@ -188,10 +188,10 @@ def _send_create(api: Api, options: Namespace) -> bool:
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """`1:2,2:3` as the brokers of each partition.
+    """Brokers of each partition from `1:2,2:3`.
 
     Raises:
-        ClusterError: not numbers, a broker twice, or lists of different lengths.
+        ClusterError: an entry is not a number, a broker twice, or lists of different lengths.
     """
     found: list[list[int]] = []
     for entry in text.split(",") if text else []:
@@ -214,7 +214,7 @@ def parse_assignment(text: str) -> list[list[int]]:
 
 
 def parse_configs(entries: Sequence[str]) -> list[tuple[str, str]]:
-    """`name=value` entries, checked as Kafka's tool checks them.
+    """Pairs of `name=value` entries, after the checks of Kafka's tool.
 
     Raises:
         ClusterError: an entry is refused.
@@ -233,7 +233,7 @@ def parse_configs(entries: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _matching(api: Api, options: Namespace) -> list[Any]:
-    """The topics that --topic, --topic-id and --exclude-internal leave, sorted by name."""
+    """Topics that pass --topic, --topic-id and --exclude-internal, sorted by name."""
     request = newest(METADATA).MetadataRequest(
         topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
@@ -262,7 +262,7 @@ def _pattern(expression: str) -> re.Pattern[str]:
 
 
 def _required(api: Api, options: Namespace) -> list[str]:
-    """Names of the matching topics; Kafka's complaint when nothing is there."""
+    """Names of the matching topics; refuses as Kafka's tool does when there are none."""
     names = [str(topic.name) for topic in _matching(api, options)]
     if names or options.if_exists:
         return names
@@ -290,7 +290,7 @@ def _describe(api: Api, options: Namespace) -> str:
 def description_text(
     topics: Sequence[description.TopicView], options: Namespace, live: set[int]
 ) -> str:
-    """All lines of `--describe`."""
+    """All output lines of `--describe`."""
     lines = []
     for topic in topics:
         if not description.has_partition_filter(options):
@@ -306,7 +306,7 @@ def description_text(
 
 
 def _alter(api: Api, options: Namespace) -> str:
-    """Adds partitions; the assignment names those that exist too, as Kafka's tool wants it."""
+    """Add partitions; the assignment includes the existing ones, as in Kafka's tool."""
     names = _required(api, options)
     if any(name.startswith("__") for name in names):
         internal = [n for n in names if n in ("__consumer_offsets", "__transaction_state")]

@@ -1,5 +1,5 @@
-"""Commands about files: they read folders of nodes and need no cluster.
+"""Commands about files: they read log directories of nodes and need no cluster.
 
-In it: dump-log, log verify, at, diff, and the readers they share.
+In it: dump-log, log verify, at, diff, and the readers that they share.
 Not in it: formatting of folders (cli/storage), commands to a cluster (cli/admin).
 """

@@ -1,7 +1,7 @@
-"""`kraftline at`: the metadata as it was at an offset, of a folder or of a running node.
+"""`kraftline at`: the metadata at an offset, of a folder or of a running node.
 
-At offset N count the records below N, so the newest image is at the high watermark, and offset 0 is
-empty. Exit code 0, or 1 when the offset cannot be had.
+The image at offset N holds the records below N: the newest one is at the high watermark, offset 0
+is empty. Exit code 0, or 1 when there is no image at the offset.
 """
 
 import sys
@@ -37,7 +37,7 @@ WHAT: Final = (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints what was; returns the exit code."""
+    """Print the metadata and return the exit code."""
     parser = Parser("kraftline at", "The metadata as it was at an offset.")
     parser.add_argument("offset", help="records below it count; end for the last")
     parser.add_argument("what", choices=WHAT, help="what to show")
@@ -79,7 +79,7 @@ def _of_node(options: Namespace, offset: int | None) -> str:
 
 
 def rows_of(image: "Image", what: str) -> list[Any]:
-    """The rows of one kind, in a fixed order."""
+    """Rows of one kind, in a fixed order."""
     from inspection import views  # noqa: PLC0415  # help must not wait for it
 
     if what == "topics":

@@ -1,4 +1,4 @@
-"""Control records of the log as Kafka's dump tool prints them: a label and one JSON object."""
+"""Control records of the log in the form of Kafka's dump tool: a label and one JSON object."""
 
 import dataclasses
 import struct
@@ -12,7 +12,7 @@ ABORT: Final = 0
 COMMIT: Final = 1
 ABORTED: Final = "ABORT"
 COMMITTED: Final = "COMMIT"
-# type of the key -> what the dump prints before the JSON
+# type of the key -> label that the dump prints before the JSON
 NAMES: Final[dict[int, str]] = {
     ABORT: ABORTED,
     COMMIT: COMMITTED,
@@ -22,7 +22,7 @@ NAMES: Final[dict[int, str]] = {
     5: "KRaftVersion",
     6: "KRaftVoters",
 }
-_TYPE: Final = struct.Struct(">h")  # behind the version of the key
+_TYPE: Final = struct.Struct(">h")  # after the version of the key
 _END_TRANSACTION: Final = struct.Struct(">hi")  # version, coordinator epoch
 
 
@@ -42,10 +42,10 @@ def describe_control_record(key: bytes | None, value: bytes | None) -> str:
 
 
 def control_record(key: bytes | None, value: bytes | None) -> tuple[str, dict[str, Any] | None]:
-    """The name of a control record, and its fields by Kafka's names; None for an unknown one.
+    """Name of a control record, and its fields by Kafka's names (None for an unknown type).
 
     Raises:
-        ValueError: key or value is absent, cut or damaged; the text says which.
+        ValueError: key or value is absent, cut or damaged; the text names it.
     """
     from wire.control_records import control_type, decode_control_value  # noqa: PLC0415  # with kio
     from wire.errors import CorruptBatchError  # noqa: PLC0415
@@ -66,10 +66,10 @@ def control_record(key: bytes | None, value: bytes | None) -> tuple[str, dict[st
 
 
 def _coordinator_epoch(value: bytes) -> int:
-    """What an end of a transaction says.
+    """Coordinator epoch of the marker that ends a transaction.
 
     Raises:
-        ValueError: it is cut, or of a negative version.
+        ValueError: the marker is cut, or of a negative version.
     """
     if len(value) < _END_TRANSACTION.size:
         raise ValueError(
@@ -83,13 +83,13 @@ def _coordinator_epoch(value: bytes) -> int:
 
 def _fields(entity: Any, version: int) -> dict[str, Any]:
     fields = _plain(entity)
-    # these messages carry their version as a field of their own; Kafka prints it once, first
+    # these messages have their version as a field too; Kafka prints it once, first
     fields.pop("version", None)
     return {"version": version, **fields}
 
 
 def _plain(value: Any, metadata_type: str | None = None) -> Any:
-    """A kio value as the JSON that Kafka's generated JsonConverter makes of it."""
+    """A kio value in the form of Kafka's generated JsonConverter."""
     if dataclasses.is_dataclass(value):
         return {
             _camel_case(field.name): _plain(

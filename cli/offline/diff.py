@@ -1,6 +1,6 @@
-"""`kraftline diff`: what differs between two offsets of a log, or between two folders.
+"""`kraftline diff`: differences between two offsets of a log, or between two folders.
 
-Exit code as diff(1): 0 nothing differs, 1 something does, 2 they cannot be compared.
+Exit code as diff(1): 0 without differences, 1 with some, 2 when no comparison is possible.
 """
 
 import sys
@@ -25,7 +25,7 @@ _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the changes; returns the exit code."""
+    """Print the changes and return the exit code."""
     parser = Parser("kraftline diff", "What differs between two offsets, or two folders.")
     parser.add_argument("before", help="an offset (with --in), or a log directory")
     parser.add_argument("after", help="an offset (with --in), or a log directory")

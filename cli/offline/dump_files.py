@@ -1,4 +1,4 @@
-"""The files of `dump-log`, by their kind."""
+"""Output of `dump-log` for each kind of file."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ from wire.errors import CorruptBatchError
 
 
 def dump(options: Namespace) -> int:
-    """Prints the files named; returns the exit code."""
+    """Print the named files and return the exit code."""
     complaints: list[str] = []
     for name in options.files.split(","):
         path = Path(name.strip())
@@ -28,7 +28,7 @@ def dump(options: Namespace) -> int:
         try:
             for line in _dump(path, options, complaints):
                 sys.stdout.write(f"{line}\n")
-        except BrokenPipeError:  # of our own output, not of the file
+        except BrokenPipeError:  # from our own output, not from the file
             raise
         except OSError as error:
             sys.stderr.write(f"{shortened(name)}: {error.strerror or error}\n")
@@ -104,7 +104,7 @@ def _record_printer(options: Namespace) -> RecordPrinter | None:
 
 
 def _metadata_record(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """A metadata record as Kafka's JSON."""
+    """Key text and value of a metadata record, the value as Kafka's JSON."""
     from metadata import json_form, record_codec  # noqa: PLC0415  # only this flag needs them
     from metadata.schema import MetadataRecordError  # noqa: PLC0415
 
@@ -118,14 +118,14 @@ def _metadata_record(key: bytes | None, value: bytes | None) -> tuple[str | None
 
 
 def _written(lines: Iterator[str], options: Namespace) -> Iterator[str]:
-    """Lines of an index or of producers as they are, or as objects."""
+    """Lines of an index or producer snapshot, unchanged or as JSON objects."""
     if not options.json:
         return lines
     return (msgspec.json.encode(line_as_object(line)).decode() for line in lines)
 
 
 def line_as_object(line: str) -> dict[str, Any]:
-    """The numbers of one line by Kafka's names, null for an absent one; `text` of other lines."""
+    """Numbers of one line by Kafka's names, None for an absent one; other lines as `text`."""
     if _NUMBERS.fullmatch(line) is None:
         return {"text": line}
     return {

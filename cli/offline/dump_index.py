@@ -1,7 +1,7 @@
-"""Index files and producer snapshots, line by line as Kafka's DumpLogSegments prints them.
+"""Index files and producer snapshots, line by line in the form of Kafka's DumpLogSegments.
 
 The offset index is checked against the log: the batch at an entry's position must end at the
-entry's offset. The time index is checked against the largest timestamp of the batch it names.
+entry's offset. The time index is checked against the largest timestamp of the batch of its entry.
 """
 
 import struct
@@ -21,19 +21,19 @@ _TIME_ENTRY: Final = struct.Struct(">qi")
 _PRODUCER_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _PRODUCER_HEADER: Final = struct.Struct(">hIi")
 _PRODUCER_VERSION: Final = 1
-_PRODUCER_CRC_START: Final = 6  # behind version and CRC
+_PRODUCER_CRC_START: Final = 6  # after version and CRC
 
 
 class IndexDump:
-    """The lines of one index, and the mismatches found on the way (for standard error)."""
+    """Lines of one index; mismatches are collected for standard error."""
 
     def __init__(self, path: Path, *, sanity_only: bool, verify_only: bool) -> None:
-        """Reads nothing yet.
+        """Store the options; nothing is read yet.
 
         Args:
             path: An `.index` or `.timeindex` file beside its `.log`.
-            sanity_only: Whether only its form is checked.
-            verify_only: Whether entries are checked but not printed.
+            sanity_only: Check the form of the file only.
+            verify_only: Check the entries without printing them.
         """
         self.path = path
         self.sanity_only = sanity_only
@@ -95,7 +95,7 @@ class IndexDump:
             self.mismatches.append((timestamp_ms, found_ms))
 
     def complaints(self) -> Iterator[str]:
-        """What standard error says of this file."""
+        """Lines about this file for standard error."""
         if self.path.suffix == ".index":
             if self.mismatches:
                 yield f"Mismatches in :{self.path.absolute()}"
@@ -133,12 +133,12 @@ def offset_entries(path: Path) -> list[tuple[int, int]]:
 
 
 def producer_snapshot_lines(content: bytes) -> Iterator[str]:
-    """Lines of a producer `.snapshot` file: one per producer.
+    """Lines of a producer `.snapshot` file, one per producer.
 
     Source: apache/kafka: ProducerStateManager.java (`readSnapshot`).
 
     Raises:
-        CorruptBatchError: it is cut, of another version, or its CRC is wrong.
+        CorruptBatchError: the file is cut, of another version, or its CRC is wrong.
     """
     if len(content) < _PRODUCER_HEADER.size:
         raise CorruptBatchError(f"producer snapshot of {len(content)} bytes is cut")
@@ -173,7 +173,7 @@ def _producer_line(*entry: int) -> str:
 
 
 def transaction_index_lines(path: Path) -> Iterator[str]:
-    """Lines of a `.txnindex` file: one per aborted transaction."""
+    """Lines of a `.txnindex` file, one per aborted transaction."""
     for entry in decode_transaction_index(path.read_bytes()):
         yield (
             f"version: {entry.version} producerId: {entry.producer_id} "

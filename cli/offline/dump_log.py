@@ -1,4 +1,4 @@
-"""`kraftline dump-log`: what is in segments, snapshots and indexes (kafka-dump-log's flags, lines).
+"""`kraftline dump-log`: segments, snapshots and indexes as text (kafka-dump-log's flags, lines).
 
 Exit code 0; 1 when a file cannot be read to its end. With `--json` one object per line.
 """
@@ -18,7 +18,7 @@ DECODERS: Final = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the files named; returns the exit code."""
+    """Print the named files and return the exit code."""
     options = _parse(arguments)
     from cli.offline.dump_files import dump  # noqa: PLC0415  # help must not wait for the codecs
 

@@ -19,11 +19,11 @@ from wire.batch import Batch, BatchHeader, RecordView
 
 
 class SegmentObjects(SegmentDump):
-    """One `.log` or `.checkpoint` file.
+    """Lines of one `.log` or `.checkpoint` file as JSON objects.
 
-    A batch has its header, a record `key` and `payload`: the object that a decoder makes of them,
-    text without a decoder; `control` names a control record. `error` stands where a record cannot
-    be read, `invalidBytes` behind the last whole batch.
+    A batch has the fields of its header, a record `key` and `payload`: decoded objects, or text
+    without a decoder; `control` names a control record. `error` replaces a record that cannot be
+    read, `invalidBytes` follows the last whole batch.
     """
 
     @override
@@ -87,7 +87,7 @@ class SegmentObjects(SegmentDump):
         return _line({"invalidBytes": invalid_bytes})
 
     def _value(self, text: str | None) -> Any:
-        """What a decoder said is JSON, but for keys of metadata and its word for a null value."""
+        """Value of a decoder's text: JSON, but for keys of metadata and the mark of a null."""
         if text is None or self.describe_record is None:
             return text
         if text == "<DELETE>":

@@ -1,4 +1,4 @@
-"""Log segments and snapshots, line by line as Kafka's DumpLogSegments prints them."""
+"""Log segments and snapshots, line by line in the form of Kafka's DumpLogSegments."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +12,11 @@ NO_OFFSET: Final = -1
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 ALL_BYTES: Final = 2**31 - 1
 RecordPrinter = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
-"""(key, value) -> what is printed of them; None for nothing. ValueError: it cannot be read."""
+"""(key, value) -> texts to print, None for none. Raises ValueError if they cannot be decoded."""
 
 
 class SegmentDump:
-    """One `.log` or `.checkpoint` file: its lines, then what was wrong with it."""
+    """Lines of one `.log` or `.checkpoint` file; non-consecutive offsets are collected."""
 
     def __init__(
         self,
@@ -28,15 +28,15 @@ class SegmentDump:
         bytes_max: int = ALL_BYTES,
         skip_record_metadata: bool = False,
     ) -> None:
-        """Reads nothing yet.
+        """Store the options; nothing is read yet.
 
         Args:
-            path: The file; its name says the first offset.
-            deep: Whether records are looked at.
-            print_data: Whether they are printed.
-            describe_record: What key and value are printed as; None for text.
-            bytes_max: How much of the file is read.
-            skip_record_metadata: Whether record lines hold key and payload only.
+            path: The file; its name holds the first offset.
+            deep: Read the records.
+            print_data: Print the records.
+            describe_record: Function from key and value to their texts; None: decode as UTF-8.
+            bytes_max: Limit of bytes to read.
+            skip_record_metadata: Print only key and payload of records.
         """
         self.path = path
         self.deep = deep
@@ -48,10 +48,10 @@ class SegmentDump:
         self._last_offset = NO_OFFSET
 
     def lines(self) -> Iterator[str]:
-        """The lines of standard output.
+        """Lines for standard output.
 
         Raises:
-            CorruptBatchError: a length or a record is impossible; what was before it is out.
+            CorruptBatchError: a length or a record is impossible; earlier lines were given already.
         """
         content = self.path.read_bytes()[: self.bytes_max]
         yield self._first_line()
@@ -66,7 +66,7 @@ class SegmentDump:
             yield self._rest_line(len(content) - valid_bytes)
 
     def _first_line(self) -> str:
-        """What the name of the file says: base offset of a segment, id of a snapshot."""
+        """The line of the file name: base offset of a segment, id of a snapshot."""
         if self.path.suffix == ".log":
             return f"Log starting offset: {base_offset(self.path)}"
         if self.path.name == BOOTSTRAP:
@@ -75,7 +75,7 @@ class SegmentDump:
         return f"Snapshot end offset: {end_offset}, epoch: {epoch}"
 
     def _batch_line(self, batch: Batch) -> str:
-        """The one line of a batch."""
+        """The line of a batch."""
         header = batch.header
         return (
             f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "
@@ -92,7 +92,7 @@ class SegmentDump:
         )
 
     def _rest_line(self, invalid_bytes: int) -> str:
-        """Of what is behind the last whole batch."""
+        """The line of the bytes after the last whole batch."""
         return f"Found {invalid_bytes} invalid bytes at the end of {self.path.name}"
 
     def _record_lines(self, batch: Batch) -> Iterator[str]:
@@ -125,7 +125,7 @@ class SegmentDump:
         return " ".join(words)
 
     def texts(self, record: RecordView) -> tuple[str | None, str | None]:
-        """What is printed of key and value; ValueError when the decoder cannot read them."""
+        """Texts of key and value; raises ValueError if the decoder cannot read them."""
         if self.describe_record is not None:
             return self.describe_record(record.key, record.value)
         key = None if record.key is None else _text(record.key)
@@ -133,23 +133,23 @@ class SegmentDump:
 
 
 def base_offset(path: Path) -> int:
-    """What the name of a segment says."""
+    """Base offset from the name of a segment."""
     return int(path.name.split(".")[0])
 
 
 def snapshot_id(path: Path) -> tuple[int, int]:
-    """End offset and epoch that the name of a snapshot says."""
+    """End offset and epoch from the name of a snapshot."""
     end_offset, _, epoch = path.stem.partition("-")
     return int(end_offset), int(epoch)
 
 
 def java_optional(value: int | None) -> str:
-    """How Java prints an OptionalLong."""
+    """An OptionalLong as Java prints it."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def sequence_of(header: BatchHeader, record: RecordView) -> int:
-    """The producer's number of a record, -1 without one."""
+    """Sequence number of a record, -1 without one."""
     if header.base_sequence < 0:
         return -1
     return (header.base_sequence + record.offset - header.base_offset) & ALL_BYTES
@@ -165,12 +165,12 @@ def _record_fields(header: BatchHeader, record: RecordView) -> str:
 
 
 def timestamp_type(header: BatchHeader) -> str:
-    """Whose clock the timestamps are of."""
+    """Kind of the timestamps: set at append by the broker, or at creation by the producer."""
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
 def size_of(content: bytes | None) -> int:
-    """A length in bytes, -1 for null."""
+    """Length in bytes, -1 for null."""
     return -1 if content is None else len(content)
 
 

@@ -1,4 +1,4 @@
-"""What `log verify` finds: where, what, how bad."""
+"""Findings of `log verify`: place, check, reason, severity."""
 
 from enum import Enum
 from pathlib import Path
@@ -7,25 +7,25 @@ import msgspec
 
 
 class Severity(Enum):
-    """How bad a finding is; only errors make the exit code 1."""
+    """Severity of a finding; only errors make the exit code 1."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be."""
+    """One defect of a file, or a possible one."""
 
     severity: Severity
     file: str
     position: int
-    """Byte in the file; 0 for the file as a whole."""
+    """Byte position in the file; 0 for the file as a whole."""
     check: str
-    """A short name of what was checked."""
+    """Short name of the check."""
     reason: str
 
     def line(self) -> str:
-        """The line that is printed."""
+        """The output line."""
         return f"{self.severity.value} {self.file}:{self.position} {self.check}: {self.reason}\n"
 
 
@@ -35,5 +35,5 @@ def error(path: Path, position: int, check: str, reason: str) -> Finding:
 
 
 def warning(path: Path, position: int, check: str, reason: str) -> Finding:
-    """A finding that may be as it should be."""
+    """A finding that may be harmless."""
     return Finding(Severity.WARNING, str(path), position, check, reason)

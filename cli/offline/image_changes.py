@@ -1,4 +1,4 @@
-"""What differs between two images, without the order of lists that have none."""
+"""Differences between two images, regardless of the order of lists without one."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from metadata.image import Image
 def changes_between(before: Image, after: Image) -> list[dict[str, Any]]:
     """Every change as a plain object, sorted by kind and key.
 
-    A snapshot of Kafka lists endpoints and features of a node in another order than the record
-    that registered it; this is no change.
+    A snapshot of Kafka lists endpoints and features of a node in another order than the record that
+    registered it; such a difference is left out.
     """
     changes = [msgspec.to_builtins(change) for change in diff_changes(before, after)]
     return [change for change in changes if not _is_order_only(change)]

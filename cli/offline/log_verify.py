@@ -1,7 +1,7 @@
-"""`kraftline log verify DIR...`: are log directories whole, and equal where they must be?
+"""`kraftline log verify DIR...`: check of log directories for damage and equality of replicas.
 
 Each DIR is a log directory or one partition folder of it. Exit code 0 no error, 1 errors, 2 a
-folder or file cannot be read. Nothing is changed, also not of a node that runs.
+folder or file cannot be read. Nothing is written, not even of a running node.
 """
 
 import sys
@@ -23,13 +23,13 @@ _COMPARED: Final = "compared where their offsets meet"
 
 
 class _Parser(Parser):
-    """A wrong command line gives no verdict: exit code 2, as 1 means damaged."""
+    """Parser whose refusal gives no verdict: exit code 2, as 1 means damaged."""
 
     refusal_code = UNREADABLE
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Verifies; returns the exit code."""
+    """Verify the directories and return the exit code."""
     parser = _Parser("kraftline log", "Verify log directories.")
     parser.add_argument("command", choices=["verify"], help="what to do")
     parser.add_argument("directories", nargs="+", metavar="DIR", help="log directories")
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class Verdict:
-    """What was looked at and found."""
+    """Checked partitions and their findings."""
 
     def __init__(self) -> None:
         self.found: list[Finding] = []
@@ -57,11 +57,11 @@ class Verdict:
 
     @property
     def error_count(self) -> int:
-        """Findings that are errors."""
+        """Number of findings that are errors."""
         return sum(finding.severity is Severity.ERROR for finding in self.found)
 
     def findings(self, directories: Sequence[Path]) -> Iterator[Finding]:
-        """Every finding, as soon as it is known.
+        """Yield every finding as soon as it is known.
 
         Raises:
             OSError: a folder or file cannot be read.
@@ -86,7 +86,7 @@ class Verdict:
                 yield from compare(ours, theirs)
 
     def summary(self) -> str:
-        """One line per partition and one for all."""
+        """One line per partition and a last one for all."""
         lines = [
             f"{p.path}: offsets {p.start_offset} to {p.end_offset}, {p.batch_count} batches in "
             f"{len(p.segments)} segments\n"
@@ -103,7 +103,7 @@ class Verdict:
         return "".join(lines)
 
     def as_json(self) -> str:
-        """Everything as one JSON object."""
+        """All results as one JSON object."""
         answer = {
             "partitions": [
                 {

@@ -1,4 +1,4 @@
-"""The metadata log in a folder of a node, read without changing anything: batches, images."""
+"""Metadata log in a folder of a node, read without changing it: batches, images."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ class OfflineLog:
     """Segments and snapshots of one metadata log."""
 
     def __init__(self, path: Path) -> None:
-        """Finds the files.
+        """List the files.
 
         Args:
             path: The folder `__cluster_metadata-0`, or the log directory that holds it.
@@ -62,11 +62,11 @@ class OfflineLog:
 
     @property
     def start_offset(self) -> Offset:
-        """Where the log begins."""
+        """First offset of the log; without segments the end of the newest snapshot."""
         return Offset(self.segments[0][0] if self.segments else self._newest_snapshot())
 
     def end_offset(self) -> Offset:
-        """Behind the last whole batch; what of it is committed, a folder does not say.
+        """End offset of the last whole batch; a folder does not record what of it is committed.
 
         Raises:
             UsageError: the last segment cannot be read.
@@ -89,7 +89,7 @@ class OfflineLog:
         """The image of all records below the offset.
 
         Raises:
-            UsageError: the log does not reach it, or cannot be read.
+            UsageError: the log does not contain it, or cannot be read.
         """
         end = self.end_offset()
         if not 0 <= offset <= end:
@@ -100,7 +100,7 @@ class OfflineLog:
             return self.replayed(base, offset)
 
     def snapshot_image(self, snapshot_id: OffsetAndEpoch) -> Image:
-        """The image of a snapshot."""
+        """The image of one snapshot."""
         content = decode_snapshot(_content(self.snapshot_path(snapshot_id)))
         return image_of(content.records, snapshot_id, content.last_contained_timestamp_ms)
 
@@ -109,12 +109,12 @@ class OfflineLog:
         return self._snapshot_paths[snapshot_id]
 
     def replayed(self, base: Image, offset: int) -> Image:
-        """The image at an offset from an earlier one and the log between.
+        """The image at an offset, from an earlier image and the log between them.
 
         Raises:
             CorruptBatchError: a batch between them is damaged or missing.
             MetadataRecordError: a record cannot be read.
-            IllegalRecordError: the log contradicts itself.
+            IllegalRecordError: records contradict each other.
         """
         replay = Replay(Offset(offset), base)
         for segment in self._segments_from(replay.next_offset):
@@ -131,7 +131,7 @@ class OfflineLog:
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
-        """What damage is, as one line for the person."""
+        """Turn damage into a UsageError of one line."""
         try:
             yield
         except _UNREADABLE as error:
@@ -142,10 +142,10 @@ class OfflineLog:
 
 
 def _batches(path: Path, base_offset: int) -> Iterator[Batch]:
-    """The whole batches of a segment, in a row; checksums are the reader's business.
+    """Whole batches of a segment, contiguous; callers check the checksums.
 
     Raises:
-        CorruptBatchError: a header is impossible, or a batch is not where the one before it ends.
+        CorruptBatchError: a header is impossible, or a batch does not continue the one before.
     """
     expected = base_offset
     try:
@@ -167,10 +167,10 @@ def _check_offsets(batch: Batch, expected: int) -> None:
 
 
 def _continuing(replay: Replay, base_offset: int, path: Path) -> Iterator[CommittedBatch]:
-    """The batches of a segment that a replay still needs.
+    """Batches of a segment that a replay still needs.
 
     Raises:
-        CorruptBatchError: one is damaged, or those between are missing.
+        CorruptBatchError: a batch is damaged, or batches before it are missing.
         MetadataRecordError: a record cannot be read.
     """
     for batch in () if replay.is_complete else _batches(path, base_offset):

@@ -1,4 +1,4 @@
-"""Where `at` and `diff` get the past from: a folder of a node, or a node's inspection API."""
+"""Sources of past metadata for `at` and `diff`: a folder of a node, or a node's inspection API."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ PAGE: Final = 1000
 PAGES_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 ALL_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""Of all pages of an answer together."""
+"""Limit for all pages of an answer together."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
 Count = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
 Fetch = Callable[[str, int], bytes]
@@ -34,16 +34,16 @@ class TopicsPage(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What the page is of."""
+        """Topics of the page."""
         return self.topics
 
     def with_rows(self, rows: list[dict[str, Any]]) -> Self:
-        """The last page with the rows of all."""
+        """The last page with the rows of all pages."""
         return msgspec.structs.replace(self, topics=rows)
 
 
 class ChangeRow(msgspec.Struct, frozen=True):
-    """One thing that is not what it was; `fields` names what differs where it was `changed`."""
+    """An added, removed or changed object; `fields` names the differing fields of a changed one."""
 
     kind: str
     key: str
@@ -54,7 +54,7 @@ class ChangeRow(msgspec.Struct, frozen=True):
 
 
 class ChangesPage(msgspec.Struct, frozen=True):
-    """A page of what differs between two offsets."""
+    """A page of differences between two offsets."""
 
     from_offset: Count
     to_offset: Count
@@ -64,16 +64,16 @@ class ChangesPage(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> list[ChangeRow]:
-        """What the page is of."""
+        """Changes of the page."""
         return self.changes
 
     def with_rows(self, rows: list[ChangeRow]) -> Self:
-        """The last page with the rows of all."""
+        """The last page with the rows of all pages."""
         return msgspec.structs.replace(self, changes=rows)
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a node refuses (RFC 9457)."""
+    """Refusal of a node (RFC 9457)."""
 
     detail: str | None = None
     title: str | None = None
@@ -83,15 +83,15 @@ Page = TypeVar("Page", TopicsPage, ChangesPage)
 
 
 def is_node(source: str) -> bool:
-    """Whether the source is the address of a node's inspection API."""
+    """Return True if the source is the address of a node's inspection API."""
     return source.startswith(("http://", "https://"))
 
 
 def parse_offset(text: str) -> int | None:
-    """A number, or None for `end`.
+    """Offset from a text, None for `end`.
 
     Raises:
-        UsageError: neither.
+        UsageError: the text is neither.
     """
     if text == "end":
         return None
@@ -102,10 +102,10 @@ def parse_offset(text: str) -> int | None:
 
 
 def folder_image(source: str, offset: int | None) -> "Image":
-    """The image of a folder at an offset, or at its end.
+    """The image of a folder at an offset, None for its end.
 
     Raises:
-        UsageError: the folder does not reach it.
+        UsageError: the log does not contain the offset.
     """
     from cli.offline.offline_log import OfflineLog  # noqa: PLC0415  # slow
 
@@ -114,10 +114,10 @@ def folder_image(source: str, offset: int | None) -> "Image":
 
 
 def fetched(url: str, bytes_max: int) -> bytes:
-    """What a node answers, as bytes.
+    """Fetch the body of a node's answer.
 
     Raises:
-        UsageError: it cannot be reached, or refuses (the text is its own), or says more than that.
+        UsageError: no connection, a refusal (with the node's text), or more than `bytes_max`.
     """
     import http.client  # noqa: PLC0415  # help and folders must not wait for HTTP and TLS
     import urllib.error  # noqa: PLC0415
@@ -150,24 +150,24 @@ def _problem(error: "HTTPError") -> str:
 
 
 def one_page(url: str, kind: type[Page], fetch: Fetch = fetched) -> Page:
-    """What a node answers.
+    """Fetch an answer of one page.
 
     Raises:
-        UsageError: as `fetched`, or it is somebody else's answer.
+        UsageError: as `fetched`, or the answer is not a node's.
     """
     return _page(url, fetch(url, PAGE_BYTES_MAX), kind)
 
 
 def all_pages(url: str, kind: type[Page], fetch: Fetch = fetched) -> Page:
-    """An answer with the rows of all its pages; its `next_after` is None.
+    """Fetch an answer with the rows of all its pages; its `next_after` is None.
 
     Args:
         url: Without `limit` and `after`.
-        kind: What every page must be.
-        fetch: From a URL and the most bytes it may have to what it answers.
+        kind: Type of every page.
+        fetch: Function from a URL and a limit of bytes to the body.
 
     Raises:
-        UsageError: as `one_page`, or the pages have no end.
+        UsageError: as `one_page`, or the pages do not end.
     """
     from urllib.parse import quote  # noqa: PLC0415  # help must not wait for it
 
@@ -197,7 +197,7 @@ def _page(url: str, content: bytes, kind: type[Page]) -> Page:
 
 
 def _is_behind(mark: int | str, before: int | str) -> bool:
-    """Whether the mark of a page is behind that of the page before; names are in their order."""
+    """Return True if a page's mark follows the previous one's; names are sorted."""
     if isinstance(mark, int) and isinstance(before, int):
         return mark > before
     return str(mark) > str(before)

@@ -1,4 +1,4 @@
-"""One partition folder: its segments in a row, epochs, snapshots, quorum-state; two compared."""
+"""Check of one partition folder: segments, epochs, snapshots, quorum-state; comparison of two."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,34 +22,34 @@ from wire.errors import CorruptBatchError
 
 
 class PartitionResult(msgspec.Struct):
-    """What a partition folder holds."""
+    """Segments of a partition folder."""
 
     path: Path
     segments: list[SegmentResult]
 
     @property
     def start_offset(self) -> int:
-        """Where its log begins."""
+        """Base offset of the first segment."""
         return self.segments[0].base_offset if self.segments else 0
 
     @property
     def end_offset(self) -> int:
-        """Behind its last batch."""
+        """End offset of the last batch."""
         return self.segments[-1].end_offset if self.segments else 0
 
     @property
     def batch_count(self) -> int:
-        """All its batches."""
+        """Number of batches in all segments."""
         return sum(len(segment.headers) for segment in self.segments)
 
 
 def is_partition(path: Path) -> bool:
-    """Whether the folder holds segments."""
+    """Return True if the folder holds segments."""
     return any(segment_base_offset(entry.name) is not None for entry in path.iterdir())
 
 
 def check_partition(path: Path, result: PartitionResult) -> Iterator[Finding]:
-    """Everything that is wrong in a partition folder; fills `result`.
+    """Yield every finding in a partition folder; fills `result`.
 
     Raises:
         OSError: a file cannot be read.
@@ -87,10 +87,10 @@ def _chain_findings(
 
 
 def _epoch_findings(path: Path, result: PartitionResult) -> Iterator[Finding]:
-    """The checkpoint must say of every batch the epoch that the batch has.
+    """Check that the epoch checkpoint has the epoch of every batch.
 
-    From its last entry on it may be late: a node writes it at times (so that entry may be of a tail
-    that was cut since), and a start makes it new.
+    After its last entry it may lag: a node writes it at times (so that entry may stem from a tail
+    that was truncated since), and rebuilds it at start.
     """
     file = path / EPOCH_CHECKPOINT_NAME
     if not file.exists():
@@ -123,7 +123,7 @@ def _epoch_at(entries: Sequence[EpochEntry], offset: int) -> int | None:
 
 
 def _snapshot_findings(path: Path, result: PartitionResult) -> Iterator[Finding]:
-    """Each snapshot whole, of the log's epoch, and what the log before it leads to."""
+    """Check that each snapshot is whole, has the log's epoch, and equals the replay of the log."""
     log = OfflineLog(path)
     snapshots = sorted(log.snapshots, key=lambda snapshot: snapshot.offset)
     start, end = result.start_offset, result.end_offset
@@ -195,7 +195,7 @@ def _quorum_state_findings(path: Path, result: PartitionResult) -> Iterator[Find
 
 
 def cluster_id(path: Path) -> str | None:
-    """The cluster of a partition folder by `meta.properties` above it; None when it says none."""
+    """Cluster id from `meta.properties` above a partition folder; None without one."""
     try:
         content = (path.parent / META_PROPERTIES_NAME).read_bytes()
         return str(decode_meta_properties(content, str(path.parent)).cluster_id)
@@ -204,10 +204,10 @@ def cluster_id(path: Path) -> str | None:
 
 
 def compare(ours: PartitionResult, theirs: PartitionResult) -> Iterator[Finding]:
-    """The first batch in which two replicas of a partition differ.
+    """Yield the first batch in which two replicas of a partition differ.
 
     The same offset and epoch with other bytes is an error; another epoch may be a tail that was
-    never committed, which the next leader cuts: a warning.
+    never committed, which the next leader truncates: a warning.
     """
     clusters = [cluster_id(result.path) for result in (ours, theirs)]
     if None not in clusters and clusters[0] != clusters[1]:

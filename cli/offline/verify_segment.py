@@ -1,4 +1,4 @@
-"""One segment and its indexes: checksums, offsets, epochs, records, entries."""
+"""Check of one segment and its indexes: checksums, offsets, epochs, records, entries."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -16,34 +16,34 @@ from wire.errors import CorruptBatchError
 
 
 class SegmentResult(msgspec.Struct):
-    """What a segment holds, as far as it could be read."""
+    """Batches of a segment, as far as it could be read."""
 
     path: Path
     base_offset: int
     headers: list[BatchHeader]
     positions: list[int]
     contents: list[memoryview]
-    """The bytes of each batch."""
+    """Bytes of each batch."""
     is_whole: bool = True
-    """Whether it was read to its end."""
+    """True if the file was read to its end."""
 
     @property
     def end_offset(self) -> int:
-        """Behind the last batch."""
+        """End offset of the last batch."""
         return self.headers[-1].end_offset if self.headers else self.base_offset
 
 
 class SegmentCheck:
-    """Walks one segment file."""
+    """Check of one segment file."""
 
     def __init__(self, path: Path, base_offset: int, *, is_last: bool, is_metadata: bool) -> None:
-        """Reads nothing yet.
+        """Store the options; nothing is read yet.
 
         Args:
             path: The `.log` file.
-            base_offset: What its name says.
-            is_last: A torn end is natural in the last segment.
-            is_metadata: Offsets have no gaps and records are metadata records.
+            base_offset: The offset in its name.
+            is_last: True for the last segment, whose end may be torn.
+            is_metadata: True if offsets have no gaps and records are metadata records.
         """
         self.path = path
         self.is_last = is_last
@@ -51,7 +51,7 @@ class SegmentCheck:
         self.result = SegmentResult(path, base_offset, [], [], [])
 
     def findings(self) -> Iterator[Finding]:
-        """Everything that is wrong with the segment and its indexes.
+        """Yield every finding in the segment and its indexes.
 
         Raises:
             OSError: a file cannot be read.
