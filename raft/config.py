@@ -1,4 +1,4 @@
-"""What a raft core is told at start: identity, voters, time-outs and limits.
+"""Configuration of a raft core: identity, voters, time-outs and limits.
 
 Defaults are Kafka's (`controller.quorum.*`, apache/kafka: raft/.../QuorumConfig.java).
 """
@@ -13,56 +13,56 @@ FETCH_WAIT_MS_MAX: Final = 500
 """Kafka's long poll; shorter when the fetch time-out is short (see RaftConfig.fetch_wait_ms)."""
 
 PARKED_FETCHES_MAX: Final = 10_000
-"""Parked fetches of a leader; one more is answered at once instead of parked."""
+"""Parked fetches of a leader; any further fetch is answered at once instead of parked."""
 
 OBSERVERS_MAX: Final = 10_000
-"""Observers a leader remembers; one more is served but not listed."""
+"""Observers whose progress a leader tracks; any further one is served but not listed."""
 
 OBSERVER_EXPIRY_MS: Final = 300_000
-"""An observer that has not fetched for so long is forgotten."""
+"""An observer that has not fetched for this long is removed."""
 
 EPOCH_MAX: Final = 2**31 - 1 - 2**16
-"""A peer that names a higher epoch is refused: elections after it would not fit into 32 bits.
+"""Highest epoch accepted from a peer: elections after a higher one would not fit into 32 bits.
 
-A request gets INVALID_REQUEST; an answer counts as failed and nothing in it is taken up.
+A request above it gets INVALID_REQUEST; a response counts as failed and its content is ignored.
 """
 
 ELECTION_TIMEOUT_MS_MIN: Final = 50
-"""The election time-out of a shorter setting (0 too): no answer could come within it."""
+"""Election time-out used for any shorter setting, 0 included: no response could be sooner."""
 
 RETRY_BACKOFF_MS_MIN: Final = 1
-"""The first retry back-off of a setting of 0, so that no retry is due when its failure is."""
+"""First retry back-off when the setting is 0, so that a retry is due later than its failure."""
 
 EVIDENCE_RANK_MS: Final = 50
-"""Pre-vote delay per rank after evidence, so that one node asks first."""
+"""Pre-vote delay per rank after evidence, so that one voter starts first."""
 
 EVIDENCE_RETRY_MS: Final = 50
-"""A lost evidence round is retried after this and up to as much again."""
+"""Minimum pause after a lost evidence round; the pause is uniform in [this, 2 * this]."""
 
 EVIDENCE_ROUNDS_MAX: Final = 10
-"""After so many lost rounds only the ordinary time-outs rule."""
+"""Lost rounds after which only the ordinary time-outs apply."""
 
 EVIDENCE_CANDIDATE_MS: Final = 150
-"""A candidate after evidence waits this and up to as much again before it asks anew."""
+"""Minimum wait of a candidate after evidence for its votes; uniform in [this, 2 * this)."""
 
 SNAPSHOT_RETRY_MS: Final = 1_000
-"""A fetched snapshot that could not be kept is fetched again after this pause, or F/2."""
+"""Pause before a snapshot that could not be stored is fetched again; F/2 if that is shorter."""
 
 DISK_FULL_RETRY_MS: Final = 500
-"""A replica whose disk is full fetches again after this pause, or F/2."""
+"""Pause before a replica whose disk is full fetches again; F/2 if that is shorter."""
 
 SHUTDOWN_MS_MAX: Final = 5_000
-"""A node that shuts down waits so long for its leadership to be in other hands."""
+"""Longest wait of a resigned leader that shuts down for its successor."""
 
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
-"""What one Fetch or FetchSnapshot reads on the thread of the step, however much it asks for.
+"""Bytes that one Fetch or FetchSnapshot may read on the thread of the step, whatever it requests.
 
-Kafka's largest batch (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and no follower of Kafka's asks for
+Kafka's largest batch (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and no follower of Kafka requests
 more; a larger batch is still served whole.
 """
 
 BACKOFF_DOUBLINGS_MAX: Final = 3
-"""The retry back-off of one destination doubles at most so often (20 -> 160 ms)."""
+"""Doublings of the retry back-off of one destination, at most (20 -> 160 ms)."""
 
 assert EPOCH_MAX < 2**31 - 1, "elections after the highest epoch fit into 32 bits"
 assert RETRY_BACKOFF_MS_MIN > 0, "no retry is due when its failure is"
@@ -105,21 +105,21 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         return ReplicaKey(self.node_id, self.directory_id)
 
     def draw_election_timeout_ms(self, rng: Rng) -> int:
-        """A fresh election time-out, uniform in [E, 2 E)."""
+        """Draw an election time-out, uniform in [E, 2 E)."""
         base_ms = max(self.election_timeout_ms, ELECTION_TIMEOUT_MS_MIN)
         return base_ms + rng.randrange(base_ms)
 
     @property
     def fetch_wait_ms(self) -> int:
-        """Long poll of a fetch: well below F/2, else healthy voters get BeginQuorumEpoch."""
+        """Maximum wait of a Fetch: well below F/2, else healthy voters get BeginQuorumEpoch."""
         return min(FETCH_WAIT_MS_MAX, self.fetch_timeout_ms // 4)
 
     @property
     def check_quorum_ms(self) -> int:
-        """A leader that heard no majority for so long resigns (1.5 F)."""
+        """Check-quorum time-out: a leader without fetches of a majority for this long resigns."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def begin_epoch_ms(self) -> int:
-        """A voter that has not fetched for so long is told who leads (F/2)."""
+        """Interval without a fetch after which a voter is sent BeginQuorumEpoch (F/2)."""
         return self.fetch_timeout_ms // 2

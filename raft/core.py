@@ -1,14 +1,14 @@
-"""The KRaft consensus core: `step(event, now_ms) -> Effects`, and nothing else changes it.
+"""The KRaft consensus core: `step(event, now_ms) -> Effects` is the only way to change its state.
 
 Contract with the driver:
 - Effects are performed in the order of `effects.in_order`; a step runs to completion.
 - A leader's offsets are assigned in `step(Propose)`: `log_end_offset` moves at once, so several
-  batches may be proposed before `Appended` comes back. A proposal in an epoch that this node does
-  not lead gives no effect (ask `can_propose` first).
+  batches may be proposed before their `Appended`. A proposal in an epoch that this node does not
+  lead has no effect (check `can_propose` first).
 - AppendFetched and a last WriteSnapshotChunk are answered by the very next event (INV-APPEND-1).
 - After every Appended of a voter a flush follows and ends as Flushed with the generation and epoch
-  of the moment when the flush was planned (`log_generation`, `epoch`).
-- What the log holds at start is durable: the driver flushes what it recovered.
+  at which the flush was planned (`log_generation`, `epoch`).
+- The log as given at start is durable: the driver flushes what it recovered.
 
 Invariants: docs/invariants.md (INV-EPOCH, INV-LEADER, INV-VOTE, INV-HW, INV-LOG, INV-ACK, ...).
 Source: KIP-595, KIP-630, KIP-996; apache/kafka: raft/.../KafkaRaftClient.java, 4.x behaviour.
@@ -88,8 +88,8 @@ class RaftCore:
         epoch_entries: epoch starts of the log, ascending; the last one is the last record's.
         earliest_snapshot: id of the oldest snapshot; None when there is none.
         latest_snapshot: id of the newest snapshot; None when there is none (0-0 counts as none).
-        rng: the only source of chance.
-        now_ms: monotonic time of the start.
+        rng: the only source of randomness.
+        now_ms: monotonic time at start.
     """
 
     def __init__(  # noqa: PLR0913 - what a node remembers, each by keyword
@@ -140,7 +140,7 @@ class RaftCore:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """Leader and epoch; the leader is None while unknown and after a resignation."""
+        """Leader and epoch; the leader is None while unknown and after this node resigned."""
         return self._state.leader
 
     @property
@@ -150,17 +150,17 @@ class RaftCore:
 
     @property
     def high_watermark(self) -> Offset | None:
-        """End of what is known to be committed; None while unknown."""
+        """The high watermark (exclusive); None while unknown."""
         return self._state.high_watermark
 
     @property
     def log_end_offset(self) -> Offset:
-        """End of the log, with what a leader assigned and the driver is about to write."""
+        """End of the log (exclusive), including offsets assigned but not yet written."""
         return self._state.log.end_offset
 
     @property
     def flushed_end_offset(self) -> Offset:
-        """End of what is known to be durable."""
+        """End (exclusive) of the records known to be durable."""
         return self._state.log.flushed_end_offset
 
     @property
@@ -180,36 +180,36 @@ class RaftCore:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads its epoch (it may act only after Claimed)."""
+        """True if this node leads its epoch (it may act only after Claimed)."""
         return isinstance(self._state.role, Leader)
 
     @property
     def is_voter(self) -> bool:
-        """Whether this node votes."""
+        """True if this node is a voter."""
         return self._state.is_voter
 
     @property
     def parked_fetch_count(self) -> int:
-        """Fetches that wait for news."""
+        """Number of parked fetches."""
         return len(self._state.parked)
 
     def can_propose(self, epoch: LeaderEpoch) -> bool:
-        """Whether a Propose in `epoch` would be appended."""
+        """True if a Propose in `epoch` would be appended."""
         return self.is_leader and self._state.epoch == epoch
 
     def describe_quorum(self, wall_ms: int) -> DescribeQuorumResponse:
-        """What DescribeQuorum would answer now, for the node's own use."""
+        """Return the current DescribeQuorum response, for the node's own use."""
         return describe_quorum(self._state, wall_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When to step TimeAdvanced at the latest; None = only events can change anything."""
+        """Return the latest time of the next TimeAdvanced; None if nothing is timed."""
         if not self._is_deadline_known:
             self._deadline_ms = next_deadline_ms(self._state)
             self._is_deadline_known = True
         return self._deadline_ms
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """Take one event and give what it makes necessary, in the order to perform it."""
+        """Handle one event and return its effects, in the order to perform them."""
         state = self._state
         assert now_ms >= state.now_ms, f"time ran backwards: {now_ms=} {state.now_ms=}"
         assert not state.effects.persist, "the previous step left effects"
@@ -234,9 +234,9 @@ class RaftCore:
         return effects
 
     def _dispatch(self, event: Event) -> None:
-        """Hand the event to its family."""
+        """Pass the event to its handler."""
         state = self._state
-        if type(event) is RequestReceived:  # exact types: a `match` asks each class in turn
+        if type(event) is RequestReceived:  # exact types: a `match` tests each class in turn
             self._on_request(event)
         elif type(event) is ResponseReceived:
             on_response(state, event)
@@ -264,7 +264,7 @@ class RaftCore:
         | DiskHasSpace
         | ShutdownRequested,
     ) -> None:
-        """The events that do not come with every record."""
+        """Pass on the events that do not occur with every record."""
         state = self._state
         match event:
             case LeaderUnreachable():
@@ -287,7 +287,7 @@ class RaftCore:
                 self._on_shutdown()
 
     def _on_request(self, event: RequestReceived) -> None:
-        """Answer or park a request of a peer."""
+        """Answer or park a peer's request."""
         state, token, request = self._state, event.reply_token, event.request
         if type(request) is FetchRequest:
             on_fetch_request(state, token, request, event.wall_ms)
@@ -305,7 +305,7 @@ class RaftCore:
                 state.answer(token, describe_quorum(state, event.wall_ms))
 
     def _on_propose(self, event: Propose) -> None:
-        """Assign offsets at the log end; refused silently outside the own leadership."""
+        """Assign offsets at the log end; ignored unless this node leads the proposal's epoch."""
         if not self.can_propose(event.epoch):
             return
         assert event.values, "a batch has records"
@@ -316,7 +316,7 @@ class RaftCore:
         self._state.effects.persist.append(effect)
 
     def _on_leader_unreachable(self, event: LeaderUnreachable) -> None:
-        """Evidence counts only for the leader and epoch that are followed now."""
+        """Note evidence of failure if it concerns the leader and epoch followed now."""
         state = self._state
         role = state.role
         is_current = isinstance(role, Follower) and state.leader == LeaderAndEpoch(
@@ -326,7 +326,7 @@ class RaftCore:
             state.fast_election.note_lost(role, event.leader_id, state.now_ms)
 
     def _on_shutdown(self) -> None:
-        """A leader hands over; everybody else is done."""
+        """Resign if leader; a node that neither leads nor has resigned is done."""
         state = self._state
         if state.shutdown_deadline_ms is not None:
             return
@@ -337,7 +337,7 @@ class RaftCore:
             state.complete_shutdown()
 
     def _check(self, epoch: LeaderEpoch, highest: Offset | None) -> None:
-        """Assert after each step what must always hold; epoch and highest watermark before it."""
+        """Assert the invariants after a step; `epoch` and `highest` are the values before it."""
         state = self._state
         role, log, high_watermark = state.role, state.log, state.high_watermark
         assert role.epoch >= epoch, f"INV-EPOCH-1 {role=}"

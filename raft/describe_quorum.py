@@ -1,4 +1,4 @@
-"""DescribeQuorum: the replicas as the leader sees them (KIP-595, KIP-836)."""
+"""The DescribeQuorum response: the leader's view of the replicas (KIP-595, KIP-836)."""
 
 from raft import error_codes
 from raft.messages import DescribeQuorumResponse, ReplicaState
@@ -9,7 +9,7 @@ from wire.types import DirectoryId, NodeId
 
 
 def describe_quorum(state: RaftState, wall_ms: int) -> DescribeQuorumResponse:
-    """The replicas as the leader sees them; NOT_LEADER_OR_FOLLOWER from anyone else."""
+    """Return the leader's view of the replicas; NOT_LEADER_OR_FOLLOWER unless this node leads."""
     role = state.role
     if not isinstance(role, Leader):
         return DescribeQuorumResponse(

@@ -1,4 +1,4 @@
-"""What the raft core asks for. The order is part of the meaning: persist, then send, then notify.
+"""Effects of the raft core. The order is part of the meaning: persist, then send, then notify.
 
 INV-DURABLE-1: no SendEffect of a step leaves before every PersistEffect of that step is durable
 (`PersistElection`) or written (`AppendBatch`, `AppendFetched`, whose durability is reported later
@@ -14,7 +14,7 @@ from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpo
 
 
 class PersistElection(msgspec.Struct, frozen=True, kw_only=True):
-    """Write quorum-state durably (tmp, fsync, rename, fsync directory) before anything leaves."""
+    """Write quorum-state durably (tmp, fsync, rename, fsync directory) before any send."""
 
     epoch: LeaderEpoch
     leader_id: NodeId | None
@@ -41,10 +41,10 @@ class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class AppendFetched(msgspec.Struct, frozen=True, kw_only=True):
-    """Append stored batches fetched from the leader; skip those of an epoch above `epoch`.
+    """Append batches fetched from the leader; skip those of an epoch above `epoch`.
 
     The driver answers with Appended (and, when flush is True, later Flushed), even when nothing
-    could be appended, so that the next fetch can leave.
+    could be appended, so that the next fetch can be sent.
     """
 
     base_offset: Offset
@@ -54,7 +54,7 @@ class AppendFetched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TruncateLog(msgspec.Struct, frozen=True, kw_only=True):
-    """Drop everything at or above `end_offset`; begins truncation `generation`."""
+    """Truncate the log to `end_offset` (exclusive); truncation `generation` begins."""
 
     end_offset: Offset
     generation: int
@@ -63,8 +63,8 @@ class TruncateLog(msgspec.Struct, frozen=True, kw_only=True):
 class WriteSnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
     """Write a chunk of a snapshot that is being fetched; `done` = freeze, rename, truncate log.
 
-    When done the driver answers SnapshotInstalled, and SnapshotRefused for any chunk that it could
-    not keep.
+    The driver answers SnapshotInstalled when done, and SnapshotRefused for any chunk that it could
+    not store.
     """
 
     snapshot_id: OffsetAndEpoch
@@ -76,7 +76,7 @@ class WriteSnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Send a raft request to a node; the answer comes as ResponseReceived or RequestFailed."""
+    """Send a raft request to a node; it ends with ResponseReceived or RequestFailed."""
 
     destination_id: NodeId
     correlation_id: int
@@ -85,7 +85,7 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class SendResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer a request."""
+    """Send the response to a request."""
 
     reply_token: int
     response: RaftResponse
@@ -93,19 +93,19 @@ class SendResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class ReadAndSendFetch(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer a fetch with the stored bytes from its offset, at most max_bytes (min one batch)."""
+    """Answer a Fetch with stored batches from its offset: max_bytes, but at least one batch."""
 
     reply_token: int
     request: FetchRequest
     response: RaftResponse
-    """A FetchResponse whose `records` the driver fills from the log."""
+    """A FetchResponse; the driver fills its `records` from the log."""
 
 
 class ReadAndSendSnapshotChunk(msgspec.Struct, frozen=True, kw_only=True):
     """Answer FetchSnapshot with raw bytes of the snapshot file.
 
-    The driver knows the file: a position outside it becomes POSITION_OUT_OF_RANGE, a missing file
-    SNAPSHOT_NOT_FOUND.
+    The driver has the file: it answers POSITION_OUT_OF_RANGE to a position outside it, and
+    SNAPSHOT_NOT_FOUND if there is none.
     """
 
     reply_token: int
@@ -124,21 +124,21 @@ class HighWatermarkAdvanced(msgspec.Struct, frozen=True, kw_only=True):
 class LeaderChanged(msgspec.Struct, frozen=True, kw_only=True):
     """The known leader changed; `LeaderAndEpoch.leader_id` is None while there is none.
 
-    For the node itself it fires at once with the election; `Claimed` says when it may act.
+    An elected node gets this at its election; `Claimed` follows when it may act.
     """
 
     leader: LeaderAndEpoch
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """This node leads `epoch` and the high watermark passed the epoch start: activate now."""
+    """The high watermark passed the start of `epoch`, which this node leads: activate now."""
 
     epoch: LeaderEpoch
     end_offset: Offset
 
 
 class ShutdownComplete(msgspec.Struct, frozen=True):
-    """Hand-over is done (or there was none to do): the process may end."""
+    """The process may end: this node leads nothing, and its resignation is done."""
 
 
 PersistEffect = (
@@ -162,5 +162,5 @@ class Effects(msgspec.Struct):
 
 
 def in_order(effects: Effects) -> list[PersistEffect | SendEffect | NotifyEffect]:
-    """The one place that fixes the order: persist, then send, then notify."""
+    """Return the effects in the order to perform: persist, then send, then notify."""
     return [*effects.persist, *effects.send, *effects.notify]

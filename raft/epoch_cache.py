@@ -1,4 +1,4 @@
-"""The log as raft sees it: numbers only. Epoch starts, ends, snapshots, truncation generation.
+"""Raft's view of the log, as numbers: offsets, epoch starts, snapshots, truncation generation.
 
 INV-LOG-1: log_start_offset <= flushed_end_offset <= written_end_offset <= end_offset.
 INV-LOG-2: epochs and their start offsets strictly increase; no start is above the log end.
@@ -14,7 +14,7 @@ NO_EPOCH = LeaderEpoch(0)
 
 
 class Validity(Enum):
-    """How a fetch position relates to the log."""
+    """Validity of a fetch position (offset and epoch) in the leader's log."""
 
     VALID = "valid"
     DIVERGING = "diverging"
@@ -22,7 +22,7 @@ class Validity(Enum):
 
 
 class LogView:
-    """Offsets and epochs of the local log; moved by events, never reading a byte."""
+    """Offsets and epochs of the local log, updated by events; no bytes are read."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class LogView:
         earliest_snapshot: OffsetAndEpoch | None = None,
         latest_snapshot: OffsetAndEpoch | None = None,
     ) -> None:
-        """Everything below `end_offset` is durable: the driver flushed what it recovered."""
+        """Start with everything below `end_offset` durable: the driver flushed the recovery."""
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.written_end_offset = end_offset
@@ -43,7 +43,7 @@ class LogView:
         self.generation = 0
         self._epochs = list(epochs)
         self.last_epoch = NO_EPOCH
-        """Epoch of the last record; of the snapshot when the log is empty at one; else 0."""
+        """Epoch of the last record; of the snapshot if the log is empty at its end; else 0."""
         self._note_last_epoch()
         self.check()
 
@@ -57,7 +57,7 @@ class LogView:
             assert self.latest_snapshot is not None, self.describe()
 
     def describe(self) -> str:
-        """The numbers, for assertion messages."""
+        """Format the offsets and epochs for assertion messages."""
         return (
             f"LogView(start={self.start_offset} flushed={self.flushed_end_offset} "
             f"written={self.written_end_offset} end={self.end_offset} "
@@ -71,28 +71,28 @@ class LogView:
 
     @property
     def last_position(self) -> OffsetAndEpoch:
-        """End offset and last epoch: what votes compare."""
+        """End offset and last epoch, compared when a vote is requested."""
         return OffsetAndEpoch(self.end_offset, self.last_epoch)
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that was assigned is written."""
+        """True if all assigned offsets are written."""
         return self.written_end_offset == self.end_offset
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that was assigned is flushed."""
+        """True if all assigned offsets are flushed."""
         return self.flushed_end_offset == self.end_offset
 
     def assign_epoch(self, start: EpochStart) -> None:
-        """Note the start of an epoch; one that is known already changes nothing."""
+        """Add the start of an epoch, unless it is the last one known."""
         if self._epochs and start.epoch == self._epochs[-1].epoch:
             return
         assert start.epoch > NO_EPOCH, f"{start=}"
         if self._epochs:
             assert start.epoch > self._epochs[-1].epoch, f"{start=} {self.describe()}"
             if start.start_offset == self._epochs[-1].start_offset:
-                self._epochs.pop()  # an epoch that wrote nothing
+                self._epochs.pop()  # an epoch without records
             else:
                 assert start.start_offset > self._epochs[-1].start_offset, (
                     f"{start=} {self.describe()}"
@@ -101,12 +101,12 @@ class LogView:
         self.last_epoch = start.epoch
 
     def extend(self, end_offset: Offset) -> None:
-        """Assign offsets up to `end_offset` (a leader's append that is about to be written)."""
+        """Assign offsets up to `end_offset` (exclusive), for an append not yet written."""
         assert end_offset > self.end_offset, f"{end_offset=} {self.describe()}"
         self._move_end(end_offset)
 
     def wrote(self, end_offset: Offset) -> None:
-        """The log holds everything below `end_offset`."""
+        """Advance the written end to `end_offset`, and the log end if it is lower."""
         assert end_offset >= self.written_end_offset, f"{end_offset=} {self.describe()}"
         self.written_end_offset = end_offset
         if end_offset > self.end_offset:
@@ -114,13 +114,13 @@ class LogView:
         self.check()
 
     def flushed(self, end_offset: Offset) -> None:
-        """Everything below `end_offset` is durable; an older report changes nothing."""
+        """Advance the flushed end to `end_offset`; a lower one changes nothing."""
         assert end_offset <= self.written_end_offset, f"{end_offset=} {self.describe()}"
         self.flushed_end_offset = max(self.flushed_end_offset, end_offset)
         self.check()
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        """End of the largest known epoch that is not above `epoch`."""
+        """Return the end offset of the largest known epoch that is not above `epoch`."""
         if not self._epochs or epoch >= self._epochs[-1].epoch:
             return OffsetAndEpoch(self.end_offset, self.last_epoch)
         previous: EpochStart | None = None
@@ -140,7 +140,7 @@ class LogView:
     def validate(
         self, offset: Offset, epoch: LeaderEpoch
     ) -> tuple[Validity, OffsetAndEpoch | None]:
-        """Relate a fetch position to the log; the second value is what the answer names."""
+        """Validate a fetch position; with it the diverging epoch's end or the snapshot id."""
         if self.start_offset == 0 and offset == 0:
             return Validity.VALID, None
         earliest = self.earliest_snapshot
@@ -151,7 +151,7 @@ class LogView:
         ):
             assert self.latest_snapshot is not None, self.describe()
             return Validity.SNAPSHOT, self.latest_snapshot
-        if epoch == self.last_epoch and offset <= self.end_offset:  # the usual follower
+        if epoch == self.last_epoch and offset <= self.end_offset:  # the common case
             return Validity.VALID, None
         end = self.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
@@ -159,7 +159,7 @@ class LogView:
         return Validity.VALID, None
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
-        """Where to cut after a leader named `diverging` (several rounds may be needed)."""
+        """Return the truncation offset for a diverging epoch (several rounds may be needed)."""
         if diverging.epoch == NO_EPOCH:
             return min(diverging.offset, self.end_offset)
         local = self.end_offset_for_epoch(diverging.epoch)
@@ -168,7 +168,7 @@ class LogView:
         return local.offset
 
     def truncate(self, end_offset: Offset) -> None:
-        """Drop everything at or above `end_offset` and begin a new generation."""
+        """Truncate to `end_offset` (exclusive) and begin a new generation."""
         assert self.start_offset <= end_offset <= self.end_offset, (
             f"{end_offset=} {self.describe()}"
         )
@@ -181,9 +181,9 @@ class LogView:
         self.check()
 
     def drop_unwritten(self) -> None:
-        """Forget what a leader assigned and the disk refused: nobody has seen it.
+        """Drop offsets that a leader assigned and the disk refused: they were never sent.
 
-        No new generation: what was written stays, and so does what its flushes will say.
+        The generation stays: the written log is unchanged, so its pending flushes remain valid.
         """
         end_offset = self.end_offset = self.written_end_offset
         self._epochs = [entry for entry in self._epochs if entry.start_offset < end_offset]
@@ -203,7 +203,7 @@ class LogView:
         self.check()
 
     def snapshot_added(self, snapshot_id: OffsetAndEpoch, start_offset: Offset) -> None:
-        """A local snapshot was frozen and the log may now start at `start_offset`."""
+        """Add a frozen local snapshot; the log now starts at `start_offset`."""
         assert snapshot_id.offset <= self.end_offset, f"{snapshot_id=} {self.describe()}"
         assert self.start_offset <= start_offset <= self.flushed_end_offset, (
             f"{start_offset=} {self.describe()}"
@@ -221,7 +221,7 @@ class LogView:
             self._note_last_epoch()
 
     def _note_last_epoch(self) -> None:
-        """After whatever may have changed it: asked at every step, so it is not computed then."""
+        """Recompute `last_epoch`, which is kept because every step reads it."""
         snapshot = self.latest_snapshot
         if self._epochs:
             self.last_epoch = self._epochs[-1].epoch
@@ -231,7 +231,7 @@ class LogView:
             self.last_epoch = NO_EPOCH
 
     def _move_start(self, start_offset: Offset, snapshot_id: OffsetAndEpoch) -> None:
-        """Forget epochs that ended at or below the new start; keep the one that spans it."""
+        """Drop epochs that ended at or below the new start; keep the one that spans it."""
         epoch_at_start = NO_EPOCH
         for entry in self._epochs:
             if entry.start_offset < start_offset:

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch and EndQuorumEpoch: who leads, and who leads no more.
+"""BeginQuorumEpoch and EndQuorumEpoch, sent and received.
 
 Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuorumEpochRequest).
 """
@@ -20,7 +20,7 @@ from wire.types import LeaderEpoch, NodeId
 
 
 def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpochRequest) -> None:
-    """Follow the sender; the voter key is checked after the transition."""
+    """Follow the sender; the voter key is validated after the transition."""
     if state.refuses_cluster(reply_token, request.cluster_id, BeginQuorumEpochResponse):
         return
     error = _sender_error(state, request.leader_id, request.leader_epoch)
@@ -31,7 +31,7 @@ def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpo
 
 
 def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRequest) -> None:
-    """The leader gave up: stand after a back-off that grows with the place in its list."""
+    """Start the election back-off, by this voter's place among the preferred successors."""
     if state.refuses_cluster(reply_token, request.cluster_id, EndQuorumEpochResponse):
         return
     error = _sender_error(state, request.leader_id, request.leader_epoch)
@@ -44,7 +44,7 @@ def on_end_request(state: RaftState, reply_token: int, request: EndQuorumEpochRe
 
 
 def _sender_error(state: RaftState, leader_id: NodeId, epoch: LeaderEpoch) -> int:
-    """The voter-type validation: epoch first, then the id."""
+    """Validate a voter request's leader: epoch first, then the id."""
     if epoch < state.epoch:
         return error_codes.FENCED_LEADER_EPOCH
     if leader_id < 0 or epoch > EPOCH_MAX:
@@ -53,9 +53,9 @@ def _sender_error(state: RaftState, leader_id: NodeId, epoch: LeaderEpoch) -> in
 
 
 def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[NodeId, ...]) -> None:
-    """Kafka's back-off on the fetch timer; with evidence enabled the own word of the leader.
+    """Set the fetch timer to Kafka's back-off; the resignation is also evidence, if enabled.
 
-    An empty list comes from a leader that restarted after a crash: rank decides then.
+    An empty list comes from a leader that restarted after a crash: the rank orders voters then.
     """
     me = state.config.node_id
     place = preferred.index(me) if me in preferred else None
@@ -68,7 +68,7 @@ def _shorten_timer(state: RaftState, role: Follower, preferred: tuple[NodeId, ..
 
 
 def end_epoch_backoff_ms(place: int | None, count: int, backoff_max_ms: int) -> int:
-    """Wait before an election after EndQuorumEpoch (KIP-595): 0 for the first successor."""
+    """Return the election back-off after EndQuorumEpoch (KIP-595): 0 for the first successor."""
     if place is None:
         return backoff_max_ms
     assert 0 <= place < count, f"{place=} {count=}"
@@ -78,7 +78,7 @@ def end_epoch_backoff_ms(place: int | None, count: int, backoff_max_ms: int) -> 
 
 
 def send_end_epoch(state: RaftState) -> None:
-    """Tell every voter that did not acknowledge yet."""
+    """Send EndQuorumEpoch to every voter that has not acknowledged it."""
     role = state.role
     assert isinstance(role, Resigned), f"{role=}"
     for voter_id in sorted(role.unacknowledged):
@@ -92,7 +92,7 @@ def send_end_epoch(state: RaftState) -> None:
 
 
 def send_begin_epoch(state: RaftState) -> None:
-    """Tell voters who leads: at once, then F/2 after each was last heard or told."""
+    """Send BeginQuorumEpoch at once, then F/2 after a voter's last fetch or BeginQuorumEpoch."""
     role = state.role
     assert type(role) is Leader, f"{role=}"
     now_ms, begin_epoch_ms = state.now_ms, state.begin_epoch_ms

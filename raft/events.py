@@ -1,4 +1,4 @@
-"""What can happen to the raft core. Time comes beside each event as `now_ms` (monotonic)."""
+"""Events of the raft core. Time is passed beside each event as `now_ms` (monotonic)."""
 
 from typing import final
 
@@ -10,12 +10,12 @@ from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 @final
 class TimeAdvanced(msgspec.Struct, frozen=True):
-    """The clock moved; timers that are due run."""
+    """Time passed; run the timers that are due."""
 
 
 @final
 class RequestReceived(msgspec.Struct, frozen=True, kw_only=True):
-    """A raft request of a peer or client; answered exactly once through `reply_token`."""
+    """A raft request from a peer or client; answered exactly once through `reply_token`."""
 
     reply_token: int
     request: RaftRequest
@@ -24,7 +24,7 @@ class RequestReceived(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a SendRequest effect; stale correlation ids are ignored by the core."""
+    """The response to a SendRequest effect; the core ignores stale correlation ids."""
 
     destination_id: NodeId
     correlation_id: int
@@ -33,7 +33,7 @@ class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer came: BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION or NETWORK_EXCEPTION."""
+    """A request without response: BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION, NETWORK_EXCEPTION."""
 
     destination_id: NodeId
     correlation_id: int
@@ -43,7 +43,7 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True):
 class LeaderUnreachable(msgspec.Struct, frozen=True, kw_only=True):
     """Evidence of failure: connection closed and a reconnect refused on every resolved address.
 
-    `leader_id` and `epoch` are those followed when the connection closed; a stale one is dropped.
+    `leader_id` and `epoch` are those followed when the connection closed; stale events are dropped.
     """
 
     leader_id: NodeId
@@ -59,7 +59,7 @@ class Propose(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochStart(msgspec.Struct, frozen=True, gc=False):
-    """An epoch and the offset of its first record, as seen by the log when it appended."""
+    """An epoch and the offset of its first record in the log."""
 
     epoch: LeaderEpoch
     start_offset: Offset
@@ -67,19 +67,22 @@ class EpochStart(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """The log wrote (not yet flushed) up to `end_offset`; `epochs` are the epochs that began."""
+    """The log is written (not yet flushed) up to `end_offset`; `epochs` began in the append."""
 
     end_offset: Offset
     last_epoch: LeaderEpoch
     generation: int
     epochs: tuple[EpochStart, ...] = ()
     is_disk_full: bool = False
-    """Nothing of what was fetched could be written: DiskFull, and fetch again after a pause."""
+    """True if none of the fetched records could be written: as DiskFull, and fetching pauses."""
 
 
 @final
 class Flushed(msgspec.Struct, frozen=True, kw_only=True):
-    """All below `end_offset` is durable. Ignored when epoch or truncation generation is stale."""
+    """Everything below `end_offset` is durable; a stale truncation generation is ignored.
+
+    A leader also ignores a flush planned in an older epoch.
+    """
 
     end_offset: Offset
     epoch: LeaderEpoch
@@ -87,7 +90,7 @@ class Flushed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """A local snapshot was frozen; `log_start_offset` is the log start now."""
+    """A local snapshot was frozen; `log_start_offset` is the current log start."""
 
     snapshot_id: OffsetAndEpoch
     log_start_offset: Offset
@@ -101,16 +104,16 @@ class SnapshotInstalled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetched chunk or snapshot could not be kept: damaged, or the disk is full.
+    """A fetched chunk or snapshot could not be stored: damaged, or the disk is full.
 
-    Nothing of it stays, the log is as before; the node fetches again after a pause.
+    Its partial file is removed, the log is unchanged; the node fetches again after a pause.
     """
 
     snapshot_id: OffsetAndEpoch
 
 
 class ResignRequested(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller wants to give up leadership of `epoch` (a fault in its own state)."""
+    """The controller asks to resign the leadership of `epoch` (a fault in its own state)."""
 
     epoch: LeaderEpoch
 
@@ -118,17 +121,17 @@ class ResignRequested(msgspec.Struct, frozen=True, kw_only=True):
 class DiskFull(msgspec.Struct, frozen=True):
     """The disk refuses appends, or does so from the start; quorum-state can still be written.
 
-    A leader that is not alone resigns; a voter that is not alone votes, and does not stand. What it
-    had to append as leader is dropped; a sole voter's is written later.
+    With other voters a leader resigns and drops the refused appends, and a voter votes but does not
+    campaign. A sole voter stays leader and writes them later.
     """
 
 
 class DiskHasSpace(msgspec.Struct, frozen=True):
-    """The disk takes appends again, and has taken what it refused before."""
+    """The disk accepts appends again, and those that it refused before are written."""
 
 
 class ShutdownRequested(msgspec.Struct, frozen=True):
-    """SIGTERM: a leader resigns and hands over; followers finish at once."""
+    """SIGTERM: a leader resigns, and waits for its successor; followers finish at once."""
 
 
 Event = (

@@ -1,6 +1,6 @@
 """The follower's side of replication: one fetch at a time, append, flush, fetch again.
 
-INV-ACK-1: a voter's fetch offset is durable: its next Fetch leaves only when all that it holds is
+INV-ACK-1: a voter's fetch offset is durable: its next Fetch is sent only when its whole log is
 flushed, because the fetch offset is an acknowledgement. INV-HW-4: nothing below the high watermark
 is ever truncated. INV-APPEND-1: after AppendFetched, or a last WriteSnapshotChunk, the very next
 event is the log's answer (writes are synchronous; flushes are not).
@@ -19,7 +19,7 @@ from wire.types import NodeId, Offset, OffsetAndEpoch
 
 
 def send_fetch(state: RaftState) -> None:
-    """Fetch from the leader, or from another voter while the leader does not answer."""
+    """Fetch from the leader, or from another voter while the leader does not respond."""
     role, log = state.role, state.log
     assert type(role) is Follower or type(role) is Unattached, f"{role=}"
     assert state.pending_append is None, "INV-APPEND-1"
@@ -48,7 +48,7 @@ def send_fetch(state: RaftState) -> None:
 
 
 def _destination(state: RaftState) -> NodeId | None:
-    """The leader; another voter while it pauses; None (and a wake-up) while all pause."""
+    """Return the leader, another voter while it backs off, or None (wake-up) while all back off."""
     role, now_ms, requests = state.role, state.now_ms, state.request_manager
     leader_id = role.leader_id if type(role) is Follower else None
     if leader_id is not None:
@@ -73,7 +73,7 @@ def _destination(state: RaftState) -> NodeId | None:
 
 
 def _fetch_request(state: RaftState) -> FetchRequest:
-    """A fetch at the log end."""
+    """Make a Fetch at the log end."""
     config, log, watermark = state.config, state.log, state.high_watermark
     return FetchRequest(
         cluster_id=config.cluster_id,
@@ -89,7 +89,7 @@ def _fetch_request(state: RaftState) -> FetchRequest:
 
 
 def _snapshot_request(state: RaftState, download: SnapshotDownload) -> FetchSnapshotRequest:
-    """The next chunk of the snapshot that is being fetched."""
+    """Make the FetchSnapshot of the next chunk."""
     return FetchSnapshotRequest(
         cluster_id=state.config.cluster_id,
         replica_id=state.config.node_id,
@@ -104,7 +104,7 @@ def _snapshot_request(state: RaftState, download: SnapshotDownload) -> FetchSnap
 def on_fetch_response(
     state: RaftState, source_id: NodeId, request: FetchRequest, response: FetchResponse
 ) -> bool:
-    """Take up a fetch answer of the leader without error; False = pause before the next."""
+    """Handle a Fetch response; False = back off before the next request."""
     role = state.role
     if response.error_code != error_codes.NONE or type(role) is not Follower:
         return False
@@ -122,7 +122,7 @@ def on_fetch_response(
         if (state.high_watermark or 0) > response.snapshot_id.offset:
             return False
         if response.snapshot_id.epoch > role.epoch:
-            return False  # no log of this leader can hold such an epoch
+            return False  # the log of this leader cannot hold such an epoch
         role.download = SnapshotDownload(response.snapshot_id)
     elif response.records:
         state.pending_append = PendingAppend(response.high_watermark)
@@ -140,7 +140,7 @@ def on_fetch_response(
 
 
 def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
-    """Drop what the leader does not have; what is committed cannot be among it (INV-HW-4)."""
+    """Truncate to the common log; no committed record can be lost by it (INV-HW-4)."""
     end_offset = max(state.log.truncation_point(diverging), state.log.start_offset)
     if end_offset < (state.high_watermark or 0):
         raise RaftInvariantError(
@@ -153,7 +153,7 @@ def _truncate(state: RaftState, diverging: OffsetAndEpoch) -> None:
 
 
 def _take_high_watermark(state: RaftState, high_watermark: int) -> None:
-    """Follow the leader's high watermark as far as the own log goes; older news is dropped."""
+    """Adopt the leader's high watermark up to the local log end; a lower one is ignored."""
     if high_watermark >= 0:
         reached = min(high_watermark, state.log.end_offset)
         if reached > (-1 if state.high_watermark is None else state.high_watermark):
@@ -161,7 +161,7 @@ def _take_high_watermark(state: RaftState, high_watermark: int) -> None:
 
 
 def on_appended(state: RaftState, event: Appended) -> None:
-    """The log wrote: release parked fetches (leader), take up the high watermark (follower)."""
+    """Release parked fetches (leader) or adopt the fetched high watermark (follower)."""
     pending, state.pending_append = state.pending_append, None
     if event.is_disk_full:
         state.is_disk_full = True
@@ -187,10 +187,10 @@ def on_appended(state: RaftState, event: Appended) -> None:
 
 
 def on_flushed(state: RaftState, event: Flushed) -> None:
-    """Durable now: the leader's own vote for the offset moves, a follower may acknowledge.
+    """Advance the flushed end: a leader may advance the high watermark, a follower may fetch.
 
-    A flush that began before a truncation says nothing. One of an older epoch is ignored by a
-    leader, whose LeaderChange is flushed after it anyway; for a follower it stays true.
+    A flush that began before a truncation is ignored. A leader also ignores one of an older epoch,
+    since its LeaderChange is flushed later anyway; for a follower it remains valid.
     """
     if event.generation != state.log.generation:
         assert event.generation < state.log.generation, f"{event=} {state.log.describe()}"

@@ -1,8 +1,8 @@
 """The leader's side of replication: Fetch, FetchSnapshot, long poll, check quorum, high watermark.
 
-Pull-based: nobody pushes records. INV-HW-1: the high watermark is what a majority has durably; a
-voter says so by its fetch offset, the leader itself by Flushed. INV-HW-3: it moves only past the
-start of the current epoch (Raft thesis 3.6.2).
+Followers pull; records are never pushed. INV-HW-1: a majority has all below the high watermark
+durably; a voter acknowledges by its fetch offset, the leader itself by Flushed. INV-HW-3: it only
+advances beyond the start of the current epoch (Raft thesis 3.6.2).
 Source: KIP-595; apache/kafka: raft/.../{KafkaRaftClient,LeaderState}.java.
 """
 
@@ -28,7 +28,7 @@ from wire.types import LeaderEpoch, NodeId, Offset, ReplicaKey
 def on_fetch_request(
     state: RaftState, reply_token: int, request: FetchRequest, wall_ms: int
 ) -> None:
-    """Answer a Fetch now or park it until there is news."""
+    """Answer a Fetch now, or park it until there are records or a higher high watermark."""
     if state.refuses_cluster(reply_token, request.cluster_id, FetchResponse):
         return
     response = _evaluate(state, request, wall_ms)
@@ -49,7 +49,7 @@ def on_fetch_request(
 
 
 def leader_error(state: RaftState, epoch: LeaderEpoch) -> int:
-    """The leader-type validation: epochs first, then the role; no transition."""
+    """Validate a request to the leader: epochs first, then the role; no transition."""
     role = state.role
     if epoch < role.epoch:
         return error_codes.FENCED_LEADER_EPOCH
@@ -61,7 +61,7 @@ def leader_error(state: RaftState, epoch: LeaderEpoch) -> int:
 
 
 def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
-    """The answer as of now; a valid position is counted before it is built."""
+    """Return the current response; a valid fetch updates the replica's progress first."""
     error = _fetch_error(state, request)
     if error != error_codes.NONE:
         return state.fetch_refusal(error)
@@ -76,14 +76,14 @@ def _evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchRes
         assert end is not None, f"{request=}"
         return msgspec.structs.replace(_response(state), diverging_epoch=end)
     if request.max_bytes < 0:
-        # Kafka fails to read it, and so does not count it either (4.3.1; at the log end it waits).
+        # Kafka fails to read and does not update progress either (4.3.1; at the log end it waits).
         return state.fetch_refusal(error_codes.UNKNOWN_SERVER_ERROR)
     _track(state, request, wall_ms)
     return _response(state)
 
 
 def _fetch_error(state: RaftState, request: FetchRequest) -> int:
-    """Why no position of the log is looked at."""
+    """Return the error that is independent of the log position; NONE if there is none."""
     is_possible = (
         request.max_wait_ms >= 0
         and request.fetch_offset >= 0
@@ -98,7 +98,7 @@ def _fetch_error(state: RaftState, request: FetchRequest) -> int:
 
 
 def _response(state: RaftState, *, snapshot: bool = False) -> FetchResponse:
-    """An answer without error: leader, high watermark, log start."""
+    """Make a response without error: leader, high watermark, log start."""
     role, log, watermark = state.role, state.log, state.high_watermark
     return FetchResponse(
         leader_id=role.leader_id,
@@ -111,7 +111,7 @@ def _response(state: RaftState, *, snapshot: bool = False) -> FetchResponse:
 
 
 def _is_plain(response: FetchResponse) -> bool:
-    """Whether the answer has neither error nor redirection."""
+    """True if the response has neither error, diverging epoch nor snapshot id."""
     return (
         response.error_code == error_codes.NONE
         and response.diverging_epoch is None
@@ -120,7 +120,7 @@ def _is_plain(response: FetchResponse) -> bool:
 
 
 def _may_park(state: RaftState, request: FetchRequest, response: FetchResponse) -> bool:
-    """Whether there is nothing to tell yet."""
+    """True if the response has nothing new for the replica and the request may wait."""
     return (
         request.high_watermark >= response.high_watermark
         and request.fetch_offset >= state.log.written_end_offset
@@ -133,7 +133,7 @@ def _may_park(state: RaftState, request: FetchRequest, response: FetchResponse) 
 def _send(
     state: RaftState, reply_token: int, request: FetchRequest, response: FetchResponse
 ) -> None:
-    """Answer, with bytes of the log when the position is valid and has some."""
+    """Answer, with records if the position is valid and below the written end."""
     if request.fetch_offset < state.log.written_end_offset and _is_plain(response):
         state.effects.send.append(
             ReadAndSendFetch(reply_token=reply_token, request=request, response=response)
@@ -143,7 +143,7 @@ def _send(
 
 
 def _answer_older_of_same_replica(state: RaftState, request: FetchRequest) -> None:
-    """A replica has one fetch at a time: an older one belongs to a lost connection."""
+    """Answer an older parked fetch of the same replica: its connection must have been lost."""
     replica_id = request.replica_id
     if replica_id is None:
         return
@@ -155,7 +155,7 @@ def _answer_older_of_same_replica(state: RaftState, request: FetchRequest) -> No
 
 
 def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
-    """Count a valid fetch: the replica's end offset, check quorum, high watermark."""
+    """Update the replica's progress, check quorum and the high watermark after a valid fetch."""
     role = state.role
     assert type(role) is Leader, f"{role=}"
     replica_id = request.replica_id
@@ -176,7 +176,7 @@ def _track(state: RaftState, request: FetchRequest, wall_ms: int) -> None:
 
 
 def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
-    """Check quorum: a majority that fetched, with the leader itself, restarts the timer."""
+    """Restart the check-quorum timer when a majority, with the leader itself, has fetched."""
     assert voter_id in role.progress, f"{voter_id=} is not another voter"
     role.fetched_voters.add(voter_id)
     if len(role.fetched_voters) >= majority(len(state.voters.endpoints)) - 1:
@@ -185,7 +185,7 @@ def _note_contact(state: RaftState, role: Leader, voter_id: NodeId) -> None:
 
 
 def update_high_watermark(state: RaftState) -> None:
-    """Advance the high watermark when a majority allows it; answer parked fetches."""
+    """Advance the high watermark to the majority's offset, then answer parked fetches."""
     role = state.role
     assert type(role) is Leader, f"{role=}"
     ends: list[Offset | None] = [seen.end_offset for seen in role.progress.values()]
@@ -203,7 +203,7 @@ def update_high_watermark(state: RaftState) -> None:
 
 
 def release_parked(state: RaftState, threshold: int) -> None:
-    """Answer anew the parked fetches below `threshold`; 0 answers all."""
+    """Re-evaluate and answer parked fetches with offsets below `threshold`; 0 answers all."""
     if not state.parked:
         return
     ready = [f for f in state.parked if threshold == 0 or f.request.fetch_offset < threshold]
@@ -221,7 +221,7 @@ def release_parked(state: RaftState, threshold: int) -> None:
 
 
 def expire_parked(state: RaftState) -> None:
-    """Answer those that waited long enough with what was known when they came."""
+    """Answer expired parked fetches with the response made at their arrival."""
     if not state.parked:
         return
     due = [fetch for fetch in state.parked if fetch.deadline_ms <= state.now_ms]
@@ -234,7 +234,7 @@ def expire_parked(state: RaftState) -> None:
 def on_fetch_snapshot_request(
     state: RaftState, reply_token: int, request: FetchSnapshotRequest
 ) -> None:
-    """Serve a chunk: activity of a voter, but no acknowledgement of any offset."""
+    """Serve a snapshot chunk; it counts for check quorum but acknowledges no offset."""
     if state.refuses_cluster(reply_token, request.cluster_id, FetchSnapshotResponse):
         return
     error = leader_error(state, request.current_leader_epoch)

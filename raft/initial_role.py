@@ -1,9 +1,9 @@
-"""The role of a replica at start, from what it remembers: never Leader, however the file reads.
+"""The role of a replica at start, from quorum-state and the log: never Leader.
 
-A pair (offset, epoch) names one record for ever. A leader that restarts may have lost records which
-it had handed out but not flushed, so it must not write in that epoch again: it starts as Resigned.
-A candidate has written nothing in its epoch and goes on with its round.
-Source: spec of QuorumState.initialize (apache/kafka: raft/.../QuorumState.java).
+A pair (offset, epoch) identifies one record for ever. A leader that restarts may have lost records
+that it had sent but not flushed, so it must not write in that epoch again: it starts as Resigned.
+A candidate has written nothing in its epoch and resumes its election.
+Source: QuorumState.initialize (apache/kafka: raft/.../QuorumState.java).
 """
 
 import msgspec
@@ -17,14 +17,14 @@ from wire.types import LeaderEpoch, NodeId, ReplicaKey, Rng
 
 
 class StoredElection(msgspec.Struct, frozen=True, kw_only=True):
-    """The election as read from quorum-state; epoch 0 knows neither leader nor records."""
+    """The election as read from quorum-state; epoch 0 has neither leader nor records."""
 
     epoch: LeaderEpoch = LeaderEpoch(0)
     leader_id: NodeId | None = None
     voted_key: ReplicaKey | None = None
 
     def __post_init__(self) -> None:
-        """Assert what the file may say."""
+        """Assert that the stored election is possible."""
         assert self.epoch >= 0, f"{self=}"
         assert self.epoch > 0 or self.leader_id is None, f"epoch 0 has no leader {self=}"
 
@@ -37,13 +37,13 @@ def initial_role(
     rng: Rng,
     now_ms: int,
 ) -> Role:
-    """The first role that fits, in this order.
+    """Return the role at start: the first that applies.
 
-    1. The log knows a later epoch: the file lost against it, and with it the vote.
-    2. Stored leader is this node: Resigned.
-    3. Stored vote is this replica's own (id and directory): Candidate. Kafka asks for the vote
-       before the leader; a file may name both, and then the election is over: we follow.
-    4. Stored leader is a voter: Follower, with the vote.
+    1. The log has a later epoch: Unattached in it; the stored election is obsolete, its vote too.
+    2. The stored leader is this node: Resigned.
+    3. The stored vote is this replica's own (id and directory) and no leader is stored: Candidate.
+       Kafka tests the vote before the leader; with both stored the election is over: Follower.
+    4. The stored leader is a voter: Follower, with the vote.
     5. Otherwise Unattached, with leader and vote.
     """
     is_voter = config.can_vote and voters.is_voter(config.node_id)

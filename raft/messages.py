@@ -1,10 +1,10 @@
 """The raft requests and responses as plain values.
 
-`kernel/quorum/messages/` maps them to kio bodies, one module for each. Fetch, of which a quorum
-sends most, has one value on the wire and here: `wire/fetch_messages.py`.
+`kernel/quorum/messages/` maps them to kio bodies, one module for each. Fetch, the most frequent,
+has one type on the wire and here: `wire/fetch_messages.py`.
 
-Versions and topic wrapping stay outside: one message is about the one metadata partition. A field
-that an older version cannot carry has the value the protocol gives it by default.
+Versions and topic wrapping stay outside: a message is about the one metadata partition. A field
+that an older version cannot carry has the protocol's default value.
 Source: KIP-595, KIP-853, KIP-996; apache/kafka: clients/.../common/message/*.json (4.3).
 """
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class VoteRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Vote 0-2. `last_offset` is the candidate's log END offset despite its wire name."""
+    """Vote 0-2. `last_end_offset`, LastOffset on the wire, is the candidate's log END offset."""
 
     cluster_id: str | None
     voter_id: NodeId | None
@@ -61,7 +61,7 @@ class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndQuorumEpochRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """EndQuorumEpoch 0-1; preferred candidates best first."""
+    """EndQuorumEpoch 0-1; preferred candidates in descending order of preference."""
 
     cluster_id: str | None
     leader_id: NodeId
@@ -86,7 +86,7 @@ class DescribeQuorumRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VoteResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to Vote; `error_code` is the partition level code, `top_error_code` the top level."""
+    """Response to Vote; `error_code` is the partition's, `top_error_code` the top-level one."""
 
     error_code: int = 0
     top_error_code: int = 0
@@ -97,7 +97,7 @@ class VoteResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to BeginQuorumEpoch."""
+    """Response to BeginQuorumEpoch."""
 
     error_code: int = 0
     top_error_code: int = 0
@@ -107,7 +107,7 @@ class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to EndQuorumEpoch."""
+    """Response to EndQuorumEpoch."""
 
     error_code: int = 0
     top_error_code: int = 0
@@ -117,7 +117,7 @@ class EndQuorumEpochResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to FetchSnapshot: `chunk` starts at `position_bytes` of a file of `size_bytes`."""
+    """Response to FetchSnapshot: `chunk` starts at `position_bytes` of a file of `size_bytes`."""
 
     error_code: int = 0
     top_error_code: int = 0
@@ -131,7 +131,7 @@ class FetchSnapshotResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of DescribeQuorum; -1 where unknown; timestamps are wall clock ms."""
+    """One replica in DescribeQuorum; -1 where unknown; timestamps are wall clock ms."""
 
     replica_id: NodeId
     directory_id: DirectoryId | None
@@ -142,7 +142,7 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class DescribeQuorumResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to DescribeQuorum."""
+    """Response to DescribeQuorum."""
 
     error_code: int = 0
     leader_id: NodeId | None = None

@@ -1,4 +1,4 @@
-"""What is due now: timers first, then the requests that each role keeps sending (KIP-595)."""
+"""Timers and periodic requests of each role (KIP-595): timers run first, then requests."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,18 +13,18 @@ from raft.vote import become_prospective, decide, give_up_pre_vote, resign, send
 from wire.types import LeaderEpoch
 
 ROLE_CHANGES_MAX = 8
-"""Changes of role one poll may make; a single voter makes three."""
+"""Role changes in one poll, at most; a single voter makes three."""
 _FETCHING = (Follower, Unattached)
 
 
 def poll(state: RaftState) -> None:
-    """Run what is due until the role is stable, then send what the role wants to send."""
+    """Run due timers until the role is stable, then send the requests of that role."""
     for _ in range(ROLE_CHANGES_MAX):
         before = state.role
         if state.shutdown_deadline_ms is None:
             _TIMERS[type(before)](state, before)
         else:
-            _poll_shutdown(state)  # it votes while it waits, and stands no more
+            _poll_shutdown(state)  # it votes while it waits, and does not campaign
         if state.role is before:
             break
     else:
@@ -37,13 +37,13 @@ def poll(state: RaftState) -> None:
 
 
 def _poll_leader(state: RaftState, role: Leader) -> None:
-    """A sole voter has nobody to hear: it never resigns for want of a quorum."""
+    """Resign when the check-quorum timer expires; a sole voter has no fetches to wait for."""
     if role.check_quorum_deadline_ms <= state.now_ms and not state.is_only_voter:
         resign(state)
 
 
 def _poll_resigned(state: RaftState, role: Resigned) -> None:
-    """After its timer a resigned leader waits in the next epoch; a sole voter stands at once."""
+    """Become Unattached in the next epoch when the timer expires; a sole voter campaigns now."""
     if state.is_only_voter:
         become_prospective(state)
     elif role.election_deadline_ms <= state.now_ms:
@@ -51,7 +51,7 @@ def _poll_resigned(state: RaftState, role: Resigned) -> None:
 
 
 def _poll_nominee(state: RaftState, role: Prospective | Candidate) -> None:
-    """A sole candidate restarted has won; an expired timer or a full disk ends the round."""
+    """End the round on a full disk or an expired timer; a restarted sole voter has won."""
     if not state.can_stand:
         _stand(state)
     elif role.votes.result is VoteResult.WON:
@@ -64,7 +64,7 @@ def _poll_nominee(state: RaftState, role: Prospective | Candidate) -> None:
 
 
 def _stand(state: RaftState) -> None:
-    """Ask for pre-votes; on a full disk wait for another leader instead, free to vote for it."""
+    """Ask for pre-votes; on a full disk become Unattached, able to vote for another voter."""
     if state.can_stand:
         become_prospective(state)
     else:
@@ -73,7 +73,7 @@ def _stand(state: RaftState) -> None:
 
 
 def _poll_follower(state: RaftState, role: Follower) -> None:
-    """A voter stands after the fetch time-out or on evidence; an observer looks around."""
+    """Campaign after the fetch time-out or on evidence; an observer becomes Unattached."""
     if state.is_shut_down:
         return
     if not state.is_voter:
@@ -86,7 +86,7 @@ def _poll_follower(state: RaftState, role: Follower) -> None:
 
 
 def _poll_unattached(state: RaftState, role: Unattached) -> None:
-    """A voter stands when its timer expires, on evidence, or at once when it is alone."""
+    """Campaign when the timer expires or on evidence; a sole voter campaigns at once."""
     if not state.is_voter:
         return
     assert role.election_deadline_ms is not None, f"{role=}"
@@ -96,12 +96,12 @@ def _poll_unattached(state: RaftState, role: Unattached) -> None:
 
 
 def _poll_shutdown(state: RaftState) -> None:
-    """Finished when another leader is known, when there is nobody to lead, or when time is over.
+    """Finish when another leader is known, when no voter can be reached, or after the time-out.
 
-    Until then a resigned leader stays to vote: a follower that heard it a moment ago refuses
-    pre-votes, so that its vote may be the one its successor needs (scenario
-    clean_leader_stop_trace). Once everybody was told, the longest back-off of a successor is
-    enough to wait.
+    Until then a resigned leader stays to vote: followers that fetched from it recently reject
+    pre-votes, so its vote may be the one that its successor needs (scenario
+    clean_leader_stop_trace). Once all voters were sent EndQuorumEpoch, the longest back-off of a
+    successor is enough to wait.
     """
     role = state.role
     assert state.shutdown_deadline_ms is not None, "not shutting down"
@@ -125,11 +125,11 @@ _TIMERS: Final[dict[type, Callable[[RaftState, Any], None]]] = {
     Prospective: _poll_nominee,
     Candidate: _poll_nominee,
 }
-"""At most one change of role because of time."""
+"""The timers of each role; a call makes at most one role change."""
 
 
 def _send(state: RaftState) -> None:
-    """The requests of the role."""
+    """Send the requests of the role."""
     role = state.role
     if type(role) is Follower or type(role) is Unattached:
         send_fetch(state)
@@ -142,7 +142,7 @@ def _send(state: RaftState) -> None:
 
 
 def next_deadline_ms(state: RaftState) -> int | None:
-    """The next time at which something is due; None when only an event can change anything."""
+    """Return the earliest time at which something is due; None if nothing is timed."""
     parked = state.parked
     first_ms = min([fetch.deadline_ms for fetch in parked]) if parked else None
     if state.is_shut_down:

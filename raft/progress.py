@@ -1,4 +1,4 @@
-"""What a leader knows about one replica that fetches from it."""
+"""The leader's view of a replica that fetches from it."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from wire.types import Offset, ReplicaKey
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Fetch state of a replica. KRaft counts by fetch: offset f acknowledges all below f."""
+    """Fetch state of a replica: a Fetch at offset f acknowledges everything below f."""
 
     end_offset: Offset | None = None
     last_contact_ms: int | None = None
@@ -22,11 +22,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 def fetched(
     progress: Progress, fetch_offset: Offset, leader_end: Offset, now_ms: int, wall_ms: int
 ) -> Progress:
-    """The progress after a valid Fetch at `fetch_offset`.
+    """Return the progress after a valid Fetch at `fetch_offset`.
 
-    Caught up: at the leader's end now, or at what was the end at the previous fetch
-    (apache/kafka: raft/.../LeaderState.java, `updateFollowerState`). The end offset may move
-    back: a voter that lost its disk fetches from 0 again.
+    A replica is caught up at the leader's current log end, or at the log end of its previous fetch
+    (apache/kafka: raft/.../LeaderState.java, `updateFollowerState`). The end offset may decrease: a
+    voter that lost its disk fetches from 0 again.
     """
     assert fetch_offset >= 0, f"{fetch_offset=}"
     assert fetch_offset <= leader_end, f"{fetch_offset=} {leader_end=}"
@@ -49,11 +49,11 @@ def fetched(
 def recent_observers(
     observers: dict[ReplicaKey, Progress], now_ms: int
 ) -> dict[ReplicaKey, Progress]:
-    """Those that fetched within the last five minutes; the others are forgotten."""
+    """Return the observers that fetched within the last five minutes."""
     limit_ms = now_ms - OBSERVER_EXPIRY_MS
     return {key: seen for key, seen in observers.items() if (seen.last_contact_ms or 0) >= limit_ms}
 
 
 def contacted(progress: Progress, now_ms: int) -> Progress:
-    """The progress after a FetchSnapshot: alive, but nothing acknowledged."""
+    """Return the progress after a FetchSnapshot: alive, but no offset acknowledged."""
     return msgspec.structs.replace(progress, last_contact_ms=now_ms, heard_or_told_ms=now_ms)

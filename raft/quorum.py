@@ -1,4 +1,4 @@
-"""Majority arithmetic: the offset a majority has, and the three-valued result of a vote.
+"""Majority arithmetic: the offset that a majority has, and the three-valued result of a vote.
 
 INV-HW-1: the high watermark is an end offset that a majority of voters has durably.
 (KIP-595 "High watermark"; Raft thesis 3.6.2 for the current-epoch rule, applied by the caller.)
@@ -13,7 +13,7 @@ from wire.types import NodeId, Offset
 
 
 class VoteResult(Enum):
-    """What is certain about a vote."""
+    """Result of a round of votes, possibly still undecided."""
 
     WON = "won"
     LOST = "lost"
@@ -21,19 +21,19 @@ class VoteResult(Enum):
 
 
 def majority(voter_count: int) -> int:
-    """Smallest number of voters that is more than half."""
+    """Return the smallest number of voters that is more than half."""
     assert voter_count >= 1, f"{voter_count=}"
     return voter_count // 2 + 1
 
 
 def majority_offset(end_offsets: Iterable[Offset | None]) -> Offset | None:
-    """Largest end offset that a majority of the voters reached.
+    """Return the largest end offset that a majority of the voters has reached.
 
     Args:
         end_offsets: durable end offset of each voter, None where unknown; not empty.
 
     Returns:
-        An end offset (exclusive), None while fewer than a majority is known.
+        An end offset (exclusive); None while the offsets of fewer than a majority are known.
     """
     ordered = sorted([-1 if end is None else end for end in end_offsets], reverse=True)
     assert ordered, "a quorum has voters"
@@ -42,14 +42,14 @@ def majority_offset(end_offsets: Iterable[Offset | None]) -> Offset | None:
 
 
 class VoteTally(msgspec.Struct, frozen=True):
-    """Answers to one round of votes; a voter is counted once, its first answer stands."""
+    """Responses in one round of votes; only a voter's first response counts."""
 
     voters: frozenset[NodeId]
     granted: frozenset[NodeId] = frozenset()
     rejected: frozenset[NodeId] = frozenset()
 
     def record(self, voter_id: NodeId, *, granted: bool) -> "VoteTally":
-        """The tally with one more answer; one of a non-voter or a second one changes nothing."""
+        """Return the tally with a response; a non-voter's or a repeated one changes nothing."""
         if voter_id not in self.voters or voter_id in self.granted | self.rejected:
             return self
         if granted:
@@ -58,12 +58,12 @@ class VoteTally(msgspec.Struct, frozen=True):
 
     @property
     def unanswered(self) -> tuple[NodeId, ...]:
-        """Voters without an answer, ascending."""
+        """Voters without a response, ascending."""
         return tuple(sorted(self.voters - self.granted - self.rejected))
 
     @property
     def result(self) -> VoteResult:
-        """Won, lost, or still open."""
+        """The result as far as it is certain."""
         needed = majority(len(self.voters))
         assert not self.granted & self.rejected, f"{self=}"
         assert self.granted <= self.voters, f"{self=}"

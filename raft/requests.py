@@ -1,7 +1,7 @@
 """Requests to other nodes: each connection is ready, awaits a response, or backs off.
 
-INV-RPC-1: an answer is handled only while its correlation id is the one in flight on that
-connection. Resetting a connection forgets the id, so late answers after a change of role are lost.
+INV-RPC-1: a response is handled only while its correlation id is in flight on that connection.
+Resetting a connection drops the id, so late responses after a change of role are ignored.
 INV-RPC-2: at most one Fetch or FetchSnapshot is in flight over all connections.
 Source: apache/kafka: raft/.../RequestManager.java.
 """
@@ -38,7 +38,7 @@ class RequestManager:
         self._next_correlation_id = 1
 
     def reset(self) -> None:
-        """Forget what is in flight and every back-off (after a change of role)."""
+        """Drop all requests in flight and all back-offs (after a change of role)."""
         self._by_id.clear()
 
     def forget(self, destination_id: NodeId) -> None:
@@ -46,11 +46,11 @@ class RequestManager:
         self._by_id.pop(destination_id, None)
 
     def is_untouched(self, destination_id: NodeId) -> bool:
-        """Whether nothing is in flight to a destination and nothing makes it pause."""
+        """True if a destination has no request in flight and no back-off."""
         return destination_id not in self._by_id
 
     def ready_at(self, destination_id: NodeId, now_ms: int) -> int:
-        """When a request may leave: not later than `now_ms` means at once."""
+        """Return the earliest time of the next request; at or before `now_ms` means at once."""
         connection = self._by_id.get(destination_id)
         if connection is None:
             return now_ms
@@ -59,18 +59,18 @@ class RequestManager:
         return now_ms if connection.ready_ms is None else connection.ready_ms
 
     def is_ready(self, destination_id: NodeId, now_ms: int) -> bool:
-        """Whether a request may leave now; one that timed out counts as answered."""
+        """True if a request may be sent now; one that timed out is no longer in flight."""
         return self.ready_at(destination_id, now_ms) <= now_ms
 
     def has_timed_out(self, destination_id: NodeId, now_ms: int) -> bool:
-        """Whether the request in flight has waited for its whole time-out."""
+        """True if the request in flight has timed out."""
         connection = self._by_id.get(destination_id)
         if connection is None or connection.correlation_id is None:
             return False
         return now_ms >= connection.sent_ms + self._request_timeout_ms
 
     def fetch_in_flight_until(self, now_ms: int) -> int | None:
-        """When the fetch in flight times out; None when there is none (INV-RPC-2)."""
+        """Return the time-out of the fetch in flight; None if there is none (INV-RPC-2)."""
         until: int | None = None
         for connection in self._by_id.values():
             if type(connection.request) not in _FETCHES or connection.correlation_id is None:
@@ -82,7 +82,7 @@ class RequestManager:
         return until
 
     def sent(self, destination_id: NodeId, request: RaftRequest, now_ms: int) -> int:
-        """Note a request as in flight and give its correlation id."""
+        """Note a request as in flight and return its correlation id."""
         connection = self._by_id.get(destination_id)
         if connection is not None:
             assert self.is_ready(destination_id, now_ms), f"{destination_id=} is not ready"
@@ -102,7 +102,7 @@ class RequestManager:
         return correlation_id
 
     def take(self, destination_id: NodeId, correlation_id: int) -> RaftRequest | None:
-        """The request that an answer belongs to, which is no longer in flight; None if stale."""
+        """Return the request of a response and end its flight; None if the response is stale."""
         connection = self._by_id.get(destination_id)
         if connection is None or connection.correlation_id != correlation_id:
             return None
@@ -113,14 +113,14 @@ class RequestManager:
         return request
 
     def succeeded(self, destination_id: NodeId) -> None:
-        """The answer was useful: no pause."""
+        """Make a destination ready after a successful response; its back-off restarts."""
         self._by_id.pop(destination_id, None)
 
     def failed(self, destination_id: NodeId, now_ms: int) -> None:
-        """Pause before the next request; longer after each failure in a row."""
+        """Back off before the next request; longer after each consecutive failure."""
         connection = self._by_id.setdefault(destination_id, ConnectionState())
         if connection.correlation_id is not None:
-            return  # a newer request left meanwhile
+            return  # a newer request is in flight
         doublings = min(connection.failure_count, BACKOFF_DOUBLINGS_MAX)
         connection.failure_count += 1
         connection.ready_ms = now_ms + (self._retry_backoff_ms << doublings)

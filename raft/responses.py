@@ -1,4 +1,4 @@
-"""What all answers of peers have in common: stale ones dropped, epochs and leaders taken up.
+"""Common handling of peers' responses: drop stale ones, adopt higher epochs and leaders.
 
 Source: apache/kafka: raft/.../KafkaRaftClient.java, `maybeHandleCommonResponse`.
 """
@@ -32,7 +32,7 @@ _REFUSALS: Final = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_F
 
 
 def on_response(state: RaftState, event: ResponseReceived) -> None:
-    """Handle an answer whose request is still in flight on that connection (INV-RPC-1)."""
+    """Handle a response whose request is still in flight on its connection (INV-RPC-1)."""
     source_id, requests = event.destination_id, state.request_manager
     request = requests.take(source_id, event.correlation_id)
     if request is None:
@@ -45,7 +45,7 @@ def on_response(state: RaftState, event: ResponseReceived) -> None:
 
 
 def on_request_failed(state: RaftState, event: RequestFailed) -> None:
-    """No answer: pause, or stand at once when the peer does not know pre-votes."""
+    """Back off; if the peer does not support pre-votes, become Candidate at once."""
     request = state.request_manager.take(event.destination_id, event.correlation_id)
     if request is None:
         return
@@ -60,7 +60,7 @@ def on_request_failed(state: RaftState, event: RequestFailed) -> None:
 def _handle(
     state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
 ) -> bool:
-    """Whether the answer was useful; False makes the connection pause."""
+    """Handle a current response; return False to back off on its connection."""
     assert type(response) is not DescribeQuorumResponse, "never asked of a peer"
     if response.top_error_code != error_codes.NONE:
         unsupported = response.top_error_code == error_codes.UNSUPPORTED_VERSION
@@ -76,7 +76,7 @@ def _handle(
     state.observe(response.leader_id, response.leader_epoch)
     if state.role is not before:
         _note_leaderless(state, source_id, response)
-        return True  # connections were reset; nothing more in this answer is for the new role
+        return True  # connections were reset; the rest of the response is for the old role
     if response.error_code in _REFUSALS:
         _note_leaderless(state, source_id, response)
         _note_abdication(state, source_id, response)
@@ -87,7 +87,7 @@ def _handle(
 def _stale(
     state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
 ) -> bool:
-    """An answer from a smaller epoch: nothing to learn, but a node at start knows no leader."""
+    """Handle a response of a lower epoch; it may count as a voter without a known leader."""
     _note_leaderless(state, source_id, response)
     return not isinstance(request, FetchRequest | FetchSnapshotRequest | VoteRequest)
 
@@ -95,7 +95,7 @@ def _stale(
 def _dispatch(
     state: RaftState, source_id: NodeId, request: RaftRequest, response: RaftResponse
 ) -> bool:
-    """Hand the answer to its family."""
+    """Pass a response of the current epoch to its handler; False = back off."""
     role = state.role
     if type(response) is FetchResponse:
         assert type(request) is FetchRequest, f"{request=}"
@@ -117,13 +117,13 @@ def _dispatch(
 
 
 def _note_leaderless(state: RaftState, source_id: NodeId, response: RaftResponse) -> None:
-    """A voter answered a fetch of a starting node, and it knows no leader either."""
+    """Count a voter that answers a Fetch without naming a leader (first election)."""
     if isinstance(response, FetchResponse) and response.leader_id is None:
         start_first_election(state, source_id)
 
 
 def _note_abdication(state: RaftState, source_id: NodeId, response: RaftResponse) -> None:
-    """The leader itself says that it leads no more (it restarted or resigned): evidence."""
+    """Note evidence when the followed leader answers that it no longer leads."""
     role = state.role
     if not isinstance(role, Follower) or source_id != role.leader_id:
         return

@@ -1,6 +1,6 @@
-"""Fetching a snapshot: the follower's side of FetchSnapshot (KIP-630).
+"""The follower's side of FetchSnapshot (KIP-630).
 
-INV-SNAP-1: a snapshot replaces the log only when it is whole, and it never ends below the high
+INV-SNAP-1: a snapshot replaces the log only when it is complete, and it never ends below the high
 watermark.
 """
 
@@ -20,7 +20,7 @@ def on_fetch_snapshot_response(
     request: FetchSnapshotRequest,
     response: FetchSnapshotResponse,
 ) -> bool:
-    """Write a chunk, or go back to Fetch; False = pause before the next request."""
+    """Write a chunk, or return to Fetch; False = back off before the next request."""
     role = state.role
     if not isinstance(role, Follower) or source_id != role.leader_id or role.download is None:
         return False
@@ -65,7 +65,7 @@ def on_fetch_snapshot_response(
 
 
 def on_snapshot_installed(state: RaftState, event: SnapshotInstalled) -> None:
-    """The log is empty now and starts at the end of the snapshot, which is committed."""
+    """Restart the empty log at the end of the snapshot, which is committed."""
     assert state.is_installing_snapshot, f"unexpected {event=}"
     assert event.generation == state.log.generation, f"{event=} {state.log.describe()}"
     assert event.snapshot_id.offset >= (state.high_watermark or 0), f"INV-SNAP-1 {event=}"
@@ -75,10 +75,10 @@ def on_snapshot_installed(state: RaftState, event: SnapshotInstalled) -> None:
 
 
 def on_snapshot_refused(state: RaftState) -> None:
-    """The driver could not keep what was fetched: ask again from the start, after a pause."""
+    """Abandon a download that the driver could not store; fetch again after a pause."""
     if state.is_installing_snapshot:
         state.is_installing_snapshot = False
-        state.log.generation -= 1  # nothing was truncated: flushes under way still count
+        state.log.generation -= 1  # nothing was truncated: pending flushes remain valid
     if isinstance(state.role, Follower):
         state.role.download = None
     pause_ms = min(SNAPSHOT_RETRY_MS, state.config.fetch_timeout_ms // 2)
@@ -86,10 +86,10 @@ def on_snapshot_refused(state: RaftState) -> None:
 
 
 def on_snapshot_added(state: RaftState, event: SnapshotAdded) -> None:
-    """A local snapshot exists; only committed data may be in it.
+    """Add a local snapshot to the log; it ends at or below the high watermark.
 
-    One that was there at the start is committed before any high watermark is known. Of one frozen
-    before a fetched snapshot replaced the log, and reported after it, nothing is left to note.
+    A snapshot found at start is committed before any high watermark is known. One frozen before a
+    fetched snapshot replaced the log, and reported after it, is ignored.
     """
     log_start_offset = state.log.start_offset
     if event.log_start_offset < log_start_offset:

@@ -1,4 +1,4 @@
-"""The mutable state of a raft core and the moves that several message families share.
+"""The mutable state of a raft core, with the operations that several requests share.
 
 INV-DURABLE-1 (effects.py): a changed election (epoch, leader, vote) is a PersistElection of the
 same step, before everything that is sent. INV-HW-2: the high watermark never decreases.
@@ -46,11 +46,11 @@ from wire.types import (
 
 
 class RaftInvariantError(Exception):
-    """The quorum broke its own rules (two leaders in one epoch, truncation of committed data)."""
+    """A violated invariant of the quorum (two leaders in an epoch, committed data truncated)."""
 
 
 class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetch that waits for data, for the high watermark or for its time."""
+    """A Fetch that waits for records, for a higher high watermark or for its time-out."""
 
     reply_token: int
     request: FetchRequest
@@ -60,13 +60,13 @@ class ParkedFetch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingAppend(msgspec.Struct, frozen=True):
-    """What a fetch response said, to be taken up when the log answers Appended."""
+    """High watermark of a Fetch response whose records are being appended; -1 if unknown."""
 
     high_watermark: int
 
 
 class RaftState:
-    """Everything a core remembers; changed only by the functions of this package."""
+    """The state of a core, changed only by the functions of this package."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class RaftState:
         role: Role,
         now_ms: int,
     ) -> None:
-        """Hold the parts; a log that starts behind a snapshot is committed up to there."""
+        """Start with the high watermark at the log start, committed by a snapshot (None at 0)."""
         self.config = config
         self.voters = voters
         self.is_voter = config.can_vote and voters.is_voter(config.node_id)
-        """Whether this node votes."""
+        """True if this node is a voter."""
         self.is_only_voter = self.is_voter and len(voters.ids) == 1
-        """Whether this node is the whole quorum."""
+        """True if this node is the only voter of the quorum."""
         self.begin_epoch_ms = config.begin_epoch_ms
         self.fetch_wait_ms = config.fetch_wait_ms
         self.others = voters.others(config.node_id)
@@ -94,7 +94,7 @@ class RaftState:
         self.role: Role = role
         self.high_watermark: Offset | None = log.start_offset if log.start_offset > 0 else None
         self.high_watermark_highest = self.high_watermark
-        """The largest ever notified; `high_watermark` is unknown again to a new leader."""
+        """The highest ever notified; a new leader does not know its `high_watermark` yet."""
         self.request_manager = RequestManager(
             request_timeout_ms=config.request_timeout_ms,
             retry_backoff_ms=config.retry_backoff_ms,
@@ -104,13 +104,13 @@ class RaftState:
         self.pending_append: PendingAppend | None = None
         self.is_installing_snapshot = False
         self.fetch_paused_until_ms: int | None = None
-        """A snapshot could not be kept: no fetch before this time."""
+        """Earliest time of the next fetch after a full disk or a refused snapshot."""
         self.shutdown_deadline_ms: int | None = None
         self.is_shut_down = False
         self.next_send_ms: int | None = None
-        """When a request that could not leave yet may leave, or the next one is due."""
+        """Earliest time at which a delayed or periodic request is due."""
         self.is_disk_full = False
-        """Whether appends are refused: since DiskFull, until DiskHasSpace."""
+        """True while the disk refuses appends: from DiskFull until DiskHasSpace."""
         self.effects = Effects()
         self._persisted: tuple[LeaderEpoch, NodeId | None, ReplicaKey | None] | None = None
         self._notified: LeaderAndEpoch | None = None
@@ -122,10 +122,10 @@ class RaftState:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader as the node's other parts see it: this node only while it leads.
+        """The leader as notified outside raft: this node only while it leads.
 
-        A resigned leader, and a nominee that was one, still names itself to peers and in its
-        file, but must not be taken for active (KAFKA-17333).
+        A resigned leader, and a Prospective that was one, still names itself to peers and in
+        quorum-state, but must not be taken for the active controller (KAFKA-17333).
         """
         leader_id = self.role.leader_id
         if leader_id == self.config.node_id and not isinstance(self.role, Leader):
@@ -134,24 +134,24 @@ class RaftState:
 
     @property
     def can_stand(self) -> bool:
-        """Whether this voter may be elected: one that cannot append could only resign.
+        """True if this voter may campaign: one that cannot append could only resign.
 
-        A sole voter may: there is nobody to lead in its place.
+        A sole voter may: there is no other voter to lead in its place.
         """
         return not self.is_disk_full or self.is_only_voter
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Endpoint of the leader that responses name; they do not name its listener."""
+        """Endpoint of the leader for responses, which carry no listener name."""
         endpoint = self.voters.endpoint(self.role.leader_id)
         return None if endpoint is None else Endpoint("", endpoint.host, endpoint.port)
 
     def new_election_deadline_ms(self) -> int:
-        """When an election timer that starts now expires."""
+        """Return the expiry of an election timer that starts now."""
         return self.now_ms + self.config.draw_election_timeout_ms(self.rng)
 
     def is_foreign(self, cluster_id: str | None) -> bool:
-        """Whether a request names another cluster; one that names none is accepted."""
+        """True if a request names another cluster; one without cluster id is accepted."""
         return cluster_id is not None and cluster_id != self.config.cluster_id
 
     def send_request(self, destination_id: NodeId, request: RaftRequest) -> None:
@@ -159,7 +159,7 @@ class RaftState:
         config, now_ms = self.config, self.now_ms
         assert destination_id != config.node_id, f"{request=} to myself"
         correlation_id = self.request_manager.sent(destination_id, request, now_ms)
-        self.wake_at(now_ms + config.request_timeout_ms)  # else a lost answer stalls us
+        self.wake_at(now_ms + config.request_timeout_ms)  # else a lost response stalls this node
         self.effects.send.append(
             SendRequest(
                 destination_id=destination_id, correlation_id=correlation_id, request=request
@@ -167,12 +167,12 @@ class RaftState:
         )
 
     def wake_at(self, at_ms: int) -> None:
-        """Ask to be stepped at a time because a request waits for it or is due then."""
+        """Schedule a step at or before `at_ms`, at which a request is due."""
         if self.next_send_ms is None or at_ms < self.next_send_ms:
             self.next_send_ms = at_ms
 
     def send_if_ready(self, destination_id: NodeId, request: RaftRequest) -> bool:
-        """Send now, or note when the destination will be ready."""
+        """Send a request if its destination is ready, else schedule a step for that time."""
         ready_ms = self.request_manager.ready_at(destination_id, self.now_ms)
         if ready_ms > self.now_ms:
             self.wake_at(ready_ms)
@@ -181,13 +181,13 @@ class RaftState:
         return True
 
     def answer(self, reply_token: int, response: RaftResponse) -> None:
-        """Answer a request with a value that needs no read of the log."""
+        """Answer a request without reading the log."""
         self.effects.send.append(SendResponse(reply_token=reply_token, response=response))
 
     def refuses_cluster(
         self, reply_token: int, cluster_id: str | None, make: Callable[..., RaftResponse]
     ) -> bool:
-        """Answer INCONSISTENT_CLUSTER_ID when a request names another cluster."""
+        """Answer INCONSISTENT_CLUSTER_ID if a request names another cluster; True if it does."""
         if cluster_id == self.config.cluster_id or not self.is_foreign(cluster_id):
             return False
         self.answer(reply_token, make(top_error_code=error_codes.INCONSISTENT_CLUSTER_ID))
@@ -196,7 +196,7 @@ class RaftState:
     def answer_voter(
         self, reply_token: int, make: Callable[..., RaftResponse], error_code: int, **more: bool
     ) -> None:
-        """Answer Vote, Begin- or EndQuorumEpoch with the leader and epoch as they are now."""
+        """Answer Vote, Begin- or EndQuorumEpoch with the current leader and epoch."""
         response = make(
             error_code=error_code,
             leader_id=self.role.leader_id,
@@ -207,7 +207,7 @@ class RaftState:
         self.answer(reply_token, response)
 
     def become(self, new: Role) -> None:
-        """Change the role: check, persist, notify, forget connections, refuse parked fetches."""
+        """Change the role: check, persist, notify, reset connections, refuse parked fetches."""
         old = self.role
         self.role = transition(old, new, is_voter=self.is_voter)
         if isinstance(new, Leader | Resigned):
@@ -223,7 +223,7 @@ class RaftState:
             self.refuse_parked()
 
     def persist_election(self) -> None:
-        """Ask for a durable quorum-state when what it holds changed."""
+        """Persist the election (epoch, leader, vote) if it changed."""
         role = self.role
         current = (role.epoch, role.leader_id, role.voted_key)
         if current == self._persisted:
@@ -236,25 +236,25 @@ class RaftState:
         )
         persist = self.effects.persist
         if persist and isinstance(persist[-1], PersistElection):
-            persist[-1] = effect  # only the last of one step has to reach the disk
+            persist[-1] = effect  # only the last of one step has to be durable
         else:
             persist.append(effect)
 
     def notify_leader(self) -> None:
-        """Tell the node's other parts when leader or epoch changed."""
+        """Notify LeaderChanged if the leader or the epoch changed."""
         leader = self.leader
         if leader != self._notified:
             self._notified = leader
             self.effects.notify.append(LeaderChanged(leader=leader))
 
     def refuse_parked(self) -> None:
-        """Answer every parked fetch: this node leads no more."""
+        """Answer every parked fetch with NOT_LEADER_OR_FOLLOWER."""
         parked, self.parked = self.parked, []
         for fetch in parked:
             self.answer(fetch.reply_token, self.fetch_refusal(error_codes.NOT_LEADER_OR_FOLLOWER))
 
     def fetch_refusal(self, error_code: int) -> FetchResponse:
-        """A Fetch answer with an error and the current leader."""
+        """Make a Fetch response with an error and the current leader."""
         return FetchResponse(
             error_code=error_code,
             leader_id=self.role.leader_id,
@@ -263,7 +263,7 @@ class RaftState:
         )
 
     def advance_high_watermark(self, high_watermark: Offset) -> bool:
-        """Move the high watermark forward; False when it would not move."""
+        """Advance the high watermark; False if it is not higher than the current one."""
         if self.high_watermark is not None and high_watermark <= self.high_watermark:
             return False
         assert high_watermark <= self.log.end_offset, f"{high_watermark=} {self.log!r}"
@@ -274,10 +274,10 @@ class RaftState:
             self.effects.notify.append(HighWatermarkAdvanced(high_watermark=high_watermark))
         return True
 
-    # Moves between roles that more than one message family makes.
+    # Role changes that more than one request makes.
 
     def become_unattached(self, epoch: LeaderEpoch, leader_id: NodeId | None = None) -> None:
-        """No usable leader in `epoch`; a nominee or waiting voter keeps its remaining time."""
+        """Become Unattached; entering a higher epoch keeps the time left of an election timer."""
         old = self.role
         assert epoch >= old.epoch, f"{epoch=} {old=}"
         deadline: int | None = None
@@ -299,7 +299,7 @@ class RaftState:
         )
 
     def become_follower(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
-        """Follow `leader_id`, who must be another voter."""
+        """Follow `leader_id`, which must be another voter."""
         assert leader_id != self.config.node_id, "a node does not follow itself"
         assert self.voters.is_voter(leader_id), f"{leader_id=} has no endpoint"
         voted_key = self.role.voted_key if epoch == self.role.epoch else None
@@ -313,7 +313,7 @@ class RaftState:
         )
 
     def observe(self, leader_id: NodeId | None, epoch: LeaderEpoch) -> None:
-        """Take up what a message says about (leader, epoch); older news changes nothing."""
+        """Adopt the leader and epoch named in a message; a lower epoch is ignored."""
         role = self.role
         if epoch < role.epoch:
             return
@@ -341,7 +341,7 @@ class RaftState:
             self.become_follower(epoch, leader_id)
 
     def complete_shutdown(self) -> None:
-        """Say once that the process may end."""
+        """Notify, once, that the process may end."""
         if not self.is_shut_down:
             self.is_shut_down = True
             self.effects.notify.append(ShutdownComplete())

@@ -1,8 +1,8 @@
-"""The tables of legal role changes and the one function that makes them.
+"""The tables of legal role transitions, and the function that checks them.
 
 INV-EPOCH-1: the epoch of a node never decreases.
 INV-LEADER-1: a leader is known at most once per epoch and never changes within it.
-INV-VOTE-1: within an epoch a vote, once given, is kept (a node votes once).
+INV-VOTE-1: within an epoch a vote, once granted, is kept (a node votes once).
 Source: apache/kafka: raft/.../QuorumState.java, KIP-996.
 """
 
@@ -19,7 +19,7 @@ ALLOWED: Final[Mapping[type[Role], frozenset[type[Role]]]] = {
     Follower: frozenset({Unattached, Prospective, Follower}),
     Resigned: frozenset({Unattached, Prospective, Follower}),
 }
-"""What a voter may become."""
+"""Legal transitions of a voter."""
 
 ALLOWED_OBSERVER: Final[Mapping[type[Role], frozenset[type[Role]]]] = {
     Unattached: frozenset({Unattached, Follower}),
@@ -29,11 +29,11 @@ ALLOWED_OBSERVER: Final[Mapping[type[Role], frozenset[type[Role]]]] = {
     Follower: frozenset({Unattached, Follower}),
     Resigned: frozenset({Unattached, Follower}),
 }
-"""What an observer may become: never a nominee, never a leader."""
+"""Legal transitions of an observer: never to Prospective, Candidate or Leader."""
 
 
 def transition(old: Role, new: Role, *, is_voter: bool) -> Role:
-    """Check a change of role and give the new one; anything illegal is our own error."""
+    """Check a role transition and return the new role; an illegal one is a programmer error."""
     table = ALLOWED if is_voter else ALLOWED_OBSERVER
     assert type(new) in table[type(old)], f"{is_voter=} {old=} {new=}"
     assert new.epoch >= old.epoch, f"INV-EPOCH-1 {old=} {new=}"
@@ -52,7 +52,7 @@ def transition(old: Role, new: Role, *, is_voter: bool) -> Role:
 
 
 def _check_same_epoch(old: Role, new: Role) -> None:
-    """Within one epoch neither the leader nor the vote is taken back."""
+    """Assert that within an epoch neither the leader nor the vote changes once set."""
     if old.leader_id is not None:
         assert new.leader_id == old.leader_id, f"INV-LEADER-1 {old=} {new=}"
     if old.voted_key is not None and not isinstance(new, Leader):

@@ -1,9 +1,9 @@
 """Elections: pre-votes, votes, granting and counting (KIP-595, KIP-996).
 
-INV-DISK-1: while its disk refuses appends, a voter that is not alone neither stands nor leads.
+INV-DISK-1: while its disk refuses appends, a voter that is not alone neither campaigns nor leads.
 
-INV-VOTE-1: one vote per epoch, durable before its answer. INV-VOTE-2: a standard vote is given only
-to a log that is at least as up to date, so an elected leader has everything committed.
+INV-VOTE-1: one vote per epoch, durable before its response. INV-VOTE-2: a standard vote is granted
+only to a log that is at least as up to date, so an elected leader has all committed records.
 """
 
 from raft import error_codes
@@ -26,7 +26,7 @@ from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch,
 
 
 def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) -> None:
-    """Answer Vote; a larger epoch is adopted even by a pre-vote and before the key check."""
+    """Answer Vote; a higher epoch, of a pre-vote too, is adopted before the key check."""
     if state.refuses_cluster(reply_token, request.cluster_id, VoteResponse):
         return
     error = _request_error(state, request)
@@ -43,7 +43,7 @@ def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) ->
 def voter_key_error(
     state: RaftState, voter_id: NodeId | None, directory_id: DirectoryId | None
 ) -> int:
-    """Whether the message was meant for another voter: INVALID_VOTER_KEY."""
+    """Return INVALID_VOTER_KEY if the request names another voter, else NONE."""
     if voter_id is None:
         return error_codes.NONE
     if voter_id != state.config.node_id:
@@ -55,7 +55,7 @@ def voter_key_error(
 
 
 def _request_error(state: RaftState, request: VoteRequest) -> int:
-    """INVALID_REQUEST for impossible numbers, FENCED_LEADER_EPOCH for an old epoch."""
+    """Return INVALID_REQUEST for impossible values, FENCED_LEADER_EPOCH for an old epoch."""
     epoch_limit = request.replica_epoch + (1 if request.pre_vote else 0)
     if request.replica_epoch > EPOCH_MAX:
         return error_codes.INVALID_REQUEST
@@ -67,7 +67,7 @@ def _request_error(state: RaftState, request: VoteRequest) -> int:
 
 
 def _grant(state: RaftState, request: VoteRequest) -> bool:
-    """Whether to grant (apache/kafka: raft/.../EpochState.java); a standard grant is recorded."""
+    """Grant or reject (apache/kafka: raft/.../EpochState.java); a standard grant is recorded."""
     theirs = OffsetAndEpoch(Offset(request.last_end_offset), request.last_epoch)
     is_up_to_date = not theirs.is_before(state.log.last_position)
     if request.pre_vote:
@@ -105,7 +105,7 @@ def _grant(state: RaftState, request: VoteRequest) -> bool:
 
 
 def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
-    """Grant without any record; a follower that hears its leader and a leader refuse."""
+    """Grant or reject a pre-vote, unrecorded; leaders and fetching followers reject."""
     role = state.role
     if isinstance(role, Leader) or not is_up_to_date:
         return False
@@ -117,7 +117,7 @@ def _grant_pre_vote(state: RaftState, *, is_up_to_date: bool) -> bool:
 
 
 def _own_tally(state: RaftState, rejected: frozenset[NodeId] = frozenset()) -> VoteTally:
-    """A tally that starts with the own vote."""
+    """Return a tally with this voter's own vote."""
     voters = frozenset(state.voters.ids)
     me = state.config.node_id
     assert me in voters, f"{me=} does not vote"
@@ -125,7 +125,7 @@ def _own_tally(state: RaftState, rejected: frozenset[NodeId] = frozenset()) -> V
 
 
 def become_prospective(state: RaftState) -> None:
-    """Ask for pre-votes; a lost leader counts as a refusal, for it will not answer."""
+    """Become Prospective; a lost leader counts as a rejection, for it will not respond."""
     assert state.can_stand, f"INV-DISK-1 {state.role=}"
     role = state.role
     lost_leader_id = state.fast_election.lost_leader_id(role.epoch)
@@ -145,12 +145,12 @@ def become_prospective(state: RaftState) -> None:
 
 
 def _can_win_without(state: RaftState, rejected: frozenset[NodeId]) -> bool:
-    """Whether the other voters are a majority."""
+    """True if the other voters are a majority."""
     return _own_tally(state, rejected).result is not VoteResult.LOST
 
 
 def _become_candidate(state: RaftState) -> None:
-    """Stand in the next epoch; the own vote is durable before anybody is asked."""
+    """Become Candidate in the next epoch; its own vote is durable before any request."""
     assert isinstance(state.role, Prospective), f"{state.role=}"
     assert state.can_stand, f"INV-DISK-1 {state.role=}"
     epoch = LeaderEpoch(state.role.epoch + 1)
@@ -168,7 +168,7 @@ def _become_candidate(state: RaftState) -> None:
 
 
 def _become_leader(state: RaftState) -> None:
-    """Lead: the epoch starts with a LeaderChange record at the log end."""
+    """Become Leader; the epoch starts with a LeaderChange record at the log end."""
     role = state.role
     assert isinstance(role, Candidate), f"{role=}"
     assert role.votes.result is VoteResult.WON, f"{role=}"
@@ -200,7 +200,7 @@ def _become_leader(state: RaftState) -> None:
 
 
 def decide(state: RaftState) -> None:
-    """Act on the tally of a nominee: stand, lead, or give up for now."""
+    """Act on the tally: become Candidate or Leader, or abandon a lost round of pre-votes."""
     role = state.role
     assert isinstance(role, Prospective | Candidate), f"{role=}"
     result = role.votes.result
@@ -214,7 +214,7 @@ def decide(state: RaftState) -> None:
 
 
 def give_up_pre_vote(state: RaftState) -> None:
-    """Go back to following when the leader is known, else wait unattached."""
+    """Return to Follower when the leader is known, else become Unattached."""
     role = state.role
     assert isinstance(role, Prospective), f"{role=}"
     is_lost = role.votes.result is VoteResult.LOST
@@ -229,15 +229,15 @@ def give_up_pre_vote(state: RaftState) -> None:
 
 
 def send_votes(state: RaftState) -> None:
-    """Ask every voter that has not answered, as its connection allows.
+    """Send Vote to every voter that has not responded and whose connection is ready.
 
-    INV-VOTE-1: what a candidate says of its log is durable. Else it could lose the tail, restart in
-    the same epoch and win with votes that were given for a log it no longer has.
+    INV-VOTE-1: the log position that a candidate sends is durable. Else it could lose the tail,
+    restart in the same epoch and win with votes granted for a log it no longer has.
     """
     role = state.role
     assert isinstance(role, Prospective | Candidate), f"{role=}"
     if not state.log.is_durable:
-        return  # asked again when the flush is done
+        return  # the poll after the flush sends them
     if role.votes.result is not VoteResult.UNDECIDED:
         return
     for voter_id in role.votes.unanswered:
@@ -256,7 +256,7 @@ def send_votes(state: RaftState) -> None:
 
 
 def on_vote_response(state: RaftState, voter_id: NodeId, response: VoteResponse) -> None:
-    """Count an answer; the caller already took up its leader and epoch."""
+    """Count a vote; the caller has already adopted the response's leader and epoch."""
     role = state.role
     if not isinstance(role, Prospective | Candidate) or response.leader_epoch > role.epoch:
         return
@@ -265,19 +265,19 @@ def on_vote_response(state: RaftState, voter_id: NodeId, response: VoteResponse)
 
 
 def on_pre_vote_unsupported(state: RaftState) -> None:
-    """A peer without Vote v2: stand at once (KIP-996, mixed versions)."""
+    """Become Candidate at once: a peer lacks Vote v2 (KIP-996, mixed versions)."""
     if isinstance(state.role, Prospective):
         _become_candidate(state)
 
 
 def start_first_election(state: RaftState, voter_id: NodeId) -> None:
-    """At start: when a majority says it knows no leader, do not wait for the timer."""
+    """Count a voter without a known leader; a majority of them starts the first election."""
     if isinstance(state.role, Unattached) and state.role.leader_id is None:
         state.fast_election.note_leaderless(state.role, voter_id, state.now_ms)
 
 
 def resign(state: RaftState) -> None:
-    """Give up leadership in memory; successors are the voters by fetch offset, largest first."""
+    """Become Resigned; preferred successors are the voters by fetch offset, descending."""
     role = state.role
     assert isinstance(role, Leader), f"{role=}"
 
@@ -298,11 +298,11 @@ def resign(state: RaftState) -> None:
 
 
 def on_disk_full(state: RaftState) -> None:
-    """Resign, and drop the records that were refused; a sole voter keeps both.
+    """Resign and drop the refused records; a sole voter keeps leadership and records.
 
-    A leader without its LeaderChange record commits nothing, and its followers hear it all the
-    same: only it can end its epoch. What was refused is dropped, or it would refuse its vote to
-    every log without it. Kafka's node is stopped by its log directory.
+    A leader without its LeaderChange record commits nothing, and yet its followers keep fetching:
+    only the leader can end its epoch. With the refused records its log would count as longer, and
+    it would reject every candidate without them. Kafka stops the node (failed log directory).
     """
     state.is_disk_full = True
     if state.can_stand:

@@ -20,19 +20,19 @@ class VoterSet(msgspec.Struct, frozen=True):
         return tuple(sorted(self.endpoints))
 
     def is_voter(self, replica_id: NodeId | None) -> bool:
-        """Whether the replica votes; an anonymous one does not."""
+        """True if the replica is a voter; an anonymous one (None) is not."""
         return replica_id is not None and replica_id in self.endpoints
 
     def endpoint(self, replica_id: NodeId | None) -> Endpoint | None:
-        """Where a voter is reached; None for anyone else."""
+        """Return the endpoint of a voter; None for any other replica."""
         return None if replica_id is None else self.endpoints.get(replica_id)
 
     def others(self, node_id: NodeId) -> tuple[NodeId, ...]:
-        """Voter ids without `node_id`, ascending."""
+        """Return the voter ids without `node_id`, ascending."""
         return tuple(voter_id for voter_id in self.ids if voter_id != node_id)
 
     def rank(self, node_id: NodeId, lost_leader_id: NodeId | None) -> int:
-        """Position of a voter by id among the voters that may stand after `lost_leader_id`."""
+        """Return the position of a voter among the voter ids without `lost_leader_id`."""
         assert node_id in self.endpoints, f"{node_id=} is not a voter"
         assert node_id != lost_leader_id, f"{node_id=} cannot have lost itself"
         standing = [voter_id for voter_id in self.ids if voter_id != lost_leader_id]
@@ -40,7 +40,7 @@ class VoterSet(msgspec.Struct, frozen=True):
 
 
 def voter_set(voters: tuple[tuple[NodeId, Endpoint], ...]) -> VoterSet:
-    """The set of configured voters; ids are unique."""
+    """Make the voter set from configuration; ids are unique."""
     endpoints = dict(voters)
     assert len(endpoints) == len(voters), f"duplicate voter id in {voters=}"
     assert endpoints, "a quorum needs a voter"
