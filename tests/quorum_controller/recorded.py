@@ -7,7 +7,6 @@ writes can be compared with what Kafka's log holds next.
 
 import json
 import random
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -26,11 +25,9 @@ from quorum_controller.handlers import HANDLERS
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import ControllerRequest, RequestContext
+from tests.metadata.golden_logs import log_batches
 from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "metadata"))
-from golden_logs import log_batches
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller"
 NODE_IDS = {"static-4.3.1": 3, "static-3.9.1": 1}

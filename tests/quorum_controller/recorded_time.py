@@ -8,10 +8,9 @@ be right or wrong there.
 
 from functools import cache
 
-from recorded_pairs import pairs
-
 from metadata.records import NoOpRecord
 from tests.metadata.golden_logs import log_batches
+from tests.quorum_controller.recorded_pairs import pairs
 
 DESCRIBE_QUORUM = 55
 ANSWER_MS = 4

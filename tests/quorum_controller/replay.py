@@ -3,7 +3,6 @@
 What the log does not hold is set by who asks: which brokers were heard, and when.
 """
 
-from history import SUPER, handled, history
 from msgspec.structs import replace
 
 from metadata.records import AccessControlEntryRecord, PartitionRecord
@@ -11,6 +10,7 @@ from quorum_controller.brokers.liveness import Liveness
 from quorum_controller.config import ControllerConfig, TokenSettings
 from quorum_controller.partitions.electorate import PartitionDefaults
 from quorum_controller.partitions.partition_index import Electorate, PartitionIndex
+from tests.quorum_controller.history import SUPER, handled, history
 
 CONFIG_BROKER = 4
 SESSION_MS = 9000

@@ -1,7 +1,6 @@
 """Changes of configs: which records they make, what ELR and cordoned folders forbid."""
 
 import pytest
-from controller_harness import Harness, names, topic
 from kio.schema.alter_configs.v2 import request as legacy
 from kio.schema.broker_registration.v4.request import Feature
 from kio.schema.incremental_alter_configs.v1 import request as incremental
@@ -15,6 +14,7 @@ from quorum_controller.configs.alter_configs import (
 )
 from quorum_controller.result import RequestContext
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
+from tests.quorum_controller.controller_harness import Harness, names, topic
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ErrorCode
 

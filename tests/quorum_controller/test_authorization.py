@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from history import handled, queried
 
 from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
@@ -21,6 +20,7 @@ from quorum_controller.security.authorization import (
     host_text,
     is_allowed,
 )
+from tests.quorum_controller.history import handled, queried
 from wire.api_keys import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from wire.errors import ErrorCode
 

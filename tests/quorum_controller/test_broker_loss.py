@@ -1,7 +1,6 @@
 """A broker with 10,000 of 50,000 replicas dies: turns are small and others go on."""
 
 import pytest
-from controller_harness import Harness, manual, topic
 
 from metadata.records import (
     NO_LEADER_CHANGE,
@@ -9,6 +8,7 @@ from metadata.records import (
     PartitionChangeRecord,
 )
 from quorum_controller.result import RECORDS_PER_SLICE_MAX
+from tests.quorum_controller.controller_harness import Harness, manual, topic
 
 SESSION_MS = 9_000
 PARTITIONS = 25_000

@@ -1,13 +1,21 @@
 import uuid
 
 import pytest
-from controller_harness import EPOCH, Harness, directory, incarnation, manual, names, topic
 from kio.schema.broker_registration.v4.request import Feature, Listener
 from msgspec.structs import replace
 
 from metadata.image import EMPTY
 from metadata.records import PartitionChangeRecord, RegisterBrokerRecord
 from quorum_controller.bodies import UnregisterBrokerRequest
+from tests.quorum_controller.controller_harness import (
+    EPOCH,
+    Harness,
+    directory,
+    incarnation,
+    manual,
+    names,
+    topic,
+)
 from wire import api_keys
 from wire.errors import ErrorCode
 

@@ -4,12 +4,11 @@ import inspect
 from datetime import timedelta
 from types import SimpleNamespace
 
-from controller_harness import Harness, manual, topic
-
 from metadata.records import PartitionChangeRecord
 from quorum_controller.config import ElectionIntervals, TokenSettings
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.result import Draft, RequestContext
+from tests.quorum_controller.controller_harness import Harness, manual, topic
 from wire import api_keys
 
 WALL_MS = 1_700_000_000_000

@@ -1,5 +1,4 @@
 import pytest
-from controller_harness import EPOCH, SECOND, Harness, manual, names, topic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
@@ -14,6 +13,7 @@ from metadata.record_codec import decode, encode
 from metadata.records import FeatureLevelRecord
 from quorum_controller.activation import ActivationError, write_activation_records
 from quorum_controller.result import Draft
+from tests.quorum_controller.controller_harness import EPOCH, SECOND, Harness, manual, names, topic
 from tests.selection import examples
 from wire import api_keys
 from wire.errors import ErrorCode

@@ -1,11 +1,11 @@
 """Cordoned log directories (KIP-1066): what heartbeats leave in the log, and where replicas go."""
 
 import pytest
-from controller_harness import Harness, directory, manual, names, topic
 from kio.schema.broker_registration.v4.request import Feature
 from msgspec.structs import replace
 
 from metadata.features import record_version
+from tests.quorum_controller.controller_harness import Harness, directory, manual, names, topic
 from wire.errors import ErrorCode
 
 FEATURES = (Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),)

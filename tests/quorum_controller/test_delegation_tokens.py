@@ -6,9 +6,6 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from controller_harness import Harness
-from history import SUPER, handled, queried, samples
-from history import decoded as decoded_sample
 
 from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
@@ -17,6 +14,9 @@ from quorum_controller.config import ControllerConfig, TokenSettings
 from quorum_controller.result import Draft, RequestContext
 from quorum_controller.security.authorization import AccessRules, Caller
 from quorum_controller.security.delegation_tokens import remove_expired_tokens
+from tests.quorum_controller.controller_harness import Harness
+from tests.quorum_controller.history import SUPER, handled, queried, samples
+from tests.quorum_controller.history import decoded as decoded_sample
 from wire.api_keys import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from controller_harness import SECOND, Harness, incarnation, manual
 from kio.schema.broker_registration.v4.request import Feature
 
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC
@@ -21,6 +20,7 @@ from quorum_controller.partitions.elr import (
     min_isr_change_error,
 )
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
+from tests.quorum_controller.controller_harness import SECOND, Harness, incarnation, manual
 from wire.api_keys import ELECT_LEADERS
 
 INTERVAL_MS = 300_000

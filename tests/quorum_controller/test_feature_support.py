@@ -1,9 +1,9 @@
 """A level is finalized when everybody who is registered supports it."""
 
-from controller_harness import Harness
 from kio.schema.broker_registration.v4.request import Feature
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 
+from tests.quorum_controller.controller_harness import Harness
 from wire.api_keys import UPDATE_FEATURES
 from wire.errors import ErrorCode
 

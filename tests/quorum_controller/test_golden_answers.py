@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 
 import pytest
-from controller_harness import Harness, topic
-from history import decoded
 
 from quorum_controller.result import RequestContext
+from tests.quorum_controller.controller_harness import Harness, topic
+from tests.quorum_controller.history import decoded
 from wire import api_keys, codec
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller" / "topic_answers.jsonl"

@@ -3,7 +3,6 @@
 import uuid
 
 import pytest
-from controller_harness import Harness, manual
 from kio.schema.alter_partition.v3.request import (
     AlterPartitionRequest,
     BrokerState,
@@ -11,6 +10,7 @@ from kio.schema.alter_partition.v3.request import (
     TopicData,
 )
 
+from tests.quorum_controller.controller_harness import Harness, manual
 from wire.api_keys import ALTER_PARTITION
 from wire.errors import ErrorCode
 

@@ -1,7 +1,6 @@
 """The controller mutation quota: a bucket in debt refuses, time pays, others are not touched."""
 
 import pytest
-from controller_harness import Harness, topic
 from kio.schema.alter_client_quotas.v1.request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -11,6 +10,7 @@ from kio.schema.alter_client_quotas.v1.request import (
 
 from quorum_controller.result import RequestContext
 from quorum_controller.topics.mutation_quota import BURST_SECONDS
+from tests.quorum_controller.controller_harness import Harness, topic
 from wire.api_keys import ALTER_CLIENT_QUOTAS
 
 THROTTLED = 89

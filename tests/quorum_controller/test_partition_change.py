@@ -3,12 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
-from controller_harness import SECOND, Harness, manual
 from kio.schema.broker_registration.v4.request import Feature
 from kio.schema.elect_leaders.v2.request import TopicPartitions
 
 from metadata.records import FeatureLevelRecord
 from quorum_controller.result import Draft
+from tests.quorum_controller.controller_harness import SECOND, Harness, manual
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 from wire.errors import ErrorCode
 

@@ -3,7 +3,6 @@
 import uuid
 from types import SimpleNamespace
 
-from controller_harness import SECOND, Harness, incarnation, manual
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.broker_registration.v4.request import Feature
@@ -13,6 +12,7 @@ from metadata.invariants import violations
 from metadata.records import NO_LEADER_CHANGE, FeatureLevelRecord, PartitionChangeRecord
 from quorum_controller.partitions.partition_index import PartitionIndex
 from quorum_controller.result import Draft
+from tests.quorum_controller.controller_harness import SECOND, Harness, incarnation, manual
 from tests.selection import examples
 from wire.api_keys import ALTER_PARTITION, ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 

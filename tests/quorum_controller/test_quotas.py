@@ -1,7 +1,6 @@
 """Client quotas: an entity is the same in whatever order its parts come."""
 
 import pytest
-from controller_harness import Harness
 from kio.schema.alter_client_quotas.v1.request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -9,6 +8,7 @@ from kio.schema.alter_client_quotas.v1.request import (
     OpData,
 )
 
+from tests.quorum_controller.controller_harness import Harness
 from wire.api_keys import ALTER_CLIENT_QUOTAS
 from wire.errors import ErrorCode
 

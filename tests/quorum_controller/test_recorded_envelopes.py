@@ -8,13 +8,21 @@ Kafka's byte for byte.
 from functools import cache
 
 import pytest
-from history import MARKERS, decoded, history, kind, label, queried, response_frame
-from recorded_pairs import answered, key
-from replay import FEATURES, as_sets, config_of, heard, replayed, settled
 
 from kernel.serving.dispatch import envelope_body
 from quorum_controller.queries import QUERIES
 from tests.metadata.golden_logs import log_batches
+from tests.quorum_controller.history import (
+    MARKERS,
+    decoded,
+    history,
+    kind,
+    label,
+    queried,
+    response_frame,
+)
+from tests.quorum_controller.recorded_pairs import answered, key
+from tests.quorum_controller.replay import FEATURES, as_sets, config_of, heard, replayed, settled
 from tests.selection import one_of_each
 from wire import codec
 from wire.api_keys import CREATE_TOPICS, DESCRIBE_QUORUM

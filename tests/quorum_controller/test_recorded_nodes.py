@@ -5,12 +5,12 @@ Kafka's, and the records that come with it the next ones of Kafka's log.
 """
 
 import pytest
-from history import decoded, history, kind, label, response_frame
-from recorded_pairs import answered, key
-from replay import FEATURES_OF_4_3, as_sets, config_of, heard, replayed
 
 from broker_publisher.responses import ResponseContext, describe_cluster, metadata_response
 from quorum_controller.handlers import refusal
+from tests.quorum_controller.history import decoded, history, kind, label, response_frame
+from tests.quorum_controller.recorded_pairs import answered, key
+from tests.quorum_controller.replay import FEATURES_OF_4_3, as_sets, config_of, heard, replayed
 from tests.selection import one_of_each
 from wire import codec
 from wire.api_keys import METADATA

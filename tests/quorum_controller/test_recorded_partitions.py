@@ -6,13 +6,22 @@ next ones of Kafka's log.
 """
 
 import pytest
-from history import decoded, handled, history, kind, label, queried, response_frame, samples
-from recorded_time import end_offset_at, last_changes
-from replay import as_sets, settled
 
 from broker_publisher.responses import describe_topic_partitions
 from metadata.records import NoOpRecord
 from quorum_controller.queries import QUERIES
+from tests.quorum_controller.history import (
+    decoded,
+    handled,
+    history,
+    kind,
+    label,
+    queried,
+    response_frame,
+    samples,
+)
+from tests.quorum_controller.recorded_time import end_offset_at, last_changes
+from tests.quorum_controller.replay import as_sets, settled
 from tests.selection import one_of_each
 from wire import codec
 

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from controller_harness import Harness, topic
 from kio.schema.broker_registration.v4.request import Feature
-from recorded import FEATURES
 
 from metadata.node_configs import NodeConfigs
 from metadata.records import ConfigRecord, FeatureLevelRecord
@@ -23,6 +21,8 @@ from quorum_controller.configs.broker_config_rules import broker_refusals
 from quorum_controller.queries import QUERIES
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import Draft, RequestContext
+from tests.quorum_controller.controller_harness import Harness, topic
+from tests.quorum_controller.recorded import FEATURES
 from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ApiError

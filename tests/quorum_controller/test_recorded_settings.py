@@ -6,10 +6,10 @@ for the differences listed here.
 """
 
 import pytest
-from recorded import answer, batches_from, request_of, samples
-from recorded_time import end_offset_at
 
 from metadata.records import NoOpRecord
+from tests.quorum_controller.recorded import answer, batches_from, request_of, samples
+from tests.quorum_controller.recorded_time import end_offset_at
 from wire import codec
 
 SAMPLES = samples("settings_answers.jsonl")

@@ -3,7 +3,6 @@
 import uuid
 
 import pytest
-from controller_harness import Harness, directory, manual
 from kio.schema.assign_replicas_to_dirs.v0.request import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -11,6 +10,7 @@ from kio.schema.assign_replicas_to_dirs.v0.request import (
     TopicData,
 )
 
+from tests.quorum_controller.controller_harness import Harness, directory, manual
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
 from wire.errors import ErrorCode
 

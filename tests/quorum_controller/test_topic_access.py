@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
-from controller_harness import SECOND, Harness, manual, topic
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
 from metadata.records import AccessControlEntryRecord
 from quorum_controller import bodies
 from quorum_controller.result import Draft, RequestContext
 from quorum_controller.security.authorization import AccessRules, Operation
+from tests.quorum_controller.controller_harness import SECOND, Harness, manual, topic
 from wire import api_keys
 from wire.api_keys import CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ErrorCode

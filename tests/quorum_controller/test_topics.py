@@ -1,11 +1,18 @@
 import uuid
 
 import pytest
-from controller_harness import SECOND, Harness, directory, manual, names, topic
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
 from metadata.image import CONFIG_TOPIC
 from quorum_controller.result import RequestContext
+from tests.quorum_controller.controller_harness import (
+    SECOND,
+    Harness,
+    directory,
+    manual,
+    names,
+    topic,
+)
 from wire import api_keys
 from wire.errors import ErrorCode
 
