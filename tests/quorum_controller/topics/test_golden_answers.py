@@ -15,7 +15,7 @@ from tests.quorum_controller.controller_harness import Harness, topic
 from tests.quorum_controller.history import decoded
 from wire import api_keys, codec
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller" / "topic_answers.jsonl"
+GOLDEN = Path(__file__).parents[2] / "golden" / "quorum_controller" / "topic_answers.jsonl"
 SAMPLES = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 BROKERS = (101, 102, 103)
 TOPIC_ALREADY_EXISTS = 36

@@ -27,7 +27,7 @@ from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from wire.errors import ApiError
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller" / "settings_refusals.jsonl"
+GOLDEN = Path(__file__).parents[2] / "golden" / "quorum_controller" / "settings_refusals.jsonl"
 SAMPLES = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 PROPERTIES = {"node.id": "1"}
 RESPONSES = {
