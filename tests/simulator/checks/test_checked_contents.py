@@ -31,7 +31,7 @@ from simulator.checks.publications import COMPARED_EVERY, PublicationWatch, why_
 from simulator.checks.violation import Violation
 from simulator.cluster.requests import CONFIG, TOPIC_RESOURCE, Operation
 from simulator.mutants.hunt import mutant_of
-from tests.simulator.test_invariants import write_snapshot
+from tests.simulator.checks.test_invariants import write_snapshot
 from tests.simulator.worlds import (
     append,
     broken,
