@@ -18,7 +18,7 @@ from storage.segment import segment_name
 from tests.inspection.conftest import open_site, ready_world
 from wire.batch import encode_batch
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli" / "metadata-log"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli" / "metadata-log"
 STATIC = str(GOLDEN / "static-4.3.1" / "n1")
 END = 671
 

@@ -13,7 +13,7 @@ import pytest
 from cli.offline.dump_log import run
 from wire.batch import iterate_batches
 
-ARCHIVE = Path(__file__).resolve().parent.parent / "golden" / "metadata-nodes.tar.xz"
+ARCHIVE = Path(__file__).resolve().parents[2] / "golden" / "metadata-nodes.tar.xz"
 CONTROL_RECORD = re.compile(r"(?m)^(\| offset: .* headerKeys: \[\] )(?:\w+: \{.*|controlType: .*)$")
 """Kafka 3.9.1 prints the type of a control record, 4.3.1 its content too."""
 

@@ -15,7 +15,7 @@ from cli.offline.dump_files import line_as_object
 from cli.offline.dump_log import run
 from wire.batch import encode_batch, encode_control_batch
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli"
 DATA = GOLDEN / "data-log"
 COMMAND = re.compile(r"^\$ dump-log (.*)$")
 

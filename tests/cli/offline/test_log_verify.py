@@ -9,7 +9,7 @@ import pytest
 
 from cli.offline.log_verify import run
 
-GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "cli"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "cli"
 STATIC = GOLDEN / "metadata-log" / "static-4.3.1" / "n1"
 LOG = "__cluster_metadata-0"
 FIRST = "00000000000000000000"
