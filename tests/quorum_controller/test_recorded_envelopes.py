@@ -52,7 +52,7 @@ def split(pair):
 
 INNER = {key(pair): split(pair) for pair in PAIRS}
 ELSEWHERE = {
-    DESCRIBE_QUORUM: "the replica answers, not the controller: tests/kernel/test_raft_frames.py",
+    DESCRIBE_QUORUM: "the replica answers: tests/kernel/quorum/test_raft_frames.py",
     REMOVE_RAFT_VOTER: "kraft.version 1, which is not supported",
 }
 """Inner requests by API that are not put to a handler, with the reason."""

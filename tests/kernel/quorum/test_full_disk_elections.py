@@ -8,7 +8,7 @@ import pytest
 from raft.roles import Candidate, Leader, Prospective
 from storage.space_reserve import RESERVE_BYTES, RESERVE_NAME
 from tests.kernel.harness import World, create_topic_body
-from tests.kernel.test_disk_faults import are_equal, fill, leader_of, said
+from tests.kernel.quorum.test_disk_faults import are_equal, fill, leader_of, said
 from tests.kernel.test_kernel import ready_world
 from wire.errors import ErrorCode
 

@@ -21,7 +21,7 @@ from metadata.config_schema import (
     definitions_of,
 )
 from tests.kernel.harness import World
-from tests.kernel.test_shutdown import ready_world
+from tests.kernel.lifecycle.test_shutdown import ready_world
 from tests.selection import thinned
 from wire import codec
 from wire.api_table import SCHEMAS, ListenerKind, api_name

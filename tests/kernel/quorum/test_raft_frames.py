@@ -36,7 +36,7 @@ from wire.codec import (
 from wire.errors import ErrorCode
 from wire.types import Endpoint, OffsetAndEpoch
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "raft" / "pairs.jsonl"
+GOLDEN = Path(__file__).parents[2] / "golden" / "raft" / "pairs.jsonl"
 PAIRS = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 FETCH, DESCRIBE_QUORUM = 1, 55
 RESPONSE_HEADER_BYTES = 5  # correlation id, no tagged fields

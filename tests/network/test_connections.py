@@ -1,127 +1,17 @@
-"""What a client meets at the listeners: a broker that starts, limits, nonsense, records."""
-
-import struct
-
-import pytest
+"""What a client meets at the listeners: order, nonsense, floods, limits and rates."""
 
 from kernel.effects import LogLevel, SendBytes, SetReading
 from kernel.events import BytesReceived, ConnectionClosed, Now
 from network.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
 from network.connections import REQUESTS_PER_STEP
-from tests.kernel.harness import World, config_of, create_topic_body
-from wire.codec import default_request, encode_request, newest
+from tests.kernel.harness import World, create_topic_body
+from tests.network.raw_client import Raw, api_versions, ready_world
+from wire.codec import encode_request, newest
 from wire.errors import ErrorCode
 from wire.framing import frame
 
-METADATA = 3
-DESCRIBE_CLUSTER = 60
-API_VERSIONS = 18
 CREATE_TOPICS = 19
 ALTER_CLIENT_QUOTAS = 49
-
-
-def ready_world(count: int = 3, **more: object) -> World:
-    world = World(count, **more)
-    world.start_all()
-    world.run_until(world.is_ready)
-    return world
-
-
-class Raw:
-    """A connection that sends bytes and keeps the frames that come back."""
-
-    def __init__(self, world: World, node_id: int, listener: str = "PLAINTEXT") -> None:
-        self._world = world
-        self._received = bytearray()
-        self.pipe = world.open_client(node_id, listener, self._received.extend)
-
-    def send(self, *frames: bytes) -> None:
-        self._world.send(self.pipe, b"".join(frames))
-
-    @property
-    def correlation_ids(self) -> list[int]:
-        found, position = [], 0
-        while position < len(self._received):
-            length, correlation_id = struct.unpack_from(">ii", self._received, position)
-            found.append(correlation_id)
-            position += 4 + length
-        return found
-
-    @property
-    def is_open(self) -> bool:
-        return self._world.is_open(self.pipe)
-
-
-def api_versions(correlation_id: int) -> bytes:
-    return frame(struct.pack(">hhih", API_VERSIONS, 0, correlation_id, -1))
-
-
-# ---- a broker that starts --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_restarted_broker_answers_when_it_knows_the_brokers(seed: int) -> None:
-    """Told of no controller, librdkafka waits for its own time-out: the 30 s of a mixed quorum."""
-    world = ready_world(seed=seed)
-    standby = next(i for i in world.alive if i != world.active())
-    world.kill(standby)
-    world.start(standby)
-    answer = world.client(standby).call(METADATA, default_request(METADATA))
-    assert {broker.node_id for broker in answer.brokers} >= set(world.alive) - {standby}
-    assert answer.controller_id in {broker.node_id for broker in answer.brokers}
-
-
-def test_the_controller_named_is_one_that_lives_when_no_broker_leads() -> None:
-    """As beside a Kafka controller: the leader is no broker, a dead broker not fenced yet."""
-    world = World(3)
-    world.nodes[1].config = config_of(1, is_broker=False)
-    world.start_all()
-    world.run_until(world.is_ready)
-    assert world.active() == 1, "the first in rank leads"
-    world.kill(2)
-    client = world.client(3)
-    named = {client.call(METADATA, default_request(METADATA)).controller_id for _ in range(20)}
-    assert named == {3}
-
-
-def test_the_controller_named_lives_while_nobody_knows_that_the_leader_died() -> None:
-    """Its machine lost its power: no connection is reset, and the election is still to come."""
-    world = ready_world()
-    leader = world.active()
-    assert leader is not None
-    broker = next(i for i in world.alive if i != leader)
-    client = world.client(broker)
-    world.kill(leader)
-    assert client.call(METADATA, default_request(METADATA)).controller_id == broker
-    assert client.call(DESCRIBE_CLUSTER, default_request(DESCRIBE_CLUSTER)).controller_id == broker
-
-
-def test_controllers_answer_before_there_is_a_leader() -> None:
-    world = World(3)
-    world.start(1)
-    raw = Raw(world, 1, "CONTROLLER")
-    raw.send(api_versions(7))
-    world.run_for(100)
-    assert raw.correlation_ids == [7]
-
-
-def test_a_request_to_a_leader_that_is_stopped_goes_to_the_next_one() -> None:
-    """Not after 30 s, when the stopped leader's time for its answer is over."""
-    world = ready_world()
-    leader = world.active()
-    assert leader is not None
-    broker = next(i for i in world.alive if i != leader)
-    client = world.client(broker)
-    assert client.create_topic("before").error_code is ErrorCode.none
-    world.pause(leader)
-    sent_ms = world.now_ms
-    assert client.create_topic("after").error_code is ErrorCode.none
-    assert world.now_ms - sent_ms < 6_000
-    world.run_for(10_000)
-    assert all(world.kernel(i).is_unfenced for i in world.alive if i != leader)
-    world.resume(leader)
-    world.run_until(lambda: "after" in world.kernel(leader).cache.image.topic_id_by_name)
-
 
 # ---- order and nonsense ----------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from kernel.config import MetadataLogConfig
 from kernel.quorum.snapshot_retention import SnapshotRetention
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import World
-from tests.kernel.test_snapshot_installation import CONTENT, batch, opened
-from tests.kernel.test_snapshots import (
+from tests.kernel.quorum.test_snapshot_installation import CONTENT, batch, opened
+from tests.kernel.quorum.test_snapshots import (
     CHUNKS,
     SMALL,
     create,

@@ -17,7 +17,7 @@ from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
 from storage.snapshot_files import snapshot_name
 from storage.vfs import write_file_atomically
 from tests.kernel.harness import World
-from tests.kernel.test_hostile_values import RawClient, around, body_of
+from tests.kernel.serving.test_hostile_values import RawClient, around, body_of
 from wire import codec
 from wire.api_keys import FETCH, FETCH_SNAPSHOT
 from wire.api_table import ListenerKind
