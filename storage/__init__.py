@@ -1,8 +1,8 @@
-"""Kafka's files on disk: the log and the small files around it, through one door to the system.
+"""Kafka's files on disk: the log and the small files around it, through one file system interface.
 
 Interface:
-- `vfs.Vfs`: the door; `os_vfs.OsVfs` is the system's (the simulated disk:
-  simulator/cluster/memory_vfs).
+- `vfs.Vfs`: the file system interface; `os_vfs.OsVfs` is that of the operating system (the
+  simulated disk: simulator/cluster/memory_vfs).
 - `log.Log.open(vfs, directory, config, recovery_point, log_start_offset)`: `append`,
   `append_fetched`, `read(offset, max_bytes, end_offset)`, `truncate_to`,
   `truncate_fully_and_start_at`, `flush_plan() -> FlushPlan` (any thread may `run()` it),
@@ -13,5 +13,5 @@ Interface:
 
 Formats: docs/formats. Damage is `CorruptLogError` or `CorruptFileError` with file and position; a
 failed fsync is `FsyncError` and ends the node. Not in it: threads (the driver runs flush plans),
-records' meaning.
+the meaning of records.
 """

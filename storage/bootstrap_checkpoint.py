@@ -1,4 +1,4 @@
-"""`bootstrap.checkpoint`: the records a new cluster begins with, as bytes of a snapshot file."""
+"""`bootstrap.checkpoint`: the first records of a new cluster, in the format of a snapshot file."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ BOOTSTRAP_CHECKPOINT_NAME: Final = "bootstrap.checkpoint"
 
 
 def read_bootstrap_checkpoint(vfs: Vfs, log_directory: str) -> bytes | None:
-    """The batches in it; None if the directory has none."""
+    """The batches of the file; None if the directory has no such file."""
     path = join(log_directory, BOOTSTRAP_CHECKPOINT_NAME)
     return vfs.read(path) if vfs.exists(path) else None
 
 
 def write_bootstrap_checkpoint(vfs: Vfs, log_directory: str, batches: bytes) -> None:
-    """Make it durable."""
+    """Write the file; durable on return."""
     write_file_atomically(vfs, join(log_directory, BOOTSTRAP_CHECKPOINT_NAME), batches)

@@ -25,7 +25,7 @@ assert _DIGITS.fullmatch(str(INT64_MAX)), "every offset can be read back"
 
 
 def whole_number(text: str, maximum: int) -> int:
-    """The number that digits say, 0 to `maximum` inclusive.
+    """The number in decimal digits, 0 to `maximum` inclusive.
 
     Raises:
         ValueError: a sign, underscores, digits of other scripts, or a larger number.
@@ -37,7 +37,7 @@ def whole_number(text: str, maximum: int) -> int:
 
 
 def decode_lines(content: bytes, path: str) -> list[list[str]]:
-    """The entries of a checkpoint file, each split at blanks.
+    """The entries of a checkpoint file, each split at white space.
 
     Raises:
         CorruptFileError: wrong version, count or characters.
@@ -76,11 +76,11 @@ def encode_lines(entries: list[str]) -> bytes:
 
 
 def decode_offsets(content: bytes, path: str) -> dict[tuple[str, int], int]:
-    """`topic partition offset` lines.
+    """The offsets by (topic, partition) of `topic partition offset` lines.
 
     Raises:
-        CorruptFileError: a line has another form, or a number that no int32 partition or int64
-            offset can be.
+        CorruptFileError: a line has another form, or a number out of range for an int32 partition
+            or an int64 offset.
     """
     offsets: dict[tuple[str, int], int] = {}
     for fields in decode_lines(content, path):
@@ -102,8 +102,7 @@ def encode_offsets(offsets: dict[tuple[str, int], int]) -> bytes:
 class OffsetCheckpoint:
     """An offset checkpoint file of a log directory, rewritten whole.
 
-    Several may be open on one file, each for other partitions: a change is made to what the file
-    says then.
+    Several may be open on one file, each for other partitions: a change reads the file again.
     """
 
     def __init__(self, vfs: Vfs, log_directory: str, name: str = RECOVERY_POINT_NAME) -> None:
@@ -116,7 +115,7 @@ class OffsetCheckpoint:
         return self._offsets.get((topic, partition), 0)
 
     def record(self, topic: str, partition: int, offset: int) -> None:
-        """Make an offset durable; does nothing when it is the one recorded."""
+        """Make an offset durable; does nothing if it is already recorded."""
         assert offset >= 0, f"{offset=}"
         assert partition >= 0, f"{partition=}"
         if self._offsets.get((topic, partition)) != offset:
@@ -124,7 +123,7 @@ class OffsetCheckpoint:
         assert self.get(topic, partition) == offset, f"{topic=} {partition=} {offset=}"
 
     def forget(self, topic: str, partition: int) -> None:
-        """Drop a partition that is deleted."""
+        """Remove the entry of a deleted partition."""
         if (topic, partition) in self._offsets:
             self._write({key: o for key, o in self._read().items() if key != (topic, partition)})
 
@@ -138,7 +137,7 @@ class OffsetCheckpoint:
 
 
 class RecoveryPoint:
-    """The recorded flushed end of one partition: the higher of what its two records say."""
+    """The recorded flushed end of one partition: the higher of its two records."""
 
     def __init__(
         self,
@@ -154,18 +153,18 @@ class RecoveryPoint:
 
     @property
     def end_offset(self) -> int:
-        """What was recorded as flushed, exclusive."""
+        """The recorded flushed end offset, exclusive."""
         recorded = self._checkpoint.get(self._topic, self._partition)
         flushed_end = self._flushed_end
         return recorded if flushed_end is None else max(recorded, flushed_end.end_offset)
 
     @property
     def damage(self) -> FileRebuilt | None:
-        """The record beside the log can not be read; the other one holds."""
+        """The damage of the `FlushedEndFile`, None without; the checkpoint is then used alone."""
         return None if self._flushed_end is None else self._flushed_end.damage
 
     def note(self, end_offset: int) -> None:
-        """After each flush: survives a SIGKILL; after a power failure an earlier one may hold."""
+        """Record a flush: survives a SIGKILL; a power failure may leave an earlier record."""
         if self._flushed_end is None:
             return
         try:
@@ -174,13 +173,13 @@ class RecoveryPoint:
             return
 
     def record(self, end_offset: int) -> None:
-        """Make it durable, also when it is lower than before."""
+        """Make the end offset durable, also one lower than before."""
         if self._flushed_end is not None and self._flushed_end.end_offset > end_offset:
             self._flushed_end.record(end_offset)
         self._checkpoint.record(self._topic, self._partition, end_offset)
         assert self.end_offset == end_offset, f"{self.end_offset=} {end_offset=}"
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the `FlushedEndFile`."""
         if self._flushed_end is not None:
             self._flushed_end.close()

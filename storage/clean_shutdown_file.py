@@ -1,8 +1,8 @@
-"""`.kafka_cleanshutdown`: the last process of a broker ended in order, in this registration.
+"""`.kafka_cleanshutdown`: proof that the last process of a broker shut down cleanly, and its epoch.
 
-Written into each log directory at a clean stop, read and removed at the next start: a process that
-dies leaves none. With the epoch that it holds a broker proves to the controller that its replicas
-lost nothing, so that it stays eligible to lead (KIP-966).
+Written into each log directory at a clean shutdown, read and removed at the next start: a process
+that crashes leaves none. With the broker epoch in it a broker proves to the controller that its
+replicas lost nothing, so that they stay eligible leaders (KIP-966).
 Source: apache/kafka: storage/.../checkpoint/CleanShutdownFileHandler.java,
 core/.../LogManager.scala (`readBrokerEpochFromCleanShutdownFiles`).
 """
@@ -16,7 +16,7 @@ from storage.vfs import Vfs, join, write_file_atomically
 
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 UNKNOWN_EPOCH: Final = -1
-"""What the protocol has where no epoch is known."""
+"""The protocol's value for an unknown epoch."""
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
@@ -25,7 +25,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(content: bytes) -> int:
-    """The broker epoch; -1 for the empty file of older Kafkas and for what cannot be read."""
+    """The broker epoch; -1 for the empty file of older Kafka versions and for unreadable ones."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):  # the latter: brackets nested too deep
@@ -37,7 +37,7 @@ def decode_clean_shutdown(content: bytes) -> int:
 
 
 class CleanShutdownFiles:
-    """The files of one broker, as they were when the process began.
+    """The files of one broker, as they were when the process started.
 
     Args:
         vfs: the disk.
@@ -53,22 +53,22 @@ class CleanShutdownFiles:
             for path in self._paths
         }
         self.previous_epoch = epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH
-        """Of the registration that ended in order; -1 unless all directories say the same."""
+        """Epoch of the registration that shut down cleanly; -1 unless all directories agree."""
 
     def remove(self) -> None:
-        """From now on an end that is not in order leaves no file; durable."""
+        """Remove the files, so that a crash from now on leaves none; durable."""
         for path in sorted(self._found):
             with contextlib.suppress(FileNotFoundError):
                 self._vfs.unlink(path)
             self._vfs.sync_directory(path.rpartition("/")[0])
 
     def write(self, broker_epoch: int | None, *, is_everything_sound: bool) -> None:
-        """The process ends in order; durable.
+        """Record a clean shutdown; durable.
 
         Args:
-            broker_epoch: of this process's registration, None when it never had one.
-            is_everything_sound: nobody has to repair a partition's log. Where that is not known,
-                only directories that were in order at the start are so at the end.
+            broker_epoch: of this process's registration, None if it never had one.
+            is_everything_sound: no log needs recovery. If that is not known, only directories that
+                had the file at the start get it again.
         """
         content = encode_clean_shutdown(UNKNOWN_EPOCH if broker_epoch is None else broker_epoch)
         for path in self._paths:

@@ -1,7 +1,6 @@
 """The control batches of a log directory, read without opening the log: nothing is repaired.
 
-Who has to know before a start what a quorum wrote for itself (its kraft.version, its voters) looks
-here.
+They tell the kraft.version and the voters of a quorum before a node starts.
 """
 
 import struct
@@ -20,7 +19,7 @@ from wire.batch import (
 )
 
 WINDOW_BYTES: Final = 1024 * 1024
-"""Read at once; twice as much, and again, for a batch that does not fit."""
+"""Bytes of one read; doubled until a larger batch fits."""
 _FRAME: Final = struct.Struct(">8xi4xb5xB")  # length, magic, lower half of the attributes
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 assert WINDOW_BYTES >= HEADER_BYTES, f"{WINDOW_BYTES=}"
@@ -31,9 +30,9 @@ assert _LENGTH_MIN > 0, "a batch that ends where it begins would be read for eve
 def control_batches(
     vfs: Vfs, directory: str, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[tuple[str, Batch]]:
-    """Path of the segment and batch, oldest first; checksums that do not match are left out.
+    """Path of the segment and batch, oldest first; batches with a wrong checksum are left out.
 
-    The rest of a segment behind damage is left out too: whoever opens the log names that.
+    The rest of a segment after damage is left out too; opening the log reports the damage.
     """
     names = (name for name in vfs.list(directory) if segment_base_offset(name) is not None)
     for name in names:
@@ -61,9 +60,9 @@ def _of_segment(vfs: Vfs, path: str, window_bytes: int) -> Iterator[Batch]:
 
 
 def _control_ranges(window: memoryview) -> tuple[list[tuple[int, int]], int]:
-    """Where the control batches are, and where the last whole batch before a cut or damage ends.
+    """[start, end) of the control batches, and the end of the last batch before a cut or damage.
 
-    Nothing but three fields of a header is looked at: a log has a hundred thousand batches.
+    Only three fields of a header are read, for speed: a log has a hundred thousand batches.
     """
     found: list[tuple[int, int]] = []
     position, last, size, unpack = 0, len(window) - HEADER_BYTES, len(window), _FRAME.unpack_from

@@ -1,4 +1,4 @@
-"""`.lock`: one process per log directory, Kafka's or ours (a POSIX record lock)."""
+"""`.lock`: a POSIX record lock that admits one process, ours or Kafka's, to a log directory."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""`leader-epoch-checkpoint`: where each leader epoch of a log starts.
+"""`leader-epoch-checkpoint`: the leader epochs of a log with their start offsets.
 
 apache/kafka: storage/.../epoch/LeaderEpochFileCache.java
 """
@@ -41,11 +41,11 @@ class EpochCache:
 
     @property
     def last_epoch(self) -> int | None:
-        """The epoch of the newest entry."""
+        """The epoch of the newest entry, None without entries."""
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that records from an offset on have an epoch; whether that was news."""
+        """Set the epoch of the records from an offset on; True if the entries changed."""
         assert epoch >= 0, f"{epoch=}"
         assert start_offset >= 0, f"{start_offset=}"
         entries = self._entries
@@ -57,7 +57,10 @@ class EpochCache:
         return True
 
     def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """The largest epoch at or below the one asked for, and where it ends; (-1, -1) unknown."""
+        """The largest epoch at or below `epoch`, and its end offset; (-1, -1) if unknown.
+
+        An epoch below all entries gives itself and the first start offset, as in Kafka.
+        """
         entries = self._entries
         if epoch < 0 or not entries or epoch > entries[-1].epoch:
             return -1, -1
@@ -70,7 +73,7 @@ class EpochCache:
         return entries[found - 1].epoch, entries[found].start_offset
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drop the epochs that start at or above the offset; whether there were some."""
+        """Drop the epochs that start at or above the offset; True if the entries changed."""
         assert end_offset >= 0, f"{end_offset=}"
         before = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
@@ -78,7 +81,10 @@ class EpochCache:
         return len(self._entries) != before
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop what ends at or below the offset; the epoch that spans it starts there now."""
+        """Drop epochs that end at or below the offset, start the one that spans it there.
+
+        True if the entries changed.
+        """
         assert start_offset >= 0, f"{start_offset=}"
         below = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if below == 0 or (below == 1 and self._entries[0].start_offset == start_offset):
@@ -87,7 +93,7 @@ class EpochCache:
         return True
 
     def clear(self) -> None:
-        """Forget all epochs."""
+        """Drop all epochs."""
         self._entries.clear()
 
     def encode(self) -> bytes:
@@ -99,13 +105,13 @@ class EpochCache:
 
 
 def decode_epochs(content: bytes, path: str) -> EpochCache:
-    """Read the file.
+    """The epochs in the content of the file.
 
-    An entry that does not grow takes the place of those that it contradicts, as in Kafka.
+    An entry that does not ascend replaces the earlier ones that it contradicts, as in Kafka.
 
     Raises:
-        CorruptFileError: wrong version or count, or a number that no int32 epoch or int64 offset
-            can be.
+        CorruptFileError: wrong version or count, or a number out of range for an int32 epoch or an
+            int64 offset.
     """
     cache = EpochCache()
     for fields in decode_lines(content, path):

@@ -1,8 +1,8 @@
-"""What can go wrong with files. Each of them names the file."""
+"""Errors of files and directories; each names its path."""
 
 
 class CorruptLogError(Exception):
-    """Damage where the log was already recorded as flushed: the node must stop."""
+    """Damage below the recorded flushed end of a log: the node must stop."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(f"{path}: corrupt at position {position}: {reason}")
@@ -12,7 +12,7 @@ class CorruptLogError(Exception):
 
 
 class CorruptFileError(Exception):
-    """A small file (checkpoint, quorum-state, meta.properties, ...) does not say what it must."""
+    """A small file (checkpoint, quorum-state, meta.properties, ...) has invalid content."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -21,7 +21,7 @@ class CorruptFileError(Exception):
 
 
 class OutOfSpaceError(Exception):
-    """The disk is full; what was being written has been taken back, and a retry may succeed."""
+    """The disk is full; the write has been undone, and a retry may succeed."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: no space left on device")
@@ -29,7 +29,7 @@ class OutOfSpaceError(Exception):
 
 
 class FsyncError(Exception):
-    """An fsync failed: nobody knows what is on the disk, so the node must stop."""
+    """An fsync failed: the content of the disk is unknown, so the node must stop."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: fsync failed: {reason}")

@@ -1,15 +1,15 @@
-"""What must be synced so that a log is durable up to an offset: a value that any thread may run."""
+"""The files and directories to sync to make a log durable up to an offset; any thread may do it."""
 
 from storage.errors import FsyncError
 from storage.vfs import Vfs, VfsFile
 
 
 class FlushPlan:
-    """Covers every segment touched and every directory entry made since the plan before it.
+    """The syncs of all segments written and directory entries made since the previous plan.
 
-    Run the plans in the order they were made; a plan that has run does nothing more. An error from
-    `run` is fatal for the node: the system forgets what a failed sync did not write, so that
-    another one would succeed and prove nothing.
+    Run the plans in the order they were made; running one again does nothing. An error from `run`
+    is fatal for the node: the operating system drops the pages that a failed sync did not write, so
+    that the next sync would succeed and prove nothing.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class FlushPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to sync."""
+        """True if there is nothing to sync."""
         return not self._files and not self._directories
 
     def run(self) -> None:
-        """Sync; returns when all of it is durable.
+        """Sync everything; durable on return.
 
         Raises:
-            FsyncError: the state of the disk is unknown now; also when it failed before.
+            FsyncError: the content of the disk is unknown; raised again if it failed before.
         """
         if self._failure is not None:
             raise self._failure

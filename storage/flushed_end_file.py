@@ -1,10 +1,10 @@
-"""`flushed-end-offset`: how far the metadata log was durable, exact to the last flush.
+"""`flushed-end-offset`: the flushed end of the metadata log, exact to the last flush.
 
-Beside the segments, ours alone (Kafka ignores files of a partition that it does not know). Kafka's
-`recovery-point-offset-checkpoint` says the same, but a new file with two fsyncs for each flush is
+A file of this project beside the segments (Kafka ignores unknown files of a partition). Kafka's
+`recovery-point-offset-checkpoint` holds the same, but a new file with two fsyncs for each flush is
 too slow, so it lags; this one is overwritten in place, one sector, without an fsync, after each
-flush. A SIGKILL leaves the last one written (page cache); a power failure some earlier one, all of
-which are true: the log was durable before the offset was written. docs/decisions/0005.
+flush. A SIGKILL leaves the last one written (page cache), a power failure some earlier one; all of
+them are valid, as the log was durable before the offset was written. docs/decisions/0005.
 
 One line: version, end offset (20 digits, exclusive), CRC-32C of what precedes it (8 hex digits).
 """
@@ -35,7 +35,7 @@ def encode_flushed_end(end_offset: int) -> bytes:
 
 
 def decode_flushed_end(content: bytes) -> int | None:
-    """The end offset; None when the content is not what `encode_flushed_end` writes."""
+    """The end offset; None unless the content is of the form that `encode_flushed_end` writes."""
     digits = content[_DIGITS]
     if len(content) != _CONTENT_BYTES or not digits.isdigit() or int(digits) > _END_MAX:
         return None
@@ -44,10 +44,10 @@ def decode_flushed_end(content: bytes) -> int | None:
 
 
 class FlushedEndFile:
-    """The file of one log, held open. `end_offset` is what it says, 0 for nothing.
+    """The file of one log, kept open. `end_offset` is its offset, 0 without a valid file.
 
-    What can not be read counts as nothing and is reported in `damage`: the other record of the
-    flushed end, which is older, still holds.
+    Damage is reported in `damage`; the other record of the flushed end, which is older, is still
+    valid.
     """
 
     def __init__(self, vfs: Vfs, partition_directory: str) -> None:
@@ -65,12 +65,12 @@ class FlushedEndFile:
                 self.end_offset = end_offset
 
     def write(self, end_offset: int) -> None:
-        """Overwrite in place; not durable. All below the offset must be durable in the log.
+        """Overwrite in place; not durable. The log must be durable up to the offset.
 
-        The first record of a directory makes the file and is durable.
+        The first write creates the file and is durable.
 
         Raises:
-            OutOfSpaceError: the file could not be made; nothing depends on it yet.
+            OutOfSpaceError: the file could not be created; nothing depends on it yet.
         """
         if self.damage is not None or not self._exists:
             self.record(end_offset)
@@ -82,7 +82,7 @@ class FlushedEndFile:
             self.end_offset = end_offset
 
     def record(self, end_offset: int) -> None:
-        """Make it durable; before a truncation, and for the first record."""
+        """Replace the file, durably: before a truncation, and for the first record."""
         self.close()
         write_file_atomically(self._vfs, self._path, encode_flushed_end(end_offset))
         self.end_offset = end_offset

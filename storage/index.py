@@ -1,8 +1,8 @@
 """The sparse indexes of a segment: offset to position, timestamp to offset.
 
 Kept in memory while the segment is active and written whole when it rolls or the log closes, so
-that a file never has a zero tail. Nothing depends on an index file: whatever looks wrong is rebuilt
-from the segment. apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
+that a file never has a zero tail. Nothing depends on an index file: an invalid one is rebuilt from
+the segment. apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
 """
 
 import struct
@@ -16,7 +16,7 @@ assert _TIME_ENTRY.size == 12, f"{_TIME_ENTRY.size=}"
 
 
 class IndexDamageError(Exception):
-    """An index file that can not be right; the segment says what belongs there."""
+    """An index file with invalid content; it can be rebuilt from the segment."""
 
 
 class OffsetIndex:
@@ -32,7 +32,7 @@ class OffsetIndex:
         return len(self._offsets)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add an entry; offsets and positions only grow."""
+        """Add an entry; offsets and positions must ascend."""
         assert last_offset >= self.base_offset, f"{last_offset=} {self.base_offset=}"
         if self._offsets:
             assert last_offset > self._offsets[-1], f"{last_offset=} {self._offsets[-1]=}"
@@ -56,10 +56,11 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, content: bytes, base_offset: int, segment_bytes: int) -> "OffsetIndex":
-        """Read an `.index` file, preallocated ones too.
+        """Read an `.index` file, also a preallocated one.
 
         Raises:
-            IndexDamageError: odd length, entries that do not grow or lie outside the segment.
+            IndexDamageError: a length that is no multiple of 8, entries that do not ascend or lie
+                outside the segment.
         """
         if len(content) % _OFFSET_ENTRY.size:
             raise IndexDamageError(f"{len(content)} bytes are not a multiple of 8")
@@ -91,7 +92,7 @@ class TimeIndex:
         return len(self._timestamps)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry if it has a new largest timestamp; -1 is never indexed."""
+        """Add an entry if its timestamp is a new maximum; -1 is never indexed."""
         last = self._timestamps[-1] if self._timestamps else -1
         if timestamp_ms > last:
             assert not self._offsets or offset >= self._offsets[-1]
@@ -116,10 +117,10 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, content: bytes, base_offset: int) -> "TimeIndex":
-        """Read a `.timeindex` file, preallocated ones too.
+        """Read a `.timeindex` file, also a preallocated one.
 
         Raises:
-            IndexDamageError: odd length or entries that do not grow.
+            IndexDamageError: a length that is no multiple of 12, or entries that do not ascend.
         """
         if len(content) % _TIME_ENTRY.size:
             raise IndexDamageError(f"{len(content)} bytes are not a multiple of 12")

@@ -1,7 +1,7 @@
-"""The log of one partition: segments of record batches, their epochs, and what of it is durable.
+"""The log of one partition: segments of record batches, their epochs, and its flushed end.
 
-Nothing here is durable before the plan of `flush_plan()` has run and was given to `flush_done`.
-Truncations, which are rare, are durable when they return. apache/kafka: UnifiedLog, LocalLog
+An append is durable once the plan of `flush_plan()` has run; `flush_done` then moves the flushed
+end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLog, LocalLog
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ __all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]
 
 
 class AppendInfo(msgspec.Struct, frozen=True):
-    """What an append did. `stopped` says why the rest of fetched batches was not taken."""
+    """The result of an append. `stopped` is the reason why later fetched batches were not taken."""
 
     base_offset: int
     end_offset: int
@@ -35,7 +35,7 @@ class AppendInfo(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """A log that is open. `recovery_report` lists what opening it had to repair."""
+    """An open log. `recovery_report` lists the repairs that opening it made."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Log:
         recovery_point: RecoveryPoint | None = None,
         log_start_offset: int = 0,
     ) -> "Log":
-        """Open or make the log of a directory; everything found is flushed on return.
+        """Open or create the log of a directory; all its content is flushed on return.
 
         Raises:
             CorruptLogError: damage below the recovery point.
@@ -105,7 +105,7 @@ class Log:
         return log
 
     def _write_again_from(self, flushed_end: int) -> None:
-        """Write the bytes above the recorded flushed end once more, as they are."""
+        """Rewrite the bytes above the recorded flushed end in place, unchanged."""
         if flushed_end >= self.end_offset:
             return
         for segment in self._segments[self._floor(flushed_end) :]:
@@ -119,29 +119,29 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """All batches together."""
+        """Bytes of all batches."""
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
     def segment_base_offsets(self) -> tuple[int, ...]:
-        """Where the segments start."""
+        """The base offsets of the segments, ascending."""
         return tuple(segment.base_offset for segment in self._segments)
 
     def size_bytes_from(self, offset: int) -> int:
-        """The batches from the one that holds `offset`, or the log start, to the end together."""
+        """Bytes of the batches from the one that holds `offset`, or the log start, to the end."""
         number = self._floor(max(offset, self.log_start_offset))
         segment = self._segments[number]
         below = segment.find(offset) if offset > segment.base_offset else 0
         return sum(later.size_bytes for later in self._segments[number:]) - below
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above; (-1, -1) if that is unknown."""
+        """(epoch, end offset) of the largest epoch not above `epoch`; (-1, -1) if unknown."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
     # -- append ---------------------------------------------------------------------------------
 
     def append(self, batches: bytes, base_offset: int) -> AppendInfo:
-        """Write batches of this node's own making.
+        """Append batches that this node built.
 
         Raises:
             OutOfSpaceError: the disk is full; the log is as before.
@@ -155,10 +155,10 @@ class Log:
         return AppendInfo(base_offset, self.end_offset, self.last_epoch, new_epochs)
 
     def append_fetched(self, batches: bytes, epoch_max: int) -> AppendInfo:
-        """Write batches from a leader as they are, up to the first that can not be taken.
+        """Append batches from a leader unchanged, up to the first invalid one.
 
-        That is a cut or damaged one, one that does not continue the log, or one of an epoch above
-        `epoch_max`: it and all after it are left out (KAFKA-18723), `stopped` says why.
+        Invalid: a cut, damaged or too large batch, one that does not continue the log, or one of an
+        epoch above `epoch_max`. It and all after it are dropped (KAFKA-18723), `stopped` says why.
 
         Raises:
             OutOfSpaceError: the disk is full and nothing was written; the log is as before.
@@ -204,7 +204,7 @@ class Log:
         return taken, None if end == len(view) else "the last batch is cut"
 
     def _groups(self, frames: list[BatchFrame]) -> list[list[BatchFrame]]:
-        """Split so that each group fits into a segment where that is possible."""
+        """Split the frames into groups that each fit into a segment, if possible."""
         groups: list[list[BatchFrame]] = []
         room = self._config.segment_bytes - self._segments[-1].size_bytes
         if frames and frames[-1].end_position <= room:
@@ -273,13 +273,13 @@ class Log:
     # -- read -----------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, end_offset: int | None = None) -> bytes:
-        """Whole batches from the one that holds `offset`, all below `end_offset`.
+        """Return whole batches from the one that holds `offset`, all below `end_offset`.
 
-        At most `max_bytes`, but always one batch if there is one; never across a segment's end.
+        At most `max_bytes`, but at least one batch if there is one; never across a segment's end.
 
         Raises:
             OffsetOutOfRangeError: below the log start or above the end.
-            CorruptLogError: the bytes on the disk are no longer those that were written.
+            CorruptLogError: the bytes on the disk have changed since they were written.
         """
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, self.end_offset)
@@ -313,12 +313,12 @@ class Log:
     # -- truncation -----------------------------------------------------------------------------
 
     def truncate_to(self, end_offset: int) -> int:
-        """Drop what is at or above the offset, with the whole batch that spans it; durable.
+        """Drop records at or above the offset, with the whole batch that spans it; durable.
 
         Returns the new end offset.
 
         Raises:
-            OutOfSpaceError: begun and not ended, as in `truncate_fully_and_start_at`.
+            OutOfSpaceError: partly done, as in `truncate_fully_and_start_at`.
         """
         assert end_offset >= 0
         if end_offset >= self.end_offset:
@@ -342,12 +342,12 @@ class Log:
         return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin an empty log at the offset; durable.
+        """Drop everything and start an empty log at the offset; durable.
 
         Raises:
-            OutOfSpaceError: begun and not ended. Segments may be gone and none is there to append
-                to: the same call again ends it once there is space; without that the node must
-                stop, as Kafka's log directory goes offline.
+            OutOfSpaceError: partly done: segments may be removed and there is none to append to.
+                The same call completes it once there is space; otherwise the node must stop, as
+                Kafka's log directory goes offline.
         """
         assert offset >= 0, f"{offset=}"
         self._lower_recovery_point(0)
@@ -360,7 +360,7 @@ class Log:
         self.flushed_end_offset = offset
 
     def raise_log_start_to(self, offset: int) -> tuple[str, ...]:
-        """Forget what is below the offset; whole segments below it are removed, and named."""
+        """Raise the log start to the offset, remove whole segments below it; return their paths."""
         assert offset <= self.end_offset
         if offset <= self.log_start_offset:
             return ()
@@ -370,14 +370,14 @@ class Log:
             segment = self._segments.pop(0)
             self._forget(segment)
             segment.remove()
-            self._vfs.sync_directory(self.directory)  # in order, or a crash could leave a gap
+            self._vfs.sync_directory(self.directory)  # in order, or a crash could cause a gap
             removed.append(segment.path)
         assert self._segments[0].base_offset <= offset, f"{offset=} has no segment"
         self._epochs_changed |= self._epochs.truncate_from_start(offset)
         return tuple(removed)
 
     def _lower_recovery_point(self, end_offset: int) -> None:
-        """Before a truncation: what is about to go must not be demanded at the next start."""
+        """Lower the recorded flushed end before a truncation: a start requires all below it."""
         if self._recovery_point is not None and self._recovery_point.end_offset > end_offset:
             self._recovery_point.record(end_offset)
 
@@ -400,7 +400,7 @@ class Log:
     # -- durability -----------------------------------------------------------------------------
 
     def flush_plan(self) -> FlushPlan:
-        """What to sync for everything written so far; must be run, then given to `flush_done`."""
+        """Return the syncs for everything written so far; run it, then give it to `flush_done`."""
         assert self.flushed_end_offset <= self.end_offset, f"{self.flushed_end_offset=}"
         plan = FlushPlan(
             self._vfs,
@@ -416,7 +416,7 @@ class Log:
         return plan
 
     def flush_done(self, plan: FlushPlan) -> None:
-        """The plan has run. Moves the flushed end, and the record of it from time to time."""
+        """Advance the flushed end to that of a plan that has run, and record it periodically."""
         assert plan.is_empty, "run it first"
         outstanding = self._outstanding
         if plan in outstanding:
@@ -431,7 +431,7 @@ class Log:
             self._record_flushed_end()
 
     def flush(self) -> None:
-        """Plan, run and note at once: for start, shutdown and tests."""
+        """Make a plan, run it and report it at once: for start, shutdown and tests."""
         plan = self.flush_plan()
         plan.run()
         self.flush_done(plan)
@@ -439,10 +439,10 @@ class Log:
     def close(self) -> None:
         """Flush, write the indexes and checkpoints, close the files.
 
-        A plan that was made and not reported as done is run before; no thread may run it meanwhile.
+        Plans not yet given to `flush_done` are run first; no other thread may run them meanwhile.
 
         Raises:
-            FsyncError: also when such a plan had failed; nothing is said to be durable then.
+            FsyncError: also if such a plan had failed; nothing is recorded as flushed then.
         """
         for plan in list(self._outstanding):
             plan.run()
@@ -457,7 +457,7 @@ class Log:
             self._recovery_point.close()
 
     def _record_flushed_end(self) -> None:
-        """Write the checkpoints; on a full disk the older ones hold until a later flush."""
+        """Write the checkpoints; on a full disk the older ones remain until a later flush."""
         try:
             if self._epochs_changed:
                 path = join(self.directory, EPOCH_CHECKPOINT_NAME)
@@ -477,7 +477,7 @@ class Log:
         return self._segments[-1]
 
     def _floor(self, offset: int) -> int:
-        """Number of the last segment that starts at or below the offset."""
+        """Index of the last segment that starts at or below the offset."""
         segments = self._segments
         if segments[-1].base_offset <= offset:  # most readers are at the end
             return len(segments) - 1
@@ -485,7 +485,7 @@ class Log:
         return max(0, found - 1)
 
     def _touch(self, segment: Segment) -> None:
-        """Keep few files open: the active segment's and those used last."""
+        """Keep few files open: that of the active segment and the last used ones."""
         if segment is self._active:
             return
         if segment in self._open_segments:

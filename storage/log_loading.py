@@ -1,6 +1,6 @@
-"""Opening a log directory: which segments it has, and what damage means.
+"""Loading of a log directory: its segments, their epochs, and the treatment of damage.
 
-Below the recorded flushed end damage stops the node; above it the tail is cut and reported.
+Damage below the recorded flushed end stops the node; above it the tail is cut and reported.
 Kafka cuts in both cases (docs/formats/damage.md).
 """
 
@@ -31,7 +31,7 @@ from storage.vfs import Vfs, join
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a log is kept; Kafka's defaults."""
+    """The settings of a log, with Kafka's defaults."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -40,7 +40,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     recovery_point_bytes: int = 4 << 20  # flushed log between two records of the flushed end
     open_segments_max: int = 4  # files kept open beside that of the active segment
     verify_from_start: bool = True  # check all segments at open, not only the unflushed ones
-    contiguous: bool = True  # no offset is missing (compacted logs have gaps)
+    contiguous: bool = True  # no offset may be missing (compacted logs have gaps)
 
     def __post_init__(self) -> None:
         """Assert the range of each setting."""
@@ -53,7 +53,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadedLog(msgspec.Struct):
-    """What `load_log` found."""
+    """The result of `load_log`."""
 
     segments: list[Segment]
     epochs: EpochCache
@@ -68,7 +68,7 @@ _TEMPORARY: Final = (".cleaned", ".deleted")
 def load_log(
     vfs: Vfs, directory: str, config: LogConfig, recovery_point: int, log_start_offset: int
 ) -> LoadedLog:
-    """Check the directory, cut or refuse what is damaged.
+    """Check the directory; cut or refuse damaged segments.
 
     Raises:
         CorruptLogError: damage below the recovery point.
@@ -133,7 +133,7 @@ class _Loader:
         return [Segment(self._vfs, self._directory, base, interval) for base in sorted(bases)]
 
     def _read_epochs(self) -> bool:
-        """Whether the epochs of the segments below the recovery point are known from the file."""
+        """Read the epoch file; True if the epochs below the recovery point are taken from it."""
         path = join(self._directory, EPOCH_CHECKPOINT_NAME)
         if not self._vfs.exists(path):
             return False
@@ -204,7 +204,7 @@ class _Loader:
     def _drop(
         self, segments: list[Segment], first: int, end_offset: int, path: str, reason: str
     ) -> None:
-        """Remove the segments from a number on."""
+        """Remove the segments from index `first` on."""
         assert first > 0, "a log keeps its first segment"
         if first >= len(segments):
             return

@@ -1,4 +1,4 @@
-"""`meta.properties`: to which cluster and node a log directory belongs."""
+"""`meta.properties`: cluster id, node id and directory id of a log directory."""
 
 import base64
 import binascii
@@ -25,7 +25,7 @@ _RESERVED: Final = frozenset(
 
 
 class MetaProperties(msgspec.Struct, frozen=True, gc=False):
-    """The content; `directory_id` is missing in directories that older Kafkas formatted."""
+    """The content; `directory_id` is None in directories that older Kafka versions formatted."""
 
     cluster_id: str
     node_id: NodeId
@@ -33,16 +33,16 @@ class MetaProperties(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_uuid(uuid: bytes) -> str:
-    """The 22 characters that Kafka writes for 16 bytes."""
+    """The 22 base64 characters that Kafka writes for 16 bytes."""
     assert len(uuid) == 16
     return base64.urlsafe_b64encode(uuid)[:22].decode()
 
 
 def decode_uuid(text: str) -> bytes:
-    """The 16 bytes of Kafka's 22 characters.
+    """The 16 bytes of Kafka's 22 base64 characters.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text is no such UUID.
     """
     try:
         uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
@@ -54,7 +54,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 def encode_meta_properties(properties: MetaProperties, date: str = "") -> bytes:
-    """Version 1 in Java's properties format; `date` is the comment line Java writes."""
+    """Version 1 in Java's properties format; `date` is the comment line that Java writes."""
     assert 0 <= properties.node_id <= _NODE_ID_MAX, f"{properties.node_id=}"
     assert properties.directory_id not in _RESERVED, f"{properties.directory_id=}"
     assert "\n" not in date, f"{date=}"
@@ -66,10 +66,10 @@ def encode_meta_properties(properties: MetaProperties, date: str = "") -> bytes:
 
 
 def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
-    """Read version 0 or 1; of a key given twice the last one counts, as in Java.
+    """Read version 0 or 1; of a repeated key the last value counts, as in Java.
 
     Raises:
-        CorruptFileError: a key is missing or wrong, with Kafka's words where it has some.
+        CorruptFileError: a key is missing or wrong, with Kafka's text if it has one.
     """
     try:
         fields = _parse_properties(content.decode())
@@ -115,10 +115,10 @@ def _parse_properties(text: str) -> dict[str, str]:
 
 
 def read_meta_properties(vfs: Vfs, log_directory: str) -> MetaProperties | None:
-    """What the directory says; None if it is not formatted.
+    """The properties of a directory; None if it is not formatted.
 
     Raises:
-        CorruptFileError: the file is there and wrong.
+        CorruptFileError: the file is invalid.
     """
     path = join(log_directory, META_PROPERTIES_NAME)
     if not vfs.exists(path):
@@ -129,6 +129,6 @@ def read_meta_properties(vfs: Vfs, log_directory: str) -> MetaProperties | None:
 def write_meta_properties(
     vfs: Vfs, log_directory: str, properties: MetaProperties, date: str = ""
 ) -> None:
-    """Format the directory; durable on return."""
+    """Write the file that makes the directory a formatted one; durable on return."""
     path = join(log_directory, META_PROPERTIES_NAME)
     write_file_atomically(vfs, path, encode_meta_properties(properties, date))

@@ -1,4 +1,4 @@
-"""`Vfs` on the operating system. The only module of the core packages that imports `os`."""
+"""`Vfs` on the operating system: the only module of the core packages that imports `os`."""
 
 import errno
 import fcntl
@@ -13,10 +13,10 @@ _FILE_MODE: Final = 0o644
 
 
 class _Descriptor:
-    """A file descriptor that lives as long as somebody refers to it.
+    """A file descriptor that is closed when nothing refers to it any more.
 
-    A flush on another thread holds a reference, so that closing the log meanwhile can not make the
-    number point to another file.
+    A flush on another thread holds a reference, so that closing the log meanwhile cannot reuse the
+    number for another file.
     """
 
     __slots__ = ("number",)
@@ -55,7 +55,7 @@ class OsFile:
         return b"".join(parts)
 
     def pwrite(self, data: bytes | memoryview, position: int) -> None:
-        """Write all of it, or raise (possibly after writing a part)."""
+        """Write all bytes, or raise (possibly after writing a part)."""
         assert self._descriptor is not None, f"{self._path} is closed"
         number = self._descriptor.number
         try:
@@ -87,23 +87,23 @@ class OsFile:
             raise FsyncError(self._path, str(error)) from error
 
     def share(self) -> "OsFile":
-        """Another use of the same open file, with a life of its own."""
+        """Return another handle of the same open file, to be closed on its own."""
         assert self._descriptor is not None, f"{self._path} is closed"
         return OsFile(self._path, self._descriptor)
 
     def close(self) -> None:
-        """Drop this use of the file; a `sync` that is under way elsewhere finishes first."""
+        """Close this handle; the file stays open for a `sync` in progress on another thread."""
         self._descriptor = None
 
 
 class OsLock:
-    """A held POSIX record lock, the kind that a JVM takes too."""
+    """A held POSIX record lock, of the kind that a JVM takes."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock for another process."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -113,7 +113,7 @@ class OsVfs:
     """The file system of the machine."""
 
     def open(self, path: str, *, create: bool = False) -> VfsFile:
-        """Open to read and write; `FileNotFoundError` unless `create`."""
+        """Open for reading and writing; `FileNotFoundError` unless `create`."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
             return OsFile(path, _Descriptor(os.open(path, flags, _FILE_MODE)))
@@ -136,11 +136,11 @@ class OsVfs:
         return os.stat(path).st_size  # noqa: PTH116
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has this path."""
+        """True if a file or directory has this path."""
         return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory."""
+        """True if the path is a directory."""
         return os.path.isdir(path)  # noqa: PTH112
 
     def list(self, directory: str) -> list[str]:
@@ -156,7 +156,7 @@ class OsVfs:
         os.unlink(path)  # noqa: PTH108
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, with its parents; existing ones are fine."""
+        """Create a directory with its parents, if missing."""
         try:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103
         except OSError as error:
@@ -180,16 +180,16 @@ class OsVfs:
             raise FsyncError(path, str(error)) from error
 
     def make_read_only(self, path: str) -> None:
-        """Mode 0400."""
+        """Set the mode of a file to 0400."""
         os.chmod(path, 0o400)  # noqa: PTH101
 
     def volume(self, path: str) -> Volume:
-        """The file system that holds a path, as java.nio.file.FileStore tells it."""
+        """Return the sizes of the file system of a path, as java.nio.file.FileStore does."""
         found = os.statvfs(path)
         return Volume(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> Lock | None:
-        """Take the POSIX record lock of a file, made if missing; None if a process has it."""
+        """Take the POSIX record lock of a file, created if missing; None if it is taken."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The directories of partitions in a log directory: their names, making and removing them."""
+"""The partition directories of a log directory: names, creation, deletion, scan."""
 
 import contextlib
 import re
@@ -36,12 +36,12 @@ class PartitionDirectory(msgspec.Struct, frozen=True):
 
 
 def partition_directory_name(topic: str, partition: int) -> str:
-    """`topic-partition`."""
+    """The name `topic-partition`."""
     return f"{topic}-{partition}"
 
 
 def parse_partition_directory(path: str) -> PartitionDirectory | None:
-    """What a directory name says; None if it is no partition's."""
+    """The partition in a directory name; None if it is not that of a partition directory."""
     name = base_name(path)
     suffixed = _SUFFIXED.fullmatch(name)
     found = suffixed or _PLAIN.fullmatch(name)
@@ -54,7 +54,7 @@ def parse_partition_directory(path: str) -> PartitionDirectory | None:
 def create_partition_directory(
     vfs: Vfs, log_directory: str, topic: str, partition: int, topic_id: TopicId
 ) -> str:
-    """Make the directory with its `partition.metadata`, durable; an existing one of it is fine.
+    """Create the directory with its `partition.metadata`, durably, if it does not exist.
 
     Raises:
         CorruptFileError: the directory belongs to another topic id.
@@ -72,7 +72,7 @@ def create_partition_directory(
 
 
 def mark_deleted(vfs: Vfs, path: str, unique_id: bytes) -> str:
-    """Rename the directory of a deleted partition, durable; the new path.
+    """Rename the directory of a deleted partition, durably, and return the new path.
 
     Kafka's form: the topic is cut so that the name has at most 255 characters.
     """
@@ -92,7 +92,7 @@ def mark_deleted(vfs: Vfs, path: str, unique_id: bytes) -> str:
 
 
 def remove_partition_directory(vfs: Vfs, path: str) -> None:
-    """Remove a directory that was marked deleted, with its files."""
+    """Remove a directory that was marked deleted, with its files; durable."""
     directory = parse_partition_directory(path)
     assert directory is not None
     assert directory.suffix == DELETE_SUFFIX
@@ -107,7 +107,7 @@ def scan_partition_directories(vfs: Vfs, log_directory: str) -> list[PartitionDi
     """All partition directories but the metadata log's; no log is opened.
 
     Raises:
-        CorruptFileError: a directory that Kafka would not start with, or a bad partition.metadata.
+        CorruptFileError: a directory with which Kafka would not start, or a bad partition.metadata.
     """
     found: list[PartitionDirectory] = []
     for name in vfs.list(log_directory):
@@ -125,13 +125,13 @@ def scan_partition_directories(vfs: Vfs, log_directory: str) -> list[PartitionDi
 
 
 def record_bytes(vfs: Vfs, path: str) -> int:
-    """The lengths of all segments of a partition's directory together: Kafka's `log.size`."""
+    """Total bytes of all segments of a partition directory: Kafka's `log.size`."""
     names = vfs.list(path)
     return sum(vfs.size(join(path, name)) for name in names if name.endswith(LOG_SUFFIX))
 
 
 def open_metadata_log(vfs: Vfs, log_directory: str, config: LogConfig) -> Log:
-    """Open or make `__cluster_metadata-0` with its recorded flushed end.
+    """Open or create `__cluster_metadata-0` with its recorded flushed end.
 
     Raises:
         CorruptLogError: damage below the recorded flushed end.

@@ -1,4 +1,4 @@
-"""`partition.metadata`: which topic id a partition directory belongs to."""
+"""`partition.metadata`: the topic id of a partition directory."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ PARTITION_METADATA_NAME: Final = "partition.metadata"
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
-    """Version 0, without a newline at the end."""
+    """The content: version 0, without a newline at the end."""
     assert topic_id != ZERO_UUID
     return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
 
 
 def decode_partition_metadata(content: bytes, path: str) -> TopicId:
-    """The topic id.
+    """The topic id in the content.
 
     Raises:
         CorruptFileError: not version 0, or no usable id.
@@ -41,7 +41,7 @@ def read_partition_metadata(vfs: Vfs, partition_directory: str) -> TopicId | Non
 
 
 def write_partition_metadata(vfs: Vfs, partition_directory: str, topic_id: TopicId) -> None:
-    """Make it durable; before the first append."""
+    """Write the file, durably; before the first append."""
     path = join(partition_directory, PARTITION_METADATA_NAME)
     content = encode_partition_metadata(topic_id)
     assert decode_partition_metadata(content, path) == topic_id, f"{topic_id=}"

@@ -1,4 +1,4 @@
-"""`quorum-state`: the epoch, the vote and the leader that this replica has promised to remember."""
+"""`quorum-state`: the epoch, the vote and the leader that a replica must not forget."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ _MANDATORY: Final = {
 
 
 class ElectionState(msgspec.Struct, frozen=True, gc=False):
-    """What the file says."""
+    """The content of the file."""
 
     epoch: LeaderEpoch
     leader_id: NodeId | None = None
@@ -124,7 +124,7 @@ def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
 
 
 class QuorumStateFile:
-    """The file of one metadata log directory; `write` returns when it is durable."""
+    """The file of one metadata log directory."""
 
     def __init__(self, vfs: Vfs, partition_directory: str, voters: tuple[NodeId, ...] = ()) -> None:
         self._vfs = vfs
@@ -132,17 +132,17 @@ class QuorumStateFile:
         self.path = join(partition_directory, QUORUM_STATE_NAME)
 
     def read(self) -> ElectionState | None:
-        """What it says; None if there is no file yet.
+        """Return the recorded state; None if there is no file yet.
 
         Raises:
-            CorruptFileError: it can not be read; never to be ignored or overwritten.
+            CorruptFileError: the file is invalid; it must not be ignored or overwritten.
         """
         if not self._vfs.exists(self.path):
             return None
         return decode_quorum_state(self._vfs.read(self.path), self.path)
 
     def write(self, state: ElectionState, version: int = 0) -> None:
-        """Make the state durable."""
+        """Write the state; durable on return."""
         content = encode_quorum_state(state, self._voters, version)
         again = decode_quorum_state(content, self.path)
         assert again.epoch == state.epoch, f"{again=} {state=}"

@@ -1,7 +1,7 @@
-"""Are bytes that are read from a log still those that were written? Asked before they are used.
+"""Check that bytes read from a log are still those that were written.
 
-A disk may change them behind everybody's back: what a follower is sent or what is applied has its
-checksums looked at, as at start (storage/recovery.py), and damage stops the node.
+A disk may change them silently: batches are checked before they are sent to a follower or applied,
+as at start (storage/recovery.py), and damage stops the node.
 """
 
 import struct
@@ -21,14 +21,14 @@ assert struct.calcsize(">qiibIhi") <= HEADER_BYTES, "one header holds all that i
 def first_damage(
     data: bytes | memoryview, offset: int, *, contiguous: bool
 ) -> tuple[int, str] | None:
-    """Position in `data` of the first batch that is not what was written, and why; None if all is.
+    """Position in `data` of the first damaged batch, and the damage; None if there is none.
 
-    The leader epoch is not covered: it lies before the checksum, as in Kafka.
+    The leader epoch is not covered: it is before the checksum, as in Kafka.
 
     Args:
-        data: whole batches, read from where `offset` has to be.
-        offset: held by the first batch.
-        contiguous: False: offsets may be missing (a compacted log).
+        data: whole batches, the first of which must hold `offset`.
+        offset: first offset to be read.
+        contiguous: False if offsets may be missing (a compacted log).
     """
     assert offset >= 0, f"{offset=}"
     view, size = memoryview(data), len(data)

@@ -1,4 +1,4 @@
-"""Reading a segment from its start as if nobody had promised anything about it."""
+"""Check of a whole segment, batch by batch, without trust in indexes or checkpoints."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ assert _WINDOW_BYTES >= HEADER_BYTES, "a window holds the header of the batch th
 
 
 class TailCut(msgspec.Struct, frozen=True):
-    """Unflushed bytes were damaged and are gone: a warning."""
+    """A warning: damaged unflushed bytes were removed from the end of a segment."""
 
     path: str
     position: int
@@ -26,7 +26,7 @@ class TailCut(msgspec.Struct, frozen=True):
 
 
 class SegmentsDropped(msgspec.Struct, frozen=True):
-    """Segments after a cut are gone: a warning."""
+    """A warning: the segments after a cut were removed."""
 
     paths: tuple[str, ...]
     end_offset: int
@@ -34,7 +34,7 @@ class SegmentsDropped(msgspec.Struct, frozen=True):
 
 
 class FileRebuilt(msgspec.Struct, frozen=True):
-    """A small file was damaged and made again from the log: a warning."""
+    """A warning: a damaged small file was rebuilt from the log."""
 
     path: str
     reason: str
@@ -44,7 +44,7 @@ RecoveryEvent = TailCut | SegmentsDropped | FileRebuilt
 
 
 class SegmentScan(msgspec.Struct):
-    """What a segment holds up to its end or to the first damage (`reason`)."""
+    """The valid part of a segment: up to its end or to the first damage (`reason`)."""
 
     indexes: SegmentIndexes
     valid_bytes: int
@@ -52,11 +52,11 @@ class SegmentScan(msgspec.Struct):
     last_epoch: int
     reason: str | None
     is_old_format: bool = False
-    """Whether it is no damage that ends it, but a sound message of magic 0 or 1."""
+    """True if it ends not by damage but at a valid message of magic 0 or 1."""
 
 
 class BatchRules:
-    """What a log demands of the next batch."""
+    """The requirements that the next batch of a log must meet."""
 
     def __init__(self, end_offset: int, last_epoch: int, *, contiguous: bool) -> None:
         assert end_offset >= 0, f"{end_offset=}"
@@ -68,7 +68,7 @@ class BatchRules:
     def objection(
         self, base_offset: int, last_offset: int, leader_epoch: int, *, crc_is_valid: bool
     ) -> str | None:
-        """Why a batch can not be the next one; None if it can."""
+        """Return the reason why a batch cannot be the next one; None if it can."""
         if base_offset < self.end_offset or (self._contiguous and base_offset != self.end_offset):
             return f"base offset {base_offset} follows end offset {self.end_offset}"
         if last_offset < base_offset:
@@ -83,7 +83,7 @@ class BatchRules:
         return None
 
     def accept(self, last_offset: int, leader_epoch: int) -> None:
-        """A batch without objection is now the last one."""
+        """Make a valid batch the last one."""
         assert leader_epoch >= self.last_epoch, f"{leader_epoch=} {self.last_epoch=}"
         assert last_offset >= self.end_offset, f"{last_offset=} {self.end_offset=}"
         self.end_offset = last_offset + 1
@@ -99,8 +99,8 @@ def scan_segment(
 ) -> SegmentScan:
     """Check every batch and index it; stop at the first that is damaged or cut.
 
-    `on_epoch` gets epoch and base offset of the first batch, and of each whose epoch is not that
-    of the batch before.
+    `on_epoch` is called with epoch and base offset of the first batch, and of each whose epoch
+    differs from that of the batch before.
     """
     position = 0
     window_bytes = _WINDOW_BYTES
@@ -143,7 +143,7 @@ def _is_old_message(file: VfsFile, position: int, size_bytes: int) -> bool:
 
 
 def _next_window(window: memoryview, left_bytes: int) -> tuple[int, str | None]:
-    """How much to read for a batch that is larger than the window, or why it is cut."""
+    """Bytes to read for a batch larger than the window, or 0 and the reason why it is cut."""
     if left_bytes < HEADER_BYTES:
         return 0, f"batch header is cut: {left_bytes} bytes are left"
     needed = parse_batch_header(window).size_bytes

@@ -22,8 +22,8 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
-_LOOKUP_BYTES: Final = 16 * 1024  # read at once while looking for a batch
-RECENT_MAX: Final = 512  # batch positions remembered, so that a reader at the tail needs no lookup
+_LOOKUP_BYTES: Final = 16 * 1024  # bytes of one read while looking for a batch
+RECENT_MAX: Final = 512  # cached batch positions, so that a reader at the tail needs no lookup
 OFFSET_MAX: Final = (1 << 63) - 1
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _COPY_BYTES: Final = 1 << 20
@@ -32,14 +32,14 @@ assert RECENT_MAX > 0, f"{RECENT_MAX=}"
 
 
 def segment_name(base_offset: int, suffix: str = LOG_SUFFIX) -> str:
-    """20 digits and a suffix."""
+    """The name: 20 digits of base offset and a suffix."""
     return f"{base_offset:020d}{suffix}"
 
 
 def segment_base_offset(name: str, suffix: str = LOG_SUFFIX) -> int | None:
     """The offset in the name of a segment file; None if it is another kind of file.
 
-    20 digits can be more than `OFFSET_MAX`: who opens a log refuses that.
+    20 digits can exceed `OFFSET_MAX`; opening a log refuses such a name.
     """
     digits = name[: -len(suffix)]
     if name.endswith(suffix) and len(digits) == 20 and digits.isascii() and digits.isdigit():
@@ -48,7 +48,7 @@ def segment_base_offset(name: str, suffix: str = LOG_SUFFIX) -> int | None:
 
 
 class SegmentIndexes:
-    """What appending and scanning find out about a segment's batches."""
+    """The indexes and timestamps of a segment, built while appending or scanning."""
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self.offsets = OffsetIndex(base_offset)
@@ -60,7 +60,7 @@ class SegmentIndexes:
         self._bytes_since_entry = 0
 
     def add(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Note a batch; an index entry each `interval_bytes`."""
+        """Index a batch: one entry per `interval_bytes`."""
         if position == 0:
             self.first_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self.max_timestamp_ms:
@@ -101,7 +101,7 @@ class Segment:
 
     @property
     def file(self) -> VfsFile:
-        """The open file."""
+        """The file, opened if it is not."""
         return self._file or self._open()
 
     def _open(self) -> VfsFile:
@@ -110,12 +110,12 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether a file is open for it."""
+        """True if the file is open."""
         return self._file is not None
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """The indexes, read or rebuilt when needed."""
+        """The indexes, read or rebuilt at first use."""
         if self._indexes is None:
             self._indexes = self._load_indexes()
         return self._indexes
@@ -126,7 +126,7 @@ class Segment:
         self._indexes = indexes
 
     def create(self) -> None:
-        """Make the file, empty."""
+        """Create the empty file."""
         assert not self.is_open, f"{self.path} is in use"
         self._file = self._vfs.open(self.path, create=True)
         self._file.truncate(0)
@@ -138,7 +138,7 @@ class Segment:
 
         Args:
             data: the batches.
-            frames: theirs; positions may be those of a buffer that more is in.
+            frames: those of `data`; their positions may refer to a larger buffer.
         """
         assert frames
         assert frames[0].base_offset >= self.base_offset, f"{frames[0]=} {self.base_offset=}"
@@ -163,10 +163,12 @@ class Segment:
         self.size_bytes = position
 
     def find(self, offset: int) -> int:
-        """Position of the first batch whose last offset is at or above; the size if none is.
+        """Return the position of the first batch whose last offset is at or above `offset`.
+
+        The size of the segment if there is none.
 
         Raises:
-            CorruptLogError: a batch on the way has no header.
+            CorruptLogError: a batch before it has an invalid header.
         """
         recent = self._recent.get(offset)
         if recent is not None:
@@ -179,10 +181,10 @@ class Segment:
             return self._walk(self.indexes.offsets.lookup(offset), offset)
 
     def header_at(self, position: int) -> BatchHeader:
-        """The header of the batch at a position.
+        """Return the header of the batch at a position.
 
         Raises:
-            CorruptLogError: there is none.
+            CorruptLogError: there is no valid one.
         """
         try:
             return parse_batch_header(self.file.pread(HEADER_BYTES, position))
@@ -190,10 +192,10 @@ class Segment:
             raise CorruptLogError(self.path, position, str(error)) from error
 
     def read_batches(self, position: int, end_position: int, max_bytes: int) -> bytes:
-        """Whole batches from a position, at least one, at most `max_bytes` unless one is larger.
+        """Return whole batches from a position, at most `max_bytes` but at least one batch.
 
         Raises:
-            CorruptLogError: there is no batch.
+            CorruptLogError: there is no valid batch.
         """
         assert 0 <= position < end_position, f"{position=} {end_position=}"
         assert end_position <= self.size_bytes, f"{end_position=} {self.size_bytes=}"
@@ -213,7 +215,7 @@ class Segment:
         return data[:whole]
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file and forget the indexes; the caller syncs."""
+        """Truncate the file and rebuild the indexes; the caller syncs."""
         assert size_bytes >= 0, f"{size_bytes=}"
         assert size_bytes <= self.size_bytes, f"{size_bytes=} {self.size_bytes=}"
         self.file.truncate(size_bytes)
@@ -223,11 +225,11 @@ class Segment:
         self._indexes = self._rebuild_indexes()
 
     def write_again_from(self, position: int) -> None:
-        """Write the bytes from a position on once more, as they are.
+        """Rewrite the bytes from a position on, unchanged.
 
-        After a failed fsync the page cache may hold what the disk does not, marked clean: a new
-        process reads it, and its own fsync would write nothing. (Rebello et al., "Can applications
-        recover from fsync failures?", 2020)
+        After a failed fsync the page cache may hold pages, marked clean, that the disk lacks: a
+        new process reads them, and its own fsync would write nothing. (Rebello et al., "Can
+        applications recover from fsync failures?", 2020)
         """
         assert 0 <= position <= self.size_bytes, f"{position=} {self.size_bytes=}"
         while content := self.file.pread(_COPY_BYTES, position):
@@ -235,7 +237,7 @@ class Segment:
             position += len(content)
 
     def write_indexes(self) -> None:
-        """Write both index files; they can always be rebuilt, so a full disk only drops them."""
+        """Write both index files; a full disk drops them, as they can be rebuilt."""
         self.indexes.finish()
         for suffix, content in (
             (INDEX_SUFFIX, self.indexes.offsets.encode()),
@@ -253,7 +255,7 @@ class Segment:
                 self._unlink(path)
 
     def remove_index_files(self) -> None:
-        """Remove what no longer describes the segment."""
+        """Remove all files of the segment beside the `.log`."""
         for suffix in SEGMENT_SUFFIXES[1:]:
             self._unlink(join(self._directory, segment_name(self.base_offset, suffix)))
 

@@ -1,6 +1,6 @@
 """Snapshot files of the metadata log: names, listing, writing in chunks, reading, removing.
 
-A snapshot is written as `.part`, synced, renamed: a file with the final name is whole.
+A snapshot is written as `.part`, synced, renamed: a file with the final name is complete.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ _EPOCH_MAX: Final = (1 << 31) - 1
 
 
 def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
-    """20 digits of end offset, 10 of epoch."""
+    """The name: 20 digits of end offset, 10 of epoch."""
     return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}{CHECKPOINT_SUFFIX}"
 
 
 def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
-    """The snapshot id in a file name; None if it is no finished snapshot."""
+    """The snapshot id in a file name; None if it is not that of a finished snapshot."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -42,7 +42,7 @@ class SnapshotFiles:
         self._directory = partition_directory
 
     def clean(self) -> tuple[str, ...]:
-        """At start: remove what was being written or removed; the names."""
+        """Remove the unfinished files of a previous process; return their names."""
         removed = [name for name in self._vfs.list(self._directory) if name.endswith(_UNFINISHED)]
         for name in removed:
             assert parse_snapshot_name(name) is None, f"{name} is finished"
@@ -50,10 +50,10 @@ class SnapshotFiles:
         return tuple(removed)
 
     def list(self) -> list[OffsetAndEpoch]:
-        """The finished snapshots, oldest first.
+        """Return the ids of the finished snapshots, oldest first.
 
         Raises:
-            CorruptFileError: a `.checkpoint` file with a name that says nothing.
+            CorruptFileError: a `.checkpoint` file whose name is no snapshot id.
         """
         found: list[OffsetAndEpoch] = []
         for name in self._vfs.list(self._directory):
@@ -67,20 +67,20 @@ class SnapshotFiles:
         return sorted(found, key=lambda snapshot_id: (snapshot_id.offset, snapshot_id.epoch))
 
     def latest(self) -> OffsetAndEpoch | None:
-        """The newest one."""
+        """Return the id of the newest snapshot, None without."""
         found = self.list()
         return found[-1] if found else None
 
     def size(self, snapshot_id: OffsetAndEpoch) -> int:
-        """Its length in bytes."""
+        """Return the length of a snapshot in bytes."""
         return self._vfs.size(self.path(snapshot_id))
 
     def read(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """The whole content."""
+        """Return the whole content of a snapshot."""
         return self._vfs.read(self.path(snapshot_id))
 
     def read_chunk(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """At most so many bytes from a position; batches may be cut."""
+        """Return at most `max_bytes` from a position; batches may be cut."""
         assert position >= 0, f"{position=}"
         assert max_bytes >= 0, f"{max_bytes=}"
         file = self._vfs.open(self.path(snapshot_id))
@@ -90,14 +90,14 @@ class SnapshotFiles:
             file.close()
 
     def writer(self, snapshot_id: OffsetAndEpoch) -> "SnapshotWriter":
-        """Begin to write a snapshot; an unfinished file of it is begun again."""
+        """Start to write a snapshot; an unfinished file of it is overwritten."""
         return SnapshotWriter(self._vfs, self.path(snapshot_id))
 
     def delete(self, snapshot_id: OffsetAndEpoch) -> str:
-        """Rename to `.deleted`; the path to give to `unlink` later.
+        """Rename a snapshot to `.deleted`; return the path for a later `unlink`.
 
-        One that is gone is no error: a fetched snapshot removes older ones, and among them may be
-        the node's own, whose writer on the other thread has not reported yet.
+        A missing one is no error: a fetched snapshot removes older ones, and among them may be
+        the node's own, whose writer on the other thread has not finished yet.
         """
         path = self.path(snapshot_id)
         with contextlib.suppress(FileNotFoundError):
@@ -105,18 +105,18 @@ class SnapshotFiles:
         return path + DELETED_SUFFIX
 
     def unlink(self, deleted_path: str) -> None:
-        """Remove what `delete` renamed."""
+        """Remove a file that `delete` renamed."""
         assert deleted_path.endswith(DELETED_SUFFIX)
         with contextlib.suppress(FileNotFoundError):
             self._vfs.unlink(deleted_path)
 
     def path(self, snapshot_id: OffsetAndEpoch) -> str:
-        """Where it is or will be."""
+        """Return the path of a snapshot, existing or not."""
         return join(self._directory, snapshot_name(snapshot_id))
 
 
 class SnapshotWriter:
-    """A snapshot that is being written."""
+    """A snapshot in the course of writing."""
 
     def __init__(self, vfs: Vfs, path: str) -> None:
         self._vfs = vfs
@@ -126,7 +126,7 @@ class SnapshotWriter:
         self.size_bytes = 0
 
     def append(self, chunk: bytes) -> None:
-        """Write the next bytes; on an error nothing of them stays.
+        """Write the next bytes; on an error none of them remains.
 
         Raises:
             OutOfSpaceError: the disk is full.
@@ -139,11 +139,11 @@ class SnapshotWriter:
         self.size_bytes += len(chunk)
 
     def read(self) -> bytes:
-        """What was written, read back from the file."""
+        """Return the bytes written so far, read back from the file."""
         return self._file.pread(self.size_bytes, 0)
 
     def freeze(self) -> None:
-        """Sync, make read-only and give it its final name; durable on return."""
+        """Sync the file, make it read-only and rename it to its final name; durable on return."""
         written_bytes = self._file.size()
         assert written_bytes == self.size_bytes, f"{written_bytes=} {self.size_bytes=}"
         self._file.sync()
@@ -153,7 +153,7 @@ class SnapshotWriter:
         self._vfs.sync_directory(self._path.rpartition("/")[0])
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the unfinished file."""
         self._file.close()
         with contextlib.suppress(FileNotFoundError):
             self._vfs.unlink(self._path + PART_SUFFIX)

@@ -1,8 +1,8 @@
-"""`.reserve`: blocks kept back, so that a full disk can still take an election or a truncation.
+"""`.reserve`: disk blocks in reserve, so that elections and truncations work on a full disk.
 
-A node on a full disk stops appending but has promises to keep: quorum-state and the recorded
-flushed end are replaced by new files. They get their blocks from this file, which is released for
-them and filled again before anything is appended. Kafka ignores the file.
+A node on a full disk stops appending but must still replace quorum-state and the recorded flushed
+end by new files. They get their blocks from this file, which is released for them and filled again
+before anything is appended. Kafka ignores the file.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ class SpaceReserve:
         self._path = join(log_directory, RESERVE_NAME)
 
     def fill(self) -> bool:
-        """Take the blocks; whether the disk had them.
+        """Allocate the blocks; False if the disk is full.
 
-        A file that is whole stays as it is, also one that a crash left with the probe behind it.
+        A complete file stays as it is, also one with the probe that a crash left at its end.
         """
         if self._vfs.exists(self._path) and self._vfs.size(self._path) >= RESERVE_BYTES:
             return True
@@ -43,7 +43,7 @@ class SpaceReserve:
         return True
 
     def has_space(self) -> bool:
-        """Whether the disk takes something more than a reserve that is full: try it."""
+        """Try to write beyond the filled reserve; True if the disk has space."""
         assert self._vfs.size(self._path) >= RESERVE_BYTES, "fill it first"
         file = self._vfs.open(self._path)
         try:
@@ -56,7 +56,7 @@ class SpaceReserve:
         return True
 
     def release(self) -> bool:
-        """Give the blocks back to the disk; whether there were some."""
+        """Free the blocks; True if there were any."""
         with contextlib.suppress(FileNotFoundError):
             self._vfs.unlink(self._path)
             return True

@@ -1,19 +1,19 @@
-"""The door to a file system: everything in this package reads and writes through a `Vfs`.
+"""The file system interface: all modules of this package read and write through a `Vfs`.
 
 Calls are synchronous. `VfsFile.sync` and `Vfs.sync_directory` may be called from any thread; the
-others belong to the thread that owns the log. Errors: `OutOfSpaceError` when a write finds the disk
-full (part of it may have been written), `FsyncError` when a sync fails, otherwise `OSError`.
+others belong to the thread that owns the log. Errors: `OutOfSpaceError` if a write finds the disk
+full (a part may have been written), `FsyncError` if a sync fails, otherwise `OSError`.
 """
 
 from typing import NamedTuple, Protocol
 
 
 class Volume(NamedTuple):
-    """The file system that a path is on."""
+    """The size of the file system that holds a path."""
 
     total_bytes: int
     usable_bytes: int
-    """What this process may still write."""
+    """Bytes that this process may still write."""
 
 
 class VfsFile(Protocol):
@@ -24,7 +24,7 @@ class VfsFile(Protocol):
         ...
 
     def pwrite(self, data: bytes | memoryview, position: int) -> None:
-        """Write all of it, or raise (possibly after writing a part)."""
+        """Write all bytes, or raise (possibly after writing a part)."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -40,11 +40,11 @@ class VfsFile(Protocol):
         ...
 
     def share(self) -> "VfsFile":
-        """Another use of the same open file, with a life of its own."""
+        """Return another handle of the same open file, to be closed on its own."""
         ...
 
     def close(self) -> None:
-        """Drop this use of the file; a `sync` that is under way elsewhere finishes first."""
+        """Close this handle; the file stays open for a `sync` in progress on another thread."""
         ...
 
 
@@ -52,7 +52,7 @@ class Lock(Protocol):
     """A held lock on a file."""
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock for another process."""
         ...
 
 
@@ -60,7 +60,7 @@ class Vfs(Protocol):
     """A file system: paths are strings with `/`."""
 
     def open(self, path: str, *, create: bool = False) -> VfsFile:
-        """Open to read and write; `FileNotFoundError` unless `create`."""
+        """Open for reading and writing; `FileNotFoundError` unless `create`."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -72,11 +72,11 @@ class Vfs(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has this path."""
+        """True if a file or directory has this path."""
         ...
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory."""
+        """True if the path is a directory."""
         ...
 
     def list(self, directory: str) -> list[str]:
@@ -92,7 +92,7 @@ class Vfs(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, with its parents; existing ones are fine."""
+        """Create a directory with its parents, if missing."""
         ...
 
     def remove_directory(self, path: str) -> None:
@@ -104,15 +104,15 @@ class Vfs(Protocol):
         ...
 
     def make_read_only(self, path: str) -> None:
-        """Mode 0400."""
+        """Set the mode of a file to 0400."""
         ...
 
     def volume(self, path: str) -> Volume:
-        """How large the file system is that holds an existing path; OSError when it cannot say."""
+        """Return the sizes of the file system of an existing path; OSError if they are unknown."""
         ...
 
     def lock(self, path: str) -> Lock | None:
-        """Take the POSIX record lock of a file, made if missing; None if a process has it."""
+        """Take the POSIX record lock of a file, created if missing; None if it is taken."""
         ...
 
 
@@ -133,7 +133,7 @@ def base_name(path: str) -> str:
 
 
 def write_file_atomically(vfs: Vfs, path: str, content: bytes) -> None:
-    """Replace a small file as Kafka does: `.tmp`, fsync, rename, fsync of the directory."""
+    """Replace a small file durably, as Kafka does: `.tmp`, fsync, rename, fsync of directory."""
     assert not path.endswith(".tmp"), f"{path} is taken for what a crash left"
     temporary = path + ".tmp"
     file = vfs.open(temporary, create=True)
