@@ -7,7 +7,7 @@ from simulator.main import run
 
 
 def main() -> int:
-    """Runs the command line of the process; returns the exit code."""
+    """Run the command line of the process; return the exit code."""
     try:
         exit_code = run(sys.argv[1:])
         sys.stdout.flush()

@@ -15,11 +15,11 @@ from simulator.campaign.arguments import USAGE, parse
 from simulator.mutants.arguments import mutate_parser
 
 PATH_CHARACTERS: Final = 200
-"""Of a path in an error line."""
+"""Characters of a path that an error line shows."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line; returns the exit code."""
+    """Run one command line; return the exit code."""
     if arguments[:1] == ["mutate"]:
         return _mutate(arguments[1:])
     try:

@@ -1,7 +1,7 @@
-"""What clients ask next: of what they were told they infer which topics exist, as users do.
+"""The next operation of a client, drawn by what the answers so far say about the topics.
 
-Names of which nothing is known are looked up rather than written, few writes are against what is
-known, and a node that did not answer is left alone for a while.
+Names of which nothing is known are looked up rather than written, few writes contradict what is
+known, and a node that did not answer is not asked for `LEFT_ALONE_US`.
 """
 
 from random import Random
@@ -33,17 +33,17 @@ class Choice(NamedTuple):
 
 
 class Mix(NamedTuple):
-    """Shares of what is asked."""
+    """Shares of the kinds of operations, 0 to 1."""
 
     lookups: float
     register: float
-    """Of all: operations on the config of `REGISTER`."""
+    """Of all operations: those on the config of `REGISTER`."""
     against: float
-    """Of the writes to topics: what will be refused if all is as it seems."""
+    """Of the writes to topics: those that will be refused if the topics are as the answers say."""
 
 
 def mix_of(settings: Settings) -> Mix:
-    """The shares that a seed has."""
+    """Shares that the settings of a seed ask for."""
     percents = settings.lookup_percent, settings.register_percent, settings.against_percent
     return Mix(*(percent / 100 for percent in percents))
 
@@ -54,7 +54,7 @@ class Choices:
     Args:
         rng: the stream.
         targets: the nodes that may be asked.
-        mix: of the operations.
+        mix: shares of the kinds of operations.
     """
 
     def __init__(self, rng: Random, targets: tuple[int, ...], mix: Mix) -> None:
@@ -67,7 +67,7 @@ class Choices:
         self._written = 0
 
     def draw(self, now_us: int) -> Choice:
-        """The next operation."""
+        """Draw the next operation."""
         rng, mix = self._rng, self._mix
         target, is_lookup = self._target(now_us), rng.random() < mix.lookups
         is_register = rng.random() < mix.register
@@ -97,7 +97,7 @@ class Choices:
         return choice
 
     def _quiet(self, name: str) -> str:
-        """This name, or the next one that nobody is writing and of which something is known."""
+        """First name from this one on without a write under way, preferably one of known state."""
         first = int(name.rpartition("-")[2])
         names = [topic_name((first + number) % NAMES) for number in range(NAMES)]
         free = [each for each in names if not self._busy.get(each)]
@@ -109,7 +109,7 @@ class Choices:
         return self._rng.choice(well or self._targets)
 
     def ended(self, operation: Operation, now_us: int) -> None:
-        """What a client was told, or not."""
+        """Learn from the outcome of an operation."""
         name = operation.name
         if operation.kind not in READS:
             self._busy[name] = max(0, self._busy.get(name, 0) - 1)

@@ -18,19 +18,19 @@ class Inbound:
 
     @property
     def host(self) -> int:
-        """The machine."""
+        """Number of the machine."""
         return self._machine.id
 
     def opened(self) -> None:
-        """The kernel was told by `accept`."""
+        """Do nothing: `accept` has posted the event."""
 
     def received(self, data: bytes) -> None:
-        """Bytes of the client."""
+        """Post bytes of the client."""
         event = events.BytesReceived(self._connection_id, data)
         self._machine.post(event, self._incarnation)
 
     def closed(self, *, refused: bool) -> None:
-        """The client is gone."""
+        """Drop the connection: the client closed it or is gone."""
         del refused
         self._machine.drop_inbound(self._connection_id, self._incarnation)
 
@@ -45,17 +45,17 @@ class Outbound:
 
     @property
     def host(self) -> int:
-        """The machine."""
+        """Number of the machine."""
         return self._machine.id
 
     def opened(self) -> None:
-        """It stands."""
+        """Post that the connection is established."""
         self._machine.post(events.PeerConnected(self._peer_id), self._incarnation)
 
     def received(self, data: bytes) -> None:
-        """Bytes of the other node."""
+        """Post bytes of the other node."""
         self._machine.post(events.PeerBytes(self._peer_id, data), self._incarnation)
 
     def closed(self, *, refused: bool) -> None:
-        """The other node is gone, or was not there."""
+        """Drop the connection: the other node closed or refused it, or is gone."""
         self._machine.drop_outbound(self._peer_id, self._incarnation, refused=refused)

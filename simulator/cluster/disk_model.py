@@ -1,4 +1,4 @@
-"""What a disk keeps when the power fails: files and directories with their unsynced changes.
+"""Model of a disk at a power failure: files and directories with their unsynced changes.
 
 A file is its durable bytes and the ordered list of changes since its last sync; a directory is its
 durable entries and the changes of entries since its last sync. A crash decides, file by file and
@@ -8,15 +8,15 @@ directory by directory and from one rng, which of these changes are on the disk:
 - the last write that is kept may be torn: any subset of its 512-byte sectors, a whole sector being
   atomic;
 - of a write that is not kept the length may be: zeros without the data (delayed allocation);
-- a rename is one change of its directory: it happened or it did not, the file under both names or
-  none is not possible. Without `sync_directory` a new, renamed or removed name may be there or not.
+- a rename is one change of its directory: it happened or it did not, the file is never under both
+  names or under none. Without `sync_directory` a new, renamed or removed name may be there or not.
 
-What a failed sync covered no later sync makes durable: of a file it is lost, the names of a
-directory may be there or not until they are changed again and that is synced, or the process ends:
-a new one can sync them (not the strictest: a disk may forget them for good).
+No later sync makes durable what a failed sync covered. Of a file it is lost. Names of a directory
+may be there or not until they are changed again and that change is synced, or until the process
+ends: a new one can sync them (not the strictest: a disk may forget them for good).
 
-Everything synced is there, exactly. Stricter than most file systems: a sync of a file does not
-cover its name. Writing code that is right here is right on ext4, xfs and their kin.
+Everything synced is kept exactly. The model is stricter than most file systems: a sync of a file
+does not cover its name. Code whose writes are safe here is safe on ext4, xfs and the like.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ FileChange = Write | Resize
 
 
 class FileNode:
-    """The content of a file as every call sees it, and what of it is durable."""
+    """Content of a file as every call sees it, with its durable part."""
 
     __slots__ = ("_clean_bytes", "content", "durable", "is_locked", "unsynced")
 
@@ -58,7 +58,7 @@ class FileNode:
         self._clean_bytes = len(content)  # what is below is equal in `content` and `durable`
 
     def write(self, position: int, data: bytes) -> None:
-        """Write; a gap before it becomes zeros."""
+        """Write at a position; a gap before it becomes zeros."""
         if not data:
             return
         content = self.content
@@ -76,20 +76,20 @@ class FileNode:
         self._clean_bytes = min(self._clean_bytes, size)
 
     def sync(self) -> None:
-        """Make all of it durable."""
+        """Make the whole content durable."""
         content, clean = self.content, self._clean_bytes
         self.durable[clean:] = content[clean:]
         self._clean_bytes = len(content)
         self.unsynced.clear()
 
     def sync_failed(self) -> None:
-        """The operating system forgets the changes: no later sync brings them to the disk."""
+        """Forget the changes as an operating system does: no later sync brings them to the disk."""
         _set_length(self.durable, len(self.content))
         self._clean_bytes = len(self.content)
         self.unsynced.clear()
 
     def after_crash(self, rng: Rng | None) -> bytearray:
-        """The content that the disk may have; without an rng what was durable."""
+        """Draw the content on the disk after a crash; without an rng what was durable."""
         content = bytearray(self.durable)
         kept = _choose(len(self.unsynced), rng)
         last_kept = max((n for n, is_kept in enumerate(kept) if is_kept), default=-1)
@@ -109,7 +109,7 @@ class FileNode:
 
 
 class EntryChange(msgspec.Struct, frozen=True, gc=False):
-    """A change of a directory that was not synced; a rename removes a name and sets another."""
+    """Change of a directory that was not synced; a rename removes one name and adds another."""
 
     removed: str | None
     added: str | None
@@ -117,27 +117,27 @@ class EntryChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class DirectoryNode:
-    """The names in a directory as every call sees them, and which of them are durable."""
+    """Names in a directory as every call sees them, with the durable ones."""
 
     __slots__ = ("_forgotten", "_unsynced", "durable", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
-        """What the disk has for certain; not to be changed."""
+        """Names that the disk has for certain; not to be changed."""
         self._forgotten: list[EntryChange] = []  # of failed syncs
         self._unsynced: list[EntryChange] = []
 
     def link(self, name: str, node: "Node") -> None:
-        """A new name."""
+        """Add a name."""
         self._change(EntryChange(None, name, node))
 
     def unlink(self, name: str) -> None:
-        """A name goes."""
+        """Remove a name."""
         self._change(EntryChange(name, None, None))
 
     def rename(self, source: str, target: str) -> None:
-        """A file or directory gets another name, atomically."""
+        """Give a file or directory another name, atomically."""
         self._change(EntryChange(source, target, self.entries[source]))
 
     def sync(self) -> None:
@@ -152,15 +152,15 @@ class DirectoryNode:
         self._unsynced.clear()
 
     def sync_failed(self) -> None:
-        """The operating system forgets the changes: no later sync brings them to the disk.
+        """Forget the changes as an operating system does: no later sync brings them to the disk.
 
-        Whether they are there after a crash is chance, as before; every call still sees them.
+        As before, chance decides if they are there after a crash; every call still sees them.
         """
         self._forgotten += self._unsynced
         self._unsynced.clear()
 
     def remember(self) -> None:
-        """The next process can sync, here and below, what failed syncs had forgotten."""
+        """Let the next process sync, here and below, what failed syncs had forgotten."""
         if self._forgotten:
             self._unsynced[:0] = self._forgotten
             self._forgotten.clear()
@@ -169,7 +169,7 @@ class DirectoryNode:
                 node.remember()
 
     def after_crash(self, rng: Rng | None) -> "DirectoryNode":
-        """A copy of the tree as the disk may have it; all of the copy is durable."""
+        """Draw a copy of the tree as the disk may have it; all of the copy is durable."""
         found = dict(self.durable)
         changes = [*self._forgotten, *self._unsynced]
         kept = _choose(len(changes), rng)
@@ -214,7 +214,7 @@ def _apply(entries: dict[str, Node], change: EntryChange) -> None:
 
 
 def _choose(count: int, rng: Rng | None) -> list[bool]:
-    """Which of `count` unsynced changes are on the disk."""
+    """Draw which of `count` unsynced changes are on the disk."""
     if rng is None or count == 0:
         return [False] * count
     match rng.randrange(4):

@@ -1,6 +1,6 @@
-"""The bytes of a connection as Kafka's frames, and of which API each one is.
+"""Kafka's frames within the bytes of a connection, each with its API.
 
-A response says only the correlation id of its request, so the requests are remembered. A chunk that
+A response carries only the correlation id of its request, so requests are remembered. A chunk that
 is sent may hold several frames, a part of one, or the rest of one that began earlier; it never ends
 within a header.
 """
@@ -16,26 +16,26 @@ _RESPONSE: Final = Struct(">ii")
 
 
 class Part(NamedTuple):
-    """A frame, or what a chunk has of it."""
+    """A frame, or the part of it that a chunk holds."""
 
     api_key: int | None
-    """None: it answers what was sent before anybody looked."""
+    """None: it answers a request that was sent before the reader was made."""
     data: bytes
     is_whole: bool
 
 
 class FrameReader:
-    """One connection, both ways."""
+    """Reader of one connection, both ways."""
 
     __slots__ = ("_api_keys", "_unfinished")
 
     def __init__(self) -> None:
         self._api_keys: dict[int, int] = {}
         self._unfinished: dict[bool, tuple[int, int | None]] = {True: (0, None), False: (0, None)}
-        """Bytes still to come of a frame and its API, to the server and to the client."""
+        """Bytes still to come of a frame, and its API, to the server (True) and to the client."""
 
     def parts(self, data: bytes, *, to_server: bool) -> list[Part]:
-        """What a chunk is made of, in order."""
+        """Split a chunk into frames and parts of frames, in order."""
         found: list[Part] = []
         left, api_key = self._unfinished[to_server]
         position = min(left, len(data))

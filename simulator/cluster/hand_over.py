@@ -1,11 +1,11 @@
-"""Bodies of messages between nodes that stay in memory: what travels is their number.
+"""Bodies of messages between nodes kept in memory: a frame carries only their number.
 
-Nothing but the body is left out: the frame that stands for a message has the length, the api key,
-the version and the correlation id of a real one, then eight bytes of number. So it is late, cut,
-lost and joined with others like any bytes, and whoever reads frames along finds what he knows. Its
-body is the object that the sender made, where production code would have encoded and decoded it;
-bodies are immutable. What clients say, ApiVersions, answers that a node got as bytes, and what is
-no usual Fetch are encoded in every seed; in the seeds without this, one in ten, all is.
+Nothing but the body is left out: the frame that stands for a message has the fields of a real one
+(length, api key, version, correlation id), then eight bytes of number. So it is delayed, cut, lost
+and joined with others like any bytes, and readers of frames find the fields they know. The body is
+the object that the sender made, where production code would have encoded and decoded it; bodies
+are immutable. Messages of clients, ApiVersions, answers that a node got as bytes, and Fetches of
+unusual types are encoded in every seed; in one seed of ten, without hand-over, all messages are.
 """
 
 import struct
@@ -33,9 +33,9 @@ _RESPONSE_LENGTH: Final = _RESPONSE.size - LENGTH_BYTES
 
 
 class HandOver:
-    """The messages of a world that are on their way, by the content of their frames.
+    """Messages of a world in flight, by the content of their frames.
 
-    One that is lost stays here until the world ends.
+    A lost one stays here until the world ends.
     """
 
     def __init__(self) -> None:
@@ -43,47 +43,47 @@ class HandOver:
         self._count = 0
 
     def server_connection(self, apis: Mapping[int, Api], bytes_max: int) -> ServerConnection:
-        """The server's side of a connection of a node or a client."""
+        """Make the server's side of a connection of a node or a client."""
         return HandedServerConnection(self, apis, bytes_max)
 
     def client_connection(self, client_id: str) -> ClientConnection:
-        """The client's side of a connection between nodes."""
+        """Make the client's side of a connection between nodes."""
         return HandedClientConnection(self, client_id)
 
     def put_request(
         self, api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body
     ) -> bytes:
-        """The frame that stands for a request."""
+        """Keep the body of a request; return the frame that stands for it."""
         number = self._count = self._count + 1
         frame = _REQUEST.pack(_REQUEST_LENGTH, api_key, version, correlation_id, number)
         self._known[frame[LENGTH_BYTES:]] = (api_key, version, correlation_id, client_id, body)
         return frame
 
     def put_response(self, correlation_id: int, body: Body) -> bytes:
-        """The frame that stands for a response."""
+        """Keep the body of a response; return the frame that stands for it."""
         number = self._count = self._count + 1
         frame = _RESPONSE.pack(_RESPONSE_LENGTH, correlation_id, number)
         self._known[frame[LENGTH_BYTES:]] = body
         return frame
 
     def take(self, content: bytes) -> Any:
-        """What a frame stands for: a response's body, of a request its header and its body.
+        """Take what a frame stands for: a response's body, of a request its header and its body.
 
         Returns:
-            None where it stands for itself.
+            None where the frame is an encoded message.
         """
         return self._known.pop(content, None)
 
 
 def _stays(api_key: int, body: Body) -> bool:
-    """Whether a reader of its bytes would have just this body."""
+    """True if a reader of the encoded bytes would have just this body."""
     if api_key == FETCH:
         return isinstance(body, FetchRequest | FetchResponse)
     return api_key != API_VERSIONS
 
 
 class HandedServerConnection(ServerConnection):
-    """Takes requests of both kinds; answers a node as it asks."""
+    """Server's side that takes requests of both kinds and answers a node in its own kind."""
 
     def __init__(self, hand_over: HandOver, apis: Mapping[int, Api], bytes_max: int) -> None:
         super().__init__(apis, bytes_max)
@@ -93,7 +93,7 @@ class HandedServerConnection(ServerConnection):
 
     @override
     def feed(self, received: bytes | bytearray | memoryview) -> None:
-        """As of `ServerConnection`; a frame that stands for a request need not be cut out."""
+        """Feed as `ServerConnection` does; a frame that stands for a request is not cut out."""
         assert type(received) is bytes
         if self._arrived is None and self._failure is None and not self._frames.buffered_bytes:
             content = received[LENGTH_BYTES:]
@@ -105,7 +105,7 @@ class HandedServerConnection(ServerConnection):
 
     @override
     def next_request(self) -> Request | None:
-        """As of `ServerConnection`."""
+        """Take the next request, as `ServerConnection` does."""
         arrived = self._arrived
         if arrived is None:
             return super().next_request() if self._frames.buffered_bytes else None
@@ -132,7 +132,7 @@ class HandedServerConnection(ServerConnection):
 
     @override
     def respond(self, reply_slot: int, body: Body) -> bytes:
-        """As of `ServerConnection`."""
+        """Respond as `ServerConnection` does."""
         api_key, _, correlation_id = self._awaited[reply_slot]
         if not self._is_of_node or not _stays(api_key, body):
             return super().respond(reply_slot, body)
@@ -141,7 +141,7 @@ class HandedServerConnection(ServerConnection):
 
 
 class HandedClientConnection(ClientConnection):
-    """What a node asks another one, once both know each other's versions."""
+    """Client's side between nodes; hands bodies over once both know each other's versions."""
 
     def __init__(self, hand_over: HandOver, client_id: str) -> None:
         super().__init__(client_id, response_bytes_max=RESPONSE_BYTES_MAX)
@@ -157,7 +157,7 @@ class HandedClientConnection(ClientConnection):
 
     @override
     def receive(self, received: bytes | bytearray | memoryview) -> list[Response]:
-        """As of `ClientConnection`; a frame that stands for a response need not be cut out."""
+        """Receive as `ClientConnection` does; a frame that stands for a response is not cut out."""
         assert type(received) is bytes
         if not self._frames.buffered_bytes:
             content = received[LENGTH_BYTES:]

@@ -1,8 +1,8 @@
-"""One machine: a disk, a clock, and at most one kernel; the effects of its steps, performed.
+"""One machine: a disk, a clock, at most one kernel, and the execution of the kernel's effects.
 
-Every incarnation of the process is a number; whatever belongs to an older one (bytes on the way,
-flushes, timers) finds it changed and does nothing. A step that dies in the middle of its disk
-operations (`crash_at`) has sent nothing: effects leave after a step.
+Every incarnation of the process has a number; what belongs to an older one (bytes in flight,
+flushes, timers) compares it and does nothing. A step that is cut off within its disk operations
+(`crash_at`) has sent nothing: effects are performed after a step.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ STOPPING: Final = (
     CorruptFileError,
     MemoryError,
 )
-"""What ends a node with exit code 1 in the asyncio driver too; a fault has to explain it."""
+"""Errors that end a node with exit code 1 in the asyncio driver too; a fault must explain each."""
 
 
 class SelfEndedError(Exception):
@@ -54,22 +54,22 @@ class Power(Enum):
     PAUSED = "paused"
 
 
-PAUSED: Final = Power.PAUSED  # asked for at every step; members of enums are found slowly
+PAUSED: Final = Power.PAUSED  # compared at every step; enum members are looked up slowly
 
 
 class Machine:
     """One node of the cluster.
 
     Args:
-        config: of the node; its host name is its id.
-        scheduler, network: of the world.
+        config: the node's; its host name is its id.
+        scheduler, network: the world's.
         rng: chance of the disk and of the process.
-        watcher: looks at every step.
-        flush_us: draws how long a flush takes.
-        told_late_us: draws how long after its end the process hears of it.
+        watcher: called before and after every step.
+        flush_us: draws the duration of a flush.
+        told_late_us: draws the delay from the end of a flush or snapshot to its event.
     """
 
-    # Without slots Python is quick to find 30 attributes of an object, and slow when it has more.
+    # Without slots Python looks up attributes fast only up to 30 of an object.
     __slots__ = (
         "_asked_ms",
         "_closing",
@@ -126,33 +126,33 @@ class Machine:
         self.watcher = watcher
         self.rng = rng
         self.disk_count = 0
-        """How many disks it has had, this one included."""
+        """Number of disks so far, this one included."""
         self.replace_disk()
         self.kernel: Kernel | None = None
         self.raft: RaftState | None = None
-        """What the raft core of the process remembers, to be read by who looks at every step: the
-        properties of the core cost more than a look at what they give."""
+        """State of the process's raft core, read at every step: its properties cost more than the
+        fields behind them."""
         self.power = Power.DOWN
         self.incarnation = 0
         self.resumed_ms = 0
-        """When it went on after its last pause, by its own clock."""
+        """End of its last pause, by its own clock."""
         self.is_terminating = False
-        """Whether this process was asked to shut down."""
+        """True once this process was asked to shut down."""
         self._asked_ms = 0
         self.clock_offset_ms = 0
         self.clock_rate_ppm = 0
         self.wall_offset_ms = 0
         self.keeps_disk_faults = False
-        """Whether a full or failing disk is so after a power failure too."""
+        """True: a full or failing disk stays so over a power failure."""
         self.kill_at: int | None = None
         """The `crash_at` of its disk that stands for a SIGKILL instead of a power failure."""
         self.was_killed_in_a_step = False
-        """By the last of those; a file may be cut and not synced. False again at the next start."""
+        """True after a SIGKILL by `kill_at` until the next start; a file may be cut, not synced."""
         self.logs: list[tuple[int, out.Log]] = []
         self.make_random: Callable[[int], Random] = Random
-        """The chance of a process, from a seed."""
+        """Maker of a process's random generator, from a seed."""
         self.take: Callable[[events.Event], None] | None = None
-        """Takes events instead of `post` where steps are made otherwise (turns.py)."""
+        """Takes the events instead of `post` where several make one step (turns.py)."""
         self._flush_us = flush_us
         self._told_late_us = told_late_us
         self._paused: list[events.Event] = []
@@ -178,7 +178,7 @@ class Machine:
     # ---- clocks ------------------------------------------------------------------------------
 
     def now(self) -> events.Now:
-        """What this machine's clocks show."""
+        """Read this machine's clocks."""
         now_us, rate_ppm = self.scheduler.now_us, self.clock_rate_ppm
         now_ms = now_us * (1_000_000 + rate_ppm) // 1_000_000_000 if rate_ppm else now_us // 1_000
         return events.Now(
@@ -194,11 +194,11 @@ class Machine:
 
     @property
     def is_up(self) -> bool:
-        """Whether a process runs, paused or not."""
+        """True while a process runs, paused or not."""
         return self.kernel is not None
 
     def start(self) -> None:
-        """Start a process on what is on the disk."""
+        """Start a process on the disk as it is."""
         assert self.kernel is None, f"machine {self.id} runs"
         self.incarnation += 1
         self.is_terminating = False
@@ -215,7 +215,7 @@ class Machine:
                 directory_ids={DATA: self.directory_id},
                 now=self.now(),
             )
-            self.raft = self.kernel.replica.core._state  # noqa: SLF001 - for who watches it
+            self.raft = self.kernel.replica.core._state  # noqa: SLF001 - read at every step
             self.watcher.created(self)
             effects = self.kernel.start(self.now())
         except SimulatedCrashError as crash:
@@ -226,7 +226,7 @@ class Machine:
             self._after(None, effects)
 
     def replace_disk(self) -> None:
-        """An empty disk, formatted: with a directory id of its own. No process runs."""
+        """Put in an empty formatted disk with a directory id of its own. No process runs."""
         last = (self.id + self.disk_count) % 256
         self.directory_id = DirectoryId(bytes([self.id] * 15 + [last]))
         self.disk_count += 1
@@ -240,7 +240,7 @@ class Machine:
             self._end_process("killed", None)
 
     def power_off(self, why: str = "power failure") -> None:
-        """The machine loses its power: unsynced changes are kept or lost by chance."""
+        """Cut the power: unsynced changes are kept or lost by chance."""
         self.network.lose(self.id, is_silent=True)
         before, self.vfs = self.vfs, self.vfs.crash(self.rng)
         if self.keeps_disk_faults:
@@ -249,7 +249,7 @@ class Machine:
         self._ended(why, None)
 
     def crashed(self, crash: SimulatedCrashError) -> None:
-        """It came to the operation of its disk at which the power fails, or it is killed."""
+        """Cut the power, or kill the process, at the disk operation that was set for it."""
         if self.kill_at is None or self.kill_at != self.vfs.crash_at:
             self.power_off(str(crash))
             return
@@ -266,9 +266,9 @@ class Machine:
             self.post(events.ShutdownRequested(), self.incarnation)
 
     def shutting_down_ms(self) -> int:
-        """How long its process shuts down by its own clock, since its last pause; 0 if none does.
+        """Time since the shutdown request or the last pause, the later one, by its own clock.
 
-        Nor does one that is paused.
+        0 if no process shuts down, or it is paused.
         """
         if self.kernel is None or not self.is_terminating or self.power is Power.PAUSED:
             return 0
@@ -280,7 +280,7 @@ class Machine:
             self.power = Power.PAUSED
 
     def resume(self) -> None:
-        """SIGCONT: everything that waited is taken in order."""
+        """SIGCONT: take everything that waited, in order."""
         if self.power is not Power.PAUSED:
             return
         self.power = Power.UP
@@ -291,7 +291,7 @@ class Machine:
         self._set_timer()
 
     def _end_process(self, reason: str, error: BaseException | None) -> None:
-        """The process ends, the machine goes on: what was written stays in the page cache."""
+        """End the process, not the machine: what was written stays in the page cache."""
         self.network.lose(self.id, is_silent=False)
         self.vfs.kill()
         self._ended(reason, error)
@@ -332,7 +332,7 @@ class Machine:
             self._after(event, effects)
 
     def _stop(self, error: BaseException) -> None:
-        """An error that ends the node, as the driver does it: exit code 1."""
+        """End the node by an error as the asyncio driver does: exit code 1."""
         self._end_process(f"stopped: {error}", error)
 
     def _after(self, event: events.Event | None, effects: list[out.Effect]) -> None:
@@ -355,7 +355,7 @@ class Machine:
     # ---- network -----------------------------------------------------------------------------
 
     def accept(self, pipe: Pipe, listener: str) -> End | None:
-        """Somebody's first packet arrives; None: no process listens."""
+        """Take the first packet of a connection; None: no process listens."""
         if self.kernel is None:
             return None
         connection_id = self._next_connection_id
@@ -367,22 +367,22 @@ class Machine:
         return Inbound(self, connection_id, incarnation)
 
     def drop_inbound(self, connection_id: int, incarnation: int) -> None:
-        """A connection to this process is gone."""
+        """Drop a connection to this process that is gone."""
         if incarnation == self.incarnation and self._inbound.pop(connection_id, None) is not None:
             self._closing.add(connection_id)
             self.post(events.ConnectionClosed(connection_id), incarnation)
 
     def close_is_told(self, connection_id: int) -> None:
-        """The kernel hears now that a connection is gone."""
+        """Note that the kernel takes the event of a closed connection now."""
         self._closing.discard(connection_id)
 
     @property
     def connection_count(self) -> int:
-        """What others opened to this process and did not lose, as far as the kernel was told."""
+        """Connections that others opened to this process, open as far as the kernel knows."""
         return len(self._inbound) + len(self._closing)
 
     def drop_outbound(self, peer_id: int, incarnation: int, *, refused: bool) -> None:
-        """A connection of this process is gone."""
+        """Drop a connection of this process that is gone."""
         if incarnation == self.incarnation and self._outbound.pop(peer_id, None) is not None:
             self.post(events.PeerDisconnected(peer_id, refused=refused), incarnation)
 
@@ -406,7 +406,7 @@ class Machine:
         )
 
     find_machine: Callable[[int], "Machine"]
-    """Set by the world."""
+    """Finds a machine by its host; set by the world."""
 
     def _send_peer(self, effect: out.SendPeerBytes) -> None:
         pipe = self._outbound.get(effect.peer_id)
@@ -425,7 +425,7 @@ class Machine:
         self._run_later(self._flush_us(), effect.plan.run, lambda: done)
 
     def _run_local_changes(self, effect: out.RunLocalChanges) -> None:
-        """An error of folder work is told to the kernel; a failed fsync ends the node."""
+        """Run folder work later: an error goes to the kernel, a failed fsync ends the node."""
         incarnation = self.incarnation
 
         def run() -> None:
@@ -453,7 +453,7 @@ class Machine:
     def _run_later(
         self, delay_us: int, work: Callable[[], object], done: Callable[[], events.Event]
     ) -> None:
-        """Work of another thread: it ends some time later, and its end is an event."""
+        """Run work as on another thread: it ends some time later, and its end is an event."""
         incarnation = self.incarnation
 
         def run() -> None:

@@ -1,4 +1,4 @@
-"""Who is in a simulated cluster: ids of machines and clients, and what a machine is told."""
+"""Members of a simulated cluster: ids of machines and clients, configuration of a machine."""
 
 from typing import Final
 
@@ -20,12 +20,12 @@ FIRST_CLIENT_HOST: Final = 1_000
 
 
 def client_hosts(settings: Settings) -> tuple[int, ...]:
-    """Of the clients, without the one that asks when faults have stopped."""
+    """Hosts of the clients, without the one that asks after faults have stopped."""
     return tuple(range(FIRST_CLIENT_HOST, FIRST_CLIENT_HOST + settings.client_count))
 
 
 def machine_ids(settings: Settings) -> tuple[int, ...]:
-    """Voters from 1 on, observers from 101 on."""
+    """Ids of the voters from 1 on, then of the observers from 101 on."""
     voters = range(1, settings.voter_count + 1)
     observers = range(FIRST_OBSERVER_ID, FIRST_OBSERVER_ID + settings.observer_count)
     return (*voters, *observers)

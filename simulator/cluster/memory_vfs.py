@@ -1,6 +1,6 @@
-"""A file system in memory on the disk of `disk_model`: for tests and for the simulator.
+"""A file system in memory on the disk of `disk_model`, for tests and the simulator.
 
-Two ways to die: `crash(rng)` is a power failure and gives a new file system with what the disk
+Two failures: `crash(rng)` is a power failure and gives a new file system with what the disk
 kept; `kill()` is a SIGKILL, after which everything written is still there and only locks are gone.
 Deterministic: the same calls and the same rng give the same bytes.
 """
@@ -17,7 +17,7 @@ from wire.types import Rng
 
 SEGMENT_SUFFIX: Final = ".log"
 FILE_BYTES_MAX: Final = (1 << 44) - 4096
-"""Of the largest file: as ext4 with blocks of 4 KiB. What is beyond fails with EFBIG."""
+"""Length of the largest file, as on ext4 with blocks of 4 KiB; beyond it EFBIG."""
 NAME_BYTES_MAX: Final = 255
 PATH_BYTES_MAX: Final = 4095
 _POSITION_MAX: Final = (1 << 63) - 1
@@ -26,22 +26,22 @@ _LARGE: Final = 1 << 40
 
 
 class SimulatedCrashError(Exception):
-    """The machine lost power at this operation; `MemoryVfs.crash()` gives what is left."""
+    """The machine lost power at this operation; `MemoryVfs.crash()` gives the disk after it."""
 
 
 class Faults(Protocol):
-    """Asked before each operation: an errno makes it fail.
+    """A function called before each operation: an errno makes it fail.
 
     `kind` is write, truncate, sync, create, rename, unlink, mkdir, rmdir or read.
     """
 
     def __call__(self, kind: str, path: str, /) -> int | None:
-        """The errno, None to let it happen."""
+        """Return the errno, None to let the operation happen."""
         ...
 
 
 class MemoryFile:
-    """An open file of a `MemoryVfs`; takes the lengths and positions that the kernel takes."""
+    """An open file of a `MemoryVfs`; takes the lengths and positions that Linux takes."""
 
     __slots__ = ("_is_open", "_node", "_path", "_vfs")
 
@@ -52,7 +52,7 @@ class MemoryFile:
         self._is_open = True
 
     def pread(self, size: int, position: int) -> bytes:
-        """At most `size` bytes from `position`; fewer only at the end of the file."""
+        """Read at most `size` bytes from `position`; fewer only at the end of the file."""
         assert self._is_open, f"{self._path} is closed"
         if size < 0 or not 0 <= position <= _POSITION_MAX - size:
             raise OSError(errno.EINVAL, f"pread of {size=} at {position=}", self._path)
@@ -104,12 +104,12 @@ class MemoryFile:
             self._node.sync()
 
     def share(self) -> "MemoryFile":
-        """Another use of the same open file, with a life of its own."""
+        """Open the same file once more; each handle is closed on its own."""
         assert self._is_open, f"{self._path} is closed"
         return MemoryFile(self._vfs, self._path, self._node)
 
     def close(self) -> None:
-        """Drop this use of the file."""
+        """Close this handle."""
         self._is_open = False
 
 
@@ -120,32 +120,32 @@ class MemoryLock:
         self._node = node
 
     def release(self) -> None:
-        """Let another one have it."""
+        """Release the lock."""
         self._node.is_locked = False
 
 
 class MemoryVfs:
     """Files in memory. Every change and sync counts as one operation, from 0; reads do not count.
 
-    What Linux refuses is refused here with the same errno, and is no operation.
+    What Linux refuses is refused here with the same errno, and counts as no operation.
 
     Faults, all off at first:
     - `crash_at = n`: `SimulatedCrashError` instead of operation n; of a write half is done;
     - `faults[n] = errno`: operation n fails with it, a write after half of its bytes;
     - `failing`: a function that decides for each operation and read;
     - `bytes_max`: the size of the disk, above which a write is short and ends with ENOSPC;
-    - `sync_lies`: a sync of a file whose path ends so returns and nothing is durable;
-    - `damage()`: bytes that change on the disk behind everybody's back.
+    - `sync_lies`: a sync of a file whose path ends with it returns, but nothing is durable;
+    - `damage()`: bytes that change on the disk without an operation.
     """
 
     def __init__(self, root: DirectoryNode | None = None) -> None:
         self._root = DirectoryNode() if root is None else root
         self.operations = 0
         self.name_changes = 0
-        """How often a name was made, renamed or removed: a watcher need not list in between."""
-        self._found: dict[str, Node] = {}  # by path, until a name goes
+        """Count of names made, renamed or removed: a watcher lists again only when it changed."""
+        self._found: dict[str, Node] = {}  # by path, until a name is renamed or removed
         self.log_changes = 0
-        """How often a process cut or overwrote a segment (`.log`): else they have only grown."""
+        """Count of cuts and overwrites of segments (`.log`): else they have only grown."""
         self.operation_log: list[tuple[str, str]] | None = None
         self.crash_at: int | None = None
         self.faults: dict[int, int] = {}
@@ -178,7 +178,7 @@ class MemoryVfs:
             raise OSError(code, "injected into read", path)
 
     def begin_write(self, path: str, growth: int, size: int) -> tuple[int, Exception | None]:
-        """How many bytes of a write happen, and what is raised after them."""
+        """Count a write; return how many of its bytes happen, and the error to raise after them."""
         try:
             self.begin("write", path)
         except SimulatedCrashError as crash:
@@ -193,7 +193,7 @@ class MemoryVfs:
         return size, None
 
     def note_rewrite(self, path: str) -> None:
-        """Count when a process cuts or overwrites what a segment holds."""
+        """Count a cut or an overwrite of a segment."""
         if path.endswith(SEGMENT_SUFFIX):
             self.log_changes += 1
 
@@ -202,7 +202,7 @@ class MemoryVfs:
         return sum(len(node.content) for node in self._root.files())
 
     def durable_content(self, path: str) -> bytearray | None:
-        """What of a file every crash leaves; None if its name may be lost. Not to be changed."""
+        """Content of a file that every crash keeps; None if its name may be lost. Read only."""
         node: Node | None = self._root
         for name in _names(path):
             if not isinstance(node, DirectoryNode):
@@ -211,7 +211,7 @@ class MemoryVfs:
         return node.durable if isinstance(node, FileNode) else None
 
     def written_content(self, path: str) -> bytearray | None:
-        """What every process reads in a file. Not to be changed."""
+        """Content of a file as every process reads it. Read only."""
         node = self._find(path)
         return node.content if isinstance(node, FileNode) else None
 
@@ -232,16 +232,16 @@ class MemoryVfs:
         node.sync()
 
     def write_back(self) -> None:
-        """The disk writes what it has cached: all contents are durable, names are as they were."""
+        """Make all contents durable, as a disk does in time; names are as they were."""
         for node in self._root.files():
             node.sync()
 
     def crash(self, rng: Rng | None = None) -> "MemoryVfs":
-        """The disk after a power failure; without an rng nothing unsynced is kept."""
+        """Return the disk after a power failure; without an rng nothing unsynced is kept."""
         return MemoryVfs(self._root.after_crash(rng))
 
     def kill(self) -> None:
-        """The process is gone, the machine is not: locks are released, the rest stays.
+        """End the process, not the machine: locks are released, the rest stays.
 
         Names of failed directory syncs can be made durable by the next process.
         """
@@ -274,31 +274,31 @@ class MemoryVfs:
         return MemoryFile(self, path, node)
 
     def read(self, path: str) -> bytes:
-        """The whole content."""
+        """Read the whole content."""
         node = self._file(path)
         self.begin_read(path)
         return bytes(node.content)
 
     def size(self, path: str) -> int:
-        """The length of a file."""
+        """Length of a file in bytes."""
         return len(self._file(path).content)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has this path."""
+        """True if a file or directory has this path."""
         try:
             return self._find(path) is not None
         except (OSError, ValueError):
             return False
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory."""
+        """True if it is a directory."""
         try:
             return isinstance(self._find(path), DirectoryNode)
         except (OSError, ValueError):
             return False
 
     def list(self, directory: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Names in a directory, sorted."""
         return sorted(self._directory(directory).entries)
 
     def rename(self, source: str, target: str) -> None:
@@ -364,12 +364,12 @@ class MemoryVfs:
         directory.sync()
 
     def make_read_only(self, path: str) -> None:
-        """Mode 0400."""
+        """Set mode 0400: here only the path is checked."""
         if self._find(path) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
 
     def volume(self, path: str) -> Volume:
-        """Of `bytes_max`, and else of a size that nothing reaches."""
+        """Volume of `bytes_max`, else of a size that nothing reaches."""
         if self._find(path) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self.begin_read(path)
@@ -377,7 +377,7 @@ class MemoryVfs:
         return Volume(total_bytes, max(0, total_bytes - self.used_bytes()))
 
     def lock(self, path: str) -> Lock | None:
-        """Take the lock of a file, made if missing; None if somebody has it."""
+        """Take the lock of a file, made if missing; None if it is held."""
         self.open(path, create=True)
         node = self._file(path)
         if node.is_locked:
@@ -431,7 +431,7 @@ class MemoryVfs:
 
 
 def _refuse_replacement(node: Node, replaced: Node | None, path: str) -> None:
-    """Raise as rename(2) where a name can not be taken over."""
+    """Raise as rename(2) where the target cannot be replaced."""
     if isinstance(node, FileNode):
         if isinstance(replaced, DirectoryNode):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
@@ -442,7 +442,7 @@ def _refuse_replacement(node: Node, replaced: Node | None, path: str) -> None:
 
 
 def _check_lengths(path: str, name: str) -> None:
-    """Raise as the kernel where a name that is looked up, or its path, is too long."""
+    """Raise as Linux where a name that is looked up, or its path, is too long."""
     if len(name.encode(errors="surrogateescape")) > NAME_BYTES_MAX:
         raise OSError(errno.ENAMETOOLONG, "file name too long", path)
     if len(path.encode(errors="surrogateescape")) > PATH_BYTES_MAX:
@@ -451,7 +451,7 @@ def _check_lengths(path: str, name: str) -> None:
 
 @lru_cache(4096)
 def _names(path: str) -> tuple[str, ...]:
-    """The names on the way; a path that Python gives to no system call raises ValueError."""
+    """Names of a path; ValueError for one that Python gives to no system call."""
     if b"\0" in path.encode(errors="surrogateescape"):
         raise ValueError("embedded null byte")
     return tuple(name for name in path.split("/") if name not in ("", "."))

@@ -2,9 +2,9 @@
 
 Bytes of a connection arrive in order or not at all. A cut link (one way or both) holds what is on
 it: it arrives after the link heals, possibly at a process that no longer waits for it. Delays are
-exponential; without a bound one of a thousand is longer than any time-out, so when liveness is
-asked for the network is calm, and none is longer than twice its mean. A killed
-process resets its connections; a machine without power says nothing until it is up again.
+exponential; without a bound one of a thousand is longer than any time-out, so for the check of
+liveness the network is calm: none is longer than twice its mean. A killed process resets its
+connections; those of a machine without power are silent until the other side notices.
 """
 
 from collections.abc import Callable, Collection
@@ -22,7 +22,7 @@ CONNECT_GIVE_UP_US: Final = 10_000_000
 CALM_MEANS: Final = 2
 RETRANSMIT_US: Final = 200_000
 SILENCE_MEAN_US: Final = 5_000_000
-"""How long a peer goes on before it finds out that a machine lost its power."""
+"""Mean time, beyond `RETRANSMIT_US`, until a peer notices that a machine lost its power."""
 
 
 class End(Protocol):
@@ -30,24 +30,24 @@ class End(Protocol):
 
     @property
     def host(self) -> int:
-        """The machine; clients have numbers of their own."""
+        """Number of the machine; clients have numbers of their own."""
         ...
 
     def opened(self) -> None:
-        """The connection stands."""
+        """Take note that the connection is established."""
         ...
 
     def received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
         ...
 
     def closed(self, *, refused: bool) -> None:
-        """The other side closed or reset it, or refused to open it."""
+        """Take note that the other side closed or reset it, or refused to open it."""
         ...
 
 
 class Direction:
-    """One way of a connection; `target` is None until it stands."""
+    """One direction of a connection; `target` is None until it is established."""
 
     __slots__ = ("held", "in_flight", "last_us", "link", "target")
 
@@ -61,7 +61,7 @@ class Direction:
 
 
 class Pipe:
-    """A connection: `client` opened it to a host."""
+    """A connection that `client` opened to a host."""
 
     __slots__ = ("is_open", "to_client", "to_server", "untold")
 
@@ -70,16 +70,16 @@ class Pipe:
         self.to_client = Direction(host, client.host, client)
         self.is_open = True
         self.untold: tuple[Direction, ...] = ()
-        """Towards the sides that have not heard yet that it is broken."""
+        """Directions to the sides that have not noticed yet that the connection is broken."""
 
     @property
     def hosts(self) -> tuple[int, int]:
-        """Of the client and of the server."""
+        """Host of the client and of the server."""
         return self.to_server.link
 
 
 class Chunk(msgspec.Struct):
-    """Bytes on their way. An object: a closure over as much takes longer to make."""
+    """Bytes in flight. An object, as a closure over as much takes longer to make."""
 
     network: "Network"
     pipe: Pipe
@@ -87,7 +87,7 @@ class Chunk(msgspec.Struct):
     data: bytes
 
     def arrive(self) -> None:
-        """They are there, or wait there for a cut link to heal."""
+        """Deliver them, or hold them until a cut link heals."""
         network, direction = self.network, self.direction
         if direction.held or (network.cut_links and direction.link in network.cut_links):
             network.hold(direction, self.arrive)
@@ -98,14 +98,14 @@ class Chunk(msgspec.Struct):
 
 
 class Signal(msgspec.Struct):
-    """Whatever else travels on a connection: that it stands, is refused, or ends."""
+    """Anything else in flight on a connection: that it is established, refused, or closed."""
 
     network: "Network"
     direction: Direction
     deliver: Callable[[], None]
 
     def arrive(self) -> None:
-        """It is there, or waits there for a cut link to heal."""
+        """Deliver it, or hold it until a cut link heals."""
         network, direction = self.network, self.direction
         if direction.held or direction.link in network.cut_links:
             network.hold(direction, self.arrive)
@@ -122,9 +122,9 @@ class Network:
         self._delay_us = delay_us
         self._mean_us = mean_us
         self.is_calm = False
-        """Whether delays are bounded: at most `CALM_MEANS` of their means."""
+        """True while drawn delays are bounded: at most `CALM_MEANS` of their means."""
         self.cut_links: set[tuple[int, int]] = set()
-        """Where nothing arrives, until `heal`."""
+        """Links on which nothing arrives, until `heal`."""
         self._clogged_until: dict[tuple[int, int], int] = {}
         self._pipes: dict[Pipe, None] = {}
         self.sent = 0
@@ -132,26 +132,26 @@ class Network:
         """CRC-32 of all bytes that anybody sent, in order."""
         self.held = 0
         self.on_sent: Callable[[Pipe, Direction, int, bytes], None] | None = None
-        """Told of all bytes that leave: when they arrive (if nothing is cut), and what they are."""
+        """Called for all bytes that leave, with their time of arrival if nothing is cut."""
         self.extra_delay_us: Callable[[bytes], int] | None = None
-        """Asked for a further delay of what is sent; what follows on the connection waits too."""
+        """Further delay of what is sent; what follows on the connection waits too."""
         self.passes: Callable[[Pipe, Direction, bytes], bytes] | None = None
-        """Asked what of a chunk is sent at all (simulator/faults/lost_messages.py)."""
+        """Gives the part of a chunk that is sent at all (simulator/faults/lost_messages.py)."""
         self.factors: dict[tuple[int, int], int] = {}
-        """Times as long as others these links take."""
+        """Factors by which these links take longer than others."""
         self.capacities: dict[int, int] = {}
-        """How many chunks all links from and to a host hold together; absent: any number."""
+        """Chunks that all links from and to a host hold together at most; absent: any number."""
         self.on_full: Callable[[Pipe], None] = self.reset
-        """Told of a connection whose next chunk finds no room; it is lost."""
+        """Called with the connection whose next chunk finds no room; the chunk is lost."""
 
     # ---- links -------------------------------------------------------------------------------
 
     def cut(self, source: int, target: int) -> None:
-        """Nothing arrives from source at target until `heal`."""
+        """Hold what is sent from source to target until `heal`."""
         self.cut_links.add((source, target))
 
     def heal(self, source: int, target: int) -> None:
-        """What was held arrives now."""
+        """Make a link work again and send on what it held."""
         self.cut_links.discard((source, target))
         for pipe in list(self._pipes):
             for direction in (pipe.to_server, pipe.to_client):
@@ -161,31 +161,31 @@ class Network:
                         self._scheduler.later(self._due_us(direction), arrive)
 
     def heal_all(self) -> None:
-        """Every link works again."""
+        """Make every link work again."""
         for source, target in sorted(self.cut_links):
             self.heal(source, target)
         self._clogged_until.clear()
 
     def clog(self, source: int, target: int, until_us: int) -> None:
-        """Nothing arrives before a time, then everything at once."""
+        """Deliver nothing before a time, then everything at once."""
         self._clogged_until[source, target] = until_us
 
     def is_cut(self, source: int, target: int) -> bool:
-        """Whether nothing passes."""
+        """True if nothing passes."""
         return (source, target) in self.cut_links
 
     def _schedule(self, direction: Direction, deliver: Callable[[], None]) -> None:
-        """Carry what is no chunk of bytes."""
+        """Send an event of a connection, which is no chunk of bytes."""
         signal = Signal(self, direction, deliver)
         self._scheduler.later(self._due_us(direction), signal.arrive)
 
     def hold(self, direction: Direction, arrive: Callable[[], None]) -> None:
-        """Something arrives on a cut link: it waits until that heals."""
+        """Keep what arrives on a cut link until that heals."""
         self.held += 1
         direction.held.append(arrive)
 
     def _due_us(self, direction: Direction, extra_us: int = 0) -> int:
-        """When what leaves now arrives, if nothing is cut; behind what left before."""
+        """Draw when what leaves now arrives, if nothing is cut; after what left before."""
         link = direction.link
         # The logarithm is `expovariate(1.0)`, the call of which costs more than the rest.
         drawn_us = int(-log(1.0 - self._rng.random()) * self._mean_us)
@@ -205,12 +205,12 @@ class Network:
     # ---- connections -------------------------------------------------------------------------
 
     def connect(self, client: End, host: int, find_server: Callable[[Pipe], End | None]) -> Pipe:
-        """Open a connection; the client hears `opened` or `closed`.
+        """Open a connection; the client gets `opened` or `closed`.
 
         Args:
-            client: who connects.
-            host: of the server.
-            find_server: called when the first packet arrives; None = nobody listens there.
+            client: the side that connects.
+            host: the server's.
+            find_server: called when the first packet arrives; None: nobody listens there.
         """
         pipe = Pipe(client, host)
         self._pipes[pipe] = None
@@ -241,7 +241,7 @@ class Network:
         return pipe
 
     def send(self, pipe: Pipe, data: bytes, *, to_server: bool) -> None:
-        """Bytes on their way."""
+        """Send bytes."""
         if not pipe.is_open:
             return
         self.sent += 1
@@ -270,7 +270,7 @@ class Network:
         return False
 
     def close(self, pipe: Pipe, *, by_server: bool) -> None:
-        """One side closes (or is killed): the other hears of it behind what was sent before."""
+        """Close one side (also by a kill): the other learns of it after what was sent before."""
         if not pipe.is_open:
             own = pipe.to_server if by_server else pipe.to_client
             pipe.untold = tuple(direction for direction in pipe.untold if direction is not own)
@@ -286,7 +286,7 @@ class Network:
         self._schedule(direction, deliver)
 
     def reset(self, pipe: Pipe) -> None:
-        """Both sides lose it now, with what is on the way."""
+        """Break a connection now for both sides, with what is in flight."""
         if not pipe.is_open:
             return
         self._forget(pipe)
@@ -295,11 +295,11 @@ class Network:
                 end.closed(refused=False)
 
     def break_off(self, pipe: Pipe, late: Direction | None) -> None:
-        """It is lost with what is on the way; its sides hear of it in events of their own.
+        """Break a connection with what is in flight; each side learns of it in its own event.
 
         Args:
             pipe: an open connection.
-            late: towards the side that hears of it only seconds later; None: both hear at once.
+            late: to the side that learns of it only seconds later; None: both learn at once.
         """
         assert pipe.is_open
         self._forget(pipe)
@@ -316,7 +316,7 @@ class Network:
             self._scheduler.after(delay_us, partial(tell, direction))
 
     def lose(self, host: int, *, is_silent: bool) -> None:
-        """A host lost all its connections; silent: the others hear of it seconds later."""
+        """Break all connections of a host; silent: the others notice seconds later."""
         for pipe in list(self._pipes):
             client_host, server_host = pipe.hosts
             if host not in (client_host, server_host):

@@ -1,4 +1,4 @@
-"""Where the nodes of a run stand when it ends or is stopped."""
+"""State of the nodes when a run ends or is stopped."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from simulator.cluster.machine import Machine
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """One node; what only a process knows is None without one."""
+    """State of one node; None where only a process would know and none runs."""
 
     number: int
     power: str
@@ -16,15 +16,15 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     role: str | None = None
     epoch: int | None = None
     leader: int | None = None
-    """None: unknown too."""
+    """None also when unknown."""
     log_end_offset: int | None = None
     high_watermark: int | None = None
-    """None: unknown too."""
+    """None also when unknown."""
     applied_end_offset: int | None = None
 
 
 def states_of(machines: Iterable[Machine]) -> list[NodeState]:
-    """Of each, in their order."""
+    """States of machines, in their order."""
     return [_state_of(machine) for machine in machines]
 
 

@@ -1,4 +1,4 @@
-"""What simulated clients ask in Kafka's protocol, and what the answers say."""
+"""Kafka requests of simulated clients, and the content of the responses."""
 
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -34,26 +34,26 @@ class Operation(msgspec.Struct, kw_only=True):
     target: int = 0
     """The node asked."""
     value: str | None = None
-    """Of the config: to write, or as read; None where it is not set."""
+    """Value of the config, to write or as read; None where it is not set."""
     topic_id: bytes | None = None
     returned_us: int | None = None
     outcome: str = "info"
-    """`ok`, `fail` (it did certainly not happen, or a read that tells nothing) or `info`."""
+    """`ok`, `fail` (it certainly did not happen, or a read that proves nothing) or `info`."""
     error: str | None = None
     proof: object = None
-    """Of the moment of the call: why the answer tells the committed state (checks/proofs.py)."""
+    """Reason, as of the call, why the answer shows the committed state (checks/proofs.py)."""
     late_us: int = 0
-    """How long after its client gave up it may still arrive (client_links)."""
+    """Time after its client gave up in which the request may still arrive (client_links)."""
     is_observation: bool = False
-    """A refusal by the state that was committed, as one of the controller's own answers."""
+    """True: a refusal that shows the committed state, as an answer of the controller does."""
 
     def has_returned(self) -> bool:
-        """Whether its client has an outcome, known or not."""
+        """True once its client has an outcome, known or not."""
         return self.returned_us is not None
 
 
 class Answer(NamedTuple):
-    """What an answer says of an operation."""
+    """Content of a response to an operation."""
 
     error: ErrorCode
     topic_id: bytes | None = None
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 def request_of(operation: Operation, partition_count: int) -> tuple[int, Any]:
-    """API key and body."""
+    """API key and body of the request for an operation."""
     if operation.kind == "create":
         return CREATE_TOPICS, _creation(operation, partition_count)
     if operation.kind == "delete":
@@ -108,7 +108,7 @@ def _creation(operation: Operation, partition_count: int) -> Any:
 
 
 def answer_of(operation: Operation, body: Any) -> Answer:
-    """What the answer says; an absent topic is no error of a lookup."""
+    """Read a response; an absent topic is no error of a lookup."""
     kind = operation.kind
     if kind == "write":
         return Answer(body.responses[0].error_code)

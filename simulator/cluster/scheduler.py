@@ -9,23 +9,23 @@ from itertools import repeat
 from typing import Final
 
 INSTANT_EVENTS_MAX: Final = 10_000
-"""More callbacks without an advance of time are an endless loop (I20)."""
+"""Callbacks without an advance of time; more are an endless loop (I20)."""
 
 
 class StuckError(Exception):
-    """Time does not advance any more."""
+    """Time no longer advances."""
 
 
 ENDLESS: Final = "an endless step"
 
 
 class EndlessStepError(BaseException):
-    """A step does not return. No `Exception`: the code under test must not catch it."""
+    """A step that does not return. No `Exception`: the code under test must not catch it."""
 
 
 @contextmanager
 def returning_within(cpu_seconds: float) -> Iterator[None]:
-    """Interrupt what takes more of the processor; in another thread than the main one do nothing.
+    """Interrupt what takes more processor time; do nothing in a thread other than the main one.
 
     Raises:
         EndlessStepError: in the middle of what runs too long.
@@ -57,23 +57,23 @@ class Scheduler:
         self._at_this_instant = 0
 
     def at(self, time_us: int, action: Callable[[], None]) -> None:
-        """Run at a time, at the earliest now."""
+        """Run at a time, now at the earliest."""
         self._sequence = sequence = self._sequence + 1
         now_us = self.now_us
         heappush(self._heap, (max(now_us, time_us), sequence, action))
 
     def later(self, time_us: int, action: Callable[[], None]) -> None:
-        """Run at a time that is to come."""
+        """Run at a future time."""
         self._sequence = sequence = self._sequence + 1
         heappush(self._heap, (time_us, sequence, action))
 
     def place(self) -> int:
-        """A place among what is due at one time, for a later `at_place`."""
+        """Reserve a place among the callbacks of one time, for a later `at_place`."""
         self._sequence += 1
         return self._sequence
 
     def at_place(self, time_us: int, place: int, action: Callable[[], None]) -> None:
-        """Run at a time that is to come, as if it had been asked for when the place was taken."""
+        """Run at a future time, as if scheduled when the place was reserved."""
         assert time_us > self.now_us, f"{time_us=} {self.now_us=}"
         heappush(self._heap, (time_us, place, action))
 

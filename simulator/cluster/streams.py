@@ -28,7 +28,7 @@ NAMES: Final = (
     "wire",
     "quick_disks",
 )
-"""Beside those of the nodes."""
+"""Names of the streams, beside those of the nodes."""
 
 
 class Streams:

@@ -1,4 +1,4 @@
-"""When the process of a machine asked to be stepped next."""
+"""Timer for the next step of a machine's process."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,12 +9,12 @@ _NEVER: Final = -1
 
 
 class Timer:
-    """One deadline, which a step leaves as it is or moves back: the scheduler hears of few moves.
+    """One deadline, which a step mostly keeps or moves later: few moves reach the scheduler.
 
     Args:
         scheduler: of the world.
-        due_us: the time of the world at which the clock of the machine shows a time.
-        ring: what to do when it is due.
+        due_us: world time at which the clock of the machine shows a time in ms.
+        ring: called when it is due.
     """
 
     __slots__ = (
@@ -36,19 +36,19 @@ class Timer:
         self._ring = ring
         self._deadline_ms: int | None = None
         self._due_us = _NEVER
-        """Of the deadline, or a microsecond after it was set if that was later."""
+        """World time of the deadline, or a microsecond after it was set if that was later."""
         self._place = 0
         self._wake_us: int | None = None
-        """When the timer is looked at; not later than `_due_us`."""
+        """World time of the next look at the timer; not later than `_due_us`."""
         self._wake_place = 0
 
     def stop(self) -> None:
-        """It is never due."""
+        """Forget the deadline."""
         self._deadline_ms = None
         self._due_us = _NEVER
 
     def set(self, deadline_ms: int | None) -> None:
-        """It is due when the machine's clock shows this; None: never."""
+        """Ring when the machine's clock shows this time; None: never."""
         now_us = self._scheduler.now_us
         if deadline_ms == self._deadline_ms and self._due_us > now_us:
             return
@@ -65,7 +65,7 @@ class Timer:
             self._wake_when_due()
 
     def _wake_when_due(self) -> None:
-        """Look at the timer when it is due; one that was set later meanwhile is looked at again."""
+        """Look at the timer when it is due; if it was set later meanwhile, look again then."""
         self._wake_us = self._due_us
         self._wake_place = place = self._place
 

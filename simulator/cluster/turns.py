@@ -1,13 +1,13 @@
 # ruff: noqa: SLF001 - the other way in which a machine steps its kernel
 """Steps in two halves, by the policy of the asyncio driver (kernel/turn.py, node/driver.py).
 
-Everybody else's step is one event and both halves at once. Here what arrives within a turn is taken
-together, and `Turn` decides what leaves first and where the log is flushed; drawn is how long
-things take, and whether a disk is quick. `Kernel.take` allows more than the driver does: until what
-was sent can be answered, other events may come between the halves.
+Without it, a step is one event and both halves at once. Here what arrives within a turn is taken
+together, and `Turn` decides what leaves first and where the log is flushed; durations, and which
+disk is quick, are drawn. `Kernel.take` allows more than the driver does: until what was sent can be
+answered, other events may come between the halves.
 
 Kafka applies committed records on a thread that can fall behind; here they are applied in the
-second half of a step. What comes nearest to a stalled thread is a second half that takes long:
+second half of a step. The nearest to a stalled thread is a second half that takes long:
 committed records are published late, and what arrives meanwhile is taken together after it.
 """
 
@@ -26,7 +26,7 @@ from simulator.cluster.machine import STOPPING, Machine, Power
 from simulator.cluster.memory_vfs import SimulatedCrashError
 
 STALL_US_MAX: Final = 300_000
-"""Well below what the cluster has to bear from a node in the liveness phase before faults stop."""
+"""Well below the silence of a node that the cluster must tolerate."""
 STALL_CHANCE: Final = 0.2
 APART_CHANCE: Final = 0.3
 QUICK_CHANCE: Final = 0.5
@@ -34,17 +34,17 @@ PAUSED_LOOK_US: Final = 1_000
 
 
 class Turns:
-    """How one machine steps; it is asked by `Machine.post`.
+    """Steps of one machine in two halves; `Machine.post` passes the events.
 
     Args:
-        machine: whose kernel.
+        machine: owner of the kernel.
         settings: `turn_us`, `apply_stall_us`, `delay_us`, `has_quick_disks`.
-        rng: of all machines.
-        disks: chance of quick flushes, of all machines too.
-        is_over: whether faults have stopped: then every event is taken at once, and settled.
-        invariants: look at the kernel between the events of its raft core, as they would if these
-            came in steps of their own.
-        probes: marks.
+        rng: shared by all machines.
+        disks: chance of quick flushes, shared by all machines too.
+        is_over: true when faults have stopped: then every event is taken at once, and settled.
+        invariants: checked between the events of the raft core, as if these came in steps of
+            their own.
+        probes: marks to hit.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class Turns:
         self._waiting_for = -1
         """Incarnation that the waiting events are for."""
         self._settle_us: int | None = None
-        """When the second half is due; None: the kernel has settled."""
+        """Time of the second half; None: the kernel has settled."""
         self._is_stalled = False
         self._watched: RaftCore | None = None
         self._turn = Turn(self)
         self._is_taking = False
         self._behind: out.RunFlush | None = None
-        """What is flushed when the turn is over."""
+        """Flush to run when the turn is over."""
 
     # ---- events --------------------------------------------------------------------------------
 
     def post(self, event: events.Event) -> None:
-        """An event of the running process; it waits for the turn."""
+        """Queue an event of the running process for the turn."""
         machine = self._machine
         if self._waiting_for != machine.incarnation:
             self._begin(machine.incarnation)
@@ -89,7 +89,7 @@ class Turns:
             self._after(self._drawn_us(self._settings.turn_us), self._take_waiting)
 
     def _begin(self, incarnation: int) -> None:
-        """A new process: whatever waited was for an older one."""
+        """Forget what waited for an older process."""
         self._waiting.clear()
         self._waiting_for = incarnation
         self._settle_us = None
@@ -132,16 +132,16 @@ class Turns:
             self._plan_settling()
 
     def _end_former_turn(self) -> None:
-        """What was to be done before this turn and is overdue, by a pause or a slow disk."""
+        """Do what the turn before left and is overdue, by a pause or a slow disk."""
         if self._settle_us is not None and self._machine.scheduler.now_us > self._settle_us:
             self._settle()
         if self._behind is not None and self._settle_us is None and self._machine.is_up:
             self._flush_behind()
 
-    # ---- what a turn asks for (kernel/turn.py) ------------------------------------------------
+    # ---- interface of a turn (kernel/turn.py) -------------------------------------------------
 
     def take(self) -> list[out.Effect] | None:
-        """Take every event that waits; None: the process is gone by it."""
+        """Take every event that waits; None: the process ended in it."""
         machine, kernel = self._machine, self._machine.kernel
         assert kernel is not None
         taken = self._waiting[:]
@@ -155,7 +155,7 @@ class Turns:
         return effects
 
     def settle(self) -> list[out.Effect] | None:
-        """The rest of the step; None: the process is gone by it."""
+        """Settle the rest of the step; None: the process ended in it."""
         machine, kernel = self._machine, self._machine.kernel
         assert kernel is not None
         effects: list[out.Effect] | None = self._guarded(kernel.settle)
@@ -164,7 +164,7 @@ class Turns:
         return effects
 
     def carry_out(self, effect: out.Effect) -> bool:
-        """As a machine does it."""
+        """Perform an effect as a machine does; False: the process ended in it."""
         machine = self._machine
         incarnation = machine.incarnation
         machine._perform[type(effect)](effect)
@@ -172,12 +172,12 @@ class Turns:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether events wait for the next turn."""
+        """True if events wait for the next turn."""
         return bool(self._waiting)
 
     @property
     def is_disk_quick(self) -> bool:
-        """Drawn; before draws 7 only where a flush that is quick is done at once."""
+        """True by chance; before draws 7 only where a flush that is quick is done at once."""
         if self._settings.has_quick_disks:
             return self._disks.random() < QUICK_CHANCE
         if self._turn.has_sent or not self._is_taking:
@@ -185,7 +185,7 @@ class Turns:
         return self._rng.random() < QUICK_CHANCE
 
     def flush_here(self, effect: out.RunFlush) -> bool:
-        """Flush now; what follows is taken in this half, or in a turn of its own."""
+        """Flush now; its end is taken in this half, or in a turn of its own."""
         incarnation = self._machine.incarnation
         self._guarded(effect.plan.run)
         if self._machine.incarnation != incarnation:
@@ -199,7 +199,7 @@ class Turns:
         return True
 
     def flush_on_thread(self, effect: out.RunFlush) -> None:
-        """Flush for as long as the disk of the machine takes."""
+        """Flush on a thread, for as long as the disk of the machine takes."""
         self._machine._perform[out.RunFlush](effect)
 
     def flush_behind(self, effect: out.RunFlush) -> None:
@@ -216,10 +216,10 @@ class Turns:
             self._probes.hit("flushed_behind_a_turn")
             self._turn.flush_behind(effect)
 
-    # ---- what the invariants see ---------------------------------------------------------------
+    # ---- steps that the invariants see --------------------------------------------------------
 
     def _watch(self, core: RaftCore) -> None:
-        """Several events of raft in one step: let the invariants see what each of them left."""
+        """Check the invariants after each of several raft events in one step."""
         if self._watched is core:
             return
         self._watched = core
@@ -276,7 +276,7 @@ class Turns:
             self._after(0, self._take_waiting)
 
     def _guarded(self, act: Callable[..., Any], *given: Any) -> Any:
-        """What an act gives; None if the process is gone by it."""
+        """Call an act; None: the process ended in it."""
         try:
             return act(*given)
         except SimulatedCrashError as crash:

@@ -1,4 +1,4 @@
-"""Who looks at every step of a machine: the world, with its invariants."""
+"""Interface of the watcher of every step: the world, with its invariants."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """Who looks at every step."""
+    """Observer of every step of a machine."""
 
     def created(self, machine: "Machine") -> None:
-        """A process has its kernel and has not taken its first step."""
+        """Attach to a process that has its kernel and has not taken its first step."""
         ...
 
     def before_step(self, machine: "Machine", event: events.Event | None) -> None:
-        """An event is about to be taken; None: the process starts."""
+        """Look at a machine before it takes an event; None: the process starts."""
         ...
 
     def after_step(
         self, machine: "Machine", event: events.Event | None, effects: list[out.Effect]
     ) -> None:
-        """A step is done; its effects have not been performed."""
+        """Look at a step before its effects are performed."""
         ...
 
     def process_ended(self, machine: "Machine", reason: str, error: BaseException | None) -> None:
-        """The process is gone: killed, without power, stopped by an error, or shut down."""
+        """Note the end of a process: killed, without power, stopped by an error, or shut down."""
         ...

@@ -1,8 +1,8 @@
 """Clients of the simulated cluster: raw Kafka protocol, one request at a time, no retries.
 
-Each client creates, deletes, configures or asks through one node after the other. What it was told
-becomes an operation of a history; what it was not told in time is indeterminate. What a refusal
-proves is decided there (simulator/checks/histories.py).
+Each client creates, deletes, configures or looks up topics through one node after the other. Every
+operation enters a history with its outcome; without an answer in time it is indeterminate. What a
+refusal proves is decided in simulator/checks/histories.py.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,19 @@ from wire.client_connection import ClientConnection
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 
 REQUEST_US: Final = 5_000_000
-"""How long a client waits before it takes an operation for indeterminate."""
+"""Time after which a client takes an operation for indeterminate."""
 
 
 REFUSALS: Final = ("topic_already_exists", "unknown_topic_or_partition")
-"""Names of the errors that tell the state of a topic."""
+"""Names of the errors that show the state of a topic."""
 REFUSED_FOR_SURE: Final = frozenset({ErrorCode.invalid_replication_factor})
-"""Whoever sent it, and how often. A broker forwards a request again after it lost the controller
-(as Kafka's does), so TOPIC_ALREADY_EXISTS may speak of the topic that this very request made."""
+"""Errors that are a refusal however often the request was sent. A broker forwards a request again
+after it lost the controller (as Kafka's does), so TOPIC_ALREADY_EXISTS may be about the topic that
+this very request made."""
 
 
 class Client:
-    """One client: an operation at a time, on a connection that it keeps while it can."""
+    """One client: one operation at a time, on a connection that it keeps while it can."""
 
     def __init__(
         self, number: int, workload: "Workload", network: Network, scheduler: Scheduler
@@ -50,7 +51,7 @@ class Client:
         self._attempt = 0
 
     def run(self, operation: Operation, target: int) -> None:
-        """Do one operation through a node; the workload hears of its end."""
+        """Run one operation through a node; its outcome goes to the workload."""
         self._operation = operation
         self._workload.tell(operation, "invoke")
         self._attempt += 1
@@ -64,7 +65,7 @@ class Client:
         self._scheduler.after(REQUEST_US, lambda: self._time_out(attempt))
 
     def answered(self, body: Any) -> None:
-        """The answer to the operation under way."""
+        """Take the answer to the operation under way."""
         operation = self._operation
         assert operation is not None
         answer = answer_of(operation, body)
@@ -79,7 +80,7 @@ class Client:
             self._end("info", answer.error.name)
 
     def lost(self, connection: "Connection", *, refused: bool) -> None:
-        """The node is gone: what was sent may or may not happen; refused: nothing was sent."""
+        """End the operation: its node is gone, it may still happen; refused: nothing was sent."""
         if connection is not self._connection:
             return
         self._connection = None
@@ -105,7 +106,7 @@ class Client:
 
 
 class Connection:
-    """One connection of a client; what arrives on an older one is nobody's."""
+    """One connection of a client; what arrives on an older one is dropped."""
 
     def __init__(
         self,
@@ -129,11 +130,11 @@ class Connection:
             self._network.send(self._pipe, content, to_server=True)
 
     def opened(self) -> None:
-        """It stands: ask for the versions."""
+        """Ask for the versions."""
         self._network.send(self._pipe, self._protocol.opening_bytes(), to_server=True)
 
     def received(self, data: bytes) -> None:
-        """Bytes of the node."""
+        """Take bytes of the node."""
         if self._is_closed:
             return
         try:
@@ -147,19 +148,19 @@ class Connection:
             self._client.answered(response.body)
 
     def closed(self, *, refused: bool) -> None:
-        """The node is gone."""
+        """Report the loss of the connection to the client."""
         if not self._is_closed:
             self._is_closed = True
             self._client.lost(self, refused=refused)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._is_closed = True
         self._network.close(self._pipe, by_server=False)
 
 
 class Workload:
-    """All clients, and the history they make."""
+    """All clients, and the history of their operations."""
 
     def __init__(
         self,
@@ -182,21 +183,21 @@ class Workload:
         self.is_stopped = False
         self._think_us = settings.think_us
         self.partition_count = settings.partition_count
-        """Of every topic that is created."""
+        """Partitions of every topic that is created."""
         self.late_us = 0
-        """How long after its client gave up a request may still arrive."""
+        """Time after its client gave up in which a request may still arrive."""
         numbers = range(settings.client_count)
         self._clients = [Client(number, self, network, scheduler) for number in numbers]
         self._asker = Client(settings.client_count, self, network, scheduler)
         self.proofs: Proofs | None = None
-        """Decides what answers tell; None: nothing, as in runs that ask for no lookups."""
+        """Decides what answers prove; None: nothing, as in runs without lookups."""
         self.note: Callable[[str], None] | None = None
-        """Told of calls and outcomes."""
+        """Called with a line for each call and outcome."""
         self.choices: Choices | None = None
-        """Chooses what is asked; None: creates and deletes of any name through any node."""
+        """Draws the operations; None: creates and deletes of any name through any node."""
 
     def start(self) -> None:
-        """Every client begins somewhere in its first pause."""
+        """Start every client somewhere in its first pause."""
         for client in self._clients:
             self._think(client)
 
@@ -214,7 +215,7 @@ class Workload:
         self.submit(client, "create" if self._rng.random() < 0.65 else "delete")
 
     def _choose(self, client: Client, choices: Choices) -> None:
-        """Lookups do not count: there are as many writes as without them."""
+        """Run a drawn operation. Lookups do not count: there are as many writes as without them."""
         kind, name, target, value = choices.draw(self._scheduler.now_us)
         operation = Operation(
             client=client.host,
@@ -234,7 +235,7 @@ class Workload:
         client.run(operation, target)
 
     def submit(self, client: Client, kind: str) -> Operation:
-        """One more operation now."""
+        """Run one more operation now."""
         operation = Operation(
             client=client.host,
             kind=kind,
@@ -248,7 +249,7 @@ class Workload:
         return operation
 
     def create_fresh(self, name: str, target: int) -> Operation:
-        """A client of its own creates a topic through a node, also after `is_stopped`."""
+        """Create a topic through a node as a client of its own, also after `is_stopped`."""
         operation = Operation(
             client=self._asker.host,
             kind="create",
@@ -261,7 +262,7 @@ class Workload:
         return operation
 
     def ended(self, client: Client, operation: Operation) -> None:
-        """An operation has its outcome."""
+        """Take the outcome of an operation."""
         if self.choices is not None:
             self.choices.ended(operation, self._scheduler.now_us)
         if operation.kind in READS:
@@ -277,7 +278,7 @@ class Workload:
             self._think(client)
 
     def tell(self, operation: Operation, what: str) -> None:
-        """A line of the trace: `invoke`, or the outcome."""
+        """Write a line of the trace: `invoke`, or the outcome."""
         if self.note is None:
             return
         value = "" if operation.value is None else f" {operation.value}"

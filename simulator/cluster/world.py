@@ -1,4 +1,4 @@
-"""A cluster in one process: machines, network, clients, faults, and who watches them."""
+"""A cluster in one process: machines, network, clients, faults, and the checks of every step."""
 
 from collections.abc import Callable
 from typing import Final, get_args
@@ -40,7 +40,7 @@ from simulator.faults.notes import FaultNotes
 from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
 
 BUSY_EVENTS_MAX: Final = 10_000
-"""In a virtual second of all nodes together; the busiest honest ones have a tenth of it."""
+"""Limit for a virtual second of all nodes together; the busiest valid runs have a tenth of it."""
 LOOKED_AT_EVERY_US: Final = 1_000_000
 BEGIN_QUORUM_EPOCH: Final = 53
 API_KEY_AT: Final = 5
@@ -57,8 +57,8 @@ class World:
     Args:
         settings: what the seed decided.
         plan: the faults; the caller draws it, so that a part of it can be tried.
-        trace: told of every noteworthy thing, with its time in microseconds.
-        recording: keeps what a picture of the run needs.
+        trace: called with the time in microseconds and the text of every line of the trace.
+        recording: keeps what the page of the run needs.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class World:
         self._counts: dict[type, int] = dict.fromkeys(EVENT_NUMBERS, 0)
         self.digest = 0
         self.verdict: str | None = None
-        """Of the clients' history, once it was judged."""
+        """Verdict on the clients' history, once it was judged."""
         self.refuted: Refuted | None = None
         """That history, if it is not linearizable."""
         self.filled: set[int] = set()  # nodes whose log ever waited for space
         self.sent_again: dict[int, list[int]] = {}
-        """Node -> when it was about to send somebody's request to a controller once more."""
+        """Node -> times when it was about to send a request to a controller once more."""
         self._decoded = DecodedBatches()
         self._hand_over = HandOver() if settings.hands_over else None
         self._notes = FaultNotes(self.scheduler, trace, recording)
@@ -103,7 +103,7 @@ class World:
         self.resources = ResourceChecks(self.machines, self.invariants.mirrors)
         self._roles: dict[int, Role | None] = dict.fromkeys(self.machines)
         self._look_us = dict.fromkeys(self.machines, 0)
-        """When voters and resources of a node are looked at again, whatever its role."""
+        """Time of the next look at voters and resources of a node, whatever its role."""
         self._tap = CoreTap(self.invariants.ledger, self.probes)
         self._damages = DiskDamages(
             self.machines,
@@ -174,7 +174,7 @@ class World:
         return machine
 
     def _set_sites(self) -> None:
-        """Legal but unlikely behaviour, as far as the seed has it."""
+        """Set up legal but unlikely behaviour, as far as the seed has it."""
         settings = self.settings
         for machine in self.machines.values():
             machine.make_random = self._buggify.random
@@ -221,7 +221,7 @@ class World:
     # ---- the run -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """All machines at once, the faults and the clients."""
+        """Start all machines at once, the faults and the clients."""
         for machine in self.machines.values():
             machine.start()
         self.nemesis.start()
@@ -234,18 +234,18 @@ class World:
             machine.start()
 
     def run(self, end_us: int) -> None:
-        """Until a time."""
+        """Run until a time."""
         self.scheduler.run(end_us)
 
     def run_until(self, condition: Callable[[], bool], end_us: int, every: int = 1) -> bool:
-        """Until a condition holds, asked at every so many events; False if the time comes first."""
+        """Run until a condition holds, asked every so many events; False if time runs out first."""
         while not condition():
             if not self.scheduler.run(end_us, every):
                 return condition()
         return True
 
     def check_resources_at_rest(self) -> None:
-        """I19 when all is quiet.
+        """Check I19 when all is quiet.
 
         Raises:
             Violation: something is still held.
@@ -256,7 +256,7 @@ class World:
                 raise Violation("I19", f"node {machine.id}: {large}")
 
     def check_shutdowns(self) -> None:
-        """Who was asked to shut down ends in bounded time (checks/shutdown.py).
+        """Check that a process asked to shut down ends in bounded time (checks/shutdown.py).
 
         Raises:
             Violation: a process does not.
@@ -266,10 +266,10 @@ class World:
             raise Violation("liveness", late)
 
     def check_clients(self) -> None:
-        """I12 when all is over.
+        """Check I12 at the end of the run.
 
         Raises:
-            Violation: what failed for certain is committed.
+            Violation: an operation that certainly failed is committed.
         """
         wrong = self._client_checks.failed_but_committed(self.workload.history, self.sent_again)
         if wrong is not None:
@@ -302,10 +302,10 @@ class World:
         setattr(forwarding, "_again", noted)  # noqa: B010 - an instance attribute hides the method
 
     def before_step(self, machine: Machine, event: events.Event | None) -> None:
-        """Count it.
+        """Count a step.
 
         Raises:
-            Violation: nodes ask each other the same for ever, without a pause.
+            Violation: nodes send each other the same for ever, without a pause.
         """
         self.event_count += 1
         if self.event_count >= self._busy_at:
@@ -319,7 +319,7 @@ class World:
 
     @property
     def events_by_kind(self) -> dict[str, int]:
-        """How often nodes were stepped, by the name of the event; "Start" for a new process."""
+        """Number of steps of nodes, by the name of the event; "Start" for a new process."""
         counts = {kind.__name__: count for kind, count in self._counts.items() if count}
         return {"Start": counts.pop("NoneType")} | counts if "NoneType" in counts else counts
 
@@ -375,7 +375,7 @@ class World:
             self.filled.add(machine.id)
 
     def _look_at(self, machine: Machine) -> None:
-        """I15 at a new role, I15 and I19 once a second."""
+        """Check I15 at a new role; I15, shutdowns and I19 once a second."""
         assert machine.kernel is not None
         core = machine.kernel.replica.core
         number, now_us = machine.id, self.scheduler.now_us
@@ -392,7 +392,7 @@ class World:
             raise Violation("I19", f"node {number}: {large}")
 
     def process_ended(self, machine: Machine, reason: str, error: BaseException | None) -> None:
-        """Note it; an error that no fault explains is a violation."""
+        """Note the end; an error that no fault explains is a violation."""
         self._notes.note(f"node {machine.id}: {reason}")
         self.invariants.process_ended(machine)
         if self.recording is not None:
@@ -441,10 +441,10 @@ class World:
 MARK_OF_LOG: Final = {
     "leader_unreachable": "evidence",
 }
-"""Marks that a node's own log lines stand for."""
+"""Probe marks by the event of a node's own log line."""
 
 
 def log_bytes(machine: Machine) -> int:
-    """Bytes of all segments of its metadata log."""
+    """Bytes of all segments of a machine's metadata log."""
     vfs = machine.vfs
     return sum(vfs.size(path) for path in segment_paths(vfs))
