@@ -1,6 +1,6 @@
 """I8: a node applies every committed batch once, with as many records as were committed.
 
-Twice the same record mostly leads to the same image, so what is published does not show it.
+A record applied twice mostly gives the same image, so published images do not show it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,17 +11,16 @@ from simulator.checks.ledger import Ledger
 
 
 class LoaderWatch:
-    """What the loader of one process is given to apply; it replaces its bound `commit`.
+    """Watch of the batches that one process applies; it replaces the loader's bound `commit`.
 
-    Whatever a process replaces as a whole, by a snapshot or by what it computed as the leader, it
-    goes on behind that.
+    After a snapshot, or what a process computed as the leader, it goes on from the end of that.
     """
 
     def __init__(self, loader: Loader) -> None:
         commit = loader.commit
         self._broken: str | None = None
         self._taken: list[tuple[int, int]] = []
-        """Base offset and number of records of what was applied since the last look."""
+        """Base offset and number of records of the batches applied since the last look."""
 
         def watched(batches: Iterable[CommittedBatch]) -> Any:
             return commit(self._noted(batches, int(loader.end_offset)))
@@ -37,7 +36,7 @@ class LoaderWatch:
             yield batch
 
     def broken(self, ledger: Ledger) -> str | None:
-        """What was applied otherwise than it is committed, None if nothing was."""
+        """Describe a batch applied otherwise than it is committed, None if there is none."""
         taken, self._taken = self._taken, []
         for base_offset, count in taken:
             committed = ledger.record_counts.get(base_offset, count)

@@ -1,9 +1,9 @@
-"""I12: what clients were told and what the log holds.
+"""I12: the answers of clients agree with the log.
 
-- `ok` points at one committed record, at the moment when the client hears it; no other `ok` points
-  at the same. A topic has all the partitions that were asked for by then.
-- `fail` points at none, when all is over. A failed creation has no id to look for, so the topics of
-  a name are counted: as many as were acknowledged or may have been made, not one more. Nor is a
+- `ok` belongs to one committed record at the moment when the client gets it; no other `ok` belongs
+  to the same. A topic has all the partitions that were asked for by then.
+- `fail` belongs to none at the end of the run. A failed creation has no id to look for, so topics
+  are counted by name: as many as were acknowledged or may have been made, not one more. Nor is a
   config written more often than a broker sent the request.
 """
 
@@ -27,21 +27,21 @@ from simulator.cluster.requests import (
 
 
 class ClientChecks:
-    """Remembers which records were acknowledged.
+    """Memory of the acknowledged records.
 
     Args:
-        writes: what is committed.
-        partition_count: that clients ask for with every topic.
+        writes: the committed writes.
+        partition_count: asked for with every topic.
     """
 
     def __init__(self, writes: CommittedWrites, partition_count: int) -> None:
         self._writes = writes
         self._partition_count = partition_count
         self._acknowledged: dict[tuple[str, bytes], Operation] = {}
-        """(`create` or `delete`, topic id) -> whose it is."""
+        """(`create` or `delete`, topic id) -> the operation acknowledged with it."""
 
     def on_acknowledged(self, operation: Operation) -> str | None:
-        """What is wrong with an `ok` that a client was given just now, None if nothing is."""
+        """Describe what is wrong with an `ok` that a client got just now, None if nothing is."""
         told = f"{operation.kind} of {operation.name}"
         if operation.kind == "write":
             is_committed = config_of(operation) in self._writes.configs
@@ -65,7 +65,7 @@ class ClientChecks:
         return self._without_partitions(topic_id, told) if operation.kind == "create" else None
 
     def _without_partitions(self, topic_id: bytes, told: str) -> str | None:
-        """What of the partitions of a created topic is not as it was asked for."""
+        """Describe what of the partitions of a created topic is not as it was asked for."""
         created, asked = self._writes.partitions.get(topic_id, set()), self._partition_count
         if created == set(range(asked)):
             return None
@@ -78,11 +78,11 @@ class ClientChecks:
     def failed_but_committed(
         self, history: Iterable[Operation], sent_again: Mapping[int, Sequence[int]]
     ) -> str | None:
-        """At the end: a committed write that only operations with the outcome `fail` explain.
+        """Describe, at the end, a committed write that only operations with outcome `fail` explain.
 
         Args:
             history: all operations.
-            sent_again: node -> when it was about to send a request once more
+            sent_again: node -> times when it was about to send a request once more
                 (simulator/checks/histories.py).
         """
         possible: Counter[tuple[str, str]] = Counter()
@@ -112,7 +112,7 @@ class ClientChecks:
         return None
 
     def _wrong_with_write(self, operation: Operation, again: int, *, is_failed: bool) -> str | None:
-        """What is committed of a write more often than it was asked for."""
+        """Describe a write that is committed more often than it was asked for."""
         told, count = (
             f"{operation.name}={operation.value}",
             self._writes.configs[config_of(operation)],
@@ -125,5 +125,5 @@ class ClientChecks:
 
 
 def config_of(operation: Operation) -> tuple[int, str, str, str | None]:
-    """What a `write` makes committed, as the ledger has it; no two of a run write the same."""
+    """Key of what a `write` commits, as in the ledger; no two writes of a run share one."""
     return TOPIC_RESOURCE, operation.name, CONFIG, operation.value

@@ -1,4 +1,4 @@
-"""Which writes of clients the log holds, record by record: what an acknowledgement has to point at.
+"""Writes of clients in the committed log, record by record; acknowledgements refer to them.
 
 Kept by the ledger, from the committed bytes alone. Records of a metadata transaction count when it
 ends, and not at all when it is aborted.
@@ -33,7 +33,7 @@ class CommittedWrites:
         self.configs: Counter[tuple[int, str, str, str | None]] = Counter()
         """(resource type, resource name, config, value) -> records; value None: removed."""
         self._held: list[Record] | None = None
-        """Of the open transaction."""
+        """Records of the open transaction."""
 
     def take(self, batches: Iterable[CommittedBatch]) -> None:
         """Enter the records of committed batches, in log order."""

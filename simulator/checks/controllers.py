@@ -1,5 +1,5 @@
-# ruff: noqa: SLF001 - who waits for an answer is nobody's business but the controller's
-"""I14: what a controller takes for committed, its index, whom it fences, whom it leaves behind."""
+# ruff: noqa: SLF001 - the outstanding replies are private to the controller
+"""I14: a controller's committed image, its index, its fencings, its unanswered requests."""
 
 from kernel.quorum.metadata_state import MetadataState
 from metadata.image import Image
@@ -11,18 +11,18 @@ from simulator.cluster.machine import Machine
 
 
 class ControllerChecks:
-    """Compares an image once: the controller of a quiet cluster keeps the one it has."""
+    """Checks of all controllers; an image is compared once, as a quiet cluster keeps its own."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._compared: dict[int, Image] = {}
         self._equal: dict[int, tuple[Image, Image]] = {}
-        """Node -> what was compared last; a run ends where something differs."""
+        """Node -> images compared last, which were equal; a run ends where something differs."""
         self._fencings: dict[int, FencingWatch] = {}
         self._indexes: dict[int, PartitionIndexCheck] = {}
 
     def created(self, machine: Machine) -> None:
-        """A process has its kernel: look at whom its controller fences from now on."""
+        """Watch the fencings of a new process's controller from now on."""
         assert machine.kernel is not None
         controller = machine.kernel.state.controller
         if controller is not None:
@@ -31,7 +31,7 @@ class ControllerChecks:
             self._indexes[machine.id] = PartitionIndexCheck()
 
     def broken(self, state: MetadataState, number: int) -> str | None:
-        """What is wrong with the controller of a node, active or resigned in this step."""
+        """Describe what is wrong with a controller that is active or resigned in this step."""
         controller = state.controller
         assert controller is not None
         wrong = self._fencings[number].broken
@@ -46,7 +46,7 @@ class ControllerChecks:
             return None
         end_offset = committed.provenance.end_offset
         if end_offset > self._ledger.end_offset:
-            # Who committed and resigned in one step may not have published it yet.
+            # A controller that committed and resigned in one step may not have published it yet.
             return "it takes for committed what is not" if controller.is_active else None
         self._compared[number] = committed
         expected = self._ledger.images.get(end_offset)

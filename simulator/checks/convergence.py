@@ -1,14 +1,14 @@
-"""Liveness, the last part: once everybody is well, logs and snapshots converge too.
+"""Liveness, the last part: in a healthy cluster logs and snapshots converge too.
 
-It comes after the digest of the run is taken, so a run is the same with and without it.
+It runs after the digest of the run is taken, so a run is the same with and without it.
 
 - Logs: all nodes have the same log end and high watermark, and nothing behind it.
 - Snapshots: where the settings ask for them, the newest one of a node is not far behind.
 - Log start: where retention is exceeded and an older snapshot can go, it goes.
 
-Logs agree at one moment. Snapshots are judged node by node, each at its best moment: a snapshot
-that ends where the node has not flushed yet lets the older one go a look later, and meanwhile
-others may write theirs.
+All logs agree at one moment. Snapshots are judged node by node, each at its best moment: where a
+snapshot ends beyond what the node has flushed, the older one is removed a look later, and others
+may write theirs meanwhile.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ from simulator.cluster.world import World
 from storage.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
 
 CONVERGED_US: Final = 90_000_000
-"""Retention is looked at every minute, by clocks that may be slow."""
+"""Retention is checked every minute, by clocks that may be slow."""
 ASKED_EVERY: Final = 16
 BEHIND_FACTOR: Final = 2
-"""So many times the bytes between snapshots a node may have behind its newest one: a failed one,
-or one that a kill interrupted, is not made up for before the log has grown again."""
+"""A node may have so many times the bytes between snapshots after its newest one: a failed one, or
+one that a kill interrupted, is not made up for before the log has grown again."""
 
 
 class Convergence:
-    """Whether a cluster has converged, asked again and again.
+    """Convergence of a cluster, asked for again and again.
 
-    A node whose disk was full is not asked for its snapshots: one that found no room is not tried
+    Snapshots of a node whose disk was full are not judged: one that found no room is not tried
     again before the log has grown.
     """
 
@@ -40,12 +40,12 @@ class Convergence:
         self._lagging = [m for number, m in world.machines.items() if number not in world.filled]
 
     def is_reached(self) -> bool:
-        """Whether the logs agree now and the snapshots of every node were right at some look."""
+        """True if the logs agree now and the snapshots of every node were right at some look."""
         self._lagging = [each for each in self._lagging if why_snapshots_lag(each, self._world)]
         return not self._lagging and not why_logs_differ(self._world)
 
     def why_not(self) -> str:
-        """What is still missing, empty when nothing is."""
+        """Describe what is still missing; empty when nothing is."""
         lags = (why_snapshots_lag(each, self._world) for each in self._lagging)
         return "; ".join(filter(None, (*lags, why_logs_differ(self._world))))
 
@@ -63,7 +63,7 @@ def converge(world: World) -> None:
 
 
 def why_logs_differ(world: World) -> str:
-    """How log ends and high watermarks differ between the nodes, empty when they do not."""
+    """Describe how log ends and high watermarks of the nodes differ; empty when they do not."""
     ends = {}
     for number, machine in world.machines.items():
         if machine.kernel is None:
@@ -76,7 +76,7 @@ def why_logs_differ(world: World) -> str:
 
 
 def why_snapshots_lag(machine: Machine, world: World) -> str:
-    """How a node falls behind what the settings ask of its snapshots, empty when it does not."""
+    """Describe how the snapshots of a node fall behind its settings; empty when they do not."""
     between = world.settings.record_bytes_between_snapshots
     retention = world.settings.retention_bytes
     offsets, snapshot_bytes = [], 0
@@ -92,7 +92,7 @@ def why_snapshots_lag(machine: Machine, world: World) -> str:
     if behind_bytes > BEHIND_FACTOR * between:
         held = f"{behind_bytes} bytes behind its newest snapshot, at {newest}"
         return f"node {machine.id} has {held}; one is due every {between}"
-    # What came after the last look at retention waits for the next snapshot.
+    # What was written after the last look at retention waits for the next snapshot.
     allowed = retention + (BEHIND_FACTOR + 1) * between
     if len(offsets) > 1 and log_bytes + snapshot_bytes > allowed:
         held = f"{log_bytes} bytes of log and {snapshot_bytes} of snapshots at {offsets}"

@@ -1,10 +1,9 @@
-"""One raft core, looked at over its shoulder: events in, effects out. Sets coverage marks.
+"""Tap on a raft core: it sees events and effects, and sets coverage marks.
 
-It also checks what only the steps of a core show: of I3 and I4 what pre-votes do
-(simulator/checks/pre_votes.py); of I16 the changes of role.
+It also checks what only the steps of a core show: pre-votes for I3 and I4
+(simulator/checks/pre_votes.py), changes of role for I16.
 
-The tap replaces the bound `step` of one core object; the core does not know it and production code
-is as it is.
+The tap replaces the bound `step` of one core object; production code is unchanged.
 """
 
 from collections.abc import Callable
@@ -40,20 +39,20 @@ ASKED_TO_RESIGN: Final = (ResignRequested, ShutdownRequested, DiskFull)
 
 
 class CoreTap:
-    """Watches all cores of a world; `attach` once per process that starts."""
+    """Taps on all cores of a world; call `attach` once per process that starts."""
 
     def __init__(self, ledger: Ledger, probes: Probes) -> None:
         self._ledger = ledger
         self._probes = probes
         self.broken: Broken | None = None
-        """How a pre-vote broke I3 or I4, or a change of role I16, once one did."""
+        """First breach of I3 or I4 by a pre-vote, or of I16 by a change of role."""
         self.note: Callable[[str], None] | None = None
-        """Told of new roles, votes given and what a leader commits; None: nobody asks."""
+        """Called with new roles, votes granted and commits of a leader; None: no trace."""
         self._candidates: dict[int, set[int]] = {}
         self._download_began: dict[int, int] = {}
 
     def attach(self, number: int, core: RaftCore) -> None:
-        """Look at every step of this core from now on."""
+        """Watch every step of this core from now on."""
         step, heard = core.step, HeardLeader()
         raft = core._state  # noqa: SLF001 - the property that gives its role costs more
         self._download_began.pop(number, None)
@@ -87,7 +86,7 @@ class CoreTap:
             self._tell_steps(number, core, self.note)
 
     def _tell_steps(self, number: int, core: RaftCore, note: Callable[[str], None]) -> None:
-        """New roles, votes given, what a leader commits; no line for an idle fetch."""
+        """Trace new roles, votes granted, commits of a leader; no line for an idle fetch."""
         step = core.step
         note(f"node {number}: starts as {_named(core.role)}")
 
@@ -124,9 +123,9 @@ class CoreTap:
         now_ms: int,
         heard: HeardLeader,
     ) -> Effects:
-        """A step that answers a request for a vote or a pre-vote.
+        """Take and check a step that answers a request for a vote or a pre-vote.
 
-        Who resigned and whose time is over in that very step leaves its epoch whatever it is asked.
+        A resigned leader whose time-out ends in that very step leaves its epoch at any request.
         """
         request, before = event.request, core.role
         assert type(request) is VoteRequest
@@ -150,7 +149,7 @@ class CoreTap:
         position: tuple[int, int],
         effects: Effects,
     ) -> bool:
-        """Marks of the answer; whether it grants what was asked for."""
+        """Set the marks of the answer; return True if it grants the vote."""
         is_granted = False
         for effect in effects.send:
             if type(effect) is not SendResponse or effect.reply_token != event.reply_token:
@@ -199,7 +198,7 @@ def _named(role: Role) -> str:
 
 
 def _votes_given(request: VoteRequest, effects: Effects) -> list[str]:
-    """The answer to a request for a vote, if it grants it."""
+    """Lines for the vote or pre-vote that an answer grants, if it does."""
     what = "a pre-vote" if request.pre_vote else "its vote"
     return [
         f"gives {what} to {request.replica_id} in epoch {request.replica_epoch}"

@@ -1,8 +1,8 @@
 """Committed batches as records, decoded once for all nodes.
 
-Every node of a world reads the same batches, and each of them again after every restart. What bytes
-mean does not depend on who reads them: bytes that production code has decoded are not decoded
-again. It is nine of ten batches.
+Every node of a world reads the same batches, and each of them again after every restart. Bytes mean
+the same to every reader: those that production code has decoded are not decoded again. That is
+nine of ten batches.
 """
 
 import struct
@@ -19,13 +19,13 @@ _OVERHEAD: Final = 12
 
 
 class DecodedBatches:
-    """`committed_batches` with a memory; shared by the nodes of a world."""
+    """Cache in front of `committed_batches`, shared by the nodes of a world."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, CommittedBatch] = {}
 
     def __call__(self, content: bytes) -> Iterator[CommittedBatch]:
-        """As `metadata.loader.committed_batches`, errors included."""
+        """Decode as `metadata.loader.committed_batches` does, errors included."""
         known, position, size = self._known, 0, len(content)
         while position + _OVERHEAD <= size:
             (length,) = _LENGTH.unpack_from(content, position + _LENGTH_AT)

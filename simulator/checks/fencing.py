@@ -1,8 +1,8 @@
-"""I14: an active controller fences no broker that it heard within the session time-out.
+"""I14: an active controller fences no broker within the session time-out of its last heartbeat.
 
-Looked at where it is decided: in the newest image of the controller, after each request and each
-tick, by the time that the controller is told. What the broker asked for itself is not judged, and
-so is who leaves.
+Checked where it is decided: in the newest image of the controller, after each request and each
+tick, with the time that the controller got. Brokers that asked to be fenced or to shut down are not
+judged.
 """
 
 from typing import Any
@@ -16,9 +16,9 @@ from wire.types import BrokerEpoch, NodeId
 
 
 class FencingWatch:
-    """The controller of one process; it replaces its bound `activate`, `submit` and `tick`.
+    """Watch of one process's controller; it replaces its bound `activate`, `submit` and `tick`.
 
-    `broken`: how a session ended too early, once one did.
+    `broken`: describes a session that ended too early, once one did.
     """
 
     def __init__(self, controller: Controller, session_timeout_ms: int) -> None:
@@ -27,7 +27,7 @@ class FencingWatch:
         self._session_timeout_ms = session_timeout_ms
         self._active_ms = 0
         self._heard_ms: dict[tuple[NodeId, BrokerEpoch], int] = {}
-        """When this controller took up the last heartbeat of a registration."""
+        """Time of the last heartbeat of a registration that this controller accepted."""
         self._leaving: set[tuple[NodeId, BrokerEpoch]] = set()
         """Registrations whose last heartbeat asked to be fenced or to shut down."""
         self._brokers = controller.latest.brokers

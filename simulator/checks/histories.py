@@ -1,7 +1,7 @@
-"""What the simulated clients were told, judged by the checker that knows nothing of the project.
+"""Histories of the simulated clients, judged by the linearizability checker of jepsen/.
 
 At the end of a run every name is read from the committed image: those reads come after everything
-else, so that what was acknowledged has to be there and what was refused must not.
+else, so what was acknowledged has to be there and what was refused must not be.
 """
 
 from bisect import bisect_left, bisect_right
@@ -35,15 +35,15 @@ READER: Final = 1_000_000
 SENT_AGAIN: Final = 10_000
 SENT_AGAIN_MAX: Final = 3
 FORWARDED_US_MAX: Final = 40_000_000
-"""A broker gives up a request within 30 s by its own clock, which may be slow."""
+"""A broker stops forwarding a request within 30 s by its own clock, which may be slow."""
 STEPS_MAX: Final = 2_000_000
 EXPLAIN_TURNS_MAX: Final = 1_000
-"""Blocks of search steps for making a counterexample small; no clock: a run is always the same."""
+"""Blocks of search steps to shrink a counterexample; no clock: a run is always the same."""
 NS_PER_US: Final = 1_000
 TOPIC_KINDS: Final = ("create", "delete", "exists")
 REGISTER_KINDS: Final = ("write", "read")
 NO_ANSWER: Final = ("TIMED_OUT", "CLOSED", "REFUSED", "STALE")
-"""What tells nothing, or was never sent."""
+"""Errors that prove nothing, or of requests that were never sent."""
 
 
 def operations_of(
@@ -52,15 +52,15 @@ def operations_of(
     end_us: int,
     sent_again: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> list[Operation]:
-    """The history of a run, final reads included; times are virtual microseconds.
+    """History of a run, final reads included; times are virtual microseconds.
 
     Args:
         workload: the clients.
         image: committed at the end.
-        end_us: when the final reads happen.
-        sent_again: node -> when it was about to send a request once more, ascending. A broker does
-            so when the controller changed or the connection to it broke (as Kafka's does), so what
-            it was asked then may have run once more, acknowledged or not.
+        end_us: time of the final reads.
+        sent_again: node -> times when it was about to send a request once more, ascending. A
+            broker does so when the controller changed or the connection to it broke (as Kafka's
+            does), so a request of that time may have run once more, acknowledged or not.
     """
     asked = [(n, o) for n, o in enumerate(workload.history) if o.kind in TOPIC_KINDS]
     found = [
@@ -102,7 +102,7 @@ def register_of(
     end_us: int,
     sent_again: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> list[Operation]:
-    """The history of the config that clients write; arguments as of `operations_of`."""
+    """History of the config that clients write; arguments as of `operations_of`."""
     found = []
     for number, operation in enumerate(workload.history):
         is_read = operation.kind == "read"
@@ -129,7 +129,7 @@ def register_of(
 
 
 def _told(number: int, operation: Asked, *, is_sent_once: bool) -> Operation:
-    """An operation on topics by what its client was told."""
+    """Convert an operation on topics for the checker, by what its client got."""
     outcome = outcome_of(operation, is_sent_once=is_sent_once)
     error = None if outcome == "info" else operation.error
     if error in REFUSALS:
@@ -150,10 +150,10 @@ def _told(number: int, operation: Asked, *, is_sent_once: bool) -> Operation:
 
 
 def outcome_of(operation: Asked, *, is_sent_once: bool) -> str:
-    """`ok`, `fail` or `info`, as far as the answer proves it.
+    """Outcome `ok`, `fail` or `info`, as far as the answer proves it.
 
-    A request that the broker sent once and that was refused by the state did not happen. It tells
-    the state too where simulator/checks/proofs.py says so, for topics.
+    A request that the broker sent once and the state refused did not happen. For topics it also
+    shows the state where simulator/checks/proofs.py says so.
     """
     if operation.outcome != "info" or operation.error not in REFUSALS or not is_sent_once:
         return operation.outcome
@@ -161,7 +161,7 @@ def outcome_of(operation: Asked, *, is_sent_once: bool) -> str:
 
 
 def count_definite(workload: Workload, sent_again: Mapping[int, Sequence[int]]) -> int:
-    """Operations with an answer that proves what happened, or what was there."""
+    """Count operations with an answer that proves what happened, or what was there."""
     return sum(
         operation.error not in NO_ANSWER
         and outcome_of(operation, is_sent_once=sent_once(operation, sent_again)) != "info"
@@ -170,7 +170,7 @@ def count_definite(workload: Workload, sent_again: Mapping[int, Sequence[int]]) 
 
 
 def sent_once(operation: Asked, sent_again: Mapping[int, Sequence[int]]) -> bool:
-    """Whether the node asked sent nothing once more from the call to the answer."""
+    """True if the asked node sent nothing once more from the call to the answer."""
     if operation.returned_us is None:
         return False
     times_us = sent_again.get(operation.target, ())
@@ -179,7 +179,7 @@ def sent_once(operation: Asked, sent_again: Mapping[int, Sequence[int]]) -> bool
 
 
 def times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
-    """How often the request may have run beyond the once that its outcome speaks of."""
+    """Count the times that a request may have run beyond the one that its outcome is about."""
     if operation.outcome == "fail" or operation.kind in READS:
         return 0
     assert operation.returned_us is not None, "it has an outcome"
@@ -191,7 +191,7 @@ def times_sent_again(operation: Asked, times_us: Sequence[int]) -> int:
 
 
 class Judged(NamedTuple):
-    """What became of a run's histories; `model` and `operations` of the illegal one, if any."""
+    """Verdict on a run's histories; `model` and `operations` of the illegal one, if any."""
 
     verdict: str
     why: str | None
@@ -209,7 +209,7 @@ class Refuted(NamedTuple):
 def judge_run(
     workload: Workload, image: Image, end_us: int, sent_again: Mapping[int, Sequence[int]]
 ) -> Judged:
-    """`judge` of topics and of the config; the worse verdict of the two."""
+    """Judge topics and the config; return the worse verdict of the two."""
     topics = operations_of(workload, image, end_us, sent_again)
     verdict, why = judge(topics)
     if verdict == ILLEGAL or workload.choices is None:
@@ -220,7 +220,7 @@ def judge_run(
 
 
 def refuted(judged: Judged) -> Refuted:
-    """The illegal history as a file holds it, in nanoseconds."""
+    """Write the illegal history as a file holds it, in nanoseconds."""
     assert judged.verdict == ILLEGAL
     events = [
         replace(
@@ -236,10 +236,10 @@ def refuted(judged: Judged) -> Refuted:
 def judge(
     operations: list[Operation], steps_max: int = STEPS_MAX, *, model: str = "topic-set"
 ) -> tuple[str, str | None]:
-    """The verdict (`ok`, `illegal`, `unknown`), and why the history is not linearizable.
+    """Return the verdict (`ok`, `illegal`, `unknown`), and why the history is not linearizable.
 
-    `unknown`: too hard to tell within so many steps of the search. That is no failure, but no
-    proof either, so campaigns count it.
+    `unknown`: not decided within so many steps of the search. That is no failure, but no proof
+    either, so campaigns count it.
     """
     result = check(operations, model, budget=Budget(steps=steps_max), clock=None)
     if result.verdict != ILLEGAL:
@@ -248,7 +248,7 @@ def judge(
 
 
 def _why(operations: Sequence[Operation], model: str, result: Result) -> str:
-    """Model, keys, when it broke and a small counterexample; times are virtual microseconds."""
+    """Text of model, keys, breach and a small counterexample; times are virtual microseconds."""
     ticks = count()
     history = history_of(operations)
     found = explain(

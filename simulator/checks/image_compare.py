@@ -16,14 +16,14 @@ _fields: Final = attrgetter(*_COMPARED)
 def image_difference(
     one: Image, other: Image, equal: tuple[Image, Image] | None = None
 ) -> str | None:
-    """The first field in which two images differ, None if they are equal.
+    """First field in which two images differ, None if they are equal.
 
     A registration's offset is not compared: a snapshot does not keep it.
 
     Args:
         one: an image.
         other: another one.
-        equal: an older pair that was equal; a field that both still have from it is not looked at.
+        equal: an older pair that was equal; a field that both still share with it is skipped.
     """
     names: Iterable[str] = _COMPARED
     if equal is not None:

@@ -1,9 +1,9 @@
-# ruff: noqa: SLF001 - at every step a property costs more than a look at what it gives
+# ruff: noqa: SLF001 - at every step a property costs more than the field behind it
 """The named invariants, checked after each step on the node that took it.
 
-They look at the disk and at the world from outside (log_mirror.py, ledger.py);
-from the node they read what it says of itself: role, epoch, vote, high watermark, image. Names are
-those of docs/invariants.md; `I1` to `I20` stay for ever, a violation prints its name.
+They read the disk and the world from outside (log_mirror.py, ledger.py), and of a node's own state
+role, epoch, vote, high watermark and image. Names are those of docs/invariants.md; `I1` to `I20`
+never change, a violation prints its name.
 """
 
 from kernel import events
@@ -34,7 +34,7 @@ from simulator.cluster.machine import Machine
 
 
 class Invariants:
-    """One checker for a whole run."""
+    """Checker of all invariants for a whole run."""
 
     def __init__(
         self, machines: dict[int, Machine], voters: frozenset[int], probes: Probes
@@ -54,15 +54,15 @@ class Invariants:
         self._publications: dict[int, PublicationWatch] = {}
         self._loaders: dict[int, LoaderWatch] = {}
         self._equal: dict[int, tuple[Image, Image]] = {}
-        """Node -> what it published last, and the oracle's image, which was equal."""
+        """Node -> image that it published last, and the oracle's image, which was equal."""
         self.elections = 0
 
     def starting(self, machine: Machine) -> None:
-        """A process is about to read its disk."""
+        """Note the disk that a process is about to read."""
         self._vote_checks.starting(machine)
 
     def created(self, machine: Machine) -> None:
-        """A process has its kernel: look at its first role, and at what it does from now on."""
+        """Check the first role of a new process, and watch what it does from now on."""
         kernel = machine.kernel
         assert kernel is not None
         watch = self._publications[machine.id] = PublicationWatch()
@@ -116,7 +116,7 @@ class Invariants:
             self._fail(broken[0], machine, broken[1])
 
     def _on_change(self, machine: Machine, kernel: Kernel, past: Past, shown: Shown) -> None:
-        """Something of what a node shows is not what it was after the step before."""
+        """Check the parts of a node's shown state that changed since the step before."""
         epoch, kind, leader_id, voted, written_end, *of_log, high_watermark, applied = shown
         core = kernel.replica.core
         voted_id = None if voted is None else int(voted.id)
@@ -144,32 +144,32 @@ class Invariants:
             self._fail("I6", machine, why)
 
     def highest_epoch(self, number: int) -> int:
-        """The newest epoch that a node was ever seen in."""
+        """Newest epoch that a node was ever seen in."""
         return self._past[number].highest_epoch
 
     @property
     def reign_count(self) -> int:
-        """How many epochs ever had an active controller."""
+        """Number of epochs that ever had an active controller."""
         return len(self._active)
 
     def process_ended(self, machine: Machine) -> None:
-        """A process is gone: note what its disk has for certain."""
+        """Note what the disk of an ended process has for certain."""
         past = self._past[machine.id]
         mirror = self.mirrors[machine.id]
         mirror.forget_durable()
         past.durable_end = mirror.durable_end(machine.vfs)
         if machine.was_killed_in_a_step and mirror.frozen_end is None:
-            past.durable_end = min(past.durable_end, written_end(machine.vfs))  # a cut is kept
+            past.durable_end = min(past.durable_end, written_end(machine.vfs))  # a cut stays
 
     def forget(self, number: int) -> None:
-        """A node has an empty disk: its history begins anew."""
+        """Forget the history of a node that got an empty disk."""
         self._past[number] = Past()
         self.mirrors[number] = LogMirror()
 
     # ---- start ---------------------------------------------------------------------------------
 
     def _started(self, machine: Machine, kernel: Kernel) -> Past:
-        """I18, I13, I16: what a restart finds."""
+        """Check what a restart finds: I2, I3, I6, I16, I18."""
         before = self._past[machine.id]
         core = kernel.replica.core
         mirror = self.mirrors[machine.id]
@@ -252,7 +252,7 @@ class Invariants:
             self._fail("I16", machine, f"resigned in epoch {core.epoch}, now {type(role).__name__}")
 
     def _on_elected(self, machine: Machine, core: RaftCore) -> None:
-        """I7: all that its epoch or an earlier one committed is in its log or its snapshot."""
+        """Check I7: what its epoch or an earlier one committed is in its log or its snapshot."""
         self.elections += 1
         self._probes.hit("leader_elected")
         last = self.ledger.last_known_in(core.epoch)
@@ -271,10 +271,10 @@ class Invariants:
     def _on_log(
         self, machine: Machine, core: RaftCore, past: Past, written_end: int
     ) -> list[Entry]:
-        """What was appended; nothing when the log was cut."""
+        """Check a changed log; return what was appended, nothing when the log was cut."""
         mirror = self.mirrors[machine.id]
         is_cut = core.log_generation != past.generation or written_end < past.log_end
-        is_changed = machine.vfs.log_changes != past.log_changes  # told or not
+        is_changed = machine.vfs.log_changes != past.log_changes  # reported or not
         if is_cut or is_changed or core.log_start_offset != past.log_start:
             before = mirror.entries
             mirror.forget_durable()
@@ -310,7 +310,7 @@ class Invariants:
     def _on_cut(
         self, machine: Machine, core: RaftCore, before: list[Entry], after: list[Entry]
     ) -> bool:
-        """Whether entries are gone that no snapshot covers."""
+        """Check removed entries; return True if some are gone that no snapshot covers."""
         kept = set(after)
         start = core.log_start_offset
         is_cut = False
@@ -332,7 +332,7 @@ class Invariants:
     ) -> None:
         """Register the batches of a log that are not, in the same place, in a registered one.
 
-        What was registered without complaint would be again: the ledger forgets no batch.
+        Batches that passed once would pass again: the ledger forgets none.
         """
         first = min(len(entries), len(registered))
         if entries[:first] != registered[:first]:
@@ -343,7 +343,7 @@ class Invariants:
             previous = entry
 
     def _register(self, machine: Machine, entry: Entry, previous: Entry | None) -> None:
-        """I6, by induction: equal (epoch, offset) means equal batch and equal batch before it."""
+        """Check I6 by induction: equal (epoch, offset): equal batch and equal batch before it."""
         known = self.ledger.batches.get((entry.epoch, entry.base_offset))
         if known == (entry, previous):
             return  # as in another log, or in this one before a restart
@@ -390,7 +390,7 @@ class Invariants:
         self._commit(machine, core, high_watermark)
 
     def _last_of_own(self, machine: Machine, core: RaftCore, high_watermark: int) -> Entry:
-        """What a leader commits ends with a whole batch of its own epoch, news to others or not."""
+        """Return the last batch that a leader commits, checked to be whole and of its own epoch."""
         last = self.mirrors[machine.id].find(high_watermark - 1)
         if last is None or last.end_offset != high_watermark:
             self._fail("I10", machine, f"{high_watermark=} inside a batch: {last}")
@@ -451,7 +451,7 @@ class Invariants:
         self.compare_image(machine, kernel)
 
     def compare_image(self, machine: Machine, kernel: Kernel) -> None:
-        """I17: the published image is that of what was applied, as the oracle makes it."""
+        """Check I17: the published image is that of what was applied, as the oracle makes it."""
         loader, image = kernel.state.loader, kernel.cache.image
         if loader.transaction_start is not None:
             return

@@ -1,4 +1,4 @@
-"""Who takes itself for the leader, and which epochs processes know."""
+"""Leadership as processes see it, and the epochs they know."""
 
 from collections.abc import Iterable
 
@@ -6,17 +6,17 @@ from simulator.cluster.machine import Machine
 
 
 def leads(machine: Machine) -> bool:
-    """Whether its process takes itself for the leader."""
+    """True if its process considers itself the leader."""
     return machine.kernel is not None and machine.kernel.replica.core.is_leader
 
 
 def epoch_of(machine: Machine) -> int:
-    """The epoch of its process, -1 without one."""
+    """Epoch of its process, -1 without one."""
     return -1 if machine.kernel is None else int(machine.kernel.replica.core.epoch)
 
 
 def has_newer_epoch(machines: Iterable[Machine], epoch: int, *, by_leader: bool) -> bool:
-    """Whether any process knows an epoch behind this one, or leads one; asked often."""
+    """True if any process knows a later epoch, or leads one; called often."""
     for machine in machines:
         if machine.kernel is not None:
             core = machine.kernel.replica.core

@@ -1,7 +1,7 @@
-"""What the whole world knows to be committed, and the one image that it leads to.
+"""Everything committed in a world, and the one image that it leads to.
 
-Kept by the simulator alone: the first time any high watermark passes a batch, the batch is entered.
-The oracle applies the committed bytes by itself; every node's image has to equal its image.
+Kept by the simulator alone: a batch is entered the first time any high watermark passes it.
+The oracle applies the committed bytes by itself; the image of every node has to equal its image.
 """
 
 from typing import Final
@@ -36,28 +36,28 @@ class Ledger:
         self.voter_changes: list[int] = []
         """Base offsets of control batches that would change the voters or their version."""
         self.fencings = 0
-        """How often a broker that served was fenced."""
+        """Number of times that a serving broker was fenced."""
         self.images: dict[int, Image] = {0: self._loader.image}
         self.batches: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
-        """(epoch, base offset) -> the batch and the one before it, of every log that ever was."""
+        """(epoch, base offset) -> the batch and the one before it, of every log so far."""
 
     def last_known_in(self, epoch: int) -> Entry | None:
-        """The last batch that this or an earlier epoch committed; a later one may have more."""
+        """Last batch that this or an earlier epoch committed; a later epoch may have more."""
         newest = reversed(self.entries)
         return next((e for e in newest if self.committed_in[e.base_offset] <= epoch), None)
 
     @property
     def end_offset(self) -> int:
-        """Everything below is committed."""
+        """End (exclusive) of what is committed."""
         return self.entries[-1].end_offset if self.entries else 0
 
     def entry_at(self, base_offset: int) -> Entry | None:
-        """The committed batch that begins here."""
+        """Committed batch that begins here, if any."""
         number = self._index.get(base_offset)
         return None if number is None else self.entries[number]
 
     def entry_ending_at(self, end_offset: int) -> Entry | None:
-        """The committed batch whose end (exclusive) is here."""
+        """Committed batch whose end (exclusive) is here, if any."""
         number = self._index_of_end.get(end_offset)
         return None if number is None else self.entries[number]
 
@@ -101,5 +101,5 @@ class Ledger:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether a metadata transaction is open at the end."""
+        """True if a metadata transaction is open at the end."""
         return self._loader.transaction_start is not None

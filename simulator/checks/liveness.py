@@ -1,9 +1,9 @@
 """The end of a run: faults stop, first only for a majority, then for all; progress MUST happen.
 
-First a core of voters (a majority, sometimes all) is whole while the rest stays dead, deaf or mute:
-within the budget it has a leader, a fresh write is committed on all its nodes, then its epoch
-stays, and brokers of which nothing is heard are fenced. After that the rest heals, and the whole
-cluster has to come to rest with equal images and a linearizable history.
+First a core of voters (a majority, sometimes all) works while the rest stays down, deaf or mute:
+within the budget it has a leader, a fresh write is committed on all its nodes, then its epoch does
+not change, and silent brokers are fenced. After that the rest heals, and the whole cluster has to
+come to rest with equal images and a linearizable history.
 """
 
 from itertools import chain
@@ -20,23 +20,23 @@ from simulator.cluster.world import World
 from storage.partition_directories import scan_partition_directories
 
 REST_US: Final = 60_000_000
-"""The budget of each of the two parts."""
+"""Budget of each of the two parts."""
 
 STABLE_TIMEOUTS: Final = 10
-"""So many election time-outs the epoch of the core has to stay."""
+"""Election time-outs for which the epoch of the core has to stay the same."""
 
 UNANSWERED_US: Final = 40_000_000
-"""A broker sends a request on for 30 s of its own clock after its client went away."""
+"""A broker forwards a request for 30 s of its own clock after its client went away."""
 
 EPOCHS_PER_MINUTE_MAX: Final = 10
 ASKED_EVERY: Final = 16
-"""Events between two looks at whether the core is at rest."""
+"""Events between two checks whether the core is at rest."""
 
 FRESH: Final = "topic-fresh"
 
 
 def come_to_rest(world: World) -> None:
-    """Both parts.
+    """Run and check both parts.
 
     Raises:
         Violation: `liveness`, `linearizability`, or an invariant.
@@ -82,7 +82,7 @@ def come_to_rest(world: World) -> None:
 
 
 def draw_core(world: World, rng: Random) -> tuple[int, ...]:
-    """Voters that are a majority, and some observers; at least one of them serves clients."""
+    """Draw voters that are a majority, and some observers; at least one of them serves clients."""
     voters = sorted(world.voters)
     observers = [number for number in world.machines if number not in world.voters]
     rng.shuffle(voters)
@@ -96,14 +96,14 @@ def draw_core(world: World, rng: Random) -> tuple[int, ...]:
 
 
 def highest_epoch(world: World, core: tuple[int, ...]) -> int:
-    """The newest epoch that any node of the core ever knew, up or down."""
+    """Newest epoch that any node of the core ever knew, up or down."""
     return max(world.invariants.highest_epoch(number) for number in core)
 
 
 def serve(world: World, core: tuple[int, ...], rng: Random) -> Reign | None:
-    """A fresh write is acknowledged and known to every node of the core within the budget.
+    """Have a fresh write acknowledged and known to every node of the core within the budget.
 
-    Gives who led it at the beginning.
+    Gives the reign at the beginning.
     """
     end_us = world.scheduler.now_us + REST_US
     await_rest(world, core, end_us)
@@ -123,7 +123,7 @@ def serve(world: World, core: tuple[int, ...], rng: Random) -> Reign | None:
 
 
 def stay(world: World, core: tuple[int, ...]) -> None:
-    """Nobody in the core leaves its epoch once all is well."""
+    """Check that no node of the core leaves its epoch once all is well."""
     before = leaders(world, core)
     length_us = STABLE_TIMEOUTS * world.settings.election_timeout_ms * 1_000
     world.run(world.scheduler.now_us + length_us)
@@ -133,7 +133,7 @@ def stay(world: World, core: tuple[int, ...]) -> None:
 
 
 def leaders(world: World, core: tuple[int, ...]) -> dict[int, tuple[int, int | None]]:
-    """Node -> (epoch, leader) as it sees them."""
+    """Node -> (epoch, leader) as the node sees them."""
     found = {}
     for number in core:
         kernel = world.machines[number].kernel
@@ -145,7 +145,7 @@ def leaders(world: World, core: tuple[int, ...]) -> dict[int, tuple[int, int | N
 
 
 def bound_elections(world: World, core: tuple[int, ...], epoch: int, started_us: int) -> None:
-    """No unbounded rate of elections after the heal."""
+    """Check that the rate of elections after the heal is bounded."""
     epochs = highest_epoch(world, core) - epoch
     minutes = 1 + (world.scheduler.now_us - started_us) // 60_000_000
     if epochs > EPOCHS_PER_MINUTE_MAX * minutes + epochs_of_lost_connections(world.settings):
@@ -153,10 +153,10 @@ def bound_elections(world: World, core: tuple[int, ...], epoch: int, started_us:
 
 
 def epochs_of_lost_connections(settings: Settings) -> int:
-    """How many epochs may pass before a connection that was lost without a word is noticed.
+    """Bound on the epochs that pass before a silently lost connection is noticed.
 
-    A follower notices by the time-out of its request. Until then each leader that it cannot ask
-    gives up after check quorum, one and a half times the fetch time-out, which costs two epochs.
+    A follower notices by the time-out of its request. Until then each leader that it cannot reach
+    resigns by check quorum, one and a half times the fetch time-out, which costs two epochs.
     """
     reigns = -(-2 * settings.request_timeout_ms // (3 * settings.fetch_timeout_ms))
     return 2 * reigns
@@ -169,7 +169,7 @@ def await_rest(world: World, core: tuple[int, ...], end_us: int) -> None:
 
 
 def why_not_at_rest(world: World, core: tuple[int, ...]) -> str:
-    """What these nodes lack, empty when nothing."""
+    """Describe what these nodes lack; empty when nothing."""
     machines = {number: world.machines[number] for number in core}
     down = [number for number, machine in machines.items() if not machine.is_up]
     if down:
@@ -195,7 +195,7 @@ def why_not_at_rest(world: World, core: tuple[int, ...]) -> str:
 
 
 def why_folders_differ(machine: Machine) -> str:
-    """How the partition folders of a broker differ from its image, empty when they do not."""
+    """Describe how a broker's partition folders differ from its image; empty when they do not."""
     kernel = machine.kernel
     assert kernel is not None
     if kernel.folders is None:

@@ -1,4 +1,4 @@
-"""The metadata log of one machine as its disk has it, batch by batch: the simulator's own reader.
+"""The metadata log on a machine's disk, batch by batch, read by the simulator's own reader.
 
 It shares no code with storage/: a bug there must not hide itself here. Batches are read once, when
 they appear; everything is read again when a process cut a segment or wrote over its bytes, which
@@ -21,7 +21,7 @@ _HEADER: Final = struct.Struct(">qiiBIhi")
 """Base offset, length, leader epoch, magic, crc, attributes, last offset delta."""
 _OVERHEAD: Final = 12
 BASE_OFFSET_TO_END: Final = len("00000000000000000000.log")
-_CRC_FROM: Final = 21  # the checksum covers everything behind it
+_CRC_FROM: Final = 21  # the checksum covers everything from here on
 
 
 class Entry(NamedTuple):
@@ -37,14 +37,14 @@ _END_OFFSET: Final = attrgetter("end_offset")
 
 
 class Parsed(NamedTuple):
-    """The batches of the first bytes of a file: a restart finds most of them unchanged."""
+    """Batches of the first bytes of a file: a restart finds most of them unchanged."""
 
     content: bytes
     entries: list[Entry]
 
 
 class Proved(NamedTuple):
-    """The durable and sound batches of the first bytes of a file, by their end offsets."""
+    """Durable and sound batches of the first bytes of a file, by their end offsets."""
 
     content: bytes
     by_end: dict[int, Entry]
@@ -55,7 +55,7 @@ _NOTHING: Final = Parsed(b"", [])
 
 
 class LogMirror:
-    """Batches in order. `written` is what processes read, `durable_end` what every crash leaves."""
+    """Batches in order: `entries` as processes read them, `durable_end` as any crash keeps them."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -66,24 +66,24 @@ class LogMirror:
         self._parsed: dict[str, Parsed] = {}  # path -> what the last reread found
         self._proved: dict[str, Proved] = {}  # path -> what is durable and sound
         self.sound: dict[str, bytes] = {}
-        """Path -> what of a segment was last found to have the right checksums."""
+        """Path -> bytes of a segment that were last found to have the right checksums."""
         self.frozen_end: int | None = None
-        """What `durable_end` says while the disk is damaged and no process runs."""
+        """Value of `durable_end` while the disk is damaged and no process runs."""
         self.forgiven: set[tuple[str, int | None]] = set()
         """Path and position of batches whose checksum is known to be wrong."""
 
     @property
     def end_offset(self) -> int:
-        """Behind the last batch; 0 for an empty log."""
+        """End (exclusive) of the last batch; 0 for an empty log."""
         return self.entries[-1].end_offset if self.entries else 0
 
     @property
     def start_offset(self) -> int:
-        """Of the first batch that is there."""
+        """Base offset of the first batch; 0 for an empty log."""
         return self.entries[0].base_offset if self.entries else 0
 
     def find(self, offset: int) -> Entry | None:
-        """The batch that holds an offset."""
+        """Find the batch that holds an offset."""
         entries = self.entries
         if entries and entries[-1].base_offset <= offset:  # it mostly is the last one
             last = entries[-1]
@@ -95,7 +95,7 @@ class LogMirror:
         return entry if entry.base_offset <= offset else None
 
     def appended(self, vfs: MemoryVfs) -> list[Entry]:
-        """Read on where the last read ended; the log has only grown (`log_changes` is as then)."""
+        """Read on from the end of the last read; the log has only grown (same `log_changes`)."""
         if not self._segments:
             return self.reread(vfs)
         path, position = self._segments[-1]
@@ -115,18 +115,18 @@ class LogMirror:
 
     @property
     def segment_count(self) -> int:
-        """How many files hold the log."""
+        """Number of files that hold the log."""
         return len(self._segments)
 
     def _paths(self, vfs: MemoryVfs) -> list[str]:
-        """The segments; listed again only after a name changed."""
+        """List the segments; again only after a name changed."""
         known = self._listing
         if known is None or known[0] is not vfs or known[1] != vfs.name_changes:
             known = self._listing = (vfs, vfs.name_changes, segment_paths(vfs))
         return known[2]
 
     def reread(self, vfs: MemoryVfs) -> list[Entry]:
-        """Read everything anew: after a truncation, a start, a snapshot."""
+        """Read everything again: after a truncation, a start, a snapshot."""
         self.entries = []
         self._segments = []
         for path in self._paths(vfs):
@@ -150,7 +150,7 @@ class LogMirror:
         self._segments[-1] = (path, position)
 
     def durable_end(self, vfs: MemoryVfs) -> int:
-        """End offset of the batches that are wholly durable, in a row from the start."""
+        """End offset of the batches that are wholly durable, without a gap from the start."""
         if self.frozen_end is not None:
             return self.frozen_end
         end_offset = 0
@@ -158,7 +158,7 @@ class LogMirror:
             content = vfs.durable_content(path)
             follows = number == 0 or int(path[-BASE_OFFSET_TO_END : -len(".log")]) == end_offset
             if content is None or not follows:
-                break  # what a crash left behind a gap does not count
+                break  # what follows a gap does not count
             walked, known_end = self._durable.get(path, (0, 0))
             if walked == len(content) and known_end:
                 end_offset = known_end
@@ -175,7 +175,7 @@ class LogMirror:
     def _walk_durable(
         self, path: str, content: bytearray, walked: int, known_end: int
     ) -> tuple[int, int]:
-        """On from where the last walk ended: bytes walked, end offset there."""
+        """Continue the last walk; return bytes walked and the end offset there."""
         found: dict[int, Entry] = {}
         is_first = walked == 0
         if is_first:
@@ -195,40 +195,40 @@ class LogMirror:
         return walked, known_end
 
     def durable_entry(self, vfs: MemoryVfs, end_offset: int) -> Entry | None:
-        """The durable batch that ends at an offset (exclusive), all before it being durable too."""
+        """Durable batch that ends at an offset (exclusive), all before it being durable too."""
         if self.durable_end(vfs) < end_offset:
             return None
-        if self.frozen_end is not None:  # the damaged disk is not looked at
+        if self.frozen_end is not None:  # the damaged disk is not read
             return self.find(end_offset - 1)
         return self._durable_by_end.get(end_offset)
 
     def forget_durable(self) -> None:
-        """After a cut or a crash the bytes behind the walk may be others."""
+        """Forget the walks: after a cut or a crash the bytes may be others."""
         self._durable.clear()
         self._durable_by_end.clear()
 
 
 def written_end(vfs: MemoryVfs) -> int:
-    """End offset of the batches as they are written, durable or not; damage is not looked for."""
+    """End offset of the batches as written, durable or not; checksums are not checked."""
     mirror = LogMirror()
     mirror.reread(vfs)
     return mirror.end_offset
 
 
 def segment_paths(vfs: MemoryVfs) -> list[str]:
-    """The segments of the metadata log, in order."""
+    """Segments of the metadata log, in order."""
     if not vfs.is_directory(FOLDER):
         return []
     return [f"{FOLDER}/{name}" for name in vfs.list(FOLDER) if name.endswith(".log")]
 
 
 def damaged_batch(vfs: MemoryVfs, sound: dict[str, bytes]) -> str | None:
-    """What in the segments is no whole batch with a right checksum, None if all is.
+    """Describe what in the segments is no whole batch with a right checksum, None if all is.
 
     Args:
         vfs: the disk.
-        sound: path -> what was found to be sound there before; kept up to date. Where a segment
-            begins with these bytes they are not looked at again.
+        sound: path -> bytes found to be sound there before; kept up to date. Where a segment
+            begins with these bytes they are not checked again.
     """
     for path in segment_paths(vfs):
         content = vfs.written_content(path)
@@ -255,7 +255,7 @@ def batches_of(content: bytearray | None) -> Iterator[tuple[int, int, Entry]]:
 
 
 def _batches(content: bytearray, position: int) -> Iterator[tuple[Entry, int]]:
-    """Whole batches from a position on, each with the position behind it."""
+    """Whole batches from a position on, each with the position after it."""
     size, unpack = len(content), _HEADER.unpack_from
     last_start = size - _HEADER.size
     while position <= last_start:

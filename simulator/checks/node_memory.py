@@ -1,4 +1,4 @@
-"""What the invariants remember of a node between two of its steps."""
+"""Memory of the invariants about a node between two of its steps."""
 
 import msgspec
 
@@ -6,12 +6,12 @@ from raft.roles import Unattached
 from wire.types import ReplicaKey
 
 Shown = tuple[int, type, int | None, ReplicaKey | None, int, int, int, int, int | None, int]
-"""What a node shows: epoch, role, leader, vote; end of its log as written, generation and start of
-the log, changes of it on the disk; high watermark, and up to where it has applied the log."""
+"""Shown state of a node: epoch, role, leader, vote; end of its log as written, generation and start
+of the log, changes of it on the disk; high watermark, and end of what it has applied."""
 
 
 class Past(msgspec.Struct):
-    """What was last seen of a node; `incarnation` tells whether it is still the same process."""
+    """Last seen state of a node; `incarnation` tells if it is still the same process."""
 
     incarnation: int = -1
     epoch: int = 0
@@ -30,11 +30,11 @@ class Past(msgspec.Struct):
     was_active: bool = False
     has_pending: bool = False
     cut_end: int = -1
-    """Where the log ended before its last cut, until something is written there again."""
+    """End of the log before its last cut, until something is written there again."""
     segments: int = 0
     log_changes: int = 0
-    """Of its disk when its log was last read."""
+    """`log_changes` of its disk when its log was last read."""
     shown: Shown | None = None
-    """All of this as it was after the last step: mostly nothing of it has changed."""
+    """Shown state after the last step: mostly nothing of it has changed."""
     name_changes: int = -1
-    """Of its disk when its snapshots were last looked at."""
+    """`name_changes` of its disk when its snapshots were last checked."""

@@ -1,5 +1,5 @@
-# ruff: noqa: SLF001 - the index is nobody's business but the controller's
-"""I14: the active controller's index of partitions is that of a scan of its latest image."""
+# ruff: noqa: SLF001 - the index is private to the controller
+"""I14: the active controller's partition index equals a scan of its latest image."""
 
 from metadata.image import Image
 from quorum_controller.controller import Controller
@@ -7,17 +7,17 @@ from quorum_controller.partitions.partition_index import PartitionIndex
 from wire.types import LeaderEpoch
 
 EXACT = ("leaderless", "imbalanced", "reassigning")
-"""What is compared for equality (INV-PI-2); of topics by broker none may be missing (INV-PI-1)."""
+"""Sets compared for equality (INV-PI-2); of topics by broker none may be missing (INV-PI-1)."""
 
 
 class PartitionIndexCheck:
-    """Compares once for each epoch and value of the topics: most proposals change no partition."""
+    """Comparison once for each epoch and value of the topics: few proposals change partitions."""
 
     def __init__(self) -> None:
         self._compared: tuple[LeaderEpoch | None, object] = (None, None)
 
     def broken(self, controller: Controller) -> str | None:
-        """How the index of an active controller differs, None if it does not."""
+        """Describe how the index of an active controller differs, None if it does not."""
         latest = controller.latest
         epoch, topics = self._compared
         if epoch == controller.epoch and topics is latest.topics:
@@ -27,7 +27,7 @@ class PartitionIndexCheck:
 
 
 def why_index_is_wrong(index: PartitionIndex, image: Image) -> str | None:
-    """The first set of an index that a scan of the image gives otherwise, None if none is."""
+    """Describe the first set of an index that differs from a scan, None if none does."""
     fresh = PartitionIndex(image)
     for name in EXACT:
         held, scanned = getattr(index, name), getattr(fresh, name)

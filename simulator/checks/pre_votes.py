@@ -1,8 +1,8 @@
-"""What a pre-vote may do: I3, that it leaves no trace, and I4, to whom it is granted.
+"""Rules of pre-votes: I3, they leave no trace, and I4, the conditions for granting one.
 
-I3: pre-votes neither persist anything nor begin an epoch, for the one who asks and for the one who
-answers. I4: one is granted only for a log at least as good, never by a leader, and not by a
-follower that has fetched from its leader and has had no reason since to think that it is gone.
+I3: a pre-vote persists nothing and begins no epoch, neither at the replica that asks nor at the one
+that answers. I4: it is granted only for a log at least as good, never by a leader, and not by a
+follower that has fetched from its leader and has had no reason since to take it for gone.
 Source: KIP-996; apache/kafka: raft/.../{EpochElection,FollowerState,LeaderState}.java.
 """
 
@@ -25,28 +25,28 @@ from raft.messages import (
 from raft.roles import Follower, Leader, Resigned, Role
 
 Broken = tuple[str, str]
-"""An invariant and how it was broken."""
+"""Invariant, and how it was broken."""
 
 _OF_FETCHES: Final = (FetchResponse, FetchSnapshotResponse)
 
 
 class HeardLeader:
-    """Whether a follower hears its leader, by the answers that it gets; one per core."""
+    """Contact of a follower with its leader, by the responses that it gets; one per core."""
 
     def __init__(self) -> None:
         self._follower: Role | None = None
-        """The role in which it does: another one has heard nobody yet."""
+        """Role that is in contact; another one has not fetched yet."""
 
     def is_heard_by(self, role: Role) -> bool:
-        """Whether this very role fetched, and was told nothing else since."""
+        """True if this very role fetched, and no event since ended the contact."""
         return self._follower is role
 
     def on_response(self, event: ResponseReceived, before_ms: int | None, role: Role) -> None:
-        """After an answer; it was taken up if it moved the time-out of the fetches.
+        """Take a response; it counts if it moved the fetch deadline.
 
         Args:
-            event: the answer.
-            before_ms: the time-out of the fetches before it, None of who was no follower.
+            event: the response.
+            before_ms: the fetch deadline before it, None unless the role was follower.
             role: the role after it.
         """
         response = event.response
@@ -61,7 +61,7 @@ class HeardLeader:
             self._follower = role
 
     def on_other(self, event: Event) -> None:
-        """After any other event: it may say that the leader is gone, or about to go."""
+        """Take any other event: it may say that the leader is gone, or about to go."""
         if type(event) is LeaderUnreachable or (
             type(event) is RequestReceived and type(event.request) is EndQuorumEpochRequest
         ):
@@ -71,13 +71,13 @@ class HeardLeader:
 def wrong_grant(
     request: VoteRequest, before: Role, position: tuple[int, int], *, is_led: bool
 ) -> Broken | None:
-    """Why this pre-vote should not have been granted, None if it may.
+    """Describe why a pre-vote should not have been granted, None if it may.
 
     Args:
-        request: whose epoch, if it is a later one, is taken up before the answer.
-        before: the role when it came.
+        request: its epoch is adopted before the answer if it is later.
+        before: the role when the request came.
         position: epoch of the last record and end offset of the log that answers.
-        is_led: whether the role follows a leader that it hears.
+        is_led: the role follows a leader that it is in contact with.
     """
     theirs = (int(request.last_epoch), int(request.last_end_offset))
     told = f"it grants a pre-vote to {request.replica_id}"
@@ -95,7 +95,7 @@ def wrong_grant(
 def wrong_answer(
     request: VoteRequest, before: Role, after: Role, effects: Effects
 ) -> Broken | None:
-    """What a pre-vote that was answered left; a later epoch is taken up, as of all requests."""
+    """Describe what an answered pre-vote left; a later epoch is adopted as from all requests."""
     if request.replica_epoch <= before.epoch:
         return _changed(before, after, effects, "it answered a pre-vote")
     if after.voted_key is not None or after.epoch not in (before.epoch, request.replica_epoch):
@@ -104,9 +104,9 @@ def wrong_answer(
 
 
 def wrong_question(before: Role, after: Role, effects: Effects) -> Broken | None:
-    """What asking for pre-votes left.
+    """Describe what asking for pre-votes left.
 
-    Who led the epoch leaves it with the time-out of its resignation, and asks then.
+    A resigned leader leaves its epoch at its time-out, and asks then.
     """
     if type(before) is Resigned:
         return None

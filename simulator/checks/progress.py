@@ -1,8 +1,8 @@
-"""Progress under tolerable faults: one slow disk, packets lost on every link, and writes go on.
+"""Progress under tolerable faults: one slow disk and packets lost on every link; writes go on.
 
-For a quarter of the seeds, after the digest is taken and everything has converged, so that a run is
-the same with and without it. What is lost of a TCP stream is sent again: it arrives late, and what
-was sent behind it waits.
+It runs for a quarter of the seeds, after the digest is taken and everything has converged, so a run
+is the same with and without it. What is lost of a TCP stream is sent again: it arrives late, and
+what was sent after it waits.
 """
 
 from functools import partial
@@ -16,16 +16,16 @@ from simulator.cluster.world import World
 CHANCE: Final = 0.25
 LOSS: Final = 0.05
 SLOWER: Final = 10
-"""Times as long a flush of the slow disk takes."""
+"""Factor for the duration of a flush on the slow disk."""
 WRITES: Final = 5
 THINK_US: Final = range(2_000_000)
-"""Between two writes: time enough for a time-out to be missed."""
+"""Pause between two writes: long enough to miss a time-out."""
 PROGRESS_US: Final = 20_000_000
-"""Within so long one of the writes that follow each other has to be acknowledged."""
+"""Time within which one of the successive writes has to be acknowledged."""
 
 
 def endure(world: World) -> None:
-    """Write on under tolerable faults; they end with it.
+    """Keep writing under tolerable faults, which end with the call.
 
     Raises:
         Violation: `liveness`: no write was acknowledged for too long, or an invariant.
@@ -46,7 +46,7 @@ def endure(world: World) -> None:
 
 
 def _lost_us(rng: Random, _: bytes) -> int:
-    """How much later a chunk arrives; every further loss doubles the wait."""
+    """Draw the extra delay of a chunk; every further loss doubles the wait."""
     delay_us = 0
     while rng.random() < LOSS:
         delay_us = 2 * delay_us + RETRANSMIT_US

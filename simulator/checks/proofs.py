@@ -1,11 +1,11 @@
-"""When the answer to a client tells what is committed, as only somebody outside can know.
+"""Proofs that an answer shows the committed state, which only an observer of all nodes can give.
 
 A broker answers lookups from its own image, which may be old. It is not older than what was
 committed when the lookup began if it had all of that already then: images never go back.
 
-A controller that writes nothing answers from its own image too, old if it was deposed and does not
-know. It was not if it had everything committed when the request began, and was the one active
-controller from then to the answer.
+A controller that writes nothing answers from its own image too, which is old if it was deposed
+without knowing. It was not if it had everything committed when the request began, and was the only
+active controller from then to the answer.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from simulator.cluster.machine import Machine
 
 
 class Reign(NamedTuple):
-    """One active controller, and how many there had ever been."""
+    """An active controller, and the number of reigns so far."""
 
     node_id: int
     epoch: int
@@ -23,20 +23,20 @@ class Reign(NamedTuple):
 
 
 class Proofs:
-    """Looks at all machines of a world."""
+    """Proofs from the state of all machines of a world."""
 
     def __init__(self, machines: dict[int, Machine], invariants: Invariants) -> None:
         self._machines = machines
         self._invariants = invariants
 
     def of_lookup(self, target: int) -> bool:
-        """Whether the image of a node has all that is committed."""
+        """True if the image of a node has all that is committed."""
         kernel = self._machines[target].kernel
         end_offset = self._invariants.ledger.end_offset
         return kernel is not None and kernel.cache.image.provenance.end_offset >= end_offset
 
     def of_refusal(self) -> Reign | None:
-        """The reign under which a request begins; None where none is sure to know everything."""
+        """Reign under which a request begins; None where none is sure to know everything."""
         reign = self.reign()
         if reign is None:
             return None
@@ -48,7 +48,7 @@ class Proofs:
         return reign if known >= self._invariants.ledger.end_offset else None
 
     def reign(self) -> Reign | None:
-        """Who is the one active controller; None if nobody or several are."""
+        """The only active controller; None if there is none or several."""
         found = [
             (machine.id, machine.kernel.state.controller)
             for machine in self._machines.values()

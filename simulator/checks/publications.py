@@ -7,26 +7,25 @@ from metadata.image import Image
 from metadata.invariants import violations
 
 COMPARED_EVERY: Final = 4
-"""Publications of a process, the first one included: a comparison passes over both images."""
+"""Publications of a process for one comparison, the first one included: it scans both images."""
 _EXACT: Final = ("topics_created", "topics_deleted")
 
 
 class PublicationWatch:
-    """A publisher of one process, behind the others. `broken`: what was wrong first, if anything.
+    """Publisher of one process, after the others. `broken`: describes the first error, if any.
 
-    Every image has to satisfy metadata/invariants.py; of one that follows a sound one only what
-    is new is looked at. A delta may name an id whose value ended up equal; what came and went, it
-    may not.
+    Every image has to satisfy metadata/invariants.py; after a sound one only changes are checked. A
+    delta may name an id whose value ended up equal, but no topic that came and went.
     """
 
     def __init__(self) -> None:
         self.broken: str | None = None
         self._count = 0
         self._sound: Image | None = None
-        """What was published last; None: nothing yet, so the next image is checked whole."""
+        """Last published image; None: nothing yet, so the next image is checked whole."""
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Look at one publication."""
+        """Check one publication."""
         if self.broken is not None:
             return
         found = violations(after, self._sound)
@@ -39,7 +38,7 @@ class PublicationWatch:
 
 
 def why_delta_is_wrong(before: Image, after: Image, delta: MetadataDelta) -> str | None:
-    """The first field of a delta that lacks what differs, None if none does."""
+    """Describe the first field of a delta that lacks what differs, None if none does."""
     exact = delta_between(before, after)
     if delta == exact:
         return None

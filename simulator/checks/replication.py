@@ -1,8 +1,8 @@
-"""What every leader and its followers owe each other, seen from both sides at once.
+"""Rules between every leader and its followers, checked on both sides at once.
 
 - I6: what a follower appends is in the log of the leader that it follows.
 - I10: a leader counts a voter only by a fetch of its own epoch, so the voter knows that epoch.
-- liveness: a leader that hears no majority resigns (check quorum).
+- liveness: a leader without fetches of a majority resigns (check quorum).
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ SLACK_MS: Final = 50
 
 
 class ReplicationChecks:
-    """Remembers the newest epoch of every node, and which epochs each node led."""
+    """Memory of the newest epoch of every node, and of the epochs that each node led."""
 
     def __init__(
         self, machines: dict[int, Machine], mirrors: dict[int, LogMirror], voters: frozenset[int]
@@ -27,17 +27,17 @@ class ReplicationChecks:
         self._voters = voters
         self._epochs = dict.fromkeys(machines, 0)
         self._led: dict[tuple[int, int], int] = {}
-        """(node, epoch) -> since when it leads, by its own clock."""
+        """(node, epoch) -> start of its leadership, by its own clock."""
         self._known_by_all = dict.fromkeys(machines, -1)
-        """Leader -> its epoch, once all voters know it: what they know never falls."""
+        """Leader -> its epoch, once all voters know it: known epochs never fall."""
         self._look_us = dict.fromkeys(machines, 0)
 
     def knows(self, number: int, epoch: int) -> None:
-        """A node has come to an epoch."""
+        """Note the epoch of a node."""
         self._epochs[number] = max(self._epochs[number], epoch)
 
     def broken(self, machine: Machine, role: Leader) -> tuple[str, str] | None:
-        """After a step of a leader: the broken invariant and how, None if all is well."""
+        """Return the invariant that a step of a leader broke, and how; None if all is well."""
         number = machine.id
         if self._known_by_all[number] != role.epoch:
             counted = self._wrongly_counted(number, role)
@@ -51,7 +51,7 @@ class ReplicationChecks:
         return None
 
     def _wrongly_counted(self, number: int, role: Leader) -> str | None:
-        """The voter that a leader counts in an epoch which that voter does not know."""
+        """Describe a voter that a leader counts in an epoch which that voter does not know."""
         if (number, role.epoch) not in self._led:
             self._led[number, role.epoch] = self._machines[number].now().monotonic_ms
         for voter, seen in role.progress.items():
@@ -63,7 +63,7 @@ class ReplicationChecks:
         return None
 
     def _deaf(self, machine: Machine, role: Leader, since_ms: int) -> tuple[str, str] | None:
-        """Twice the time of check quorum: the timer restarts when the last of them was heard."""
+        """Allow twice the time of check quorum: its timer restarts at the last needed fetch."""
         now_ms = machine.now().monotonic_ms
         heard = sorted(max(n.last_contact_ms or 0, since_ms) for n in role.progress.values())
         oldest_ms = heard[-(len(self._voters) // 2)]
@@ -76,9 +76,9 @@ class ReplicationChecks:
         )
 
     def wrongly_appended(self, machine: Machine, core: RaftCore, fresh: list[Entry]) -> str | None:
-        """What of these new batches of a follower its leader does not have.
+        """Describe a new batch of a follower that its leader does not have.
 
-        What it made while it led itself is not judged: one turn may append and depose it.
+        Batches that it made as leader are not judged: one turn may append and depose it.
         """
         role = core.role
         if not fresh or type(role) is Leader:

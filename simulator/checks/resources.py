@@ -1,10 +1,10 @@
-# ruff: noqa: SLF001 - what is measured is nobody's business but the node's
+# ruff: noqa: SLF001 - the measured tables are private to the node
 """I19: queues, tables and caches of a node stay within what can be under way.
 
 The limits that protect a node from its peers (10,000 parked fetches and the like) are far above
-what a few nodes and clients ever need, so the bounds here are tighter: how many others there are,
-what each of them may have open, what of the log is not committed. A table from which nothing is
-removed passes them within seconds.
+what a few nodes and clients ever need, so the bounds here are tighter: the number of other nodes,
+the requests that each of them may have open, the uncommitted part of the log. A table from which
+nothing is removed exceeds them within seconds.
 """
 
 from collections.abc import Iterable
@@ -21,29 +21,29 @@ from storage.segment import RECENT_MAX
 
 OPEN_SEGMENTS_MAX: Final = 5
 SLACK: Final = 16
-"""Of tables that hold what clients asked: each waits for its time-out though nobody listens."""
+"""Slack of tables of client requests: each waits for its time-out though its client has left."""
 
 Row = tuple[str, int, int]
 """Name, size, bound (inclusive)."""
 
 
 class ResourceChecks:
-    """What a look at a node finds; the world looks once a second."""
+    """Checks of the sizes of a node; the world calls them once a second."""
 
     def __init__(self, machines: dict[int, Machine], mirrors: dict[int, LogMirror]) -> None:
         self._machines = machines
         self._others = len(machines) - 1
         self._mirrors = mirrors
         self._counted: dict[int, tuple[list[Entry], int, set[int]]] = {}
-        """Node -> entries of its log, how many of them were looked at, their epochs."""
+        """Node -> entries of its log, number of them that were counted, their epochs."""
 
     def broken(self, machine: Machine) -> str | None:
-        """What of a running node is too large, None if nothing is."""
+        """Describe what of a running node is too large, None if nothing is."""
         assert machine.kernel is not None
         return _first_above(self.rows(machine.id, machine.kernel))
 
     def broken_at_rest(self, machine: Machine) -> str | None:
-        """The same when all is quiet: nobody waits for anything but records."""
+        """Describe what is too large when all is quiet: nobody waits for anything but records."""
         kernel = machine.kernel
         assert kernel is not None
         parked = len(kernel.replica.core._state.parked)
@@ -58,7 +58,7 @@ class ResourceChecks:
         )
 
     def are_requests_under_way(self) -> bool:
-        """Whether any node sends a request of a client on, or waits for its commit."""
+        """True if any node forwards a request of a client, or waits for its commit."""
         kernels = [each.kernel for each in self._machines.values() if each.kernel is not None]
         controllers = [kernel.state.controller for kernel in kernels]
         return any(kernel.forwarding._waiting for kernel in kernels) or any(
@@ -66,7 +66,7 @@ class ResourceChecks:
         )
 
     def _epoch_count(self, number: int, entries: list[Entry]) -> int:
-        """How many epochs a log has; a cut log is another list."""
+        """Count the epochs of a log; a cut log is another list."""
         known = self._counted.get(number)
         if known is None or known[0] is not entries or known[1] > len(entries):
             known = (entries, 0, set())
@@ -76,7 +76,7 @@ class ResourceChecks:
         return len(epochs)
 
     def rows(self, number: int, kernel: Kernel) -> list[Row]:
-        """Every table of a node with its bound."""
+        """Tables of a node with their sizes and bounds."""
         others, core, writer = self._others, kernel.replica.core, kernel.replica.writer
         state, log, role = core._state, writer.log, core.role
         entries = self._mirrors[number].entries
@@ -85,7 +85,7 @@ class ResourceChecks:
         uncommitted = sum(
             1 for _ in takewhile(lambda e: e.end_offset > watermark, reversed(entries))
         )
-        # Who comes back with another disk is another observer, and the old one expires.
+        # A node that comes back with another disk is another observer, and the old one expires.
         observers = others + sum(each.disk_count - 1 for each in self._machines.values())
         links, asked_max = kernel.peers._links.values(), _asked_max(kernel.config.quorum)
         rows = [
@@ -108,7 +108,7 @@ class ResourceChecks:
         rows += self._rows_of_connections(number, kernel)
         rows += _rows_of_publishers(kernel, others)
         if kernel.state.controller is not None:
-            # Requests share batches, a full disk holds batches back: each has a record.
+            # Requests share batches, a full disk holds batches back, but each batch has a record.
             records = max(0, core.log_end_offset - watermark)
             rows += self._rows_of_controller(kernel.state.controller, records)
         return rows
@@ -132,10 +132,10 @@ class ResourceChecks:
 
 
 def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
-    """What a change of the metadata leaves to be done; what a full disk holds back has slack."""
+    """Tables of work that metadata changes leave; what a full disk holds back has slack."""
     state, replica = kernel.state, kernel.replica
     image, log = state.loader.image, replica.writer.log
-    # Not the high watermark of raft: who resigns between two halves of a step has none.
+    # Not the high watermark of raft: a node that resigns between the halves of a step has none.
     unread = max(0, state._committed_end_offset - state.loader.end_offset)
     retention = kernel.snapshots._retention
     rows = [
@@ -165,7 +165,7 @@ def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
 
 
 def _at_rest(kernel: Kernel) -> list[Row]:
-    """What nobody waits for when all is quiet."""
+    """Tables that are empty when all is quiet."""
     rows = [
         ("backlogs at rest", len(kernel.connections._backlog), 0),
         ("adopted batches at rest", len(kernel.state._adopted), 0),
@@ -178,7 +178,7 @@ def _at_rest(kernel: Kernel) -> list[Row]:
     folders = kernel.folders
     if folders is not None:
         rows.append(("changes of folders at rest", len(folders._waiting), 0))
-        if not folders._is_running and folders._retry_ms is None:  # deleted ones go a while longer
+        if not folders._is_running and folders._retry_ms is None:  # deleted ones take longer
             rows.append(("folders that go at rest", len(folders._going), 0))
     if kernel.isr_expansion is not None:
         rows.append(("partitions to expand at rest", len(kernel.isr_expansion._ready), 0))
@@ -186,7 +186,7 @@ def _at_rest(kernel: Kernel) -> list[Row]:
 
 
 def _asked_max(quorum: QuorumConfig) -> int:
-    """Requests that one silent peer may have been sent within the time-out of the first.
+    """Bound on the requests to one silent peer within the time-out of the first.
 
     Every change of role forgets what is in flight and asks anew; a node whose peers are silent goes
     through a fetch and a vote or two in each of its time-outs.

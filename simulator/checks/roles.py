@@ -1,7 +1,7 @@
-"""I16: the changes of role that may be, written from the protocol and not from the code under test.
+"""I16: the allowed changes of role, written from the protocol and not from the code under test.
 
-One step of a raft core may change the role several times, so the tables hold what is reached. A
-sole voter goes from any role to the lead of the next epoch in one step.
+One step of a raft core may change the role several times, so the tables hold every role that it can
+end in. A sole voter goes from any role to leader of the next epoch in one step.
 Source: apache/kafka: raft/.../QuorumState.java, KIP-996.
 """
 
@@ -19,19 +19,19 @@ WITHIN_EPOCH: Final[dict[type, tuple[type, ...]]] = {
     Follower: (Unattached, Prospective, Follower),
     Resigned: (Resigned,),
 }
-"""Role -> what it may be later in the same epoch."""
+"""Role -> roles that it may end in within its epoch."""
 
 IN_NEWER_EPOCH: Final = (Unattached, Prospective, Follower)
-"""What any role may be once it hears of a newer epoch; a candidate makes its own."""
+"""Roles that any role may end in at a newer epoch; a candidate begins its own."""
 
 
 def wrong_change(before: Role, after: Role, *, is_sole: bool) -> str | None:
-    """How a change of role in one step of a core breaks the table, None if it does not.
+    """Describe how a change of role in one step breaks the tables, None if it does not.
 
     Args:
         before: role, epoch, leader and vote before the step.
         after: those after it.
-        is_sole: whether the node is the only voter.
+        is_sole: the node is the only voter.
     """
     told = f"it was {_named(before)} and is {_named(after)}"
     if after.epoch < before.epoch:
@@ -60,7 +60,7 @@ def _named(role: Role) -> str:
 
 
 def probe_role(probes: Probes, role: Role, past: Past, epoch: int) -> None:
-    """Marks of a role, by what was seen of the node before."""
+    """Set the marks of a role, by what was seen of the node before."""
     if type(role) is Resigned:
         probes.hit("leader_resigned")
     if type(role) is Prospective and past.role is Candidate and epoch == past.epoch:

@@ -1,7 +1,7 @@
-"""Liveness of sessions: a broker that nobody hears any more is fenced in bounded time.
+"""Liveness of sessions: a broker whose heartbeats do not arrive is fenced in bounded time.
 
-Looked at where a core has one active controller for a while and the rest is dead or mute. Time is
-that controller's own; a run that is too short for the session time-out says nothing.
+Checked where a core has one active controller for a while and the rest is down or mute. Time is
+that controller's own; a run that is too short for the session time-out shows nothing.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from simulator.cluster.world import World
 from wire.types import NodeId
 
 COMMITTED_WITHIN_MS: Final = 500
-"""From the end of a session to the commit of its record, for each broker in turn."""
+"""Time from the end of a session to the commit of its record, for each broker in turn."""
 
 
 class Reign(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Reign(msgspec.Struct, frozen=True):
 
 
 def reign_of(world: World) -> Reign | None:
-    """The active controller with the newest epoch; None if there is none."""
+    """Active controller with the newest epoch; None if there is none."""
     active = [machine for machine in world.machines.values() if _is_active(machine)]
     if not active:
         return None
@@ -35,10 +35,10 @@ def reign_of(world: World) -> Reign | None:
 
 
 def check_silent(world: World, silent: tuple[int, ...], since: Reign | None) -> None:
-    """Those nodes, of which nothing is heard since a reign was seen, are fenced if it lasted.
+    """Check that nodes silent since a reign was seen are fenced, if it lasted long enough.
 
     Raises:
-        Violation: `liveness`: one still counts as serving.
+        Violation: `liveness`: one is not fenced.
     """
     now = reign_of(world)
     if since is None or now is None or (now.number, now.epoch) != (since.number, since.epoch):

@@ -11,11 +11,11 @@ from raft.config import SHUTDOWN_MS_MAX as VOTER_MS_MAX
 from simulator.cluster.machine import Machine
 
 SLACK_MS: Final = 1_000
-"""For the steps in which it finds a bound reached; the longest stall is a third of it."""
+"""Slack for the steps in which it finds a bound reached; the longest stall is a third of it."""
 
 
 def why_still_there(machine: Machine) -> str | None:
-    """How a process shuts down for longer than it may, None if it does not."""
+    """Describe a process that shuts down for longer than it may, None if it does not."""
     broker_ms = BROKER_MS_MAX if machine.config.is_broker else 0
     voter_ms = VOTER_MS_MAX if machine.config.is_controller else 0
     bound_ms = broker_ms + voter_ms + SLACK_MS

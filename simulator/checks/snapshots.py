@@ -1,4 +1,4 @@
-"""I13: what snapshot files hold, looked at when one appears.
+"""I13: content of snapshot files, checked when one appears.
 
 Snapshots of one offset are the same bytes on most nodes: what was once found equal to the image at
 its offset is not decoded again.
@@ -19,7 +19,7 @@ from wire.types import OffsetAndEpoch
 
 
 class SnapshotChecks:
-    """Remembers per node which files it has seen."""
+    """Memory of the files seen on each node."""
 
     def __init__(self, ledger: Ledger, probes: Probes) -> None:
         self._ledger = ledger
@@ -29,11 +29,11 @@ class SnapshotChecks:
         self._verified: set[tuple[str, int]] = set()
 
     def broken(self, machine: Machine, log_start: int) -> tuple[str, str] | None:
-        """`I13` and what is wrong with the snapshots of a running node, None if nothing is.
+        """Return `I13` and what is wrong with a running node's snapshots, None if nothing is.
 
-        To be asked when a name appeared or went (`MemoryVfs.name_changes`), and of a new process.
-        One that another thread ended after a fetched one took its place is there, below the log
-        start, until the node hears of its end.
+        Call it when a name appeared or went (`MemoryVfs.name_changes`), and for a new process. A
+        snapshot that another thread ended after a fetched one took its place is there, below the
+        log start, until the node takes the event of its end.
 
         Args:
             machine: the node.

@@ -14,14 +14,14 @@ from simulator.cluster.machine import Machine
 
 
 class VoterChecks:
-    """What a look at a node finds; the world looks once a second and at every new role."""
+    """Checks of the voters at a node, called once a second and at every new role."""
 
     def __init__(self, voters: frozenset[int], ledger: Ledger) -> None:
         self._voters = voters
         self._ledger = ledger
 
     def broken(self, machine: Machine, core: RaftCore) -> str | None:
-        """What is wrong with the voters as a node sees them, None if nothing is."""
+        """Describe what is wrong with the voters as a node sees them, None if nothing is."""
         if self._ledger.voter_changes:
             return f"committed at {self._ledger.voter_changes}: a change of the static voters"
         known = {int(voter) for voter, _ in core.config.voters}

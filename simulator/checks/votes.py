@@ -1,9 +1,9 @@
 """I3 and I4: one vote per epoch, none once a leader is recorded, only for logs at least as good.
 
-And of I16 the role that a process begins with: that of its quorum-state and its log.
+Also I16 for the first role of a process: that of its quorum-state and its log.
 
-A vote is compared with the log that its candidate stood with, read from that disk when it stood, so
-that it is judged too when the candidate is dead or far ahead by the time the vote is given.
+A vote is compared with the log of its candidate, read from the disk when it became candidate, so
+that it is judged also when the candidate is down or far ahead by the time of the vote.
 """
 
 import json
@@ -17,11 +17,11 @@ Position = tuple[int, int]
 """(epoch of the last record, end offset)."""
 
 First = tuple[str, int, int, int]
-"""The role that a process begins with: its name, epoch, leader and vote, -1 for nobody."""
+"""First role of a process: its name, epoch, leader and vote, -1 for nobody."""
 
 
 class VoteChecks:
-    """Remembers votes, recorded leaders and the logs of candidates, per node and epoch."""
+    """Memory of votes, recorded leaders and the logs of candidates, per node and epoch."""
 
     def __init__(
         self, machines: dict[int, Machine], mirrors: dict[int, LogMirror], voters: frozenset[int]
@@ -31,14 +31,14 @@ class VoteChecks:
         self._voters = voters
         self._votes: dict[tuple[int, int], int] = {}
         self._recorded: dict[tuple[int, int], int] = {}
-        """Leaders that are in quorum-state."""
+        """(node, epoch) -> leader that is in quorum-state."""
         self._read: dict[int, dict[str, int]] = {}
-        """The quorum-state that a process begins with."""
+        """Quorum-state that a process begins with."""
         self._stood: dict[tuple[int, int], Position] = {}
-        """The log of a candidate; the shortest one if it stood again after a restart."""
+        """Log of a candidate; the shortest one if it was candidate again after a restart."""
 
     def starting(self, machine: Machine) -> None:
-        """Note what a process is about to read."""
+        """Note the quorum-state that a process is about to read."""
         content = machine.vfs.written_content(QUORUM_STATE)
         try:
             self._read[machine.id] = {} if content is None else json.loads(bytes(content))
@@ -46,7 +46,7 @@ class VoteChecks:
             self._read[machine.id] = {}  # damaged: it may not start
 
     def created(self, machine: Machine) -> str | None:
-        """How the first role of a process is not that of what it read, None if it is."""
+        """Describe how the first role of a process is not that of what it read, None if it is."""
         assert machine.kernel is not None
         core = machine.kernel.replica.core
         role = core.role
@@ -61,7 +61,7 @@ class VoteChecks:
         return f"{told}, expected {expected}"
 
     def _first_role(self, machine: Machine, last_epoch: int) -> First:
-        """By the first rule that fits (apache/kafka: raft/.../QuorumState.java, `initialize`).
+        """Apply the first rule that fits (apache/kafka: raft/.../QuorumState.java, `initialize`).
 
         A file with a vote for itself and another leader is of an election that is over.
         """
@@ -79,9 +79,9 @@ class VoteChecks:
         return "Unattached", epoch, leader_id, voted_id
 
     def started(self, machine: Machine, core: RaftCore) -> str | None:
-        """How a vote of this epoch that the process read was lost, None if none was.
+        """Describe how a vote of this epoch that the process read was lost, None if none was.
 
-        Forget a leader that the disk does not name: a fault may bring an older file back.
+        Forgets a leader that the disk does not name: a fault may bring an older file back.
         """
         stored = stored_election(machine)
         if stored.get("leaderEpoch") != core.epoch or stored.get("leaderId", -1) < 0:
@@ -95,11 +95,11 @@ class VoteChecks:
         return None if kept == voted_id else f"it had voted for {voted_id}, restarted for {kept}"
 
     def broken(self, machine: Machine, core: RaftCore, *, is_new: bool) -> tuple[str, str] | None:
-        """After a change of role: the broken invariant and how, None if all is well.
+        """Return the invariant that a change of role broke, and how; None if all is well.
 
         Args:
-            machine: whose role changed.
-            core: of its process.
+            machine: the one whose role changed.
+            core: its process's.
             is_new: False for what a process starts with.
         """
         role = core.role
@@ -137,7 +137,7 @@ class VoteChecks:
         return "I4", f"it has {ours} and votes for {voted_id}, which has {theirs}"
 
     def _stood_with(self, candidate_id: int, epoch: int) -> Position | None:
-        """The log of a candidate by the bytes on its disk; None if it was never seen to stand."""
+        """Log of a candidate by the bytes on its disk; None if it was never seen as one."""
         candidate = self._machines[candidate_id]
         stood = self._stood.get((candidate_id, epoch))
         if candidate.kernel is None:
@@ -149,9 +149,9 @@ class VoteChecks:
         return now if stood is None else min(now, stood)
 
     def _not_durable(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
-        """I2, I3, I4: what a power failure would leave of epoch, vote and leader.
+        """Compare epoch, vote and leader with what a power failure would leave: I2, I3, I4.
 
-        Of an observer the epoch: it does not vote, and may follow whom it will after a restart.
+        Of an observer only the epoch: it does not vote, and may follow anyone after a restart.
         """
         role, stored = core.role, stored_election(machine)
         stored_epoch = stored.get("leaderEpoch", 0)
@@ -169,14 +169,14 @@ class VoteChecks:
 
 
 def stored_election(machine: Machine) -> dict[str, int]:
-    """The fields of quorum-state that every power failure leaves, none if there is no file."""
+    """Fields of quorum-state that every power failure leaves, none if there is no file."""
     content = machine.vfs.durable_content(QUORUM_STATE)
     found: dict[str, int] = {} if content is None else json.loads(bytes(content))
     return found
 
 
 def last_position(mirror: LogMirror, machine: Machine) -> Position:
-    """Of the last record; of the snapshot where the log is empty."""
+    """Position of the last record; of the snapshot where the log is empty."""
     if mirror.entries:
         return mirror.entries[-1].epoch, mirror.end_offset
     assert machine.kernel is not None
