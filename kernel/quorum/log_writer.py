@@ -1,13 +1,13 @@
 """Raft's persist effects on the disk: log, quorum-state, fetched snapshots; and the flushes.
 
-Writes are synchronous, the flush of the log is not: at most one plan is outstanding, and all that
-is appended while it runs belongs to the next one (grouping without a linger).
+Writes are synchronous, the flush of the log is not: at most one plan is outstanding, and records
+that are appended while it runs belong to the next one (grouping without a linger).
 
-A full disk stops the appends, not the node. What a follower fetched is dropped and fetched again.
-A leader that is not alone drops what it made and resigns, and does not stand until the disk takes
-something, so that a voter with space leads. One that is alone keeps it here in order, writes
-nothing after it, and tries it again every `RETRY_MS`. Votes, truncations and the installation of a
-whole snapshot get their blocks from the reserve; without it the node stops.
+A full disk stops the appends, not the node. A follower drops fetched records and fetches them
+again. With other voters a leader drops its refused appends and resigns, and does not campaign until
+the disk accepts appends, so that a voter with space leads. A sole voter keeps them here in order,
+writes nothing after them, and retries every `RETRY_MS`. Votes, truncations and the installation of
+a complete snapshot get their blocks from the reserve; without it the node stops.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ from wire.types import LeaderEpoch, Offset
 
 RETRY_MS: Final = 500
 _PROMISES: Final = (raft.PersistElection, raft.TruncateLog)
-"""What must be durable whatever the disk says; the reserve is for them."""
+"""Effects that must be durable even on a full disk; the reserve is for them."""
 
 
 class LogWriter:
@@ -60,7 +60,7 @@ class LogWriter:
         self._clock = clock
         self._effects = effects
         self.needs_flush = False
-        """Whether something was appended since the last plan: else `plan_flush` does nothing."""
+        """True if something was appended since the last plan; else `plan_flush` does nothing."""
         self._flush: tuple[int, FlushPlan, LeaderEpoch, int] | None = None
         self._next_token = 1
         self._stalled: deque[raft.PersistEffect] = deque()
@@ -73,7 +73,7 @@ class LogWriter:
     # ---- writes ------------------------------------------------------------------------------
 
     def perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
-        """Do one effect now; gives what the core must hear next."""
+        """Perform one effect; return the event that the core must handle next, if any."""
         if self.is_disk_full and not isinstance(effect, _PROMISES):
             return self._refused(effect, core)
         try:
@@ -92,7 +92,7 @@ class LogWriter:
         return done
 
     def _note_full(self, error: OutOfSpaceError) -> None:
-        """Say it once, and look again later."""
+        """Log the full disk, once, and schedule a retry."""
         if not self._has_said_full:
             fields = {"error": str(error), "log_end_offset": self.log.end_offset}
             self._effects.append(Log(LogLevel.ERROR, "disk_full", fields))
@@ -101,7 +101,7 @@ class LogWriter:
         self.retry_ms = self._clock.now_ms + RETRY_MS
 
     def _refused(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event:
-        """The disk took nothing of it: what the core must hear."""
+        """Return the event for an effect that the disk refused whole."""
         match effect:
             case raft.AppendFetched():
                 end_offset, last_epoch = self.log.end_offset, self.log.last_epoch
@@ -176,11 +176,11 @@ class LogWriter:
 
     @property
     def is_retry_due(self) -> bool:
-        """Whether it is time to try again what the full disk refused."""
+        """True if a retry of the refused appends is due."""
         return self.retry_ms is not None and self.retry_ms <= self._clock.now_ms
 
     def retry(self, core: RaftCore) -> list[events.Event]:
-        """Try again what the full disk refused, when it is time; the reserve comes first."""
+        """Retry the refused appends if that is due; the reserve is filled first."""
         if not self.is_retry_due:
             return []
         if not self._reserve.fill() or not self._reserve.has_space():
@@ -196,7 +196,7 @@ class LogWriter:
     # ---- flushes -----------------------------------------------------------------------------
 
     def plan_flush(self, core: RaftCore) -> None:
-        """At the end of a step: hand out a plan when something was appended and none runs."""
+        """Emit a flush plan, at the end of a step, if there were appends and none is running."""
         if not self.needs_flush or self._flush is not None:
             return
         self.needs_flush = False
@@ -208,7 +208,7 @@ class LogWriter:
         self._effects.append(RunFlush(token, plan, has_followers))
 
     def flush_done(self, token: int) -> events.Flushed:
-        """The outstanding plan has run."""
+        """Complete the outstanding plan; return its event for the core."""
         assert self._flush is not None, "no flush was asked for"
         expected, plan, epoch, generation = self._flush
         assert token == expected, f"{token=} {expected=}"

@@ -1,7 +1,7 @@
 """The controller of this node between raft and the metadata: activation, proposals, commits.
 
-It owns the loader, because on a leader the committed image is the one the controller computed
-(`adopt`), and on everybody else the one that the stored records build.
+It owns the loader, because on a leader the committed image is the one that the controller computed
+(`adopt`), and on any other node the one that the stored records build.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,13 +26,13 @@ from raft import effects as raft
 from wire.types import LeaderEpoch, Offset
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the log in one go while committed records are applied."""
+"""Limit of one read of the log while committed records are applied."""
 Propose = Callable[[LeaderEpoch, tuple[bytes, ...]], None]
-"""Asks raft to append values in an epoch; dropped when it is over."""
+"""A function that proposes values in an epoch; dropped if the epoch is over."""
 
 
 class MetadataState:
-    """The committed image of a node, and its controller when it is one."""
+    """The committed image of a node, and its controller if it has that role."""
 
     def __init__(
         self,
@@ -54,23 +54,23 @@ class MetadataState:
         self._publish = publish
         self._replies = Replies()
         self._adopted: list[tuple[Pending, Provenance]] = []
-        """Committed, answered, and not yet the committed image of the loader; oldest first."""
+        """Committed and answered, but not yet adopted by the loader; oldest first."""
         self._committed_end_offset = loader.end_offset
         self.has_news = True
-        """False: `publish_committed` would find nothing to do."""
+        """False if `publish_committed` would have nothing to do."""
         self._deadline_ms: int | None = None
         self._is_deadline_known = False
-        """False since the controller was last called, which may have moved its timers."""
+        """False after a call of the controller, which may have moved its timers."""
         self.snapshots_loaded = 0
-        """Since the start, the one that was found then included."""
+        """Snapshots loaded since the start, the one found at start included."""
         self.read_batches: Callable[[bytes], Iterator[CommittedBatch]] = committed_batches
-        """What stored bytes mean; a driver of many nodes may give one that remembers."""
+        """Decoder of stored batches; a driver of many nodes may set one with a cache."""
 
     # ---- requests ----------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether this node is the active controller."""
+        """True if this node is the active controller."""
         return self.controller is not None and self.controller.is_active
 
     def submit(
@@ -89,7 +89,7 @@ class MetadataState:
         self._take(self.controller.submit(request, self._clock.now_ms, self._clock.wall_ms))
 
     def tick(self) -> None:
-        """Timers of the controller."""
+        """Run the timers of the active controller."""
         controller = self.controller
         if controller is None or not controller.is_active:
             return
@@ -99,7 +99,7 @@ class MetadataState:
             self._take(controller.tick(self._clock.now_ms, self._clock.wall_ms))
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """Return the time of the next tick; None without one."""
         if not self._is_deadline_known:
             controller = self.controller
             self._deadline_ms = None if controller is None else controller.next_deadline_ms()
@@ -122,10 +122,10 @@ class MetadataState:
         )
         self._propose_batch(proposal.epoch, values)
 
-    # ---- what raft tells ---------------------------------------------------------------------
+    # ---- notifications of raft ---------------------------------------------------------------
 
     def on_leader_changed(self, effect: raft.LeaderChanged) -> None:
-        """Another leader or another epoch: forget what was not committed."""
+        """Resign the controller, dropping uncommitted changes, if it no longer leads the epoch."""
         controller = self.controller
         if controller is None:
             return
@@ -145,7 +145,7 @@ class MetadataState:
         self._take(self.controller.resign())
 
     def on_claimed(self, effect: raft.Claimed) -> None:
-        """This node leads and its log is committed up to its own epoch: take office."""
+        """Activate the controller: this node leads and its epoch's start is committed."""
         controller = self.controller
         assert controller is not None, "only a controller can be elected"
         assert not controller.is_active, f"{controller.epoch=}"
@@ -167,7 +167,7 @@ class MetadataState:
         self._take(output)
 
     def on_high_watermark(self, effect: raft.HighWatermarkAdvanced) -> None:
-        """Commit: answer who waited; `publish_committed` makes it the committed image."""
+        """Commit pending changes and answer their requests; `publish_committed` comes later."""
         self._committed_end_offset = effect.high_watermark
         self.has_news = True
         if not self.is_active:
@@ -181,7 +181,7 @@ class MetadataState:
         self._take(output)
 
     def _provenance(self, pending: Pending, epoch: LeaderEpoch) -> Provenance:
-        """Of an image whose last record may be in the middle of a batch that others share."""
+        """Return the provenance of a pending image, which may end within a shared batch."""
         timestamps = self._writer.timestamps
         while timestamps and timestamps[0][0] < pending.end_offset:
             timestamps.popleft()
@@ -192,11 +192,11 @@ class MetadataState:
         return Provenance(pending.end_offset, epoch, timestamp_ms)
 
     def publish_committed(self) -> bool:
-        """Bring image and publishers up to the high watermark; whether there was anything to do.
+        """Bring image and publishers up to the high watermark; True if there was anything to do.
 
-        The leader adopts what it computed, everybody else reads what was stored; either publishes
-        what was committed together as one change. Nobody was told
-        anything newer than what is published before the first bytes that answer it can come.
+        The leader adopts the images that it computed, any other node applies the stored records;
+        both publish changes that were committed together as one delta. Responses sent before may be
+        newer than the published image, but the next request arrives only after its publication.
         """
         if not self._adopted and self.loader.end_offset >= self._committed_end_offset:
             self.has_news = False
@@ -224,7 +224,7 @@ class MetadataState:
     # ---- snapshots ---------------------------------------------------------------------------
 
     def load_snapshot(self, loading: SnapshotLoading) -> None:
-        """A snapshot replaces the committed image; a leader never gets one."""
+        """Replace the committed image by a fetched snapshot; a leader never fetches one."""
         assert not self.is_active, "an active controller loads no snapshot"
         self.snapshots_loaded += 1
         self.has_news = True
@@ -232,6 +232,6 @@ class MetadataState:
         self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
 
     def publish_whole(self, image: Image) -> None:
-        """At start: the image of the newest snapshot, everything in it being new."""
+        """Publish the image of the newest snapshot at start, with everything in it as new."""
         self.snapshots_loaded += 1
         self._publish(image, delta_between(EMPTY, image))

@@ -1,8 +1,8 @@
-"""One raft replica with everything it touches: the core, the log, the peers, those who ask it.
+"""One raft replica with its surroundings: the core, the log, the peers, the requests it serves.
 
 The core is stepped with one event at a time from a queue; its effects are performed in their order
-(persist, send, notify) before the next event. What the log answers goes to the front of the queue
-(INV-APPEND-1), what others cause goes to the end.
+(persist, send, notify) before the next event. Events of the log go to the front of the queue
+(INV-APPEND-1), all others to its end.
 """
 
 from collections import deque
@@ -40,13 +40,13 @@ ERROR_OF_FAILURE: Final = {
 
 GROUPED_RECORDS_MAX: Final = 512
 GROUPED_BYTES_MAX: Final = 256 * 1024
-"""Up to which the proposals of a step share a batch; a larger one has a batch of its own."""
+"""Limits up to which the proposals of a step share a batch; a larger one has its own batch."""
 
 Notified = Callable[[raft.NotifyEffect], None]
 
 
 class Replica:
-    """Owns the core; `drain` runs until nothing more follows."""
+    """The owner of the core; `drain` steps it until the queue is empty."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class Replica:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """Leader and epoch as the core sees them."""
+        """Leader and epoch as known to the core."""
         return self.core.leader
 
     @property
     def flushed_end_offset(self) -> Offset:
-        """Up to where the core knows the log to be durable."""
+        """End (exclusive) of the log that the core knows to be durable."""
         return self.core.flushed_end_offset
 
     def enqueue(self, event: events.Event) -> None:
-        """Something happened; it is taken up by the running or next `drain`."""
+        """Queue an event for the running or next `drain`."""
         self._queue.append(event)
 
     def drain(self) -> None:
-        """Step the core until nothing is left.
+        """Step the core until the queue is empty.
 
-        Proposals come before what arrived with them: a follower's fetch of the same step is then
-        answered with their records, and not with the news of an older commit alone.
+        Proposals come before events that arrived with them: a follower's fetch of the same step is
+        then answered with their records, not only with an older high watermark.
         """
         queue = self._queue
         if not queue and not self._proposals:
@@ -110,14 +110,14 @@ class Replica:
         self._is_draining = False
 
     def flush_done(self, token: int) -> None:
-        """A flush plan has run."""
+        """Queue the end of a flush."""
         self._queue.append(self.writer.flush_done(token))
 
     def tick(self) -> None:
-        """Timers of the core, of the stalled writer and of a snapshot that is read.
+        """Run the timers of the core, of the stalled writer and of a snapshot that is read.
 
-        What was proposed before a retry waits behind what is retried: else its offsets, which are
-        higher, would be reported as written first.
+        Earlier proposals are drained before a retry, to stall behind the retried appends: else
+        their offsets, which are higher, would be reported as written first.
         """
         if self.writer.is_retry_due:
             self.drain()
@@ -131,17 +131,17 @@ class Replica:
             self.enqueue(events.TimeAdvanced())
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """Return the time of the next tick; None without one."""
         due_ms = self.core.next_deadline_ms()
         retry_ms, read_ms = self.writer.retry_ms, self.reading.slice_ms
         if retry_ms is None and read_ms is None:
             return due_ms
         return earliest(due_ms, retry_ms, read_ms)
 
-    # ---- requests of others ------------------------------------------------------------------
+    # ---- requests of peers and clients -------------------------------------------------------
 
     def serve(self, api_key: int, body: object, answered: Answered) -> None:
-        """A raft request of a peer; `answered` gets the response body."""
+        """Serve a raft request; `answered` gets the response body."""
         request: RaftRequest | None = table.request_from_wire(api_key, body)
         if request is None:
             answered(table.refusal(api_key, body))
@@ -152,7 +152,7 @@ class Replica:
         )
 
     def describe_quorum(self) -> DescribeQuorumResponse:
-        """What DescribeQuorum answers now."""
+        """Return the current DescribeQuorum response."""
         return self.core.describe_quorum(self._clock.wall_ms)
 
     # ---- effects -----------------------------------------------------------------------------
@@ -251,10 +251,10 @@ class Replica:
         )
 
     def propose(self, epoch: LeaderEpoch, values: tuple[bytes, ...]) -> None:
-        """Ask the core to append a batch; dropped when the leadership is lost by then.
+        """Propose a batch to the core; dropped if the leadership is lost by then.
 
-        What is proposed together becomes one batch, as in Kafka's accumulator; it is atomic then as
-        a whole, which is more than anybody asked for.
+        Proposals of one step share a batch, as in Kafka's accumulator; the batch is atomic as a
+        whole, which is more than each proposal requires.
         """
         proposals = self._proposals
         last = proposals[-1] if proposals else None

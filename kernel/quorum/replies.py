@@ -1,4 +1,4 @@
-"""Who waits for which answer: tokens that the core and the controller give back."""
+"""Outstanding replies by token; the core and the controller return the token with the answer."""
 
 from network.peers import Answered
 
@@ -6,7 +6,7 @@ Reply = Answered
 
 
 class Replies:
-    """Tokens are used once. A reply whose asker has gone away is simply dropped by its function."""
+    """Reply functions by token, each called once; that of a closed connection drops the answer."""
 
     __slots__ = ("_by_token", "_next_token")
 
@@ -15,16 +15,16 @@ class Replies:
         self._next_token = 1
 
     def __len__(self) -> int:
-        """How many answers are outstanding."""
+        """Return the number of outstanding answers."""
         return len(self._by_token)
 
     def expect(self, reply: Reply) -> int:
-        """A new token for a function that takes the answer."""
+        """Return a new token for a function that takes the answer."""
         token = self._next_token
         self._next_token += 1
         self._by_token[token] = reply
         return token
 
     def answer(self, token: int, value: object) -> None:
-        """Hand over the answer; a token is answered exactly once."""
+        """Pass the answer to the function of the token; a token is answered exactly once."""
         self._by_token.pop(token)(value)

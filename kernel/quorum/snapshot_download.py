@@ -1,8 +1,8 @@
-"""A snapshot that is fetched: chunks into a `.part` file, checked whole, then it replaces the log.
+"""Snapshot downloads: chunks go into a `.part` file; once complete and valid it replaces the log.
 
 INV-SNAP-1: the log is not touched before the snapshot has been read back, found to be the bytes
-that were decoded, and renamed into place. Damage or a full disk leaves the log as it was until
-then; from then on the log is replaced or the node stops, nothing is refused any more.
+that were decoded, and renamed into place. Until then damage or a full disk leaves the log
+unchanged; afterwards the log is replaced or the node stops, and no chunk is refused.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ class SnapshotDownloads:
     """At most one download at a time.
 
     Args:
-        log: that a snapshot replaces.
-        files: where snapshots are kept.
-        reading: what is read of the snapshot before it is whole.
-        effects: where effects go.
-        installed: gets the content after the log changed.
+        log: the log that a snapshot replaces.
+        files: the snapshot files of the log.
+        reading: the reader of the chunks received so far.
+        effects: list that effects are appended to.
+        installed: called with the content after the log was replaced.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class SnapshotDownloads:
 
     @property
     def is_installing(self) -> bool:
-        """The snapshot is in place and what it replaces is going: there is no way back."""
+        """True from the rename of the snapshot until the log is replaced: there is no undo."""
         return self._whole is not None
 
     def write(self, effect: WriteSnapshotChunk) -> SnapshotInstalled | SnapshotRefused | None:
-        """Keep a chunk; the last one installs the snapshot.
+        """Write a chunk; the last one installs the snapshot.
 
         Raises:
-            OutOfSpaceError: `is_installing`, and the log may have no segment by now. Only the same
-                chunk can be given, once more, when there is space; else the node must stop.
+            OutOfSpaceError: `is_installing`, and the log may have no segment by now. The only legal
+                call is the same chunk again, when there is space; else the node must stop.
         """
         if self._whole is None:
             refused = self._keep(effect)
@@ -68,7 +68,7 @@ class SnapshotDownloads:
         return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
 
     def _keep(self, effect: WriteSnapshotChunk) -> SnapshotRefused | None:
-        """Write the chunk; after the last one the snapshot has its name and `_whole` is set."""
+        """Write the chunk; after the last one rename the snapshot into place and set `_whole`."""
         try:
             writer = self._writer(effect)
             writer.append(effect.chunk)
@@ -86,7 +86,7 @@ class SnapshotDownloads:
         return None
 
     def _writer(self, effect: WriteSnapshotChunk) -> SnapshotWriter:
-        """The file that a chunk belongs to; a chunk at 0 begins it anew."""
+        """Return the writer of a chunk's file; a chunk at position 0 restarts the file."""
         if effect.position_bytes == 0:
             self._abort()
             self._download = effect.snapshot_id, self._files.writer(effect.snapshot_id)

@@ -1,10 +1,10 @@
-"""The chunks of a fetched snapshot are read before the core hears of them, in slices.
+"""Incremental reading of a fetched snapshot: chunks are decoded in slices, between steps.
 
-Decoding and applying 100,000 topics takes seconds. So the answer with a chunk waits here while its
-records are taken a slice each `SLICE_MS`; to the core it is an answer that came a little later, and
-meanwhile it votes, leads nobody astray and keeps its time-outs. With the last chunk everything is
-read, and replacing log and image is a short step. The core does not wait longer than it would take
-the leader for dead: then what is left is read when the chunk is written.
+Decoding and applying 100,000 topics takes seconds. So a response with a chunk is held here while
+its records are read, a slice each `SLICE_MS`; the core receives the response a little later, and
+meanwhile it handles votes and time-outs. With the last chunk everything is read, and replacing log
+and image is a short step. A response is held at most half the fetch time-out; the rest is read when
+the chunk is written.
 """
 
 import zlib
@@ -22,19 +22,19 @@ from wire.errors import CorruptBatchError
 from wire.types import OffsetAndEpoch
 
 SLICE_RECORDS: Final = 200
-"""Read in one step: 2 ms."""
+"""Records read in one step: 2 ms."""
 SLICE_MS: Final = 1
 DAMAGE: Final = (MetadataRecordError, CorruptBatchError, IllegalRecordError)
-"""What reading raises when a snapshot cannot be one."""
+"""Errors that reading raises for a damaged snapshot."""
 
 
 class SnapshotReading:
-    """At most one snapshot is read and at most one answer waits.
+    """The reading of at most one snapshot; at most one response is held.
 
     Args:
-        clock: of the node.
-        committed_image: what a snapshot is compared with.
-        hold_ms_max: how long an answer may wait.
+        clock: clock of the node.
+        committed_image: returns the image that a snapshot is compared with.
+        hold_ms_max: longest time that a response is held.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SnapshotReading:
         self._damage: Exception | None = None
         self._held: ResponseReceived | None = None
         self.slice_ms: int | None = None
-        """When to tick."""
+        """Time of the next slice; None while no response is held."""
         self._release_ms = 0
 
     @property
@@ -56,9 +56,9 @@ class SnapshotReading:
         return 0 if self._loading is None else self._loading.units_done
 
     def hold(self, event: ResponseReceived) -> bool:
-        """Begin to read a chunk; False = there is nothing to read, the core takes the answer now.
+        """Begin to read a chunk; False = nothing to read, the core handles the response now.
 
-        An answer that still waits is forgotten: the core has asked again and would ignore it.
+        A response still held is dropped: the core has sent another request and would ignore it.
         """
         response = event.response
         assert isinstance(response, FetchSnapshotResponse)
@@ -70,7 +70,7 @@ class SnapshotReading:
         return True
 
     def _feed(self, response: FetchSnapshotResponse) -> bool:
-        """Whether the chunk is the next of the snapshot that is read, or begins one."""
+        """Feed the chunk if it is the next of the current snapshot or begins one; else False."""
         snapshot_id, position = response.snapshot_id, response.position_bytes
         if response.error_code or snapshot_id is None or not response.chunk:
             return False
@@ -87,7 +87,7 @@ class SnapshotReading:
         return True
 
     def tick(self) -> ResponseReceived | None:
-        """Read a slice; the answer when its chunk is read or has waited long enough."""
+        """Read a slice; return the response if its chunk is read or was held long enough."""
         now_ms = self._clock.now_ms
         if self.slice_ms is None or self.slice_ms > now_ms:
             return None
@@ -104,12 +104,12 @@ class SnapshotReading:
         return held
 
     def finish(self, snapshot_id: OffsetAndEpoch, content: bytes) -> SnapshotLoading:
-        """The snapshot whose file holds `content`, read to its end.
+        """Return the snapshot whose file holds `content`, read to its end.
 
-        What was read before counts if it was these bytes; else they are read now.
+        The incremental reading is used if it was of the same bytes; else they are read now.
 
         Raises:
-            MetadataRecordError, CorruptBatchError, IllegalRecordError: they are damaged.
+            MetadataRecordError, CorruptBatchError, IllegalRecordError: the content is damaged.
         """
         loading, damage = self._loading, self._damage
         self.forget()
@@ -128,7 +128,7 @@ class SnapshotReading:
         return loading
 
     def forget(self) -> None:
-        """Let go of what was read."""
+        """Drop the snapshot being read and the response held."""
         self._loading = None
         self._damage = None
         self._held = None

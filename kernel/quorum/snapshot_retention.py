@@ -1,9 +1,9 @@
-"""Which snapshots go, and with them the log below the next one (KIP-630).
+"""Retention of snapshots, and of the log below the oldest one kept (KIP-630).
 
 From the oldest: while the log and all snapshots together are larger than
 `metadata.max.retention.bytes`, or the oldest snapshot is older than `metadata.max.retention.ms`,
-the log start moves to the end of the next snapshot and what is below is removed. The newest
-snapshot is never removed, and a log start above 0 is always the end of a snapshot.
+the log start moves to the end of the next snapshot and everything below is deleted. The newest
+snapshot is never deleted, and a log start above 0 is always the end of a snapshot.
 apache/kafka: core/.../raft/KafkaMetadataLog.scala, `maybeClean`
 """
 
@@ -29,10 +29,10 @@ class SnapshotRetention:
         self._timestamps_ms: dict[OffsetAndEpoch, int | None] = {}
 
     def clean(self, wall_ms: int, flushed_end_offset: int) -> OffsetAndEpoch | None:
-        """Remove what is not kept; the snapshot where the log starts now, None if nothing went."""
+        """Delete snapshots; return the one at whose end the log starts now, None if none went."""
         snapshots = [found for found in self._files.list() if found.offset > 0]
         for gone in [known for known in self._timestamps_ms if known not in snapshots]:
-            del self._timestamps_ms[gone]  # removed with a fetched snapshot
+            del self._timestamps_ms[gone]  # deleted when a fetched snapshot was installed
         start: OffsetAndEpoch | None = None
         for snapshot_id, following in pairwise(snapshots):
             is_kept = not self._is_too_large(snapshots) and not self._is_old(snapshot_id, wall_ms)
@@ -41,7 +41,7 @@ class SnapshotRetention:
             self._log.raise_log_start_to(following.offset)
             self._files.unlink(self._files.delete(snapshot_id))
             self._timestamps_ms.pop(snapshot_id, None)
-            snapshots = snapshots[1:]  # what the loop goes over stays
+            snapshots = snapshots[1:]  # a new list: the loop iterates over the first one
             start = following
         return start
 

@@ -1,4 +1,4 @@
-"""Snapshots of the committed image: written, kept as retention says, loaded when they arrive.
+"""Snapshots of the committed image: writing, retention, and loading of a fetched one.
 
 Writing takes no long step: the image is immutable, so it is encoded in slices of
 `SLICE_RECORDS` records, one each `SLICE_MS`, between the other steps; the sync and the rename are a
@@ -25,14 +25,14 @@ from storage.snapshot_files import SnapshotWriter
 from wire.types import Offset, OffsetAndEpoch
 
 SLICE_RECORDS: Final = 200
-"""Encoded in one step: below 1 ms."""
+"""Records encoded in one step: below 1 ms."""
 SLICE_MS: Final = 1
 RETENTION_CHECK_MS: Final = 60_000
-"""Kafka's pause between two looks at retention."""
+"""Interval of retention checks, as in Kafka."""
 
 
 class _Job(msgspec.Struct):
-    """A snapshot that is being written; `parts` is None when the rest runs on another thread."""
+    """A snapshot that is being written; `parts` is None once it is synced on another thread."""
 
     snapshot_id: OffsetAndEpoch
     writer: SnapshotWriter
@@ -41,7 +41,7 @@ class _Job(msgspec.Struct):
 
 
 class Snapshots:
-    """Follows the commits of one node; at most one snapshot is being written."""
+    """The snapshots of one node; at most one is being written."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Snapshots:
     ) -> None:
         self._config = config
         self._interval_ms = config.metadata_log.snapshot_interval_ms_max
-        """0: only the growth of the log makes snapshots."""
+        """Maximum age of the last snapshot; 0: only the growth of the log triggers snapshots."""
         self._state = state
         self._replica = replica
         self._writer = writer
@@ -70,13 +70,13 @@ class Snapshots:
         self._check_ms = clock.now_ms + RETENTION_CHECK_MS
 
     def publish_loaded(self) -> None:
-        """At start: what the newest snapshot held is published before any record."""
+        """Publish the newest snapshot at start, before any record."""
         image = self._state.loader.image
         if image.provenance.end_offset > 0:
             self._state.publish_whole(image)
 
     def load(self, loading: SnapshotLoading) -> None:
-        """A fetched snapshot has replaced the log: it replaces the image."""
+        """Replace the image by a fetched snapshot, which has replaced the log."""
         self._clock.timers_moved = True
         self._drop_job()
         self._state.load_snapshot(loading)
@@ -86,14 +86,14 @@ class Snapshots:
         self._effects.append(Log(LogLevel.INFO, "snapshot_loaded", fields))
 
     def on_commit(self) -> None:
-        """Begin a snapshot when the log has grown enough since the last one."""
+        """Begin a snapshot if the log has grown enough since the last one."""
         grown = self._writer.log.size_bytes - self._size_bytes_before
         if grown >= self._config.metadata_log.record_bytes_between_snapshots:
             self._clock.timers_moved = True
             self._begin()
 
     def tick(self) -> None:
-        """The next slice; a snapshot when the last is too old; retention."""
+        """Write the next slice, begin a snapshot if the last is too old, apply retention."""
         now_ms = self._clock.now_ms
         if self._slice_ms is not None and self._slice_ms <= now_ms:
             self._write_slice()
@@ -104,7 +104,7 @@ class Snapshots:
             self._clean()
 
     def next_deadline_ms(self) -> int:
-        """When to tick."""
+        """Return the time of the next tick."""
         first_ms = self._check_ms
         if self._job is not None:
             slice_ms = self._slice_ms
@@ -115,7 +115,7 @@ class Snapshots:
         return min(first_ms, due_ms)
 
     def done(self, token: int) -> None:
-        """The `RunSnapshot` has run: the snapshot is durable under its name."""
+        """Complete a `RunSnapshot`: the snapshot is durable under its name."""
         self._clock.timers_moved = True
         job, self._job = self._job, None
         assert job is not None, "no snapshot is being written"
@@ -135,7 +135,7 @@ class Snapshots:
 
     @property
     def obsolete(self) -> OffsetAndEpoch | None:
-        """What the other thread still writes though a fetched snapshot took its place, if any."""
+        """The snapshot still being synced though a fetched one replaced the log; None if none."""
         job = self._job
         return job.snapshot_id if job is not None and job.is_obsolete else None
 
@@ -147,7 +147,7 @@ class Snapshots:
         return self._last_ms + self._interval_ms
 
     def _begin(self) -> None:
-        """Begin to write the committed image, unless there is nothing new in it."""
+        """Begin to write the committed image, unless it has nothing new."""
         image = self._state.loader.image
         snapshot_id = image.provenance.snapshot_id
         is_in_transaction = self._state.loader.transaction_start is not None
@@ -192,7 +192,7 @@ class Snapshots:
             self._say_full(error)
 
     def _drop_job(self) -> None:
-        """Forget what is being written; on the other thread it ends first and is removed then."""
+        """Abandon the snapshot being written; one being synced is deleted when that is done."""
         self._slice_ms = None
         if self._job is None:
             return
@@ -212,7 +212,7 @@ class Snapshots:
         self._size_bytes_before = self._size_bytes_covered()
 
     def _size_bytes_covered(self) -> int:
-        """The part of the log that the last snapshot covers."""
+        """Return the size of the log below the end of the last snapshot."""
         log = self._writer.log
         if self._last_offset < log.log_start_offset:
             return 0
@@ -221,7 +221,7 @@ class Snapshots:
     # ---- retention ---------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """Let go of snapshots that retention does not keep, and of the log below the next."""
+        """Delete snapshots by retention, and the log below the oldest one kept."""
         self._check_ms = self._clock.now_ms + RETENTION_CHECK_MS
         oldest = self._retention.clean(self._clock.wall_ms, self._replica.flushed_end_offset)
         if oldest is None:

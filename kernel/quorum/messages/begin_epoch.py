@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch: the leader of a new epoch makes itself known (KIP-595, KIP-853)."""
+"""BeginQuorumEpoch: the leader of a new epoch announces itself (KIP-595, KIP-853)."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def request_from_wire(body: "BeginQuorumEpochRequest") -> raft.BeginQuorumEpochRequest | None:
-    """The message of a body; None unless it is about the metadata partition."""
+    """Return the message of a body; None unless it is about the metadata partition."""
     partition = metadata_partition(body.topics)
     if partition is None:
         return None
@@ -40,7 +40,7 @@ def request_from_wire(body: "BeginQuorumEpochRequest") -> raft.BeginQuorumEpochR
 
 
 def request_to_wire(message: raft.BeginQuorumEpochRequest) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     new = codec.newest(BEGIN_QUORUM_EPOCH, "request")
     partition = new.PartitionData(
         partition_index=0,
@@ -60,7 +60,7 @@ def request_to_wire(message: raft.BeginQuorumEpochRequest) -> codec.Entity:
 
 
 def response_from_wire(body: "BeginQuorumEpochResponse") -> raft.BeginQuorumEpochResponse | None:
-    """The message of a body; None unless it is about one partition."""
+    """Return the message of a body; None unless it is about one partition."""
     if body.error_code.value:
         return raft.BeginQuorumEpochResponse(top_error_code=body.error_code.value)
     partition = only(body.topics)
@@ -76,7 +76,7 @@ def response_from_wire(body: "BeginQuorumEpochResponse") -> raft.BeginQuorumEpoc
 
 
 def response_to_wire(message: raft.BeginQuorumEpochResponse) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     if message.top_error_code:
         return _without_topics(message.top_error_code)
     new = codec.newest(BEGIN_QUORUM_EPOCH, "response")
@@ -94,7 +94,7 @@ def response_to_wire(message: raft.BeginQuorumEpochResponse) -> codec.Entity:
 
 
 def refusal(body: "BeginQuorumEpochRequest") -> codec.Entity:
-    """The answer to a request that is not about exactly the metadata partition."""
+    """Return the response to a request that is not about exactly the metadata partition."""
     del body
     return _without_topics(ErrorCode.invalid_request.value)
 

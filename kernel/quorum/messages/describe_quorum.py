@@ -1,4 +1,4 @@
-"""DescribeQuorum, which clients ask a controller and no controller asks another (KIP-595)."""
+"""DescribeQuorum, sent by clients to a controller, never between controllers (KIP-595)."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +16,12 @@ NO_MESSAGE: Final = ""  # Kafka answers with empty texts, not with null
 
 
 def request_from_wire(body: "DescribeQuorumRequest") -> raft.DescribeQuorumRequest | None:
-    """The message of a body; None unless it is about the metadata partition."""
+    """Return the message of a body; None unless it is about the metadata partition."""
     return None if metadata_partition(body.topics) is None else raft.DescribeQuorumRequest()
 
 
 def response_to_wire(message: raft.DescribeQuorumResponse) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     new = codec.newest(DESCRIBE_QUORUM, "response")
     partition = new.PartitionData(
         partition_index=0,
@@ -58,7 +58,7 @@ def _replica_state(new: codec.Schema, state: raft.ReplicaState) -> codec.Entity:
 
 
 def refusal(body: "DescribeQuorumRequest") -> codec.Entity:
-    """The answer to a request that is not about exactly the metadata partition.
+    """Return the response to a request that is not about exactly the metadata partition.
 
     UNKNOWN_TOPIC_OR_PARTITION for each partition; Kafka leaves every number at 0. Source:
     apache/kafka: raft/.../KafkaRaftClient.java.

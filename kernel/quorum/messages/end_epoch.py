@@ -1,4 +1,4 @@
-"""EndQuorumEpoch: a leader resigns and names its successors, best first (KIP-595)."""
+"""EndQuorumEpoch: a leader resigns and names its successors, preferred first (KIP-595)."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def request_from_wire(body: "EndQuorumEpochRequest") -> raft.EndQuorumEpochRequest | None:
-    """The message of a body; None unless it is about the metadata partition."""
+    """Return the message of a body; None unless it is about the metadata partition."""
     partition = metadata_partition(body.topics)
     if partition is None:
         return None
@@ -37,7 +37,7 @@ def request_from_wire(body: "EndQuorumEpochRequest") -> raft.EndQuorumEpochReque
 
 
 def request_to_wire(message: raft.EndQuorumEpochRequest) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     new = codec.newest(END_QUORUM_EPOCH, "request")
     partition = new.PartitionData(
         partition_index=0,
@@ -56,7 +56,7 @@ def request_to_wire(message: raft.EndQuorumEpochRequest) -> codec.Entity:
 
 
 def response_from_wire(body: "EndQuorumEpochResponse") -> raft.EndQuorumEpochResponse | None:
-    """The message of a body; None unless it is about one partition."""
+    """Return the message of a body; None unless it is about one partition."""
     if body.error_code.value:
         return raft.EndQuorumEpochResponse(top_error_code=body.error_code.value)
     partition = only(body.topics)
@@ -72,7 +72,7 @@ def response_from_wire(body: "EndQuorumEpochResponse") -> raft.EndQuorumEpochRes
 
 
 def response_to_wire(message: raft.EndQuorumEpochResponse) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     if message.top_error_code:
         return _without_topics(message.top_error_code)
     new = codec.newest(END_QUORUM_EPOCH, "response")
@@ -90,7 +90,7 @@ def response_to_wire(message: raft.EndQuorumEpochResponse) -> codec.Entity:
 
 
 def refusal(body: "EndQuorumEpochRequest") -> codec.Entity:
-    """The answer to a request that is not about exactly the metadata partition."""
+    """Return the response to a request that is not about exactly the metadata partition."""
     del body
     return _without_topics(ErrorCode.invalid_request.value)
 

@@ -1,7 +1,7 @@
-"""Fetch of the metadata partition, a value of the core already when it comes off the wire.
+"""Fetch of the metadata partition, decoded from the wire as a value of the core.
 
-`wire/metadata_fetch.py` reads and writes it in every version (docs/decisions/0008); what is left
-here is the limit of one read, and an error at the top, which names no partition.
+`wire/metadata_fetch.py` reads and writes it in every version (docs/decisions/0008); here are the
+limit of one read and the responses with a top-level error, which name no partition.
 """
 
 from datetime import timedelta
@@ -23,7 +23,7 @@ _ZERO: Final = timedelta(0)
 
 
 def request_from_wire(body: "raft.FetchRequest | FetchRequest") -> raft.FetchRequest | None:
-    """The message of a body; None unless it is about the metadata partition."""
+    """Return the message of a body; None unless it is about the metadata partition."""
     if type(body) is not raft.FetchRequest:
         return None
     if body.max_bytes > READ_BYTES_MAX:
@@ -32,14 +32,14 @@ def request_from_wire(body: "raft.FetchRequest | FetchRequest") -> raft.FetchReq
 
 
 def request_to_wire(message: raft.FetchRequest) -> raft.FetchRequest:
-    """The body of a message: itself."""
+    """Return the body of a message: itself."""
     return message
 
 
 def response_from_wire(
     body: "raft.FetchResponse | FetchResponse",
 ) -> raft.FetchResponse | None:
-    """The message of a body; None unless it is about the metadata partition."""
+    """Return the message of a body; None unless it is about the metadata partition."""
     if isinstance(body, raft.FetchResponse):
         return body
     top_error_code = body.error_code.value
@@ -47,12 +47,12 @@ def response_from_wire(
 
 
 def response_to_wire(message: raft.FetchResponse) -> raft.FetchResponse | codec.Entity:
-    """The body of a message: itself, unless it is about no partition."""
+    """Return the body of a message: itself, unless it has a top-level error."""
     return _without_topics(message.top_error_code) if message.top_error_code else message
 
 
 def refusal(body: "FetchRequest") -> codec.Entity:
-    """The answer to a request that is not about exactly the metadata partition."""
+    """Return the response to a request that is not about exactly the metadata partition."""
     del body
     return _without_topics(ErrorCode.invalid_request.value)
 

@@ -21,7 +21,7 @@ _NO_SNAPSHOT: Final = OffsetAndEpoch(Offset(0), LeaderEpoch(0))
 
 
 def request_from_wire(body: "FetchSnapshotRequest") -> raft.FetchSnapshotRequest | None:
-    """The message of a body; None unless it is about the metadata partition."""
+    """Return the message of a body; None unless it is about the metadata partition."""
     partition = only(body.topics)
     if partition is None or partition.partition != 0:
         return None
@@ -39,7 +39,7 @@ def request_from_wire(body: "FetchSnapshotRequest") -> raft.FetchSnapshotRequest
 
 
 def request_to_wire(message: raft.FetchSnapshotRequest) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     new = codec.newest(FETCH_SNAPSHOT, "request")
     snapshot_id = message.snapshot_id
     partition = new.PartitionSnapshot(
@@ -58,7 +58,7 @@ def request_to_wire(message: raft.FetchSnapshotRequest) -> codec.Entity:
 
 
 def response_from_wire(body: "FetchSnapshotResponse") -> raft.FetchSnapshotResponse | None:
-    """The message of a body; None unless it is about one partition."""
+    """Return the message of a body; None unless it is about one partition."""
     if body.error_code.value:
         return raft.FetchSnapshotResponse(top_error_code=body.error_code.value)
     partition = only(body.topics)
@@ -80,7 +80,7 @@ def response_from_wire(body: "FetchSnapshotResponse") -> raft.FetchSnapshotRespo
 
 
 def response_to_wire(message: raft.FetchSnapshotResponse) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     new = codec.newest(FETCH_SNAPSHOT, "response")
     if message.top_error_code:
         return _body(ErrorCode(message.top_error_code))
@@ -104,10 +104,10 @@ def response_to_wire(message: raft.FetchSnapshotResponse) -> codec.Entity:
 
 
 def refusal(body: "FetchSnapshotRequest") -> codec.Entity:
-    """The answer to a request that is not about exactly the metadata partition.
+    """Return the response to a request that is not about exactly the metadata partition.
 
-    INVALID_REQUEST; of one other partition UNKNOWN_TOPIC_OR_PARTITION, where Kafka leaves every
-    number at 0. Source: apache/kafka: raft/.../KafkaRaftClient.java.
+    INVALID_REQUEST; for exactly one other partition UNKNOWN_TOPIC_OR_PARTITION, where Kafka leaves
+    every number at 0. Source: apache/kafka: raft/.../KafkaRaftClient.java.
     """
     asked = only(body.topics)
     if asked is None:

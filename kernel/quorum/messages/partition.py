@@ -1,7 +1,7 @@
-"""The wrapping of a message: one topic, `__cluster_metadata`, of one partition, 0.
+"""The wrapping of a message: one topic, `__cluster_metadata`, with one partition, 0.
 
-Every response names the leader that the answering node knows (`leader_id` -1 for none) and, when it
-is known, where to reach it (`node_endpoints`, dropped on the way to a peer of an older version).
+Every response names the leader that the answering node knows (`leader_id` -1 for none) and its
+endpoint, if known (`node_endpoints`, not sent in older versions).
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,14 +48,14 @@ class _Position(Protocol):
 
 
 def only(topics: "Sequence[_Partitions[_S]]") -> _S | None:
-    """The partition of a body with exactly one."""
+    """Return the partition of a body with exactly one, else None."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     return topics[0].partitions[0]
 
 
 def metadata_partition(topics: "Sequence[_Topic[_P]]") -> _P | None:
-    """The partition of a request that is about exactly partition 0 of `__cluster_metadata`."""
+    """Return the partition of a body if it is only partition 0 of `__cluster_metadata`."""
     partition = only(topics)
     if partition is None or partition.partition_index != 0:
         return None
@@ -63,21 +63,21 @@ def metadata_partition(topics: "Sequence[_Topic[_P]]") -> _P | None:
 
 
 def one_topic(new: codec.Schema, partition: object) -> tuple[codec.Entity]:
-    """The topics of a body of the schema module `new`."""
+    """Make the topics of a body of the schema module `new`."""
     return (new.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=(partition,)),)
 
 
 def node_endpoints(
     new: codec.Schema, leader_id: NodeId | None, endpoint: Endpoint | None
 ) -> tuple[codec.Entity, ...]:
-    """Where the leader is, in a response of the schema module `new`."""
+    """Make the leader's node endpoint for a response of the schema module `new`."""
     if endpoint is None or leader_id is None:
         return ()
     return (new.NodeEndpoint(node_id=leader_id, host=endpoint.host, port=endpoint.port),)
 
 
 def leader_endpoint(nodes: Iterable[_Node], leader_id: NodeId | None) -> Endpoint | None:
-    """Where the leader is, of the node endpoints of a response."""
+    """Return the leader's endpoint from the node endpoints of a response."""
     for node in nodes:
         if node.node_id == leader_id:
             return Endpoint("", node.host, node.port)
@@ -85,5 +85,5 @@ def leader_endpoint(nodes: Iterable[_Node], leader_id: NodeId | None) -> Endpoin
 
 
 def position(snapshot_id: _Position) -> OffsetAndEpoch:
-    """The offset and epoch of a snapshot."""
+    """Return the end offset and epoch of a snapshot id."""
     return OffsetAndEpoch(Offset(snapshot_id.end_offset), LeaderEpoch(snapshot_id.epoch))

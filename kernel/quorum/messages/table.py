@@ -1,7 +1,7 @@
-"""API key -> message, both ways.
+"""The table of raft messages by API key and by type.
 
 A request that is not about exactly partition 0 of `__cluster_metadata` never reaches the core:
-`request_from_wire` gives None and `refusal` is the answer (KIP-595, "prologue").
+`request_from_wire` returns None and `refusal` is the response (KIP-595).
 """
 
 from collections.abc import Callable
@@ -27,21 +27,21 @@ from wire.api_keys import (
 
 
 class Served(Protocol):
-    """The module of a message that is answered."""
+    """The module of a message that this node serves."""
 
     @property
     def request_from_wire(self) -> Callable[[Any], raft.RaftRequest | None]:
-        """The message of a request's body; None unless it is about the metadata partition."""
+        """Return the message of a request body; None unless about the metadata partition."""
         ...
 
     @property
     def response_to_wire(self) -> Callable[[Any], object]:
-        """The response's body of a message."""
+        """Return the response body of a message."""
         ...
 
     @property
     def refusal(self) -> Callable[[Any], object]:
-        """The answer where there is no message."""
+        """Return the response to a request without message."""
         ...
 
 
@@ -50,12 +50,12 @@ class Sent(Served, Protocol):
 
     @property
     def request_to_wire(self) -> Callable[[Any], object]:
-        """The request's body of a message."""
+        """Return the request body of a message."""
         ...
 
     @property
     def response_from_wire(self) -> Callable[[Any], raft.RaftResponse | None]:
-        """The message of a response's body; None unless it is about the metadata partition."""
+        """Return the message of a response body; None unless about the metadata partition."""
         ...
 
 
@@ -76,7 +76,7 @@ KEY_OF_REQUEST: Final[dict[type, int]] = {
     raft.FetchRequest: FETCH,
     raft.FetchSnapshotRequest: FETCH_SNAPSHOT,
 }
-"""Of what the core sends; it sends no DescribeQuorum."""
+"""API keys of the requests that the core sends; DescribeQuorum is not among them."""
 
 KEY_OF_RESPONSE: Final[dict[type, int]] = {
     raft.VoteResponse: VOTE,
@@ -89,26 +89,26 @@ KEY_OF_RESPONSE: Final[dict[type, int]] = {
 
 
 def request_from_wire(api_key: int, body: object) -> raft.RaftRequest | None:
-    """The message of a request's body; None unless it is about the metadata partition."""
+    """Return the message of a request body; None unless it is about the metadata partition."""
     return SERVED[api_key].request_from_wire(body)
 
 
 def refusal(api_key: int, body: object) -> object:
-    """The answer to a request that is not about exactly the metadata partition."""
+    """Return the response to a request that is not about exactly the metadata partition."""
     return SERVED[api_key].refusal(body)
 
 
 def request_to_wire(message: raft.RaftRequest) -> tuple[int, object]:
-    """The API key and the body of a request that the core sends."""
+    """Return the API key and the body of a request that the core sends."""
     api_key = KEY_OF_REQUEST[type(message)]
     return api_key, SENT[api_key].request_to_wire(message)
 
 
 def response_to_wire(message: raft.RaftResponse) -> object:
-    """The body of a response that the core gives."""
+    """Return the body of a response that the core sends."""
     return SERVED[KEY_OF_RESPONSE[type(message)]].response_to_wire(message)
 
 
 def response_from_wire(api_key: int, body: object) -> raft.RaftResponse | None:
-    """The message of a response's body; None unless it is about the metadata partition."""
+    """Return the message of a response body; None unless it is about the metadata partition."""
     return SENT[api_key].response_from_wire(body)

@@ -1,4 +1,4 @@
-"""Vote, and pre-vote (KIP-595, KIP-996)."""
+"""Vote, with pre-votes (KIP-595, KIP-996)."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def request_from_wire(body: "VoteRequest") -> raft.VoteRequest | None:
-    """The message of a body; None unless it is about the metadata partition."""
+    """Return the message of a body; None unless it is about the metadata partition."""
     partition = metadata_partition(body.topics)
     if partition is None:
         return None
@@ -40,7 +40,7 @@ def request_from_wire(body: "VoteRequest") -> raft.VoteRequest | None:
 
 
 def request_to_wire(message: raft.VoteRequest) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     new = codec.newest(VOTE, "request")
     partition = new.PartitionData(
         partition_index=0,
@@ -60,7 +60,7 @@ def request_to_wire(message: raft.VoteRequest) -> codec.Entity:
 
 
 def response_from_wire(body: "VoteResponse") -> raft.VoteResponse | None:
-    """The message of a body; None unless it is about one partition."""
+    """Return the message of a body; None unless it is about one partition."""
     if body.error_code.value:
         return raft.VoteResponse(top_error_code=body.error_code.value)
     partition = only(body.topics)
@@ -77,7 +77,7 @@ def response_from_wire(body: "VoteResponse") -> raft.VoteResponse | None:
 
 
 def response_to_wire(message: raft.VoteResponse) -> codec.Entity:
-    """The body of a message."""
+    """Return the body of a message."""
     if message.top_error_code:
         return _without_topics(message.top_error_code)
     new = codec.newest(VOTE, "response")
@@ -96,7 +96,7 @@ def response_to_wire(message: raft.VoteResponse) -> codec.Entity:
 
 
 def refusal(body: "VoteRequest") -> codec.Entity:
-    """The answer to a request that is not about exactly the metadata partition."""
+    """Return the response to a request that is not about exactly the metadata partition."""
     del body
     return _without_topics(ErrorCode.invalid_request.value)
 
