@@ -1,4 +1,4 @@
-"""The HTTP side: routes to handlers, views to bytes, refusals to problems. Reads only."""
+"""HTTP application: routes to handlers, views to bytes, refusals to problems. Reads only."""
 
 import asyncio
 import traceback
@@ -31,7 +31,7 @@ from inspection.stream import STREAMS_MAX, Streams
 COMPRESSED_FROM_BYTES: Final = 1024
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OnError = Callable[[str, str], None]
-"""Told of an unexpected exception: the path and the stack."""
+"""Callback for an unexpected exception, with the path of the request and the stack."""
 
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
@@ -41,7 +41,7 @@ STREAMS: Final = web.AppKey("streams", Streams)
 def application(
     service: Service, on_error: OnError, streams_max: int = STREAMS_MAX
 ) -> web.Application:
-    """The API of one node as an aiohttp application, with so many streams at once."""
+    """Build the aiohttp application of one node, with at most `streams_max` streams at once."""
     app = web.Application(middlewares=[_edge(on_error)])
     for route in ROUTES:
         app.router.add_get(route.path, _resource(service, route), expect_handler=_expectation)
@@ -67,7 +67,7 @@ def application(
 
 
 def _plain(content: Callable[[], bytes], content_type: str) -> Handler:
-    """Something in one form that takes no parameters."""
+    """Handler of a resource with one media type and no parameters."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         read_parameters((), {}, list(request.query.items()))
@@ -130,7 +130,7 @@ def _finished(
 
 
 def _edge(on_error: OnError) -> Any:
-    """Whatever is refused anywhere leaves as a problem document."""
+    """Middleware that turns every refusal into a problem document."""
 
     @web.middleware
     async def edge(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -169,13 +169,13 @@ def _edge(on_error: OnError) -> Any:
 
 
 async def _expectation(request: web.Request) -> web.StreamResponse | None:
-    """Who waits for 100 Continue with a body gets the refusal of the body instead of it."""
+    """Handle `Expect`: a body that waits for 100 Continue is refused instead of awaited."""
     refused = refused_expectation(request.headers["Expect"])
     return None if refused is None else _problem(refused)
 
 
 def _body_refused() -> web.Response:
-    """No resource reads a body, so none is taken, whatever its size; the connection ends."""
+    """Refuse a body of any size, since no resource reads one; the connection ends."""
     response = _problem(
         Problem(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

@@ -1,4 +1,4 @@
-"""What differs between two images, as a flat list of changes that a person can read."""
+"""Differences between two images, as a flat list of changes for a reader."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -24,7 +24,7 @@ _TYPE_NAMES = {number: name for name, number in CONFIG_TYPES.items()}
 
 
 class Change(View, frozen=True, kw_only=True):
-    """One thing that is not what it was."""
+    """One added, removed or changed object."""
 
     kind: str
     """feature, broker, controller, topic, partition, config, quota, acl, scram, producer_ids,
@@ -32,24 +32,24 @@ class Change(View, frozen=True, kw_only=True):
     key: str
     change: Literal["added", "removed", "changed"]
     fields: list[str]
-    """Names of the fields that differ, for `changed`."""
+    """Names of the differing fields, for `changed`."""
     before: dict[str, Any] | None
     after: dict[str, Any] | None
 
 
 class DiffView(View, frozen=True, kw_only=True):
-    """All changes between two offsets, sorted by kind and key."""
+    """All changes between two offsets, grouped by kind, within a kind sorted by key."""
 
     from_offset: int
     to_offset: int
     change_count: int
     changes: list[Change]
     next_after: int | None
-    """Give it as `after` to go on; None at the end."""
+    """Value for `after` in the request of the next page; None at the end."""
 
 
 def diff_changes(before: Image, after: Image) -> list[Change]:
-    """Every change, sorted by kind, then key."""
+    """Every change, grouped by kind in a fixed order, within a kind sorted by key."""
     delta = delta_between(before, after)
     changes = [
         *_mapped("feature", delta.features, before.features, after.features, _level),
@@ -133,7 +133,7 @@ def _rows(
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
-    """Without the counts of a broker: its partitions tell of themselves."""
+    """The row of a broker without its counts: partitions have changes of their own."""
     return {name: value for name, value in row.items() if not name.endswith("_count")}
 
 
@@ -183,7 +183,7 @@ def _config_changes(before: Image, after: Image, delta: MetadataDelta) -> Iterat
     for resource_type, name in sorted(delta.configs):
         old = shown_configs(resource_type, before.config(resource_type, name))
         new = shown_configs(resource_type, after.config(resource_type, name))
-        # A hidden value that changed still shows as a change of its resource.
+        # A changed hidden value still counts as a change of its resource.
         if before.config(resource_type, name) == after.config(resource_type, name):
             continue
         kind = _TYPE_NAMES.get(resource_type, str(resource_type))

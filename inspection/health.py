@@ -1,4 +1,4 @@
-"""Is the process alive, and may clients be sent to it?"""
+"""Liveness and readiness of a node."""
 
 from typing import Final, Literal
 
@@ -6,7 +6,7 @@ from inspection.inspected import Inspected
 from inspection.views import View
 
 COMMIT_AGE_MS_MAX: Final = 5_000
-"""A leader writes a NoOp record every 500 ms, so nothing new for this long means no progress."""
+"""A leader writes a NoOp record every 500 ms: no commit for this long means no progress."""
 
 
 class Check(View, frozen=True, kw_only=True):
@@ -22,13 +22,13 @@ class HealthView(View, frozen=True, kw_only=True, omit_defaults=True):
 
     status: Literal["ok", "failed"]
     failed: tuple[str, ...] = ()
-    """Names of the checks that did not pass."""
+    """Names of the failed checks."""
     checks: list[Check] | None = None
-    """With `?verbose`: all of them."""
+    """All checks, with `?verbose`."""
 
 
 def ready_checks(node: Inspected) -> list[Check]:
-    """The conditions of readiness, in the order in which a start fulfils them."""
+    """Conditions of readiness, in the order in which a start fulfils them."""
     kernel, core = node.kernel, node.kernel.replica.core
     leader_id, high_watermark = core.leader.leader_id, core.high_watermark
     applied = node.committed_end
@@ -79,7 +79,7 @@ def _moving(node: Inspected) -> Check:
 
 
 def health_view(checks: list[Check], *, is_verbose: bool) -> HealthView:
-    """All checks as one answer."""
+    """One answer from all checks."""
     failed = tuple(check.name for check in checks if not check.passed)
     return HealthView(
         status="failed" if failed else "ok", failed=failed, checks=checks if is_verbose else None

@@ -1,4 +1,4 @@
-"""Images of the past for requests: built off the driver's thread, a few kept."""
+"""Past images for requests: built off the driver's thread, with a few kept."""
 
 import asyncio
 from collections import OrderedDict
@@ -16,23 +16,23 @@ from wire.types import Offset, OffsetAndEpoch
 
 READ_BYTES: Final = 1024 * 1024
 IMAGES_KEPT: Final = 16
-"""They share structure: a kept image costs what differs from its neighbours."""
+"""Images share structure: a kept one costs its difference from its neighbours."""
 
 
 class History:
-    """Builds one image at a time; who asks meanwhile waits."""
+    """Past images of a node, built one at a time; concurrent requests wait."""
 
     def __init__(self, node: Inspected) -> None:
         self._node = node
         self._kept: OrderedDict[int, tuple[Image, bool]] = OrderedDict()
-        """By offset: the image, and whether records may be applied to it."""
+        """By offset: the image, and whether a replay may continue from it."""
         self._lock = asyncio.Lock()
 
     async def image_at(self, offset: int, parameter: str) -> Image:
-        """The image of all records below the offset.
+        """Return the image of all records below the offset.
 
         Raises:
-            Problem: 404 above what is committed, 410 when it is gone.
+            Problem: 404 above the end of committed records, 410 when the offset is gone.
         """
         end = self._node.committed_end
         if offset > end:
@@ -65,7 +65,7 @@ class History:
         return replay.image, replay.may_be_continued
 
     def _nearest(self, offset: Offset, at_least: int) -> Image | None:
-        """The newest kept image that the log leads on to the offset, better than a snapshot."""
+        """Newest kept image that the log continues to the offset, if above the best snapshot."""
         ends = [
             end
             for end, (_, may_be_continued) in self._kept.items()
@@ -82,7 +82,7 @@ class History:
 
 
 def not_yet(node: Inspected, parameter: str, offset: int) -> Problem:
-    """404: nothing is committed there so far."""
+    """404 for an offset above the end of committed records."""
     end = node.committed_end
     return Problem(
         HTTPStatus.NOT_FOUND,
@@ -94,7 +94,7 @@ def not_yet(node: Inspected, parameter: str, offset: int) -> Problem:
 
 
 def gone(node: Inspected, parameter: str, offset: int) -> Problem:
-    """410: the log was cut behind a snapshot since."""
+    """410 for an offset below the oldest snapshot and the start of the log."""
     oldest = node.oldest_offset()
     return Problem(
         HTTPStatus.GONE,

@@ -1,7 +1,7 @@
-"""The running node as the API reads it: references to immutable values, and bounded reads of files.
+"""Running node as the API reads it: references to immutable values, and bounded reads of files.
 
-Everything here runs on the thread of the driver between two steps of the kernel, so what it sees is
-whole. Long work on an image (it is immutable) belongs on another thread.
+Everything here runs on the thread of the driver between two steps of the kernel, so each read is
+consistent. Long work on an image (it is immutable) belongs on another thread.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,24 +34,24 @@ ELECTIONS_MAX: Final = 50
 ELECTION_READ_BYTES: Final = 64 * 1024
 
 Ask = Callable[[int, Any], Awaitable[Any]]
-"""Sends one request of an API to the cluster through this node; raises AskError."""
+"""Function that sends one request of an API to the cluster through this node; raises AskError."""
 
 
 class AskError(Exception):
-    """The cluster did not answer in time."""
+    """No answer of the cluster in time."""
 
 
 class CommitWatch:
-    """Remembers when something was last committed, and wakes who waits for the next."""
+    """Time of the newest commit, and callbacks for the next one."""
 
     def __init__(self, now: Callable[[], Now]) -> None:
         self._now = now
         self.last_commit_ms: int | None = None
-        """Monotonic; None before the first."""
+        """Monotonic time; None before the first commit."""
         self.waiting: set[Callable[[], None]] = set()
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Something was committed: everybody who waits is called once."""
+        """Note the time of a commit and call each waiting callback once."""
         del before, after, delta
         self.last_commit_ms = self._now().monotonic_ms
         waiting, self.waiting = self.waiting, set()
@@ -60,13 +60,13 @@ class CommitWatch:
 
 
 class Inspected:
-    """One node.
+    """State of one node for views.
 
     Args:
         kernel: the node.
         now: both clocks.
-        ask: how to ask the leader; None where the node cannot.
-        recorder: what the driver measures; without one nothing has been measured.
+        ask: sends a request to the leader; None if the node cannot.
+        recorder: measurements of the driver; None: an empty recorder.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Inspected:
         self.now = now
         self._ask = ask
         self.not_ready: Callable[[], Sequence[str]] = tuple
-        """Names of the failing checks of readiness; the API's service sets it."""
+        """Names of the failed readiness checks; set by the API's service."""
         self.watch = CommitWatch(now)
         self.elections_counted = Elections()
         kernel.publishers.add(self.watch)
@@ -95,23 +95,23 @@ class Inspected:
 
     @property
     def committed_end(self) -> Offset:
-        """Where the records end that were applied here."""
+        """End offset of the records applied on this node."""
         return self.kernel.state.loader.end_offset
 
     @property
     def log_start_offset(self) -> Offset:
-        """The oldest record still in the log."""
+        """Offset of the oldest record in the log."""
         return Offset(self.kernel.replica.writer.log.log_start_offset)
 
     @property
     def min_insync_default(self) -> int:
-        """min.insync.replicas of topics that do not set it, by the configs of this node."""
+        """min.insync.replicas of a topic without its own, by the configs of this node."""
         config = self.kernel.config
         node = NodeConfigs(self.image, config.node_id, dict(config.properties))
         return partition_defaults(node).min_insync_replicas
 
     def read_log(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
-        """Whole batches from the one that holds the offset, below the end.
+        """Read whole batches below `end_offset`, from the one that contains the offset.
 
         Raises:
             OffsetOutOfRangeError: below the start of the log.
@@ -119,33 +119,33 @@ class Inspected:
         return self.kernel.replica.writer.log.read(offset, bytes_max, end_offset)
 
     def snapshot_ids(self) -> list[OffsetAndEpoch]:
-        """Snapshots on disk, all of committed records."""
+        """List the snapshots on disk, all of committed records."""
         return self.kernel.replica.writer.snapshots.list()
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """A whole snapshot; any thread may call this.
+        """Read a whole snapshot; safe on any thread.
 
         Raises:
-            FileNotFoundError: it was deleted meanwhile.
+            FileNotFoundError: the snapshot has been deleted.
         """
         return self.kernel.replica.writer.snapshots.read(snapshot_id)
 
     def oldest_offset(self) -> Offset:
-        """The lowest offset that time travel reaches."""
+        """Return the lowest offset that time travel reaches."""
         return oldest_offset(self.log_start_offset, self.snapshot_ids())
 
     # ---- the quorum --------------------------------------------------------------------------
 
     @property
     def role(self) -> str:
-        """The role of this node's replica in one word."""
+        """Role of this node's replica in one word."""
         role = self.kernel.replica.core.role
         if not self.kernel.replica.core.is_voter and not isinstance(role, Unattached):
             return "observer"
         return type(role).__name__.lower()
 
     async def quorum(self) -> QuorumView:
-        """The quorum as the leader tells it, or as far as this node knows."""
+        """Describe the quorum by the leader's answer, or by this node's knowledge without one."""
         core = self.kernel.replica.core
         leader = core.leader
         voters: list[ReplicaView] | None = None
@@ -179,7 +179,7 @@ class Inspected:
         )
 
     async def _ask_leader(self, ask: Ask) -> Any | None:
-        """The partition of a DescribeQuorum response; None when nobody answers for it."""
+        """Return the partition of a DescribeQuorum response; None without a successful answer."""
         module = codec.newest(DESCRIBE_QUORUM, "request")
         topic = module.TopicData(
             topic_name=METADATA_TOPIC_NAME, partitions=(module.PartitionData(partition_index=0),)
@@ -218,7 +218,7 @@ class Inspected:
         return views(voters, is_voter=True), views(observers, is_voter=False)
 
     def _voters_known_here(self) -> list[ReplicaView]:
-        """Who votes, with what this node knows: its own log end."""
+        """Return the configured voters with this node's own log end as the only known one."""
         config, core = self.kernel.config, self.kernel.replica.core
         leader_id = core.leader.leader_id
         return [
@@ -237,7 +237,7 @@ class Inspected:
         ]
 
     def _address(self, node_id: int) -> tuple[str, int] | None:
-        """Where a replica is reached: a controller's endpoint, or a broker's."""
+        """Return the endpoint of a controller or broker; None if unknown."""
         for voter in self.kernel.config.voters:
             if voter.id == node_id:
                 return voter.host, voter.port
@@ -247,7 +247,7 @@ class Inspected:
         return broker.endpoints[0].host, broker.endpoints[0].port
 
     def elections(self) -> list[ElectionView]:
-        """The newest elections that the log still tells of, oldest first."""
+        """Return the newest elections still in the log, oldest first."""
         log = self.kernel.replica.writer.log
         kept = [e for e in log.epoch_entries if e.start_offset >= log.log_start_offset]
         known: dict[tuple[int, int], ElectionView] = {}
@@ -263,7 +263,7 @@ class Inspected:
 
 
 def _state(row: Any) -> ReplicaState:
-    """A kio ReplicaState as raft's: times are Kafka's numbers there."""
+    """Convert kio's ReplicaState to raft's."""
     directory = row.replica_directory_id
     return ReplicaState(
         replica_id=NodeId(int(row.replica_id)),

@@ -3,7 +3,7 @@
 Names: prometheus/jmx_exporter, examples/kafka-kraft-3_0_0.yml with `lowercaseOutputName`, applied
 to the MBeans of Kafka 4.3 (kafka.controller:type=KafkaController, kafka.server:type=raft-metrics,
 broker-metadata-metrics, MetadataLoader, ReplicaManager), so that dashboards made for Kafka show
-this node. The table of all of them, and of those that are not here: docs/running.md.
+this node. Table of all metrics, and of Kafka's that are missing here: docs/running.md.
 """
 
 import re
@@ -39,7 +39,7 @@ ACTIVE: Final = 30
 
 
 class Counts(NamedTuple):
-    """What one pass over all partitions counts."""
+    """Counts from one pass over all partitions."""
 
     partitions: int = 0
     offline: int = 0
@@ -51,7 +51,7 @@ class Counts(NamedTuple):
 
 
 class NodeMetrics:
-    """A registry that reads the node when it is scraped; costs nothing in between."""
+    """Collector that reads the node when it is scraped; costs nothing in between."""
 
     def __init__(self, node: Inspected) -> None:
         self._node = node
@@ -63,11 +63,11 @@ class NodeMetrics:
         self._registry.register(self)
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """Return all metrics in the exposition format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """prometheus_client's way to ask."""
+        """Yield all metrics, as prometheus_client requires."""
         now_ns = self._node.now().monotonic_ms * NS_PER_MS
         if self._node.kernel.config.is_controller:
             yield from self._controller()
@@ -84,7 +84,7 @@ class NodeMetrics:
             yield from broker_timings(self._node.recorder)
 
     def _counts(self) -> Counts:
-        """Counted once per image."""
+        """Return the counts of the newest image, computed once per image."""
         image = self._node.image
         if self._counted is None or self._counted[0] is not image:
             if self._counted is not None and _same_counts(self._counted[0], image):
@@ -156,7 +156,7 @@ class NodeMetrics:
         return states
 
     def _requests(self) -> Iterator[Metric]:
-        """What the controller could not answer in time, and whom it has not heard."""
+        """Yield counts of timed-out requests and ages of the last heartbeats."""
         controller = self._node.kernel.state.controller
         assert controller is not None, "asked of controllers only"
         for name, value, text in (
@@ -183,7 +183,7 @@ class NodeMetrics:
         yield ages
 
     def _features(self) -> Iterator[Metric]:
-        """NodeMetrics (KIP-1160), whose tag the exporter's rules make part of the name."""
+        """Yield NodeMetrics (KIP-1160), whose tag the exporter's rules make part of the name."""
         supported = supported_features(is_controller=self._node.kernel.config.is_controller)
         for feature, levels in sorted(supported.items()):
             name = "kafka_server_node_metrics_feature_name_" + re.sub(r"[^a-z0-9]+", "_", feature)
@@ -288,7 +288,7 @@ class NodeMetrics:
 
 
 def registration_state(broker: Broker) -> int:
-    """Kafka's number: metadata/.../controller/metrics/BrokerRegistrationState.java."""
+    """Kafka's number of a state: metadata/.../controller/metrics/BrokerRegistrationState.java."""
     if broker.fenced:
         return FENCED
     return CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else ACTIVE
@@ -301,7 +301,7 @@ def camel_case(feature: str) -> str:
 
 
 def count(image: Image, node_id: int, min_insync_default: int) -> Counts:
-    """One pass over all partitions."""
+    """Count in one pass over all partitions."""
     partitions = offline = imbalanced = led = hosted = under = at_min = 0
     for topic in image.topics.values():
         minimum = min_insync_replicas(image, topic.name, min_insync_default)

@@ -1,4 +1,4 @@
-"""Accept, Accept-Encoding, Expect and If-None-Match, read as RFC 9110 says."""
+"""Parsing of Accept, Accept-Encoding, Expect and If-None-Match by RFC 9110."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -10,10 +10,10 @@ MSGPACK = "application/msgpack"
 
 
 def negotiated(accept: str | None, offered: Sequence[str]) -> str:
-    """The media type to answer in: the best liked of those offered, the first of equals.
+    """Media type of the answer: the most preferred of those offered, the first of equals.
 
     Raises:
-        Problem: 406, nothing offered is acceptable.
+        Problem: 406, no offered type is acceptable.
     """
     if accept is None or not accept.strip():
         return offered[0]
@@ -49,7 +49,7 @@ def _range(part: str) -> tuple[str, float]:
 
 
 def _quality(media_type: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """Of the most specific range that matches."""
+    """Quality of the most specific range that matches; 0 without one."""
     family = media_type.partition("/")[0] + "/*"
     for candidate in (media_type, family, "*/*"):
         found = [quality for name, quality in ranges if name == candidate]
@@ -59,7 +59,7 @@ def _quality(media_type: str, ranges: Sequence[tuple[str, float]]) -> float:
 
 
 def accepts_gzip(accept_encoding: str | None) -> bool:
-    """Whether the client wants compressed answers: gzip, or everything, and not with q=0."""
+    """Return True if the client accepts compression: gzip, or everything, and not with q=0."""
     ranges = [_range(part) for part in (accept_encoding or "").split(",") if part.strip()]
     for names in (("gzip", "x-gzip"), ("*",)):
         found = [quality for name, quality in ranges if name in names]
@@ -69,7 +69,7 @@ def accepts_gzip(accept_encoding: str | None) -> bool:
 
 
 def refused_expectation(expect: str) -> Problem | None:
-    """417 for anything but the wait for 100 Continue."""
+    """417 for any expectation but 100-continue, else None."""
     if expect.lower() == "100-continue":
         return None
     return Problem(
@@ -82,7 +82,7 @@ def refused_expectation(expect: str) -> Problem | None:
 
 
 def is_known(etag: str, if_none_match: str | None) -> bool:
-    """Whether the client has this version: weak comparison, as RFC 9110 13.1.2 wants."""
+    """Return True if the client has this version: weak comparison by RFC 9110 13.1.2."""
     if if_none_match is None:
         return False
     given = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]

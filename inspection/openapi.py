@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the declarations that serve the requests."""
+"""OpenAPI 3.1 document, made from the declarations that serve the requests."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -20,7 +20,7 @@ EVERYWHERE: Final[tuple[tuple[HTTPStatus, str], ...]] = (
     (HTTPStatus.INTERNAL_SERVER_ERROR, "a bug: the node's log has the stack"),
     (HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open (inspection.max.connections)"),
 )
-"""Refusals that any resource may give."""
+"""Refusals that every resource may give."""
 
 
 def document() -> dict[str, Any]:
@@ -53,7 +53,7 @@ def document() -> dict[str, Any]:
 
 
 def _common(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
-    """The refusals of every resource, to be referred to."""
+    """Components with the refusals of every resource, for references."""
     return {
         status.name: {**_problem(status, by_type), "description": text}
         for status, text in EVERYWHERE

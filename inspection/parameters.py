@@ -1,4 +1,4 @@
-"""Declared parameters: one declaration reads the text of a request and documents itself."""
+"""Declared parameters: one declaration parses the text of a request and documents itself."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,29 +17,29 @@ _TEXT_MAX: Final = 1000
 
 
 class Place(Enum):
-    """Where a parameter stands in a request."""
+    """Position of a parameter in a request."""
 
     PATH = "path"
     QUERY = "query"
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter; the base reads text."""
+    """One parameter; the base class reads text."""
 
     name: str
     place: Place
     description: str
     is_required: bool = False
     pattern: str = r"[^\u0000]*"
-    """What the text looks like, whole; a regular expression of ECMA 262 and Python alike."""
+    """Pattern of the whole text; a regular expression of ECMA 262 and Python alike."""
     form: str | None = None
     """The pattern in words."""
 
     def read(self, text: str) -> Any:
-        """The value of a given text.
+        """Parse the text of a request.
 
         Raises:
-            Problem: 400, naming parameter, value and what is allowed.
+            Problem: 400, naming parameter, value and the allowed values.
         """
         if len(text) > _TEXT_MAX or re.fullmatch(self.pattern, text) is None:
             raise self.refused(
@@ -49,15 +49,15 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def absent(self) -> Any:
-        """The value of a parameter that was not given."""
+        """Value of a parameter that is not given."""
         return None
 
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema."""
+        """Return the JSON Schema of the parameter."""
         return {"type": "string", "maxLength": _TEXT_MAX, "pattern": f"^{self.pattern}$"}
 
     def refused(self, text: str, allowed: str) -> Problem:
-        """The refusal of a text."""
+        """Build the refusal of a text."""
         shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
         return Problem(
             HTTPStatus.BAD_REQUEST,
@@ -80,7 +80,7 @@ class WholeNumber(Parameter, frozen=True, kw_only=True):
 
     @override
     def read(self, text: str) -> int:
-        """Digits only: no plus sign, no spaces, no leading zeros."""
+        """Parse digits: no plus sign, no spaces, no leading zeros."""
         allowed = f"a whole number from {self.minimum} to {self.maximum}"
         if _WHOLE.fullmatch(text) is None:
             raise self.refused(text, allowed)
@@ -92,12 +92,12 @@ class WholeNumber(Parameter, frozen=True, kw_only=True):
     @property
     @override
     def absent(self) -> int | None:
-        """The default."""
+        """Default of the parameter."""
         return self.default
 
     @override
     def schema(self) -> dict[str, Any]:
-        """An integer with its limits."""
+        """Return the schema of an integer with its limits."""
         schema: dict[str, Any] = {
             "type": "integer",
             "format": "int64",
@@ -110,29 +110,29 @@ class WholeNumber(Parameter, frozen=True, kw_only=True):
 
 
 class Choice(Parameter, frozen=True, kw_only=True):
-    """One of some words."""
+    """One of some words, case-sensitive."""
 
     choices: tuple[str, ...]
 
     @override
     def read(self, text: str) -> str:
-        """One of the words, case counts."""
+        """Parse one of the words."""
         if text not in self.choices:
             raise self.refused(text, "one of " + ", ".join(self.choices))
         return text
 
     @override
     def schema(self) -> dict[str, Any]:
-        """An enumeration."""
+        """Return the schema of an enumeration."""
         return {"type": "string", "enum": list(self.choices)}
 
 
 class Flag(Parameter, frozen=True, kw_only=True):
-    """True when given without a value, as in `?verbose`."""
+    """Boolean that is true when given without a value, as in `?verbose`."""
 
     @override
     def read(self, text: str) -> bool:
-        """Empty and `true` mean yes."""
+        """Parse a flag: empty and `true` mean true."""
         if text not in ("", "true", "false"):
             raise self.refused(text, "nothing, true or false")
         return text != "false"
@@ -140,12 +140,12 @@ class Flag(Parameter, frozen=True, kw_only=True):
     @property
     @override
     def absent(self) -> bool:
-        """Not given means no."""
+        """False: a flag that is not given."""
         return False
 
     @override
     def schema(self) -> dict[str, Any]:
-        """Three ways to say it."""
+        """Return the schema of the three allowed texts."""
         return {"type": "string", "enum": ["", "true", "false"]}
 
 
@@ -154,10 +154,10 @@ def read_parameters(
     path: Mapping[str, str],
     query: Sequence[tuple[str, str]],
 ) -> dict[str, Any]:
-    """The values of every declared parameter, by name.
+    """Parse the values of every declared parameter, by name.
 
     Raises:
-        Problem: 400 for one that is unknown, given twice, missing or refused.
+        Problem: 400 for a parameter that is unknown, given twice, missing or refused.
     """
     by_name = {p.name: p for p in declared}
     given = dict(path)

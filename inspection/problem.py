@@ -1,4 +1,4 @@
-"""Refusals of the API: RFC 9457 problem details that name the parameter."""
+"""Refusals of the API: RFC 9457 problem details with the name of the parameter."""
 
 from http import HTTPStatus
 from typing import Final
@@ -9,22 +9,22 @@ CONTENT_TYPE: Final = "application/problem+json"
 
 
 class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client reads."""
+    """Body of a refusal (RFC 9457)."""
 
     type: str
     title: str
     status: int
     detail: str
     parameter: str | None = None
-    """The path or query parameter that was refused."""
+    """Path or query parameter that was refused."""
     value: str | None = None
-    """What was given for it."""
+    """Value given for it."""
     allowed: str | None = None
-    """What may be given instead."""
+    """Values allowed for it."""
 
 
 class Problem(Exception):  # noqa: N818 - RFC 9457's word; it is an answer, not a failure of ours
-    """A refusal with its status."""
+    """A refusal with its HTTP status."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word; it is an answer, not 
 
     @classmethod
     def not_found(cls, what: str, parameter: str, value: str) -> "Problem":
-        """The named thing does not exist."""
+        """Build the refusal of a name that does not exist."""
         return cls(
             HTTPStatus.NOT_FOUND, f"{what} {value!r} does not exist", parameter=parameter,
             value=value,
@@ -57,8 +57,8 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word; it is an answer, not 
 
 
 def _encodable(text: str) -> str:
-    """The text with an escape for what UTF-8 has no bytes for.
+    """The text with escapes for characters that UTF-8 cannot encode.
 
-    A byte of a header that is no UTF-8 reaches us as a lone surrogate (PEP 383).
+    A byte of a header that is not UTF-8 arrives as a lone surrogate (PEP 383).
     """
     return text.encode("utf-8", "backslashreplace").decode()

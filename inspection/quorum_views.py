@@ -1,4 +1,4 @@
-"""The metadata quorum as one node sees it."""
+"""Views of the metadata quorum."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from wire.batch import iterate_batches
 
 
 class ReplicaView(View, frozen=True, kw_only=True):
-    """A replica of the metadata log; what only the leader knows is None elsewhere."""
+    """A replica of the metadata log; fields that only the leader knows are None elsewhere."""
 
     id: int
     directory_id: str | None
@@ -19,41 +19,41 @@ class ReplicaView(View, frozen=True, kw_only=True):
     port: int | None
     log_end_offset: int | None
     lag: int | None
-    """Records behind the leader's log end."""
+    """Offsets behind the leader's log end."""
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
 
 
 class ElectionView(View, frozen=True, kw_only=True):
-    """A leader that wrote its first record, as the log tells it."""
+    """A leader that wrote its first record, as recorded in the log."""
 
     epoch: int
     leader_id: int | None
     offset: int
-    """Of the LeaderChange record."""
+    """Offset of the LeaderChange record."""
     timestamp_ms: int | None
 
 
 class QuorumView(View, frozen=True, kw_only=True):
-    """The quorum."""
+    """The metadata quorum as one node sees it."""
 
     cluster_id: str
     node_id: int
     role: str
-    """This node's: leader, follower, candidate, prospective, resigned, unattached, observer."""
+    """Role here: leader, follower, candidate, prospective, resigned, unattached, observer."""
     leader_id: int | None
     leader_epoch: int
     high_watermark: int | None
     log_start_offset: int
     log_end_offset: int
     metadata_offset: int
-    """What this node has applied: all records below it."""
+    """End offset of the records that this node has applied."""
     told_by: Literal["leader", "this node"]
-    """Who answered for the replicas; without the leader their ends and lags are unknown."""
+    """Source of the replicas; without the leader's answer their ends and lags are unknown."""
     voters: list[ReplicaView]
     observers: list[ReplicaView]
     not_ready: list[str]
-    """The checks of /readyz that this node fails now; empty = ready."""
+    """Failed checks of this node's /readyz; empty when ready."""
     elections: list[ElectionView]
     """The newest elections, oldest first."""
 
@@ -66,7 +66,7 @@ def replica_view(
     is_voter: bool,
     address: tuple[str, int] | None,
 ) -> ReplicaView:
-    """One row of a DescribeQuorum answer."""
+    """One replica of a DescribeQuorum answer."""
     end, directory = state.log_end_offset, state.directory_id
     status: Literal["leader", "follower", "observer"] = "follower" if is_voter else "observer"
     if state.replica_id == leader_id:
@@ -85,12 +85,12 @@ def replica_view(
 
 
 def _known(number: int) -> int | None:
-    """The protocol says -1 for what is unknown."""
+    """None for the protocol's -1."""
     return number if number >= 0 else None
 
 
 def election_view(epoch: int, start_offset: int, content: bytes) -> ElectionView:
-    """The election that a LeaderChange batch at the start of an epoch tells of."""
+    """Election recorded by the LeaderChange batch at the start of an epoch."""
     for batch in iterate_batches(content):
         if not batch.header.is_control:
             break

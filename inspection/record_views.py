@@ -1,6 +1,6 @@
-"""The metadata log decoded: one view per record, control records and unknown ones included.
+"""Decoded records of the metadata log: one view each, control and unknown records included.
 
-Secrets do not leave: the halves of SCRAM credentials and the values of password configs are hidden.
+Secrets are hidden: the parts of SCRAM credentials and the values of password configs.
 """
 
 from collections.abc import Iterator
@@ -23,26 +23,26 @@ class RecordView(View, frozen=True, kw_only=True):
     epoch: int
     timestamp_ms: int
     type: str
-    """Kafka's name; UNKNOWN_RECORD where this version does not know it."""
+    """Kafka's name; UNKNOWN_RECORD for a type that this version does not have."""
     version: int | None
     """Version of the record, None for control records."""
     data: dict[str, Any] | None
-    """The fields by Kafka's names; None when the bytes could not be read."""
+    """Fields by Kafka's names; None if the bytes could not be decoded."""
     hex: str | None = None
-    """The bytes of a record that is unknown or could not be read."""
+    """Bytes of a record that is unknown or could not be decoded."""
 
 
 class RecordsView(AtOffset, frozen=True, kw_only=True):
-    """A run of records."""
+    """Consecutive records of the log."""
 
     log_start_offset: int
     records: list[RecordView]
     next_offset: int
-    """Where to go on; equal to `metadata_offset` when everything committed was read."""
+    """Offset to continue from; equals `metadata_offset` after the last committed record."""
 
 
 def record_views(content: bytes, from_offset: int) -> Iterator[RecordView]:
-    """The records at or above an offset in whole batches of the log.
+    """Yield the records at or above an offset from whole batches of the log.
 
     Raises:
         CorruptBatchError: a batch is damaged.

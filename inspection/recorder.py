@@ -1,7 +1,7 @@
-"""What a driver measures while it runs: how long events wait, and what steps and commits take.
+"""Measurements of a driver while it runs: queue times of events, times of turns and commits.
 
-A few additions per step; averages, rates and quantiles are made when somebody asks. No clock is
-read here: every time is the caller's, monotonic nanoseconds of one clock.
+A step costs a few additions; averages, rates and quantiles are computed on demand. No clock is
+read here: every time is the caller's, in monotonic nanoseconds of one clock.
 Windows: apache/kafka: clients/.../common/metrics/stats/SampledStat.java and Rate.java with the
 defaults of MetricConfig (2 samples of 30 s). Quantiles: of the newest `KEPT` values, where Kafka
 takes a random 1,028 with a bias to the last five minutes.
@@ -19,13 +19,13 @@ from wire.types import LeaderAndEpoch, Offset
 SAMPLE_NS: Final = 30_000_000_000
 KEPT: Final = 1024
 PENDING_COMMITS_MAX: Final = 10_000
-"""Appends whose commit is awaited; later ones are not measured until there is room."""
+"""Limit of appends whose commit is awaited; beyond it appends are not measured."""
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
 
 class _Sample(NamedTuple):
-    """What came in one interval that began at `start_ns`."""
+    """Values of one interval that began at `start_ns`."""
 
     start_ns: int
     values: int
@@ -34,10 +34,10 @@ class _Sample(NamedTuple):
 
 
 class Window:
-    """Whole numbers not below 0 of the last 30 to 60 s.
+    """Integers from 0 of the last 30 to 60 s.
 
     Args:
-        start_ns: when the first sample begins.
+        start_ns: begin of the first sample.
     """
 
     __slots__ = ("_count", "_highest", "_previous", "_start_ns", "_total")
@@ -51,7 +51,7 @@ class Window:
         self._count = self._total = self._highest = 0
 
     def add(self, value: int, now_ns: int) -> None:
-        """One value; `now_ns` never goes back."""
+        """Add one value; `now_ns` never goes back."""
         assert value >= 0, f"{value=}"
         if now_ns - self._start_ns >= SAMPLE_NS:
             self._roll(now_ns)
@@ -65,7 +65,7 @@ class Window:
         return _Sample(self._start_ns, self._count, self._total, self._highest)
 
     def _roll(self, now_ns: int) -> None:
-        """Begin a new sample; the one before counts while it is younger than two of them."""
+        """Begin a new sample; the previous one counts until it is two sample lengths old."""
         is_old = now_ns - self._start_ns >= 2 * SAMPLE_NS
         self._previous = None if is_old else self._newest
         self._begin(now_ns)
@@ -77,26 +77,26 @@ class Window:
         return [sample for sample in both if now_ns - sample.start_ns < 2 * SAMPLE_NS]
 
     def average(self, now_ns: int) -> float:
-        """The mean of the values; NaN without any, as Kafka."""
+        """Return the mean of the values; NaN without any, as Kafka."""
         samples = self._samples(now_ns)
         count = sum(sample.values for sample in samples)
         return sum(sample.total for sample in samples) / count if count else math.nan
 
     def highest(self, now_ns: int) -> float:
-        """The largest value; NaN without any, as Kafka."""
+        """Return the largest value; NaN without any, as Kafka."""
         held = [sample.highest for sample in self._samples(now_ns) if sample.values]
         return float(max(held)) if held else math.nan
 
     def total(self, now_ns: int) -> int:
-        """The sum of the values."""
+        """Return the sum of the values."""
         return sum(sample.total for sample in self._samples(now_ns))
 
     def elapsed_ns(self, now_ns: int) -> int:
-        """How long the samples last that are summed."""
+        """Return the time since the oldest counted sample began."""
         return now_ns - self._samples(now_ns)[0].start_ns
 
     def per_second(self, now_ns: int) -> float:
-        """The sum by time; a window that is not full yet counts as 30 s longer, as Kafka's."""
+        """Return the sum per second; an unfilled window counts as 30 s longer, as in Kafka."""
         elapsed_ns = self.elapsed_ns(now_ns)
         if elapsed_ns < SAMPLE_NS:
             elapsed_ns += SAMPLE_NS
@@ -104,7 +104,7 @@ class Window:
 
 
 class Histogram:
-    """How many values there were, and the newest of them."""
+    """Number of values, and the newest of them."""
 
     __slots__ = ("count", "newest")
 
@@ -113,7 +113,7 @@ class Histogram:
         self.newest: deque[int] = deque(maxlen=KEPT)
 
     def quantiles(self, wanted: Sequence[float]) -> list[float]:
-        """The value that a share of them (0 to 1) does not exceed, interpolated; 0 without any.
+        """Return the interpolated value that each share (0 to 1) does not exceed; 0 without values.
 
         Source: com.yammer.metrics.stats.Snapshot.getValue.
         """
@@ -135,32 +135,32 @@ def _quantile(ordered: Sequence[int], share: float) -> float:
 
 
 class Recorder:
-    """The measurements of one node.
+    """Measurements of one node.
 
     Args:
-        now_ns: when it begins.
+        now_ns: begin of the measurements.
     """
 
     def __init__(self, now_ns: int = 0) -> None:
         self.queue_ns = Histogram()
         """From posting an event to taking it."""
         self.turn_ns = Histogram()
-        """Of a turn: all waiting events stepped and their effects performed."""
+        """Duration of a turn: all waiting events stepped and their effects performed."""
         self.batch_ns = Histogram()
-        """Of applying a committed batch that was read from the log."""
+        """Time to apply a committed batch that was read from the log."""
         self.batch_records = Histogram()
-        """How many records were in it."""
+        """Number of records of each such batch."""
         self.busy_ns = Window(now_ns)
         self.commit_ns = Window(now_ns)
-        """On a leader, from appending to committing."""
+        """From appending to committing, on a leader."""
         self.election_ns = Window(now_ns)
-        """From becoming a candidate to knowing who leads."""
+        """From becoming a candidate to a known leader."""
         self.appended_records = Window(now_ns)
         self.fetched_records = Window(now_ns)
         self.snapshot_ns = now_ns
-        """When the newest snapshot was written here; before the first, when it began."""
+        """Time of the newest snapshot written here, or of the begin of the measurements."""
         self.leaders_seen = 0
-        """Changes of the leader, those to none left out."""
+        """Changes of the leader, except those to no leader."""
         self._role: Role | None = None
         self._leader: LeaderAndEpoch | None = None
         self._end_offset: Offset | None = None
@@ -169,20 +169,20 @@ class Recorder:
         self._uncommitted: deque[tuple[Offset, int]] = deque()
 
     def taken(self, posted_ns: Sequence[int], now_ns: int) -> None:
-        """Events that were posted at these times are stepped now."""
+        """Record the queue times of events that were posted at these times and are stepped now."""
         histogram = self.queue_ns
         histogram.count += len(posted_ns)
         histogram.newest.extend([now_ns - at_ns for at_ns in posted_ns])
 
     def applied(self, records: int, took_ns: int) -> None:
-        """A committed batch was read from the log and applied to the image."""
+        """Record a committed batch that was read from the log and applied to the image."""
         self.batch_ns.count += 1
         self.batch_ns.newest.append(took_ns)
         self.batch_records.count += 1
         self.batch_records.newest.append(records)
 
     def worked(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
-        """A turn is over: note its time, and what it did to the replica."""
+        """Record the time of a turn, and its effects on the replica."""
         took_ns = now_ns - started_ns
         self.turn_ns.count += 1
         self.turn_ns.newest.append(took_ns)
@@ -190,15 +190,15 @@ class Recorder:
         self.observe(core, started_ns, now_ns)
 
     def idle_ratio(self, now_ns: int) -> float:
-        """The share of the window in which the driver had nothing to do, 0 to 1."""
+        """Return the share of the window in which the driver was idle, 0 to 1."""
         elapsed_ns = self.busy_ns.elapsed_ns(now_ns)
         if elapsed_ns <= 0:
             return 1.0
         return min(1.0, max(0.0, 1.0 - self.busy_ns.total(now_ns) / elapsed_ns))
 
     def observe(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
-        """Note what a turn that began at `started_ns` did to the replica."""
-        if core.role is not self._role:  # a transition replaces it
+        """Record the effects on the replica of a turn that began at `started_ns`."""
+        if core.role is not self._role:  # every transition replaces the role
             self._on_role(core, started_ns, now_ns)
         if core.log_end_offset != self._end_offset:
             self._on_log_end(core, started_ns, now_ns)
@@ -218,7 +218,7 @@ class Recorder:
     def _on_leader(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
         if core.leader.leader_id is not None:
             self.leaders_seen += 1
-        if core.is_leader and self._candidate_ns is None:  # a voter alone is elected in one step
+        if core.is_leader and self._candidate_ns is None:  # a sole voter is elected in one step
             self.election_ns.add(now_ns - started_ns, now_ns)
         self._uncommitted.clear()
         self._leader = core.leader
@@ -237,7 +237,7 @@ class Recorder:
         is_same_log = known is not None and core.log_generation == self._generation
         self._end_offset, self._generation = end_offset, core.log_generation
         if not is_same_log or known is None or end_offset < known:
-            return  # opened, truncated or begun anew with a snapshot: nothing was appended
+            return  # opened, truncated or restarted from a snapshot: no append
         appended = self.appended_records if core.is_leader else self.fetched_records
         appended.add(end_offset - known, now_ns)
         if core.is_leader and len(self._uncommitted) < PENDING_COMMITS_MAX:

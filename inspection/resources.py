@@ -1,4 +1,4 @@
-"""The handlers: parameters in, one view out. Reads only."""
+"""Handlers of the API: parameters in, one view out. Reads only."""
 
 import asyncio
 import bisect
@@ -50,7 +50,7 @@ RECORDS_READ_BYTES: Final = 1024 * 1024
 RECORDS_INLINE: Final = 200
 DEFAULT_ENTITY: Final = "<default>"
 PARTITIONS_INLINE: Final = 2_000
-"""Images with more partitions are gone through on another thread."""
+"""Limit of partitions up to which an image is read on the driver's thread."""
 
 
 class BrokersView(AtOffset, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class BrokersView(AtOffset, frozen=True, kw_only=True):
 
     brokers: list[BrokerView]
     broker_count: int
-    """Of the cluster."""
+    """Number of brokers of the cluster."""
     next_after: int | None
 
 
@@ -73,7 +73,7 @@ class TopicsView(AtOffset, frozen=True, kw_only=True):
 
     topics: list[TopicView]
     topic_count: int
-    """Of the cluster."""
+    """Number of topics of the cluster."""
     next_after: str | None
 
 
@@ -104,17 +104,17 @@ class QuotasView(AtOffset, frozen=True, kw_only=True):
 
     quotas: list[QuotaView]
     quota_count: int
-    """Entities with quotas, of the cluster."""
+    """Number of entities with quotas in the cluster."""
     next_after: int | None
-    """How many quotas this page and those before it hold: another `metadata_offset` on the next
-    page means that quotas may have come between or gone."""
+    """Number of quotas on this page and those before it; if the next page has another
+    `metadata_offset`, quotas may have been added or removed in between."""
 
 
 class ProducerIdsView(AtOffset, frozen=True, kw_only=True):
     """The allocation of producer ids."""
 
     next_producer_id: int | None
-    """First id of the next block, None before the first block."""
+    """First id of the next block; None before the first block."""
 
 
 class ConfigResourceView(View, frozen=True, kw_only=True):
@@ -126,14 +126,14 @@ class ConfigResourceView(View, frozen=True, kw_only=True):
 
 
 class ImageCounts(View, frozen=True, kw_only=True):
-    """How many of each kind an image holds."""
+    """Number of objects of each kind in an image."""
 
     brokers: int
     controllers: int
     topics: int
     partitions: int
     configs: int
-    """Resources with dynamic configs, topics among them."""
+    """Resources with dynamic configs, topics included."""
     client_quotas: int
     acls: int
     scram: int
@@ -141,7 +141,7 @@ class ImageCounts(View, frozen=True, kw_only=True):
 
 
 class ImageView(AtOffset, frozen=True, kw_only=True):
-    """Everything; `/v1/topics`, `/v1/quotas` and others give the same in pages."""
+    """A whole image; `/v1/topics`, `/v1/quotas` and others give the same in pages."""
 
     counts: ImageCounts
     epoch: int
@@ -159,7 +159,7 @@ class ImageView(AtOffset, frozen=True, kw_only=True):
 
 
 class Service:
-    """One node with what the API keeps beside it."""
+    """One node with the caches of its API."""
 
     def __init__(self, node: Inspected) -> None:
         self.node = node
@@ -168,7 +168,7 @@ class Service:
         self._names: tuple[Any, list[str]] | None = None
 
     def topic_names(self, image: Image) -> list[str]:
-        """Topic names in order; those of the newest image are kept."""
+        """Return topic names in order; those of the newest image are kept."""
         if self._names is None or self._names[0] is not image.topic_id_by_name:
             self._names = (image.topic_id_by_name, sorted(image.topic_id_by_name))
         return self._names[1]
@@ -179,13 +179,13 @@ Answer = TypeVar("Answer")
 
 
 async def quorum(service: Service, values: Values) -> QuorumView:
-    """The quorum."""
+    """Answer with the quorum."""
     del values
     return await service.node.quorum()
 
 
 async def brokers(service: Service, values: Values) -> BrokersView:
-    """Brokers."""
+    """Answer with a page of brokers."""
     image = service.node.image
     after, limit = values["after"], values["limit"]
     views = await _worked(image, lambda: broker_views(image))
@@ -200,7 +200,7 @@ async def brokers(service: Service, values: Values) -> BrokersView:
 
 
 async def broker(service: Service, values: Values) -> BrokerDetail:
-    """One broker."""
+    """Answer with one broker."""
     image = service.node.image
     if NodeId(values["id"]) not in image.brokers:
         raise Problem.not_found("broker", "id", str(values["id"]))
@@ -210,12 +210,12 @@ async def broker(service: Service, values: Values) -> BrokerDetail:
 
 
 async def topics(service: Service, values: Values) -> TopicsView:
-    """Topics now."""
+    """Answer with a page of topics of the newest image."""
     return _topics_page(service, service.node.image, values)
 
 
 async def topics_at(service: Service, values: Values) -> TopicsView:
-    """Topics then."""
+    """Answer with a page of topics of a past image."""
     image = await service.history.image_at(values["offset"], "offset")
     return _topics_page(service, image, values)
 
@@ -231,7 +231,7 @@ def _topics_page(service: Service, image: Image, values: Values) -> TopicsView:
 
 
 def _page(names: Sequence[str], values: Values) -> tuple[Sequence[str], str | None]:
-    """The names behind `after`, at most `limit`, and where the next page begins."""
+    """At most `limit` names after `after`, and the mark of the next page (None: last page)."""
     after, limit = values["after"], values["limit"]
     start = 0 if after is None else bisect.bisect_right(names, after)
     found = names[start : start + limit]
@@ -240,7 +240,7 @@ def _page(names: Sequence[str], values: Values) -> tuple[Sequence[str], str | No
 
 
 async def topic(service: Service, values: Values) -> TopicDetail:
-    """One topic."""
+    """Answer with one topic."""
     image = service.node.image
     found = image.topic_named(values["name"])
     if found is None:
@@ -249,7 +249,7 @@ async def topic(service: Service, values: Values) -> TopicDetail:
 
 
 async def partitions(service: Service, values: Values) -> PartitionsView:
-    """Partitions in a state."""
+    """Answer with a page of partitions, all or those in one state."""
     image = service.node.image
     after = _partition_key(values["after"])
     matches = partition_filter(image, values["filter"], service.node.min_insync_default)
@@ -282,7 +282,7 @@ def _partition_key(text: str | None) -> tuple[str, int] | None:
 
 
 async def configs(service: Service, values: Values) -> ConfigsView:
-    """Dynamic configs of one resource."""
+    """Answer with the dynamic configs of one resource."""
     image = service.node.image
     kind, name = values["type"], values["name"]
     if kind == "topic" and image.topic_named(name) is None:
@@ -304,7 +304,7 @@ def _is_node_id(text: str) -> bool:
 
 
 async def features(service: Service, values: Values) -> FeaturesView:
-    """Features."""
+    """Answer with the features."""
     del values
     image = service.node.image
     supported = supported_features(is_controller=service.node.kernel.config.is_controller)
@@ -319,7 +319,7 @@ async def features(service: Service, values: Values) -> FeaturesView:
 
 
 async def acls(service: Service, values: Values) -> AclsView:
-    """Access control entries."""
+    """Answer with a page of access control entries."""
     image = service.node.image
     views = {view.id: view for view in acl_views(image)}
     ids, next_after = _page(sorted(views), values)
@@ -332,7 +332,7 @@ async def acls(service: Service, values: Values) -> AclsView:
 
 
 async def quotas(service: Service, values: Values) -> QuotasView:
-    """Client quotas."""
+    """Answer with a page of client quotas."""
     image = service.node.image
     after, limit = values["after"], values["limit"]
     views = quota_views(image)
@@ -345,7 +345,7 @@ async def quotas(service: Service, values: Values) -> QuotasView:
 
 
 async def producer_ids(service: Service, values: Values) -> ProducerIdsView:
-    """Producer ids."""
+    """Answer with the next producer id."""
     del values
     image = service.node.image
     return ProducerIdsView(
@@ -354,14 +354,14 @@ async def producer_ids(service: Service, values: Values) -> ProducerIdsView:
 
 
 async def image(service: Service, values: Values) -> ImageView:
-    """Everything."""
+    """Answer with the whole image."""
     del values
     now = service.node.image
     return await _worked(now, lambda: image_view(now))
 
 
 def image_counts(image: Image) -> ImageCounts:
-    """What an image holds, counted."""
+    """Count the objects of an image."""
     return ImageCounts(
         brokers=len(image.brokers),
         controllers=len(image.controllers),
@@ -376,7 +376,7 @@ def image_counts(image: Image) -> ImageCounts:
 
 
 def image_view(image: Image) -> ImageView:
-    """A whole image; costs a pass over all of it."""
+    """View of a whole image, in one pass over all of it."""
     names = sorted(image.topic_id_by_name)
     return ImageView(
         metadata_offset=image.provenance.end_offset,
@@ -401,12 +401,12 @@ def image_view(image: Image) -> ImageView:
 
 
 async def records(service: Service, values: Values) -> RecordsView:
-    """The committed log from an offset on."""
+    """Answer with the committed log from an offset on."""
     node = service.node
     start = node.log_start_offset if values["from"] is None else values["from"]
     limit = values["limit"]
     decoded = committed_records(node, start)
-    # Thousands of records take tenths of a second, which the node must not wait for.
+    # Decoding thousands of records takes tenths of a second, too long for the driver's thread.
     if limit <= RECORDS_INLINE:
         found = list(islice(decoded, limit))
     else:
@@ -420,10 +420,10 @@ async def records(service: Service, values: Values) -> RecordsView:
 
 
 def committed_records(node: Inspected, start: int) -> Iterator[RecordView]:
-    """Committed records from an offset on, in order, out of no more than a mebibyte of the log.
+    """Yield committed records from an offset on, in order, from at most a mebibyte of the log.
 
     Raises:
-        Problem: 404 above what is committed, 410 below the start of the log.
+        Problem: 404 above the end of committed records, 410 below the start of the log.
     """
     end = node.committed_end
     if start > end:
@@ -436,7 +436,7 @@ def committed_records(node: Inspected, start: int) -> Iterator[RecordView]:
 
 
 async def diff(service: Service, values: Values) -> DiffView:
-    """What changed between two offsets; from a later to an earlier one it is the way back."""
+    """Answer with the changes from one offset to another, which may be the earlier one."""
     end = service.node.image.provenance.end_offset if values["to"] is None else values["to"]
     start, after, limit = values["from"], values["after"], values["limit"]
     before_image = await service.history.image_at(start, "from")
@@ -453,18 +453,18 @@ async def diff(service: Service, values: Values) -> DiffView:
 
 
 async def livez(service: Service, values: Values) -> HealthView:
-    """It answers, so it lives."""
+    """Answer ok: a process that answers is alive."""
     del service
     return health_view([], is_verbose=values["verbose"])
 
 
 async def readyz(service: Service, values: Values) -> HealthView:
-    """Whether clients may be sent here."""
+    """Answer with the readiness: ok if clients may use this node."""
     return health_view(ready_checks(service.node), is_verbose=values["verbose"])
 
 
 async def _worked(image: Image, work: Callable[[], Answer]) -> Answer:
-    """Do it here when it is short, else on another thread: the image cannot change."""
+    """Do short work here, long work on another thread: the image cannot change."""
     size = sum(len(topic.partitions) for topic in islice(image.topics.values(), PARTITIONS_INLINE))
     if size < PARTITIONS_INLINE and len(image.topics) < PARTITIONS_INLINE:
         return work()

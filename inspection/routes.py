@@ -1,4 +1,4 @@
-"""Every resource of the API: one declaration serves it, checks its parameters and documents it."""
+"""Resources of the API: one declaration each serves it, checks its parameters and documents it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -36,16 +36,16 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One resource."""
 
     path: str
-    """With {names} of path parameters."""
+    """Path with {names} of path parameters."""
     summary: str
     handler: Handler
-    """Gives an instance of `answer`."""
+    """Returns an instance of `answer`."""
     answer: type
     parameters: tuple[Parameter, ...] = ()
     statuses: tuple[int, ...] = ()
-    """Refusals beside 400: they carry a problem."""
+    """Statuses of refusals beside 400, with a problem document."""
     has_etag: bool = False
-    """The answer depends on the metadata offset alone: weak, all forms share the tag."""
+    """True if the answer depends on the metadata offset alone: a weak ETag, shared by all forms."""
 
 
 def _path(name: str, description: str) -> Parameter:

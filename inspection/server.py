@@ -1,8 +1,8 @@
-"""The API on a socket, within bounds: connections, headers, bodies, and how long a client may take.
+"""HTTP server of the API with limits: connections, headers, bodies, and time for a client.
 
-One that is too many is answered 503 and closed; a request that HTTP or a bound forbids gets its
-problem document and the connection ends. A connection on which nothing moves for the idle time is
-closed: no request came, a header was not finished, or an answer was not read.
+A connection beyond the limit is answered 503 and closed; a request that violates HTTP or a limit
+gets its problem document and the connection ends. A connection without progress for the idle
+time is closed: no request arrived, a header was not finished, or an answer was not read.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ from inspection.stream import STREAMS_MAX
 BACKLOG: Final = 128
 SHUTDOWN_S: Final = 0.5
 LINE_BYTES_MAX: Final = 8190
-"""Of the request line, and of one header with its name."""
+"""Limit of the request line, and of one header with its name."""
 HEADERS_MAX: Final = 64
 LINGERING_S: Final = 1.0
-"""How long a refused body is read, so that its sender sees the refusal."""
+"""Time for which a refused body is read, so that the client sees the refusal."""
 REFUSAL_S: Final = 1.0
-"""How long one that is too many may take to send its request, without which it sees no answer."""
+"""Time for a connection beyond the limit to send its request, before which it sees no answer."""
 REFUSALS_MAX: Final = 64
-"""Refused connections that are still open; more are closed without an answer."""
+"""Limit of refused connections still open; more are closed without an answer."""
 DETAIL_CHARACTERS_MAX: Final = 200
 
 
 class Limits(NamedTuple):
-    """What clients may take up."""
+    """Limits on clients."""
 
     connections_max: int = 128
     idle_ms_max: int = 30_000
 
 
 class HttpServer:
-    """Serves one node over HTTP.
+    """HTTP server of one node.
 
     Args:
-        service: what is shown.
-        limits: the bounds that can be set.
-        on_error: told of an unexpected exception.
+        service: the node and its views.
+        limits: the configured limits.
+        on_error: called for an unexpected exception.
     """
 
     def __init__(self, service: Service, limits: Limits, on_error: OnError) -> None:
@@ -67,14 +67,14 @@ class HttpServer:
         self._refused: set[_Refusal] = set()
 
     async def start(self, listening: socket) -> None:
-        """Take connections from a bound socket, which belongs to this server from now on."""
+        """Accept connections from a bound socket, which this server owns from now on."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
         self._sweep = loop.call_later(self._idle_s, self._cut_stalled)
 
     async def close(self) -> None:
-        """End every stream, answer what was asked, close."""
+        """End every stream, answer pending requests, close."""
         if self._server is not None:
             self._server.close()
         if self._sweep is not None:
@@ -88,7 +88,7 @@ class HttpServer:
         return self._limits.idle_ms_max / 1000
 
     def _accept(self) -> asyncio.BaseProtocol:
-        """The protocol of one more connection."""
+        """Return the protocol of a new connection."""
         if len(self._open) >= self._limits.connections_max:
             refusal = _Refusal(self._refused, self._limits.connections_max)
             self._refused.add(refusal)
@@ -99,14 +99,14 @@ class HttpServer:
         return handler
 
     def _cut_stalled(self) -> None:
-        """Cut off who has read nothing of its answer since the last look."""
+        """Abort connections that have read nothing of their answer since the last check."""
         for handler in list(self._open):
             handler.cut_if_stalled()
         self._sweep = asyncio.get_running_loop().call_later(self._idle_s, self._cut_stalled)
 
 
 class _Handler(RequestHandler):
-    """One connection; aiohttp closes it when no whole header comes for the idle time."""
+    """One connection; aiohttp closes it when no whole header arrives in the idle time."""
 
     def __init__(
         self, server: web.Server, on_lost: Callable[["_Handler"], None], idle_s: float
@@ -135,7 +135,7 @@ class _Handler(RequestHandler):
         super().resume_writing()
 
     def cut_if_stalled(self) -> None:
-        """Abort when nothing of what waits was taken since the last look."""
+        """Abort if none of the unsent bytes was taken since the last check."""
         if self.transport is None:
             return
         unsent_bytes, resumed = self.transport.get_write_buffer_size(), self._resumed
@@ -152,7 +152,7 @@ class _Handler(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What HTTP's own rules refuse, as a problem document; the connection ends."""
+        """Answer a violation of HTTP with a problem document; the connection ends."""
         if isinstance(exc, LineTooLong):
             problem = Problem(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -172,7 +172,7 @@ class _Handler(RequestHandler):
 
 
 class _Refusal(asyncio.Protocol):
-    """A connection that is too many: waits for its request, says 503 and closes."""
+    """Connection beyond the limit: waits for its request, answers 503 and closes."""
 
     def __init__(self, refused: "set[_Refusal]", connections_max: int) -> None:
         self._refused = refused
@@ -182,7 +182,7 @@ class _Refusal(asyncio.Protocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass of it
         if len(self._refused) > REFUSALS_MAX:
             self.end()
         else:

@@ -1,7 +1,7 @@
-"""The committed log as a stream: read when the client has taken what came before.
+"""Stream of the committed log: read when the client has taken the earlier records.
 
-Nothing is queued for a client: the log itself is the buffer. A reader that takes nothing for
-`SLOW_READER_S` is cut off; one whose position the log has left behind gets an `end` event.
+Nothing is queued for a client: the log itself is the buffer. A client that takes nothing for
+`SLOW_READER_S` is disconnected; one whose position is below the log start gets an `end` event.
 """
 
 import asyncio
@@ -47,17 +47,17 @@ class Streams:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """The node stops: every stream ends."""
+        """End every stream: the node stops."""
         self._closing.set()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """One stream, until the client leaves or the end."""
+        """Serve one stream, until the client disconnects or the node stops."""
         media_type = negotiated(request.headers.get("Accept"), (SSE, MSGPACK))
         values = read_parameters(STREAM_PARAMETERS, {}, list(request.query.items()))
         node = self._service.node
         last_event_id = request.headers.get("Last-Event-ID")
         position = start_offset(last_event_id, values["from"], node.committed_end)
-        committed_records(node, position)  # refuses a position before the answer has begun
+        committed_records(node, position)  # raises for a bad position before the answer begins
         if self._open >= self._streams_max:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -75,7 +75,7 @@ class Streams:
             await response.prepare(request)
             await self._run(response, media_type, position)
         except ConnectionError:
-            pass  # the client left, which is how most streams end
+            pass  # the client disconnected, the usual end of a stream
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -97,7 +97,7 @@ class Streams:
             while chunk := list(islice(records, RECORDS_PER_WRITE)):
                 await self._write(response, b"".join(map(encode, chunk)))
                 position = chunk[-1].offset + 1
-                await asyncio.sleep(0)  # the node's turn: a write to a fast reader gives none
+                await asyncio.sleep(0)  # lets the driver run: a write to a fast reader never yields
             if position == start and not await self._next_commit() and media_type == SSE:
                 await self._write(response, b": keep-alive\n\n")
         await self._write(response, _end(media_type, "shutting_down", "the node stops"))
@@ -107,7 +107,7 @@ class Streams:
             await response.write(content)
 
     async def _next_commit(self) -> bool:
-        """Wait for something new, or for the end; False when it is time for a sign of life."""
+        """Wait for a commit or the close of all streams; False when a keep-alive is due."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         wake = _resolver(woken)
@@ -135,10 +135,10 @@ def _resolver(future: "asyncio.Future[None]") -> Callable[[], None]:
 
 
 def start_offset(last_event_id: str | None, start: int | None, end: int) -> int:
-    """Where a stream begins: behind the last event of the client, as asked, or at the end.
+    """First offset of a stream: after the client's last event, as requested, or at the end.
 
     Raises:
-        Problem: 400, the header is no offset.
+        Problem: 400, the header is not an offset.
     """
     if last_event_id:
         if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):

@@ -1,7 +1,7 @@
-"""The recorder's numbers as metrics: times, rates and counts of what the driver did.
+"""Metrics of the recorder: times, rates and counts of the driver's work.
 
-Names as in `inspection/metrics.py`. Kafka's raft-metrics and ControllerEventManager measure threads
-of their own; here one loop is both, so they share their figures (table: docs/running.md).
+Names as in `inspection/metrics.py`. Kafka's raft-metrics and ControllerEventManager measure
+separate threads; here one loop is both, so they share values (table: docs/running.md).
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from inspection.recorder import NS_PER_MS, Histogram, Recorder
 
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""What the exporter makes of yammer's 50thPercentile to 999thPercentile."""
+"""Labels that the exporter gives to yammer's 50thPercentile to 999thPercentile."""
 RAFT: Final = "kafka_server_raft_metrics_"
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 EVENT_MANAGER: Final = "kafka_controller_controllereventmanager_"
@@ -21,7 +21,7 @@ NS_PER_US: Final = 1_000
 
 
 def raft_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
-    """Of every node."""
+    """Timings of every node."""
     commit, election = recorder.commit_ns, recorder.election_ns
     for name, value, text in (
         ("commit_latency_avg", commit.average(now_ns) / NS_PER_MS, "append to commit, ms"),
@@ -36,7 +36,7 @@ def raft_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
 
 
 def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
-    """Of a controller."""
+    """Timings of a controller."""
     for name, text, times in (
         ("eventqueuetimems", "from posting to taking, ms", recorder.queue_ns),
         ("eventqueueprocessingtimems", "of one turn, ms", recorder.turn_ns),
@@ -59,7 +59,7 @@ def controller_timings(recorder: Recorder, now_ns: int) -> Iterator[Metric]:
 
 
 def broker_timings(recorder: Recorder) -> Iterator[Metric]:
-    """Of a broker: the committed batches that it read and applied."""
+    """Timings of a broker: the committed batches that it read and applied."""
     name, text = LISTENER + "metadatabatchprocessingtimeus", "of applying a batch, us"
     yield from _summary(name, text, recorder.batch_ns, NS_PER_US)
     name, text = LISTENER + "metadatabatchsizes", "records of a batch"
@@ -67,7 +67,7 @@ def broker_timings(recorder: Recorder) -> Iterator[Metric]:
 
 
 def _summary(name: str, text: str, histogram: Histogram, per_unit: int) -> Iterator[Metric]:
-    """Kafka's histogram as the exporter gives it: quantiles, and a count without a sum."""
+    """Kafka's histogram in the exporter's form: quantiles, and a count without a sum."""
     quantiles = GaugeMetricFamily(name, text, labels=["quantile"])
     values = histogram.quantiles([float(label) for label in QUANTILES])
     for label, value in zip(QUANTILES, values, strict=True):

@@ -1,4 +1,4 @@
-"""What the API answers, as types; and an image seen as these types. Pure functions.
+"""Types of the API's answers, and pure functions from an image to them.
 
 Names are snake_case, UUIDs are Kafka's 22 characters, times are milliseconds since 1970, offsets
 are half-open ends. A partition without leader has `leader: null`. Lists are sorted by key.
@@ -36,7 +36,7 @@ INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
 CONFIG_TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
-"""Resource types by the word in the path (apache/kafka: ConfigResource.Type)."""
+"""Resource type by its name in the path (apache/kafka: ConfigResource.Type)."""
 SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 RESOURCE_TYPES: Final = {kind.value: kind.name for kind in ResourceType}
@@ -50,14 +50,14 @@ FILTERS: Final[tuple[str, ...]] = ("under_replicated", "offline", "at_min_isr", 
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of everything that leaves over HTTP."""
+    """Base of every answer over HTTP."""
 
 
 class AtOffset(View, frozen=True, kw_only=True):
-    """Everything that was read from one image says from which."""
+    """Base of answers read from one image, with the offset of that image."""
 
     metadata_offset: int
-    """All records below this offset are in the answer; also its ETag."""
+    """End offset of the records in the answer; also its ETag."""
 
 
 class EndpointView(View, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class PartitionView(View, frozen=True, kw_only=True):
 
 
 class TopicDetail(AtOffset, frozen=True, kw_only=True):
-    """One topic with everything that belongs to it."""
+    """One topic with its configs and partitions."""
 
     name: str
     topic_id: str
@@ -180,7 +180,7 @@ class ConfigsView(AtOffset, frozen=True, kw_only=True):
 
 
 class ScramView(View, frozen=True, kw_only=True):
-    """That a credential exists; what it is made of never leaves."""
+    """A SCRAM credential without its secrets."""
 
     user: str
     mechanism: str
@@ -188,12 +188,12 @@ class ScramView(View, frozen=True, kw_only=True):
 
 
 def word(words: Mapping[int, str], number: int) -> str:
-    """Kafka's word for a number of its; the number itself when newer software wrote it."""
+    """Kafka's word for one of its numbers; the number itself if only newer software has a word."""
     return words.get(number, str(number))
 
 
 def endpoint_views(endpoints: tuple[RegisteredEndpoint, ...]) -> list[EndpointView]:
-    """The listeners of a registration."""
+    """Listeners of a registration."""
     return [
         EndpointView(
             listener=e.name,
@@ -206,7 +206,7 @@ def endpoint_views(endpoints: tuple[RegisteredEndpoint, ...]) -> list[EndpointVi
 
 
 def feature_ranges(registered: Broker | Controller) -> list[FeatureRange]:
-    """The feature levels of a registration, by name."""
+    """Feature levels of a registration, by name."""
     ranges = [
         FeatureRange(
             name=f.name, min_level=f.min_supported_version, max_level=f.max_supported_version
@@ -217,7 +217,7 @@ def feature_ranges(registered: Broker | Controller) -> list[FeatureRange]:
 
 
 def broker_views(image: Image) -> list[BrokerView]:
-    """All registered brokers by id, with what they lead and host."""
+    """All registered brokers by id, with the numbers of partitions they lead and host."""
     leaders, replicas = _loads(image)
     return [
         BrokerView(
@@ -254,7 +254,7 @@ def controller_views(image: Image) -> list[ControllerView]:
 
 
 def topic_view(topic: Topic) -> TopicView:
-    """A topic as a line of a list."""
+    """Summary of a topic."""
     partitions = list(topic.partitions.values())
     return TopicView(
         name=topic.name,
@@ -268,7 +268,7 @@ def topic_view(topic: Topic) -> TopicView:
 
 
 def topic_detail(image: Image, topic: Topic) -> TopicDetail:
-    """One topic, whole."""
+    """One topic with its configs and partitions."""
     return TopicDetail(
         metadata_offset=image.provenance.end_offset,
         name=topic.name,
@@ -302,7 +302,7 @@ def partition_view(topic: Topic, partition_id: int, partition: Partition) -> Par
 def partitions_in_order(
     image: Image, after: tuple[str, int] | None = None
 ) -> Iterator[tuple[Topic, int, Partition]]:
-    """Every partition by topic name and number, those behind `after` only."""
+    """Every partition by topic name and number, those after `after` only."""
     for name in sorted(image.topic_id_by_name):
         if after is not None and name < after[0]:
             continue
@@ -315,10 +315,10 @@ def partitions_in_order(
 def partition_filter(
     image: Image, wanted: str | None, min_insync_default: int
 ) -> Callable[[Topic, Partition], bool]:
-    """Whether a partition is in the state asked for.
+    """Predicate for partitions in the given state; None: all.
 
-    `under_replicated`: the ISR is smaller than the replicas. `no_leader`: nobody leads. `offline`:
-    nobody leads, or its leader is fenced. `at_min_isr`: the ISR has exactly min.insync.replicas.
+    `under_replicated`: the ISR is smaller than the replicas. `no_leader`: no leader. `offline`: no
+    leader, or a fenced one. `at_min_isr`: the ISR has exactly min.insync.replicas.
     """
     match wanted:
         case None:
@@ -338,13 +338,13 @@ def partition_filter(
 
 
 def min_insync_replicas(image: Image, topic: str, default: int) -> int:
-    """The setting in force: the topic's, or the default of the node."""
+    """Effective min.insync.replicas: the topic's, or the default of the node."""
     value = image.config(CONFIG_TOPIC, topic).get(MIN_INSYNC_REPLICAS)
     return int(value) if value is not None and value.isdecimal() else default
 
 
 def feature_views(image: Image) -> list[FeatureView]:
-    """The finalized features by name."""
+    """Finalized features by name."""
     return [
         FeatureView(
             name=name,
@@ -385,7 +385,7 @@ def quota_views(image: Image) -> list[QuotaView]:
 
 
 def scram_views(image: Image) -> list[ScramView]:
-    """Which users have SCRAM credentials."""
+    """Users with SCRAM credentials, one row per mechanism."""
     return [
         ScramView(
             user=user,
@@ -397,7 +397,7 @@ def scram_views(image: Image) -> list[ScramView]:
 
 
 def shown_configs(resource_type: int, configs: Mapping[str, str]) -> dict[str, str]:
-    """Configs by name; the values of secrets are hidden."""
+    """Configs by name, with the values of secrets hidden."""
     return {
         name: HIDDEN if is_secret(resource_type, name) else configs[name]
         for name in sorted(configs)
@@ -408,7 +408,7 @@ HIDDEN: Final = "[hidden]"
 
 
 def is_secret(resource_type: int, config_name: str) -> bool:
-    """Whether Kafka takes a config for a password; brokers' unknown ones count as such."""
+    """Return True if Kafka treats a config as a password, or it is an unknown one of a broker."""
     if resource_type != CONFIG_BROKER:
         return False
     definition = broker_config(config_name)

@@ -9,7 +9,7 @@ from metadata.image import Image
 
 
 def changes_between(before: Image, after: Image) -> list[dict[str, Any]]:
-    """Every change as a plain object, sorted by kind and key.
+    """Every change as a plain object, grouped by kind, within a kind sorted by key.
 
     A snapshot of Kafka lists endpoints and features of a node in another order than the record that
     registered it; such a difference is left out.
