@@ -2,12 +2,12 @@
 
 Interface: `kernel.Kernel(config, vfs, rng, *, cluster_id, directory_ids, now)`: `start(now)`,
 `take(events, now)` and `settle()` (the halves of a step, docs/decisions/0013),
-`next_deadline_ms()`, `close()`. `events` and `effects` are what passes to and from a driver:
-node/driver.py, or the simulator's machine. `turn.Turn`, which both run, decides what leaves first
-and where the log is flushed.
-Rooms: `serving` (requests of listeners), `quorum` (the metadata log as a replica), `lifecycle`
-(how the node joins and leaves). Here: `config`, `opening` and `formatting` of folders, the
-composition.
+`next_deadline_ms()`, `close()`. `events` and `effects` are exchanged with a driver: node/driver.py
+or the simulator's machine. `turn.Turn`, which both run, decides the order of sends and where the
+log is flushed.
+Subpackages: `serving` (requests of listeners), `quorum` (the metadata log as a replica),
+`lifecycle` (joining and leaving the cluster). Here: `config`, `opening` and `formatting` of log
+directories, the composition.
 Raft's persist effects are written in the step (quorum-state with its fsync); flushes go to the
 driver.
 Not in it: consensus (raft/), decisions (quorum_controller/), connections (network/), any I/O but

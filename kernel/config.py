@@ -1,10 +1,10 @@
-"""What one node is told at start: roles, listeners, voters, directories, time-outs, limits.
+"""Configuration of a node: roles, listeners, voters, directories, time-outs, limits.
 
-A value, already checked: `node/config.py` makes it from `server.properties` (Kafka's key names are
-written only there), the simulator makes it by hand. The name of a field is Kafka's key without the
-prefix, with the unit as suffix; the defaults are Kafka's.
+An immutable, validated value: `node/config.py` makes it from `server.properties` (Kafka's key names
+are written only there), the simulator makes it directly. The name of a field is Kafka's key without
+the prefix, with the unit as suffix; the defaults are Kafka's.
 
-The cluster id is not here: it belongs to the folders (`meta.properties`).
+The cluster id is not here: it belongs to the log directories (`meta.properties`).
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ class Voter(msgspec.Struct, frozen=True, gc=False):
 
 
 class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The raft part: `controller.quorum.*` (apache/kafka: raft/.../QuorumConfig.java)."""
+    """Settings of raft: `controller.quorum.*` (apache/kafka: raft/.../QuorumConfig.java)."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -42,21 +42,21 @@ class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MetadataLogConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The metadata log: segments, snapshots, retention, no-op records."""
+    """Settings of the metadata log: segments, snapshots, retention, no-op records."""
 
     segment_bytes: int = GIBIBYTE
     segment_ms: int = WEEK_MS
     record_bytes_between_snapshots: int = RECORD_BYTES_BETWEEN_SNAPSHOTS
     snapshot_interval_ms_max: int = 60 * 60 * 1000
-    """0 switches the timer off."""
+    """Maximum age of the last snapshot; 0 disables this trigger."""
     retention_bytes: int = 100 * 1024 * 1024
     retention_ms: int = WEEK_MS
     idle_interval_ms_max: int = 500
-    """How long a leader stays silent before it writes a NoOp record; 0 switches them off."""
+    """Idle time after which the active controller writes a NoOp record; 0 disables them."""
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The broker's life cycle and what its requests may do."""
+    """Settings of a broker's life cycle and of its requests."""
 
     rack: str | None = None
     session_timeout_ms: int = 9000
@@ -65,29 +65,29 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     controlled_shutdown_enable: bool = True
     delete_topic_enable: bool = True
     response_partitions_max: int = 2000
-    """Of one DescribeTopicPartitions response (`max.request.partition.size.limit`)."""
+    """Partitions in a DescribeTopicPartitions response (`max.request.partition.size.limit`)."""
 
 
 class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the controller takes where a CreateTopics request leaves it open."""
+    """Defaults for values that a CreateTopics request leaves open."""
 
     partition_count: int = 1
     replication_factor: int = 1
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `listeners` are bound, `advertised_listeners` are told to others."""
+    """Settings of a node. `listeners` are bound, `advertised_listeners` are published."""
 
     node_id: NodeId
     is_broker: bool
     is_controller: bool
     voters: tuple[Voter, ...]
     controller_listener_names: tuple[str, ...]
-    """Upper case; the first one is how this node reaches controllers."""
+    """Names in upper case; this node connects to controllers by the first one."""
     listeners: tuple[Endpoint, ...]
-    """An empty host means every interface; port 0 means any free port."""
+    """Listeners to bind; an empty host means every interface, port 0 any free port."""
     advertised_listeners: tuple[Endpoint, ...]
-    """Of the bound listeners, brokers' and controllers', with a host that others can use."""
+    """Endpoints of the bound listeners, brokers' and controllers', with a reachable host."""
     inter_broker_listener_name: str | None
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
@@ -97,21 +97,21 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerConfig = BrokerConfig()
     topic_defaults: TopicDefaults = TopicDefaults()
     access: AccessRules | None = None
-    """The authorizer (`authorizer.class.name`), None without one."""
+    """Rules of the authorizer (`authorizer.class.name`); None without one."""
     tokens: TokenSettings = TokenSettings()
-    """`delegation.token.*`"""
+    """Settings of delegation tokens (`delegation.token.*`)."""
     elections: ElectionIntervals = ElectionIntervals()
-    """Elections that the controller holds by itself."""
+    """Intervals of the periodic leader elections of the controller."""
     connection_limits: ConnectionLimits = ConnectionLimits()
     inspection_listener: Endpoint | None = None
-    """Where the inspection API listens (`inspection.listener`); None: nowhere."""
+    """Listener of the inspection API (`inspection.listener`); None disables it."""
     properties: tuple[tuple[str, str], ...] = ()
     """Every key and value as given, sorted by key: for logs and DescribeConfigs."""
     unknown_keys: tuple[str, ...] = ()
-    """Keys of the file that this node does not act on, sorted: named once at start."""
+    """Keys of the file that this node does not support, sorted; logged once at start."""
 
     def __post_init__(self) -> None:
-        """Check what every user of the value relies on."""
+        """Assert the invariants that all users of the value rely on."""
         assert self.is_broker or self.is_controller, "a node without a role"
         assert self.log_dirs, "a node without a folder"
         assert self.controller_listener_names, "a node without the name of a controller listener"
@@ -120,31 +120,31 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_voter(self) -> bool:
-        """Whether `controller.quorum.voters` lists this node."""
+        """True if `controller.quorum.voters` lists this node."""
         return any(voter.id == self.node_id for voter in self.voters)
 
     @property
     def controller_listeners(self) -> tuple[Endpoint, ...]:
-        """The bound listeners that serve controller requests; empty on a plain broker."""
+        """The bound listeners for controller requests; empty without the controller role."""
         return tuple(e for e in self.listeners if e.listener in self.controller_listener_names)
 
     @property
     def broker_listeners(self) -> tuple[Endpoint, ...]:
-        """The bound listeners that serve clients and brokers; empty on a plain controller."""
+        """The bound listeners for clients and brokers; empty without the broker role."""
         return tuple(e for e in self.listeners if e.listener not in self.controller_listener_names)
 
     @property
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
-        """What RegisterController and BeginQuorumEpoch tell about this node."""
+        """Endpoints of this node in ControllerRegistration requests."""
         names = self.controller_listener_names
         return tuple(e for e in self.advertised_listeners if e.listener in names)
 
     @property
     def advertised_broker_listeners(self) -> tuple[Endpoint, ...]:
-        """What BrokerRegistration tells about this node."""
+        """Endpoints of this node in BrokerRegistration requests."""
         names = self.controller_listener_names
         return tuple(e for e in self.advertised_listeners if e.listener not in names)
 
     def voter(self, node_id: NodeId) -> Voter | None:
-        """The entry of a voter."""
+        """Return the entry of a voter; None for any other node."""
         return next((voter for voter in self.voters if voter.id == node_id), None)

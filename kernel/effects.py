@@ -1,4 +1,4 @@
-"""What a node asks its driver to do, in the order in which a step wants it done."""
+"""Effects of a node, which its driver performs in the order of the step."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -38,14 +38,14 @@ class Plan(Protocol):
     """A flush that any thread may run; `storage.log.FlushPlan` is one."""
 
     def run(self) -> object:
-        """Make durable what the plan covers, or raise."""
+        """Make the plan's part of the log durable, or raise."""
         ...
 
 
 class RunFlush(msgspec.Struct, frozen=True):
     """Run the plan off the step thread, then report FlushDone. At most one is outstanding.
 
-    `has_followers`: of a leader with other voters, who may have the records durable before it has.
+    `has_followers`: the node leads other voters, which may have the records durable before it has.
     """
 
     token: int
@@ -54,7 +54,7 @@ class RunFlush(msgspec.Struct, frozen=True):
 
 
 class RunLocalChanges(msgspec.Struct, frozen=True):
-    """Run folder work off the step thread, then report LocalChangesDone. One at a time."""
+    """Run directory changes off the step thread, then report LocalChangesDone. One at a time."""
 
     token: int
     work: Callable[[], None]
@@ -63,7 +63,7 @@ class RunLocalChanges(msgspec.Struct, frozen=True):
 class RunSnapshot(msgspec.Struct, frozen=True):
     """Sync and rename a snapshot off the step thread, then report SnapshotDone. One at a time.
 
-    An error is fatal, as that of a flush.
+    An error is fatal, as in a flush.
     """
 
     token: int
@@ -71,7 +71,7 @@ class RunSnapshot(msgspec.Struct, frozen=True):
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """The node is done; nothing follows."""
+    """End the process with `code`; no effect follows."""
 
     code: int
     reason: str

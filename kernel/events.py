@@ -1,4 +1,4 @@
-"""What can happen to a node, as the driver tells it: bytes, connections, finished work, time."""
+"""Events of a node, reported by its driver: bytes, connections, finished work, time."""
 
 from typing import final
 
@@ -33,36 +33,36 @@ __all__ = [
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The listeners are bound: the node may begin."""
+    """The listeners are bound; the node starts."""
 
 
 @final
 class FlushDone(msgspec.Struct, frozen=True):
-    """The plan of a `RunFlush` is durable. A failed one stops the driver instead."""
+    """The plan of a `RunFlush` is durable. A failed flush stops the driver instead."""
 
     token: int
 
 
 class LocalChangesDone(msgspec.Struct, frozen=True):
-    """The work of a `RunLocalChanges` has run; `error` says what failed, None if nothing."""
+    """The work of a `RunLocalChanges` has run; `error` is the failure, None on success."""
 
     token: int
     error: str | None = None
 
 
 class SnapshotDone(msgspec.Struct, frozen=True):
-    """The work of a `RunSnapshot` has run. A failed one stops the driver instead."""
+    """The work of a `RunSnapshot` has run. A failure stops the driver instead."""
 
     token: int
 
 
 @final
 class TimeAdvanced(msgspec.Struct, frozen=True):
-    """The clock moved; timers that are due run."""
+    """Time passed; run the timers that are due."""
 
 
 class ShutdownRequested(msgspec.Struct, frozen=True):
-    """SIGTERM: controlled shutdown of the broker, hand-over of leadership, then `Exit`."""
+    """SIGTERM: controlled shutdown of the broker, resignation of the leader, then `Exit`."""
 
 
 Event = (

@@ -1,8 +1,8 @@
-"""Formatting of a node's folders.
+"""Formatting of a node's log directories.
 
-`meta.properties` everywhere, `bootstrap.checkpoint` where the metadata log lives. The bootstrap
-snapshot is written first and `meta.properties` last: a folder that has the latter is
-whole. (apache/kafka: metadata/.../storage/Formatter.java)
+`meta.properties` goes into each, `bootstrap.checkpoint` into the metadata log directory. The
+bootstrap snapshot is written first and `meta.properties` last: a directory that has the latter is
+completely formatted. (apache/kafka: metadata/.../storage/Formatter.java)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +26,11 @@ from wire.types import DirectoryId, LeaderEpoch
 
 
 class FormatError(Exception):
-    """The folders cannot be formatted as asked; the text is one line for the person."""
+    """The log directories cannot be formatted as requested; the text is one line for the user."""
 
 
 class FormatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to write.
+    """Content of the log directories to format.
 
     `features` are finalized levels by name; `metadata.version` is among them and comes first.
     """
@@ -40,18 +40,18 @@ class FormatRequest(msgspec.Struct, frozen=True, kw_only=True):
     ignore_formatted: bool = False
     now_ms: int
     date: str = ""
-    """The comment line of `meta.properties`."""
+    """Date in the comment line of `meta.properties`."""
     credentials: tuple[Record, ...] = ()
-    """SCRAM credentials that the cluster starts with."""
+    """Initial SCRAM credentials of the cluster."""
 
 
 def format_directories(
     vfs: Vfs, config: NodeConfig, request: FormatRequest, new_uuid: Callable[[], bytes]
 ) -> list[str]:
-    """Formats what is not formatted; returns the folders it formatted, the metadata folder first.
+    """Format the unformatted log directories; return them, the metadata log directory first.
 
     Raises:
-        FormatError: a folder is formatted (and that is not to be ignored), or for another node.
+        FormatError: a directory is formatted already (unless ignored), or for another node.
     """
     assert METADATA_VERSION in request.features
     directories = metadata_folder_first(config)
@@ -77,7 +77,7 @@ def format_directories(
 
 
 def metadata_folder_first(config: NodeConfig) -> list[str]:
-    """Every folder of the node once: that of the metadata log, then the others in their order."""
+    """Return every log directory once: the metadata log's, then the others in their order."""
     others = [path for path in config.log_dirs if path != config.metadata_log_dir]
     return [config.metadata_log_dir, *dict.fromkeys(others)]
 
@@ -85,7 +85,7 @@ def metadata_folder_first(config: NodeConfig) -> list[str]:
 def bootstrap_checkpoint(
     features: Mapping[str, int], now_ms: int, credentials: Sequence[Record] = ()
 ) -> bytes:
-    """Bytes of the snapshot 0-0 that the first leader copies into the log."""
+    """Return the bytes of the snapshot 0-0, which the first active controller writes to the log."""
     level = features[METADATA_VERSION]
     return b"".join(
         encode_snapshot(
@@ -99,7 +99,11 @@ def bootstrap_checkpoint(
 
 
 def _is_formatted(vfs: Vfs, path: str, config: NodeConfig, request: FormatRequest) -> bool:
-    """Whether the folder belongs to this node of this cluster already."""
+    """True if the directory is already formatted for this node and cluster.
+
+    Raises:
+        FormatError: it is formatted for another node or cluster.
+    """
     found = read_meta_properties(vfs, path)
     if found is None:
         return False

@@ -1,7 +1,7 @@
 """One whole node as a value: events in, effects out, no I/O but the synchronous writes of its disk.
 
-Composition only: what each part does is in its own module. The path of a request is in
-docs/architecture.md. Both drivers (asyncio in `node/`, virtual time in tests) use this class.
+Composition only: each part is documented in its own module. The path of a request is in
+docs/architecture.md. Both drivers, node/ (asyncio) and simulator/ (virtual time), use this class.
 """
 
 import contextlib
@@ -63,17 +63,17 @@ class Kernel:
     """A node.
 
     Args:
-        config: what the node is told.
+        config: its settings.
         vfs: its disk.
-        rng: its chance, ids of topics and incarnations included.
-        cluster_id: from meta.properties.
-        directory_ids: of every log directory, by path, from meta.properties.
-        now: the time of the start.
+        rng: its source of randomness, ids of topics and incarnations included.
+        cluster_id: cluster id from meta.properties.
+        directory_ids: id of every log directory, by path, from meta.properties.
+        now: time at start.
 
     Raises:
         CorruptLogError, CorruptFileError: the disk is damaged.
-        UnsupportedFeatureError: names the finalized feature that is missing here, kraft.version
-            in the folder included.
+        UnsupportedFeatureError: names the finalized feature that is not supported, kraft.version
+            of the metadata log directory included.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Kernel:
         self._check_image(opened.loader.image)
 
     def _open_quorum(self, opened: OpenedStorage, vfs: Vfs, rng: Rng) -> None:
-        """The replica of the metadata log, its peers, and the state that the log means."""
+        """Make the replica of the metadata log, its peers and the metadata state."""
         config, cluster_id = self.config, self.cluster_id
         core = raft_core(config, cluster_id, opened, rng, self._clock.now_ms)
         self.peers = Peers(
@@ -160,7 +160,7 @@ class Kernel:
         )
 
     def _timed_parts(self) -> tuple[Timed, ...]:
-        """Who has timers, in the order in which they are looked at."""
+        """Return the parts with timers, in the order in which they tick."""
         busy: tuple[Timed, ...] = (self.peers, self.replica, self.state)
         forwarding, *others = self._seldom_timed
         return (*busy, forwarding, self.connections, *others)
@@ -177,7 +177,7 @@ class Kernel:
         directory_ids: dict[str, DirectoryId],
         requests: ControllerRequests,
     ) -> Connections:
-        """Who answers what arrives on the listeners."""
+        """Make the connections of the listeners with their request dispatch."""
         dispatch = Dispatch(
             self.config,
             self.cluster_id,
@@ -240,30 +240,30 @@ class Kernel:
     # ---- the driver's side -------------------------------------------------------------------
 
     def start(self, now: Now) -> list[out.Effect]:
-        """The first step, once the listeners are bound."""
+        """Run the first step, once the listeners are bound."""
         return self.steps([Started()], now)
 
     def step(self, event: Event, now: Now) -> list[out.Effect]:
-        """Take one event."""
+        """Take one event and settle: a whole step."""
         effects = self.take((event,), now)
         effects += self.settle()
         return effects
 
     def steps(self, events: Iterable[Event], now: Now) -> list[out.Effect]:
-        """Take what happened and settle: both halves of a step."""
+        """Take events and settle: both halves of a step."""
         effects = self.take(events, now)
         effects += self.settle()
         return effects
 
     def take(self, events: Iterable[Event], now: Now) -> list[out.Effect]:
-        """Take what happened, in order; what it appends together is flushed together.
+        """Take events in order, the first half of a step; their appends share a flush.
 
-        What must leave soon is in these effects: answers, fetches, the flush. `settle` must follow
-        before anything that was sent can be answered; several takes may share it.
+        Urgent effects are in this half: responses, fetches, the flush. `settle` must follow before
+        a reaction to anything sent is taken; several takes may share it.
         """
         self._clock.set(now)
         for event in events:
-            if type(event) is BytesReceived:  # exact types: a `match` asks each class in turn
+            if type(event) is BytesReceived:  # exact types: a `match` tests each class in turn
                 self.connections.received(event.connection_id, event.data)
             elif type(event) is PeerBytes:
                 self.peers.on_bytes(event.peer_id, event.data)
@@ -271,7 +271,7 @@ class Kernel:
                 self.replica.flush_done(event.token)
             elif type(event) is TimeAdvanced:
                 self.replica.tick()
-                self.replica.drain()  # what a full disk held back, before what is proposed now
+                self.replica.drain()  # appends stalled by a full disk come before new proposals
             else:
                 self._take_rare(event)
         self.replica.drain()
@@ -282,7 +282,7 @@ class Kernel:
         return effects
 
     def settle(self) -> list[out.Effect]:
-        """The rest of a step: publish what was committed, do what became due, set the deadline."""
+        """Run the second half of a step: publish commits, run due timers, set the deadline."""
         has_changed = self.state.has_news and self.state.publish_committed()
         if has_changed:
             self.snapshots.on_commit()
@@ -301,7 +301,7 @@ class Kernel:
         return effects
 
     def next_deadline_ms(self) -> int | None:
-        """When to step TimeAdvanced at the latest; None = only events can change anything."""
+        """Return the latest time of the next TimeAdvanced; None if nothing is timed."""
         return self._deadline_ms
 
     def _earliest_deadline_ms(self) -> int | None:
@@ -326,9 +326,9 @@ class Kernel:
         return first_ms
 
     def close(self) -> None:
-        """After an Exit in order and the last flush: leave a log that needs no recovery.
+        """Close the log cleanly after `Exit` and the last flush, so that it needs no recovery.
 
-        A disk that does not take the files of a clean shutdown makes the next start an unclean one.
+        If the clean-shutdown files cannot be written, the next start is an unclean one.
         """
         self._writer.log.close()
         if self._clean_shutdown is not None and self.lifecycle is not None:
@@ -339,7 +339,7 @@ class Kernel:
 
     @property
     def is_unfenced(self) -> bool:
-        """Whether this broker serves; a plain controller is when it knows a leader."""
+        """True if this broker is unfenced; without the broker role, if a leader is known."""
         if self.lifecycle is None:
             return self.replica.leader.leader_id is not None
         return self.lifecycle.is_unfenced
@@ -377,7 +377,7 @@ class Kernel:
                 assert_never(event)
 
     def _knows_the_cluster(self) -> bool:
-        """Whether the image is as new as the quorum says and has a broker to name to clients."""
+        """True if the image is at the known high watermark and has an unfenced broker."""
         high_watermark = self.replica.core.high_watermark
         image = self.cache.image
         return (
@@ -387,7 +387,7 @@ class Kernel:
         )
 
     def _tick(self) -> None:
-        """What became due by the events of this step; everything else waits for its deadline."""
+        """Run the timers that are due."""
         drain = self.replica.drain
         for part in self._timed:
             part.tick()
@@ -416,7 +416,7 @@ class Kernel:
     # ---- between the parts -------------------------------------------------------------------
 
     def _on_broker_shut_down(self) -> None:
-        """The broker has left; now the replica hands over."""
+        """Shut down the replica, once the broker has left."""
         self.replica.enqueue(raft_events.ShutdownRequested())
 
     def _on_evidence(self, lost: LeaderAndEpoch) -> None:
@@ -470,7 +470,10 @@ class Kernel:
             raise UnsupportedFeatureError(missing)
 
     def _unsupported(self, image: Image) -> str | None:
-        """The first finalized feature that a controller cannot do; brokers do not register then."""
+        """Return the first finalized feature that this controller does not support, else None.
+
+        A broker is refused at its registration instead.
+        """
         missing = unsupported(image.features) if image.features else []
         return missing[0] if missing and self.config.is_controller else None
 

@@ -1,8 +1,8 @@
-"""The kraft.version of a folder, looked at before anything in it is opened.
+"""Check of a log directory's kraft.version before anything in it is opened.
 
-Level 1 (KIP-853) keeps the voters in the log and in snapshots. A node that only knows
-`controller.quorum.voters` would count another majority than the one that wrote the folder: alone it
-would elect itself and commit. So it does not start there; what reads offline does.
+Level 1 (KIP-853) keeps the voters in the log and in snapshots. A node with only
+`controller.quorum.voters` would count another majority than the quorum that wrote the directory:
+as sole voter it would elect itself and commit. So it refuses to start; offline tools still read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,20 +22,20 @@ from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
 
 SNAPSHOT_START_BYTES: Final = 256 * 1024
-"""Of a snapshot: its first batch tells level and voters, a voter in some hundred bytes."""
+"""Bytes read of a snapshot: its first batch has level and voters, some hundred bytes a voter."""
 VOTERS_LEVEL_MIN: Final = 1
-"""First level at which records hold the voters: a VotersRecord tells as much."""
+"""First level at which records hold the voters, implied by any VotersRecord."""
 
 
 class UnsupportedFeatureError(Exception):
-    """The cluster has a finalized feature that this software lacks."""
+    """A finalized feature of the cluster is not supported by this node."""
 
 
 def refuse_unsupported_kraft_version(vfs: Vfs, log_dir: str) -> None:
-    """Raise when the metadata log, a snapshot or a checkpoint is of another level than supported.
+    """Raise if the metadata log, a snapshot or a checkpoint has an unsupported kraft.version.
 
     Raises:
-        UnsupportedFeatureError: names the folder, the level, the file and what is supported.
+        UnsupportedFeatureError: names the directory, the level, the file and the supported range.
         CorruptFileError: the checkpoint that may hold the first voters cannot be read.
     """
     highest = CONTROLLER_FEATURES[KRAFT_VERSION][1]
@@ -49,7 +49,7 @@ def refuse_unsupported_kraft_version(vfs: Vfs, log_dir: str) -> None:
 
 
 def _levels(vfs: Vfs, log_dir: str) -> Iterator[tuple[str, int]]:
-    """File and level of each record that tells one."""
+    """Yield file and level of each record that has or implies one."""
     bootstrap = read_bootstrap_checkpoint(vfs, log_dir)
     if bootstrap is not None:
         yield from _of_batches(BOOTSTRAP_CHECKPOINT_NAME, _readable(bootstrap))
@@ -62,7 +62,7 @@ def _levels(vfs: Vfs, log_dir: str) -> Iterator[tuple[str, int]]:
         start = files.read_chunk(snapshot_id, 0, SNAPSHOT_START_BYTES)
         batches = list(_readable(start))
         if snapshot_id.offset == 0 and not batches:
-            # Nobody else reads it: as good as none would be a quorum without its voters.
+            # It is not read elsewhere: ignoring the damage would lose the voters of the quorum.
             raise CorruptFileError(path, "no batch of it can be read")
         yield from _of_batches(base_name(path), batches)
     for path, batch in control_batches(vfs, directory):
@@ -70,7 +70,7 @@ def _levels(vfs: Vfs, log_dir: str) -> Iterator[tuple[str, int]]:
 
 
 def _readable(content: bytes) -> Iterator[Batch]:
-    """The control batches up to the first damage, which whoever loads the file names."""
+    """Yield the control batches up to the first damage, which loading the file reports."""
     try:
         for batch in iterate_batches(content):
             if not batch.crc_is_valid:
@@ -91,4 +91,4 @@ def _of_batches(name: str, batches: Iterable[Batch]) -> Iterator[tuple[str, int]
                 elif isinstance(record, KRaftVoters):
                     yield name, VOTERS_LEVEL_MIN
         except (MetadataRecordError, CorruptBatchError):
-            continue  # named by whoever applies it
+            continue  # applying the record reports it

@@ -1,4 +1,4 @@
-"""What a node finds on its disk at start, and the parts that are made of it."""
+"""Opening of a node's disk at start, and the parts that are made from it."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ from wire.types import (
 
 
 class OpenedStorage(msgspec.Struct, frozen=True):
-    """The disk of a node, read."""
+    """The opened disk of a node."""
 
     writer: LogWriter
     reading: SnapshotReading
@@ -63,10 +63,10 @@ def open_static_quorum(
     *,
     installed: Installed,
 ) -> OpenedStorage:
-    """`open_storage` of a folder whose voters are those of the configuration.
+    """Open the storage of a quorum with the static voters of the configuration.
 
     Raises:
-        UnsupportedFeatureError: the quorum has voters of its own; nothing was changed.
+        UnsupportedFeatureError: the quorum has dynamic voters; nothing was changed.
         CorruptLogError, CorruptFileError: damage that must stop the node.
     """
     refuse_unsupported_kraft_version(vfs, config.metadata_log_dir)
@@ -85,12 +85,12 @@ def open_storage(
     """Open the metadata log with its quorum-state, and load the newest snapshot.
 
     Args:
-        config: of the node.
+        config: settings of the node.
         vfs: its disk.
-        directory_id: of the directory of the metadata log.
-        clock: of the node.
-        effects: where effects go.
-        installed: gets the content of a fetched snapshot that has replaced the log.
+        directory_id: id of the metadata log directory.
+        clock: its clock.
+        effects: list that effects are appended to.
+        installed: called with the content of a fetched snapshot that has replaced the log.
 
     Raises:
         CorruptLogError, CorruptFileError: damage that must stop the node.
@@ -104,7 +104,7 @@ def open_storage(
         effects.append(Log(LogLevel.WARN, "log_repaired", fields))
     files = SnapshotFiles(vfs, log.directory)
     files.clean()
-    # 0-0 is no snapshot of the log: Kafka keeps what a quorum begins with there.
+    # 0-0 is no snapshot of the log: Kafka keeps the bootstrap records there.
     snapshots = tuple(found for found in files.list() if found.offset > 0)
     loader = Loader()
     if snapshots:
@@ -124,7 +124,7 @@ def open_storage(
 
 
 def _load_newest(files: SnapshotFiles, snapshot_id: OffsetAndEpoch, loader: Loader) -> None:
-    """Kafka takes a snapshot without header or footer; here damage is named."""
+    """Load a snapshot; one without header or footer, which Kafka accepts, is damaged here."""
     try:
         content = decode_snapshot(files.read(snapshot_id))
         timestamp_ms = content.last_contained_timestamp_ms
@@ -136,10 +136,10 @@ def _load_newest(files: SnapshotFiles, snapshot_id: OffsetAndEpoch, loader: Load
 def _start_at_a_snapshot(
     log: StoredLog, files: SnapshotFiles, snapshots: tuple[OffsetAndEpoch, ...]
 ) -> tuple[OffsetAndEpoch, ...]:
-    """A log that does not begin at 0 begins where a snapshot ends; older snapshots go.
+    """Start a log that does not start at 0 at the end of a snapshot; delete older snapshots.
 
     Raises:
-        CorruptLogError: no snapshot has what is missing at the beginning of the log.
+        CorruptLogError: no snapshot holds the records that are missing below the log start.
     """
     start = log.log_start_offset
     kept = tuple(found for found in snapshots if found.offset >= start)
@@ -156,7 +156,7 @@ def _start_at_a_snapshot(
 def raft_core(
     config: NodeConfig, cluster_id: str, opened: OpenedStorage, rng: Rng, now_ms: int
 ) -> RaftCore:
-    """The consensus core over what the disk holds."""
+    """Make the raft core from the state on disk."""
     listener = config.controller_listener_names[0]
     quorum, log = config.quorum, opened.writer.log
     raft_config = RaftConfig(
@@ -197,7 +197,7 @@ def raft_core(
 def controller_of(
     config: NodeConfig, cluster_id: str, vfs: Vfs, rng: Rng, new_uuid: Callable[[], bytes]
 ) -> Controller | None:
-    """The controller of a node with that role."""
+    """Make the controller of a node; None without that role."""
     if not config.is_controller:
         return None
     defaults = config.topic_defaults

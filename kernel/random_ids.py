@@ -1,4 +1,4 @@
-"""Random UUIDs as Kafka makes them.
+"""Random UUIDs, generated as in Kafka.
 
 (apache/kafka: clients/.../common/Uuid.java, `randomUuid`)
 """
@@ -7,7 +7,7 @@ from wire.types import Rng
 
 
 def random_uuid(rng: Rng) -> bytes:
-    """16 bytes of version 4: never a reserved one, and their text never starts with a dash.
+    """Return 16 bytes of version 4, never a reserved UUID, whose text never starts with a dash.
 
     A dash would make the text a flag on a command line.
     """

@@ -1,18 +1,18 @@
-"""One turn of a node: what is taken together, what leaves first, and where the log is flushed.
+"""One turn of a node: events taken together, the order of sends, and the place of the flush.
 
-A driver collects events until its loop comes round; then comes a turn. Its first half takes all
-that waits, and what it sends leaves at once; its second half settles (docs/decisions/0013). Between
-them is a flush of the log that nobody has to wait for: what follows from it (a follower
-acknowledges, a node alone commits) still belongs to this turn. A flush has one of three ways
+A driver collects events until its loop comes round; then it runs a turn. The first half takes all
+waiting events, and its sends leave at once; the second half settles (docs/decisions/0013). Between
+them the log may be flushed in the loop: the consequences of the flush (a follower acknowledges, a
+sole voter commits) then belong to the same turn. A flush runs in one of three ways
 (docs/decisions/0006):
 
-- in the loop, at once: the disk is quick, nothing was sent in this half, and no follower comes for
-  the records meanwhile;
-- in the loop, behind what was sent, unless other events came meanwhile: the disk is quick;
+- in the loop, at once: the disk is fast, nothing was sent in this half, and no follower fetches the
+  records meanwhile;
+- in the loop, after the sends have left, unless other events arrived meanwhile: the disk is fast;
 - on another thread.
 
 The asyncio driver (node/) and the simulator's turns (simulator/cluster/turns.py) both run this
-class; what they carry out, and how long it takes, is theirs.
+class; they perform the effects, each in its own time.
 """
 
 from typing import Final, Protocol
@@ -23,56 +23,56 @@ _SENDS: Final = frozenset({SendBytes, SendPeerBytes})
 
 
 class TurnDriver(Protocol):
-    """Who has the events, the sockets and the threads of a node."""
+    """The owner of the events, sockets and threads of a node."""
 
     def take(self) -> list[Effect] | None:
-        """Take every event that waits: `Kernel.take`. None: the process is gone by it."""
+        """Run `Kernel.take` on every waiting event; None: the process ended in it."""
         ...
 
     def settle(self) -> list[Effect] | None:
-        """The rest of the step: `Kernel.settle`. None: the process is gone by it."""
+        """Run `Kernel.settle`; None: the process ended in it."""
         ...
 
     def carry_out(self, effect: Effect) -> bool:
-        """Do what an effect says, any but RunFlush; False: the process is gone."""
+        """Perform an effect other than RunFlush; False: the process has ended."""
         ...
 
     @property
     def has_waiting(self) -> bool:
-        """Whether events wait for the next turn."""
+        """True if events wait for the next turn."""
         ...
 
     @property
     def is_disk_quick(self) -> bool:
-        """Whether a flush is short enough for the loop; asked once for a flush, if it counts."""
+        """True if flushes are short enough for the loop; read at most once for a flush."""
         ...
 
     def flush_here(self, effect: RunFlush) -> bool:
-        """Flush now; its end waits as an event afterwards. False: the process is gone."""
+        """Flush now and queue its end as an event; False: the process has ended."""
         ...
 
     def flush_on_thread(self, effect: RunFlush) -> None:
-        """Flush on another thread; its end is an event some time."""
+        """Flush on another thread; its end becomes an event later."""
         ...
 
     def flush_behind(self, effect: RunFlush) -> None:
-        """Call `Turn.flush_behind` when the turn is over and what it sent has left."""
+        """Call `Turn.flush_behind` when the turn is over and its sends have left."""
         ...
 
 
 class Turn:
-    """The turns of one node, one after the other."""
+    """The sequence of turns of one node."""
 
     def __init__(self, driver: TurnDriver) -> None:
         self._driver = driver
         self.has_sent = False
-        """Whether something was sent since events were taken."""
+        """True if something was sent since events were last taken."""
         self._has_flushed = False
 
     def take(self) -> bool:
-        """The first half; False: the process is gone."""
+        """Run the first half; False: the process has ended."""
         is_running = self._take_waiting()
-        if is_running and self._has_flushed:  # once more and no more: others are to be answered
+        if is_running and self._has_flushed:  # only once more: other requests wait
             is_running = self._take_waiting()
         return is_running
 
@@ -82,12 +82,12 @@ class Turn:
         return effects is not None and self.perform(effects)
 
     def settle(self) -> bool:
-        """The second half; False: the process is gone."""
+        """Run the second half; False: the process has ended."""
         effects = self._driver.settle()
         return effects is not None and self.perform(effects)
 
     def perform(self, effects: list[Effect]) -> bool:
-        """Do what a half asks for, in its order; False: the process is gone by it."""
+        """Perform the effects of a half, in order; False: the process ended in it."""
         driver = self._driver
         for effect in effects:
             if type(effect) is RunFlush:
@@ -112,8 +112,8 @@ class Turn:
         return True
 
     def flush_behind(self, effect: RunFlush) -> bool:
-        """What was sent before the flush has left; False: the process is gone."""
-        if self._driver.has_waiting:  # there is other work meanwhile
+        """Run a flush after the sends of its turn have left; False: the process has ended."""
+        if self._driver.has_waiting:  # other events must not wait for the flush
             self._driver.flush_on_thread(effect)
             return True
         return self._driver.flush_here(effect)

@@ -1,9 +1,9 @@
-"""The life of a broker: registration, heartbeats until unfenced, controlled shutdown.
+"""The life cycle of a broker: registration, heartbeats, controlled shutdown.
 
-One request is in flight. A broker asks to be unfenced once it has published an image that holds its
-own registration. Source: apache/kafka: core/.../server/BrokerLifecycleManager.scala; unlike it, the
-first retries are quick (20 ms), because at the start of a whole quorum the controller is elected
-within some tens of milliseconds.
+At most one request is in flight. A broker asks to be unfenced once it has published an image with
+its own registration. Source: apache/kafka: core/.../server/BrokerLifecycleManager.scala; unlike it,
+the first retries are quick (20 ms), because at the start of a whole quorum the controller is
+elected within some tens of milliseconds.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,17 +43,17 @@ REGISTRATION_BACKOFF_MS: Final = 20
 CATCH_UP_POLL_MS: Final = 10
 SHUTDOWN_POLL_MS: Final = 20
 SHUTDOWN_MS_MAX: Final = 5_000
-"""A controlled shutdown that takes longer is given up: the session time-out does the rest. It is
-given up at once when a majority of the voters is gone, as when all nodes are stopped together."""
+"""Longest controlled shutdown; then the broker stops, and its session times out. It stops at once
+when a majority of the voters is gone, as when all nodes are stopped together."""
 SECURITY_PLAINTEXT: Final = 0
 UNREGISTERED: Final = "the broker could not register"
-"""How the reason of an exit begins that a missing or refusing controller brought about."""
+"""Start of the exit reason when the controller is missing or refuses the registration."""
 
 _REGISTER_AGAIN: Final = (ErrorCode.stale_broker_epoch, ErrorCode.broker_id_not_registered)
 
 
 class BrokerState(Enum):
-    """Kafka's BrokerState, as far as this broker has it."""
+    """Kafka's BrokerState, without the states that this broker lacks."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -64,17 +64,17 @@ class BrokerState(Enum):
 
 
 class Incarnation(msgspec.Struct, frozen=True):
-    """What this process is to the controller, apart from its configuration."""
+    """The identity of this process for the controller, apart from its configuration."""
 
     id: UUID
     directory_ids: Mapping[str, DirectoryId]
-    """Of every log directory, by path."""
+    """Id of every log directory, by path."""
     previous_epoch: int
-    """Of the registration that ended in order before this one; -1 when none did."""
+    """Broker epoch of the last registration if it ended with a clean shutdown; else -1."""
 
 
 class BrokerLifecycle:
-    """A publisher (it follows the image) and a timer."""
+    """The life cycle of this broker, driven by the published image and a timer."""
 
     def __init__(
         self,
@@ -99,23 +99,23 @@ class BrokerLifecycle:
         self._end_offset = 0
         self._has_published = False
         self._is_waiting = False
-        self._is_urgent = False  # a heartbeat on its way does not say what has come since
+        self._is_urgent = False  # the heartbeat in flight lacks the newest change
         self._next_send_ms: int | None = None
         self._failure_count = 0
         self._id_in_use_ms: int | None = None
         self._registration_deadline_ms: int | None = None
-        """While no registration of this process has succeeded."""
+        """Deadline of the first registration of this process; None once it succeeded."""
         self._refusal = "no active controller"
-        """Why the last attempt to register failed."""
+        """Reason for the failure of the last registration."""
         self._features: Mapping[str, int] = {}
-        """Finalized levels in the newest image."""
+        """Finalized feature levels in the newest image."""
         self._cordoned: tuple[UUID, ...] | None = None
         self._shutdown_deadline_ms: int | None = None
         self._shutdown_check_ms = 0
         self._is_image_fenced = True
 
     def start(self) -> None:
-        """Begin to register."""
+        """Begin the registration."""
         assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
         self._clock.timers_moved = True
         self.state = BrokerState.STARTING
@@ -126,24 +126,24 @@ class BrokerLifecycle:
 
     @property
     def is_unfenced(self) -> bool:
-        """Whether the newest published image has this broker unfenced, in this incarnation."""
+        """True if this incarnation is unfenced in the newest published image."""
         return not self._is_image_fenced
 
     def on_leader_changed(self) -> None:
-        """There is somebody to ask: do not wait for the pause to end."""
+        """Send the next request at once, unless running: there is a new leader."""
         self._clock.timers_moved = True
         self._failure_count = 0
-        self._id_in_use_ms = None  # a new leader gives every session its full time again
+        self._id_in_use_ms = None  # a new leader starts every session's time-out anew
         if not self._is_waiting and self._next_send_ms is not None and not self.is_settled:
             self._next_send_ms = self._clock.now_ms
 
     @property
     def is_settled(self) -> bool:
-        """Running and not leaving: nothing is urgent."""
+        """True if the broker is running and not shutting down: no request is urgent."""
         return self.state is BrokerState.RUNNING
 
     def request_shutdown(self) -> None:
-        """Ask the controller to move leadership away; `on_shut_down` is called when it is done."""
+        """Begin the controlled shutdown; `on_shut_down` is called when it is done."""
         self._clock.timers_moved = True
         if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             return
@@ -157,7 +157,7 @@ class BrokerLifecycle:
         self.tick()
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Follow the image: what it says of this broker, and how far it goes."""
+        """Note the state of this broker and the end offset in the new image."""
         del before
         self._end_offset = after.provenance.end_offset
         if delta.features or delta.configs or not self._has_published:
@@ -172,7 +172,7 @@ class BrokerLifecycle:
         elif (delta.brokers or delta.topics_changed) and any(
             other.in_controlled_shutdown and not other.fenced for other in after.brokers.values()
         ):
-            # The one that leaves waits until all others have read who leads now, in every slice.
+            # That broker waits until all others have read the new leaders, in every slice.
             self._hurry()
 
     def _cordon(self, image: Image) -> None:
@@ -189,7 +189,7 @@ class BrokerLifecycle:
             self._next_send_ms = min(self._next_send_ms, self._clock.now_ms)
 
     def tick(self) -> None:
-        """Send what is due."""
+        """Send the request that is due."""
         now_ms = self._clock.now_ms
         if self._shutdown_deadline_ms is not None and now_ms >= self._shutdown_check_ms:
             self._shutdown_check_ms = now_ms + SHUTDOWN_POLL_MS
@@ -208,7 +208,7 @@ class BrokerLifecycle:
             self._heartbeat()
 
     def _give_up_shutdown(self, deadline_ms: int) -> None:
-        """Leave without the controller's word when it takes too long or can never come."""
+        """Stop without the controller's permission if it is late or there can be none."""
         if self._clock.now_ms >= deadline_ms:
             reason = "time-out"
         elif self._controller.is_quorum_refused():
@@ -220,7 +220,7 @@ class BrokerLifecycle:
         self._shut_down()
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """Return the time of the next tick; None without one."""
         send_ms = None if self._is_waiting else self._next_send_ms
         if self._registration_deadline_ms is not None:
             send_ms = earliest(send_ms, self._registration_deadline_ms)
@@ -238,7 +238,7 @@ class BrokerLifecycle:
 
     @cached_property
     def _registration(self) -> Entity:
-        """The request to register: the same as long as the process lives, and often repeated."""
+        """The registration request, constant for the process and often repeated."""
         new = codec.newest(BROKER_REGISTRATION, "request")
         return new.BrokerRegistrationRequest(
             broker_id=self._config.node_id,
@@ -284,7 +284,7 @@ class BrokerLifecycle:
             self._retry(self._refusal)
 
     def _on_registration_deadline(self) -> None:
-        """End, as Kafka's brokers do; an id that is in use has a limit of its own."""
+        """Exit, as Kafka's brokers do; an id that is in use has a limit of its own."""
         if self._refusal == ErrorCode.duplicate_broker_registration.name:
             heartbeat_ms = self._config.broker.heartbeat_interval_ms
             self._registration_deadline_ms = self._clock.now_ms + heartbeat_ms
@@ -317,7 +317,7 @@ class BrokerLifecycle:
         self._effects.append(Exit(1, reason))
 
     def _on_id_in_use(self) -> None:
-        """Wait for the session of our former process to end; one that does not is another's."""
+        """Retry until a session of this node's former process must have expired, then exit."""
         now_ms, broker = self._clock.now_ms, self._config.broker
         if self._id_in_use_ms is None:
             self._id_in_use_ms = now_ms
@@ -385,7 +385,7 @@ class BrokerLifecycle:
             self._next_send_ms = self._clock.now_ms + pause_ms
 
     def _advance(self, answer: "BrokerHeartbeatResponse") -> int:
-        """Move on by a heartbeat's answer; gives the pause before the next one."""
+        """Advance the state by a heartbeat response; return the pause before the next request."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if answer.should_shut_down:
                 self._shut_down()

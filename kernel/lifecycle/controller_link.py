@@ -1,7 +1,7 @@
-"""The way to the active controller: a plain call when it is this node, else a connection.
+"""The link to the active controller: a plain call if it is this node, else a connection.
 
-`call` is for requests that the broker or controller itself makes (registration, heartbeats); what
-clients ask through a broker goes by `forwarding`.
+`call` is for requests of the broker or controller itself (registration, heartbeats); requests of
+clients go through `forwarding`.
 """
 
 from collections.abc import Callable
@@ -18,22 +18,22 @@ from wire.types import NodeId
 
 
 class LocalController(Protocol):
-    """The controller of this node, seen from the ways that lead to it."""
+    """The interface of this node's controller for its callers."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it leads and may write."""
+        """True if the controller of this node is active."""
         ...
 
     def submit(
         self, api_key: int, body: object, answered: Answered, context: RequestContext
     ) -> None:
-        """Submit a request; the function gets the response body."""
+        """Submit a request; `answered` gets the response body."""
         ...
 
 
 class ControllerLink:
-    """Finds the active controller for each call anew."""
+    """The link to the active controller, which is looked up for each call."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ControllerLink:
 
     @property
     def target(self) -> NodeId | None:
-        """The node to ask; None while no leader is known or this node has yet to take office."""
+        """The active controller's node; None while unknown or while this node is to activate."""
         leader_id = self._leader_id()
         if leader_id == self._node_id and not self._local.is_active:
             return None
@@ -57,24 +57,24 @@ class ControllerLink:
 
     @property
     def is_local(self) -> bool:
-        """Whether the active controller is this node."""
+        """True if the active controller is this node."""
         return self._local.is_active
 
     def is_quorum_refused(self) -> bool:
-        """Whether there can be no controller: a majority of the voters is known to be gone."""
+        """True if there can be no controller: a majority of the voters refuses connections."""
         return self._peers.is_quorum_refused()
 
     def submit_local(
         self, api_key: int, body: object, answered: Answered, context: RequestContext
     ) -> None:
-        """A plain call of the controller of this node, which must be active."""
+        """Call the controller of this node, which must be active."""
         assert self._local.is_active, "not the active controller"
         self._local.submit(api_key, body, answered, context)
 
     def send(
         self, channel: Channel, api_key: int, body: object, timeout_ms: int, answered: Answered
     ) -> None:
-        """A request to the active controller on another node."""
+        """Send a request to the active controller on another node; UNREACHABLE without one."""
         target = self.target
         if target is None or target == self._node_id:
             answered(Failure.UNREACHABLE)
@@ -82,7 +82,7 @@ class ControllerLink:
         self._peers.send(target, channel, api_key, body, timeout_ms, answered)
 
     def call(self, api_key: int, body: object, timeout_ms: int, answered: Answered) -> None:
-        """A request of this node's own life cycle, wherever the controller is."""
+        """Send a request of this node's own life cycle to the controller, local or remote."""
         if self._local.is_active:
             self._local.submit(api_key, body, answered, RequestContext())
         else:

@@ -1,4 +1,4 @@
-"""A controller tells the active one how to reach it, until the image says so.
+"""Registration of this controller with the active one, repeated until the image has it.
 
 From metadata.version 15 (3.7-IV0). Source: apache/kafka: core/.../server/
 ControllerRegistrationManager.scala.
@@ -30,7 +30,7 @@ REQUEST_TIMEOUT_MS: Final = 5_000
 
 
 class ControllerRegistration:
-    """A publisher (it follows the image) and a timer."""
+    """The registration of this controller, driven by the published image and a timer."""
 
     def __init__(
         self, config: NodeConfig, incarnation_id: UUID, controller: ControllerLink, clock: Clock
@@ -44,7 +44,7 @@ class ControllerRegistration:
         self._failure_count = 0
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Register while the image lacks this incarnation."""
+        """Schedule a registration while the image lacks this incarnation."""
         del before, delta
         registered = after.controllers.get(self._config.node_id)
         if after.metadata_version < METADATA_VERSION_MIN or (
@@ -58,7 +58,7 @@ class ControllerRegistration:
             self._clock.timers_moved = True
 
     def tick(self) -> None:
-        """Send when it is due and there is somebody to ask."""
+        """Send the registration if it is due and the active controller is known."""
         now_ms = self._clock.now_ms
         if self._is_waiting or self._next_send_ms is None or now_ms < self._next_send_ms:
             return
@@ -71,12 +71,12 @@ class ControllerRegistration:
         )
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """Return the time of the next tick; None without one."""
         return None if self._is_waiting else self._next_send_ms
 
     @cached_property
     def _body(self) -> Entity:
-        """The request: the same as long as the process lives."""
+        """The request body, constant for the process."""
         new = codec.newest(CONTROLLER_REGISTRATION, "request")
         return new.ControllerRegistrationRequest(
             controller_id=self._config.node_id,
@@ -102,7 +102,7 @@ class ControllerRegistration:
         self._is_waiting = False
         if not isinstance(answer, Failure) and answer.error_code is ErrorCode.none:
             self._failure_count = 0
-            # The record arrives with the image; ask again only when it does not.
+            # The record arrives with the image; send again only if it does not.
             if self._next_send_ms is not None:
                 self._next_send_ms = self._clock.now_ms + BACKOFF_MS_MAX
             return

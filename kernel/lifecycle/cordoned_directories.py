@@ -1,4 +1,4 @@
-"""Log directories that a broker cordons: no new replicas are placed there (KIP-1066).
+"""Cordoned log directories of a broker: no new replicas are placed there (KIP-1066).
 
 `cordoned.log.dirs` lists paths of `log.dirs`, or is `*` for all of them. Its value is that of the
 broker's dynamic configs, else of the cluster's, else of server.properties.
@@ -20,12 +20,12 @@ _ALL: Final = "*"
 def cordoned_directories(
     image: Image, config: NodeConfig, directory_ids: Mapping[str, DirectoryId]
 ) -> tuple[UUID, ...] | None:
-    """What heartbeats say of cordoned directories, sorted; None below metadata.version 30.
+    """Return the cordoned directory ids for heartbeats, sorted; None below metadata.version 30.
 
     Args:
-        image: the newest one.
-        config: of this broker.
-        directory_ids: of every log directory, by path; other paths are passed over.
+        image: the newest image.
+        config: settings of this broker.
+        directory_ids: id of every log directory, by path; other paths are ignored.
     """
     if image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
         return None

@@ -1,11 +1,11 @@
-"""The partition folders of a broker follow the image, off the commit path.
+"""The partition directories of a broker, changed after the image and off the commit path.
 
-A publisher collects what changed; the driver runs one piece of work at a time on another thread. At
-start the folders found are compared with the image once, as soon as the image is new enough to hold
-this broker's own registration: before that a missing topic proves nothing.
+A publisher collects the changes; the driver runs one task at a time on another thread. At start the
+directories found are compared with the image once, as soon as the image is new enough to hold this
+broker's own registration: before that a missing topic proves nothing.
 
-Changes wait a little for each other: a thread, and a disk made to commit its journal, for each of
-many topics that are created one after the other would slow down what those topics wait for.
+Changes linger to be grouped: a task per topic, each with a journal commit of the disk, would slow
+down the creation of many topics in sequence.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,27 +36,27 @@ from storage.vfs import Vfs, join
 from wire.types import DirectoryId, TopicId
 
 LINGER_MS: Final = 50
-"""So long after the last change the work begins..."""
+"""Delay of a task after the last change..."""
 LINGER_MS_MAX: Final = 1_000
-"""... and at the latest so long after the first."""
+"""... and its limit after the first change."""
 RETRY_MS: Final = 1_000
-"""After work that failed."""
+"""Pause after a failed task."""
 
 PartitionKey = tuple[TopicId, int]
 
 
 class _Found(msgspec.Struct):
-    """What the comparison at start found; filled on the other thread, read when it is done."""
+    """Result of the comparison at start; filled on the other thread, read when it is done."""
 
     removed: list[str] = msgspec.field(default_factory=list)
     record_bytes: dict[PartitionKey, int] = msgspec.field(default_factory=dict)
-    """Of the folders that have records: how many bytes of them."""
+    """Size of the records, for partition directories that have any."""
     is_complete: bool = False
     error: CorruptFileError | None = None
 
 
 class Folders:
-    """A publisher; it hands out work when none is running."""
+    """The partition directories of one broker; at most one task is running."""
 
     def __init__(
         self,
@@ -78,34 +78,34 @@ class Folders:
         self._effects = effects
         self._found: _Found | None = None
         self._is_compared = False
-        """Whether the comparison has run: `_found` is no longer filled by the other thread."""
+        """True once the comparison has run: the other thread no longer changes `_found`."""
         self._waiting: list[LocalChanges] = []
         self._due_ms = self._due_ms_max = 0
-        """When what waits is to be done; both count while something waits."""
+        """Time of the next task, and its limit; valid while changes wait."""
         self._is_running = False
         self._work: Callable[[], None] = _nothing
-        """What runs, or ran last."""
+        """The running task, or the last one."""
         self._retry_ms: int | None = None
-        """When it is done again because it failed; what waits comes after it."""
+        """Time to repeat a failed task; waiting changes come after it."""
         self._going: list[PartitionKey] = []
-        """Whose folders the work that runs removes."""
+        """Partitions whose directories the running task removes."""
         self._next_token = 1
 
     def with_records(self) -> AbstractSet[PartitionKey] | None:
-        """The partitions whose folders hold records; None before all were looked at."""
+        """Return the partitions whose directories hold records; None before the comparison."""
         if not self._is_compared or self._found is None or not self._found.is_complete:
             return None
         return self._found.record_bytes.keys()
 
     def record_bytes(self) -> Mapping[PartitionKey, int]:
-        """How many bytes of records the folders of partitions have; only those that have any.
+        """Return the size of the records by partition, for directories that have any.
 
-        Found at start: a node that keeps metadata only writes none. Empty until all were looked at.
+        Measured at start: a metadata-only node writes none. Empty before the comparison.
         """
         return self._found.record_bytes if self._is_compared and self._found is not None else {}
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Collect what the change means for the folders."""
+        """Collect the directory changes of a delta; start the comparison once registered."""
         broker_id = self._config.node_id
         if self._found is not None:
             changes = local_changes(before, after, delta, broker_id)
@@ -123,10 +123,10 @@ class Folders:
             self._run(lambda: self._compare(after, found))
 
     def done(self, error: str | None) -> None:
-        """The work handed out has run, up to an error: then it is done again, in the same order.
+        """Complete the running task; after an error it is repeated, in the same order.
 
         Raises:
-            CorruptFileError: at start a folder was found that Kafka would not start with.
+            CorruptFileError: the comparison found a directory that Kafka would not start with.
         """
         assert self._is_running, "no work was handed out"
         assert self._found is not None, "the comparison comes first"
@@ -148,13 +148,13 @@ class Folders:
             self._found.record_bytes.pop(key, None)
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """Return the time of the next tick; None without one."""
         if self._retry_ms is not None:
             return self._retry_ms
         return self._due_ms if self._waiting and not self._is_running else None
 
     def tick(self) -> None:
-        """Hand out what has waited long enough."""
+        """Start the task of the waiting changes, or repeat a failed one, if it is due."""
         due_ms = self.next_deadline_ms()
         if due_ms is None or due_ms > self._clock.now_ms:
             return
@@ -182,10 +182,10 @@ class Folders:
         self._effects.append(RunLocalChanges(token, work))
 
     def _carry_out(self, changes: LocalChanges, unique_ids: list[bytes]) -> None:
-        """On the other thread: touches only folders, and nothing of the kernel's state.
+        """Apply changes on the other thread: touch only directories, no state of the kernel.
 
-        Done again after an error it finds what it did before: a folder of that name may be the one
-        of the next topic by then.
+        A repeated task finds its earlier results: a directory may then belong to a newer topic of
+        the same name, so its topic id is checked.
         """
         vfs = self._vfs
         for partition, unique_id in zip(changes.deleted, unique_ids, strict=True):
@@ -201,13 +201,13 @@ class Folders:
             )
 
     def _is_of(self, path: str, topic_id: TopicId) -> bool:
-        """Whether a folder is of this topic, or of nobody: not even its topic was written."""
+        """True if a directory belongs to this topic, or to none: its topic id was never written."""
         return read_partition_metadata(self._vfs, path) in (None, topic_id)
 
     def _compare(self, image: Image, found: _Found) -> None:
-        """On the other thread, once at start: the folders become what the image says.
+        """Make the directories match the image, on the other thread, once at start.
 
-        Removed is what was deleted while this broker was away, and what was being removed.
+        Directories of partitions deleted during downtime, and half-removed ones, are removed.
         """
         found.removed.clear()
         try:
@@ -236,10 +236,11 @@ class Folders:
             found.record_bytes[folder.topic_id, folder.partition] = size_bytes
 
     def _look_at_nameless(self, folder: PartitionDirectory, image: Image) -> None:
-        """The process ended before its topic id was durable, hence before anything was appended.
+        """Remove a directory without topic id if the image lacks the partition; else keep it.
 
-        It is completed if the image has it, else removed (apache/kafka: LogManager.isStrayReplica);
-        one that holds records all the same is left to the person.
+        The process ended before the topic id was durable, hence before any append: a partition of
+        the image is completed later (apache/kafka: LogManager.isStrayReplica). A directory that
+        holds records all the same is left to the operator.
         """
         topic_id = image.topic_id_by_name.get(folder.topic)
         is_wanted = topic_id is not None and not self._is_gone(image, topic_id, folder.partition)
@@ -256,4 +257,4 @@ class Folders:
 
 
 def _nothing() -> None:
-    """No work yet."""
+    """Stand in for a task before the first one."""

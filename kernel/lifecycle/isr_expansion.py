@@ -1,12 +1,12 @@
-"""The leader's side of in-sync replicas: a broker asks for those that are back (AlterPartition).
+"""ISR expansion by partition leaders: returning replicas are added with AlterPartition.
 
-Nothing is appended to partitions here, so every replica of a partition whose log is empty is in
-sync as soon as its broker serves: there is nothing to fetch. A partition whose leader found records
-in its folder (another broker's work) is left alone: its followers cannot be judged.
+No records are appended to partitions here, so every replica of a partition with an empty log is in
+sync as soon as its broker is unfenced: there is nothing to fetch. A partition whose leader found
+records in its directory (written by another broker) is skipped: its followers may lag.
 
-Without this a partition would keep the smallest in-sync set it ever had: one rolling restart would
-leave each with one replica, and the next failure with no leader. It is also what completes a
-reassignment. (apache/kafka: Partition.maybeExpandIsr, AlterPartitionManager)
+Without this a partition would keep the smallest ISR it ever had: after one rolling restart each
+would have one replica, and after the next failure no leader. It also completes reassignments.
+(apache/kafka: Partition.maybeExpandIsr, AlterPartitionManager)
 """
 
 from collections.abc import Callable, Container
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.response import AlterPartitionResponse
 
 PARTITIONS_PER_REQUEST: Final = 200
-"""Judged in one step of the controller: some milliseconds."""
+"""Limit of one request: the controller handles it in one step, some milliseconds."""
 BACKOFF_MS_MIN: Final = 50
 BACKOFF_MS_MAX: Final = 2_000
 
@@ -40,10 +40,10 @@ PartitionKey = tuple[TopicId, int]
 
 
 class IsrExpansion:
-    """A publisher (it follows the image) and a timer; one request is in flight.
+    """ISR expansion, driven by the published image and a timer; one request is in flight.
 
     Args:
-        records_found: partitions of which this broker's folder holds records; None until known.
+        records_found: partitions whose directories hold records here; None until known.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class IsrExpansion:
         self._clock = clock
         self._records_found = records_found
         self._image: Image | None = None
-        # Insertion-ordered sets. What became untrue is found out when it is looked at.
+        # Insertion-ordered sets. Entries may be stale: they are checked when they are taken.
         self._ready: dict[PartitionKey, None] = {}
         self._absent: dict[NodeId, dict[PartitionKey, None]] = {}
         self._is_waiting = False
@@ -69,7 +69,7 @@ class IsrExpansion:
         self._failure_count = 0
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Note the partitions that lack replicas, and the brokers that are back."""
+        """Note led partitions that lack replicas, and brokers that returned."""
         self._image = after
         node_id, topics = self._node_id, after.topics
         led = [
@@ -95,7 +95,7 @@ class IsrExpansion:
                 self._absent.setdefault(replica, {})[key] = None
 
     def tick(self) -> None:
-        """Ask for some of what is ready."""
+        """Send an AlterPartition for ready partitions, up to the limit, if due."""
         deadline_ms = self.next_deadline_ms()
         if deadline_ms is None or self._clock.now_ms < deadline_ms:
             return
@@ -115,14 +115,14 @@ class IsrExpansion:
             )
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """Return the time of the next tick; None without one."""
         is_idle = self._is_waiting or not self._ready or not self._lifecycle.is_settled
         return None if is_idle else self._not_before_ms
 
     def _take(
         self, found: Container[PartitionKey]
     ) -> list[tuple[PartitionKey, Partition, tuple[NodeId, ...]]]:
-        """The next partitions that still lack a replica, with the ISR each shall have."""
+        """Take the next partitions that still lack a replica, each with its wanted ISR."""
         assert self._image is not None, "ready partitions come from an image"
         taken = []
         for key in list(self._ready)[:PARTITIONS_PER_REQUEST]:
@@ -168,7 +168,7 @@ class IsrExpansion:
     def _on_answer(
         self, keys: list[PartitionKey], answer: "Failure | AlterPartitionResponse"
     ) -> None:
-        """What was changed comes with the image; what was not is asked again, if still wanted."""
+        """Retry refused partitions after a pause; successful changes arrive with the image."""
         self._clock.timers_moved = True
         self._is_waiting = False
         if isinstance(answer, Failure) or answer.error_code is not ErrorCode.none:
@@ -190,13 +190,13 @@ class IsrExpansion:
 
 
 def _may_join(image: Image, broker_id: NodeId) -> bool:
-    """Whether the controller takes this broker into an ISR."""
+    """True if the controller accepts this broker in an ISR."""
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def _wanted_isr(image: Image, partition: Partition) -> tuple[NodeId, ...] | None:
-    """The ISR with all that may join it, in front those it has; None = nothing to ask for."""
+    """Return the ISR extended by the replicas that may join, at its end; None if unchanged."""
     isr = tuple(member for member in partition.isr if _may_join(image, member))
     back = tuple(
         replica

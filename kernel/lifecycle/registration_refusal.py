@@ -1,6 +1,6 @@
-"""Why a broker could not register, in words for the person who started it.
+"""Text that explains a refused broker registration to the operator.
 
-The response to a registration has a code only. For UNSUPPORTED_VERSION the finalized levels and the
+The response to a registration has only a code. For UNSUPPORTED_VERSION the finalized levels and the
 controller's ranges come from ApiVersions, which has kraft.version too.
 """
 
@@ -16,7 +16,7 @@ Range = tuple[int, int]
 
 
 def refusal_text(finalized: Mapping[str, int], controller: Mapping[str, Range]) -> str:
-    """The finalized features that a broker of this software does not serve, by name.
+    """Return a text naming the finalized features that this broker does not support.
 
     Args:
         finalized: level by feature.
@@ -35,11 +35,11 @@ def refusal_text(finalized: Mapping[str, int], controller: Mapping[str, Range]) 
 
 
 def finalized_levels(answer: "ApiVersionsResponse") -> dict[str, int]:
-    """Level by feature of an ApiVersionsResponse."""
+    """Return the finalized level by feature of an ApiVersionsResponse."""
     return {str(row.name): int(row.max_version_level) for row in answer.finalized_features}
 
 
 def supported_ranges(answer: "ApiVersionsResponse") -> dict[str, Range]:
-    """Inclusive range by feature of an ApiVersionsResponse."""
+    """Return the inclusive range by feature of an ApiVersionsResponse."""
     rows = answer.supported_features
     return {str(row.name): (int(row.min_version), int(row.max_version)) for row in rows}

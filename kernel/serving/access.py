@@ -1,9 +1,9 @@
-"""What the authorizer of a node means for requests that its listeners answer themselves.
+"""Authorization of requests that a node answers itself.
 
-Requests for the active controller are judged by the controller. Here are the quorum's own requests,
-what only reads, and the topics in Metadata and DescribeTopicPartitions: topics that the caller may
-not describe are left out of answers about all topics, and refused by name without saying whether
-they exist. Listeners are PLAINTEXT: callers are `User:ANONYMOUS`, except inside an Envelope.
+Requests for the active controller are authorized by the controller. Here are the quorum's own
+requests, read-only ones, and the topics in Metadata and DescribeTopicPartitions: topics that the
+caller may not describe are omitted when all topics are requested, and refused when named, whether
+they exist or not. Listeners are PLAINTEXT: callers are `User:ANONYMOUS`, except in an Envelope.
 Source: apache/kafka: core/.../server/{KafkaApis,ControllerApis,AuthHelper}.scala,
 DescribeTopicPartitionsRequestHandler.java.
 """
@@ -57,7 +57,7 @@ _SHOWN_BYTES_MAX: Final = 40
 
 
 _replaced: Callable[..., Entity] = replace
-"""Fields go unchecked: kio types them with phantom types."""
+"""`dataclasses.replace` with unchecked field types: kio uses phantom types."""
 
 
 class Access:
@@ -67,14 +67,14 @@ class Access:
         self.rules = rules
 
     def refusal(self, image: Image, caller: Caller, api_key: int, body: object) -> Entity | None:
-        """The response CLUSTER_AUTHORIZATION_FAILED, None when the request may be answered."""
+        """Return a CLUSTER_AUTHORIZATION_FAILED response; None if the request is allowed."""
         error = cluster_error(image, self.rules, caller, api_key)
         return None if error is None else refusal_body(api_key, body, error.code)
 
     def metadata(
         self, image: Image, caller: Caller, request: "MetadataRequest", response: "MetadataResponse"
     ) -> Entity:
-        """A Metadata response without what the caller may not see."""
+        """Return a Metadata response without the topics that the caller may not describe."""
         if self.rules is None:
             return response
         is_everything = request.topics is None
@@ -90,10 +90,10 @@ class Access:
     def describable(
         self, image: Image, caller: Caller, request: "DescribeTopicPartitionsRequest"
     ) -> tuple[Entity | None, tuple[str, ...]]:
-        """A DescribeTopicPartitions request for what the caller may see, and the names it may not.
+        """Split a DescribeTopicPartitions request into an allowed request and refused names.
 
-        Names are only told when they were asked for; a request for everything becomes one for the
-        topics that may be described. None when nothing is left to ask.
+        Only requested names are refused; a request for all topics becomes one for the topics that
+        the caller may describe. The request is None if no topic is left.
         """
         if self.rules is None:
             return request, ()
@@ -114,7 +114,7 @@ class Access:
         response: "DescribeTopicPartitionsResponse | None",
         refused: tuple[str, ...],
     ) -> Entity:
-        """A DescribeTopicPartitions response with the caller's operations and refused names."""
+        """Add authorized operations and refused names to a DescribeTopicPartitions response."""
         new = codec.newest(DESCRIBE_TOPIC_PARTITIONS, "response")
         if response is None:
             empty = new.DescribeTopicPartitionsResponse(
@@ -148,7 +148,7 @@ class Access:
         caller: Caller,
         row: "MetadataResponseTopic | DescribeTopicPartitionsResponseTopic",
     ) -> Entity:
-        """The bits of what the caller may do with the topic, where they were asked for."""
+        """Set the caller's authorized operations, as bits, if they were requested."""
         if row.topic_authorized_operations == _NOT_REQUESTED or row.name is None:
             return row
         assert self.rules is not None, "asked with an authorizer only"
@@ -162,7 +162,7 @@ def _is_by_id(request: "MetadataRequest") -> bool:
 
 
 def _hidden(row: "MetadataResponseTopic", *, is_by_id: bool) -> Entity:
-    """The refusal tells what was asked with, name or id, and nothing else."""
+    """Return a refused row with the name or id that was requested, and nothing else."""
     return _replaced(
         row,
         error_code=_FAILED,
@@ -175,10 +175,10 @@ def _hidden(row: "MetadataResponseTopic", *, is_by_id: bool) -> Entity:
 
 
 def principal_of(content: bytes | None) -> str:
-    """`type:name` from an Envelope's principal (DefaultPrincipalData v0).
+    """Return `type:name` of an Envelope's principal (DefaultPrincipalData v0).
 
     Raises:
-        RemoteProtocolError: there is no principal, or the bytes are none.
+        RemoteProtocolError: there is no principal, or it cannot be decoded.
     """
     if content is None:
         raise RemoteProtocolError("an Envelope without a principal")
@@ -190,7 +190,7 @@ def principal_of(content: bytes | None) -> str:
         kind, position = _compact_string(view, 2)
         name, position = _compact_string(view, position)
         skip_tagged_fields(view, position + _TOKEN_AUTHENTICATED_BYTES)
-    except (IndexError, ValueError) as error:  # the latter is also what UTF-8 raises
+    except (IndexError, ValueError) as error:  # invalid UTF-8 raises a ValueError
         shown = content[:_SHOWN_BYTES_MAX].hex()
         raise RemoteProtocolError(f"{shown} is no principal: {error}") from error
     return f"{kind}:{name}"

@@ -1,4 +1,4 @@
-"""AlterConfigs at a broker: what only it can judge is answered here, the rest goes on.
+"""AlterConfigs at a broker: some resources are answered here, the rest is forwarded.
 
 Source: apache/kafka: core/.../server/{KafkaApis,ConfigAdminManager}.scala (preprocess, reassemble).
 """
@@ -34,7 +34,7 @@ CONFIG_REQUESTS: Final[dict[int, Callable[[Any, list[ApiError]], Entity]]] = {
     ALTER_CONFIGS: alter_configs_response,
     INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs_response,
 }
-"""How the answer is put together, by API key."""
+"""Functions that make the response, by API key."""
 
 
 def forward_alter_configs(
@@ -44,7 +44,7 @@ def forward_alter_configs(
     forward: Callable[[Request, Answered], None],
     answered: Answered,
 ) -> None:
-    """Answer a request whose every resource is this broker's business, or pass the rest on."""
+    """Answer the resources that only this broker can validate, and forward the others."""
     refusals = broker_refusals(request.api_key, request.body, image, node)
     rest = [
         resource
@@ -77,7 +77,7 @@ def _error_of(row: "AlterConfigsResourceResponse") -> ApiError:
 
 
 def _request_with(request: Request, resources: list[object]) -> Request:
-    """The same request with fewer resources."""
+    """Return the request with only the given resources."""
     body = replace(request.body, resources=tuple(resources))
     frame = codec.encode_request(
         request.api_key, request.api_version, request.correlation_id, request.client_id, body

@@ -1,7 +1,8 @@
-"""Requests for the controller of this node, whichever way they come.
+"""Requests for the controller of this node, from every source.
 
-In an Envelope of another broker, through the broker of the same node (a plain call), or from the
-life cycle of this node. What only reads the image is answered here for both kinds of listeners.
+Sources are Envelopes of other brokers, the broker of the same node (a plain call), controller
+listeners and this node's life cycle. Read-only requests of both kinds of listeners are answered
+here too.
 """
 
 from broker_publisher.metadata_cache import MetadataCache
@@ -20,7 +21,7 @@ from wire.codec import Entity
 
 
 class ControllerRequests:
-    """What this node answers from its image, as its quorum, or as the active controller."""
+    """Requests answered from the image, by the raft replica, or by the active controller."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class ControllerRequests:
 
     @property
     def is_active(self) -> bool:
-        """Whether the controller of this node leads and may write."""
+        """True if the controller of this node is active."""
         return self._state.is_active
 
     def submit(
@@ -70,14 +71,14 @@ class ControllerRequests:
         *,
         is_broker: bool = False,
     ) -> Entity:
-        """Answer a request that only reads, or refuse it where the caller may not ask.
+        """Answer a read-only request, or refuse it if the caller is not authorized.
 
         Args:
             api_key: one of `QUERIES`.
-            body: the request, of the newest shape.
-            caller: who asks.
-            api_version: of the request as it arrived.
-            is_broker: it is answered as by a broker.
+            body: the request, in kio's newest version.
+            caller: principal and host of the client.
+            api_version: version of the request as received.
+            is_broker: True to answer as a broker, not as a controller.
         """
         image = self._cache.image
         refused = self._access.refusal(image, caller, api_key, body)

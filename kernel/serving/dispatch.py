@@ -1,7 +1,7 @@
-"""Which request goes where, per kind of listener. What is not listed here is not served.
+"""Dispatch of requests by API and kind of listener; APIs not listed here are not served.
 
-Brokers answer from their own image, and send on what changes something; controllers write. A
-request that is not served closes its connection (wire/), and ApiVersions does not list it.
+Brokers answer reads from their own image and forward changes; controllers write. A request that is
+not served closes its connection (wire/), and ApiVersions does not list it.
 """
 
 from dataclasses import replace
@@ -64,29 +64,29 @@ if TYPE_CHECKING:
 NO_TIME: Final = timedelta(0)
 API_VERSIONS_LEVEL_ZERO_SINCE: Final = 4
 API_VERSIONS_KEPT: Final = 16
-"""Answers that are kept: one for each kind of listener, range of versions and set of features."""
+"""Cached ApiVersions bodies: one for each kind of listener, version range and feature set."""
 
 FORWARDED: Final = (
     frozenset(key for key, handler in HANDLERS.items() if handler.is_forwarded)
     | frozenset(key for key, query in QUERIES.items() if query.on_broker is OnBroker.FORWARDED)
     | {DESCRIBE_QUORUM}
 )
-"""What a broker sends on, and what an Envelope may carry."""
+"""APIs that a broker forwards and that an Envelope may carry."""
 ADDRESS_BYTES: Final = (4, 16)
-"""Of a client's address in an Envelope: IPv4, IPv6."""
+"""Sizes of a client's address in an Envelope: IPv4, IPv6."""
 TOKEN_REQUESTS: Final = frozenset(
     {CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN}
 )
-"""Never sent on: tokens are not given out over PLAINTEXT."""
+"""APIs refused on brokers: delegation tokens need an authenticated channel, not PLAINTEXT."""
 SUBMITTED: Final = frozenset(HANDLERS)
-"""What the controller judges."""
+"""APIs handled by the active controller."""
 QUERIED_ON_BROKER: Final = frozenset(
     key for key, query in QUERIES.items() if query.on_broker is OnBroker.LOCAL
 )
 QUERIED_ON_CONTROLLER: Final = frozenset(
     key for key, query in QUERIES.items() if query.on_controller
 )
-"""What is answered from the image of the node that was asked."""
+"""APIs answered from the image of the node that received the request."""
 SERVED: Final = {
     ListenerKind.BROKER: FORWARDED
     | RECORD_REQUESTS
@@ -104,7 +104,7 @@ APIS: Final[dict[ListenerKind, dict[int, Api]]] = {
 
 
 class Dispatch:
-    """Serves every request of every connection of one node."""
+    """The dispatch of all requests on all connections of one node."""
 
     def __init__(
         self,
@@ -205,9 +205,9 @@ class Dispatch:
         return self._controller.query(key, request.body, caller, version, is_broker=is_broker)
 
     def _context(self, listener: str) -> ResponseContext:
-        # This node is named as the controller: it lives, and sends requests on. A leader may have
-        # died a moment ago, another broker may be dead and not fenced yet, and librdkafka waits
-        # for the controller it was told of until its own time-out.
+        # This node is named as the controller: it is alive and forwards requests. The leader or
+        # another broker may just have failed and not be fenced yet, and librdkafka waits for the
+        # controller named in Metadata until its own time-out.
         return ResponseContext(
             cluster_id=self._cluster_id,
             listener=listener,
@@ -220,7 +220,7 @@ class Dispatch:
         key = request.api_key
         refused = None
         if self._access.rules is not None and key not in SUBMITTED and key not in QUERIES:
-            caller = caller_of(client)  # the others are judged where they are answered
+            caller = caller_of(client)  # the other APIs are authorized where they are answered
             refused = self._access.refusal(self._cache.image, caller, key, request.body)
         if refused is not None:
             answered(refused)
@@ -256,11 +256,11 @@ class Dispatch:
     # ---- Envelope ----------------------------------------------------------------------------
 
     def _envelope(self, body: "EnvelopeRequest", answered: Answered) -> None:
-        """A broker's client asks: answer its request inside, or an error outside.
+        """Answer a forwarded request with a response inside the Envelope, or an error outside.
 
-        In Kafka's order (core/.../EnvelopeUtils.scala): a principal that cannot be read is
-        PRINCIPAL_DESERIALIZATION_FAILURE whatever is asked, an address that is none
-        INVALID_REQUEST, a request that cannot be read UNSUPPORTED_VERSION.
+        In Kafka's order (core/.../EnvelopeUtils.scala): a principal that cannot be decoded is
+        PRINCIPAL_DESERIALIZATION_FAILURE whatever the request, an invalid address INVALID_REQUEST,
+        a request that cannot be parsed UNSUPPORTED_VERSION.
         """
         if not self._controller.is_active:
             answered(envelope_body(ErrorCode.not_controller))
@@ -300,7 +300,7 @@ class Dispatch:
         return replace(body, finalized_features_epoch=image.provenance.end_offset - 1)
 
     def _update_raft_voter(self) -> Entity:
-        """Followers of Kafka 4.3 send it even at kraft.version 0 and expect no error."""
+        """Answer without error: followers of Kafka 4.3 send it even at kraft.version 0."""
         new = codec.newest(UPDATE_RAFT_VOTER, "response")
         leader = self._replica.leader
         leader_id = -1 if leader.leader_id is None else leader.leader_id
@@ -324,7 +324,7 @@ def _api_versions_of(
     is_old: bool,  # noqa: FBT001 - a cache key
     finalized: tuple[tuple[str, int], ...],
 ) -> Entity:
-    """The answer to ApiVersions but for its epoch: the same on every connection for a long time."""
+    """Return the ApiVersions response without its epoch, which is the same for all connections."""
     ranges = supported_features(is_controller=kind is ListenerKind.CONTROLLER)
     supported = {name: levels for name, levels in ranges.items() if levels[0] or not is_old}
     body: Entity = api_versions_body(APIS[kind], supported, dict(finalized))
@@ -332,18 +332,18 @@ def _api_versions_of(
 
 
 def caller_of(client: Client) -> Caller:
-    """Who is behind a connection: listeners are PLAINTEXT, so nobody has a name."""
+    """Return the caller of a connection: anonymous, because listeners are PLAINTEXT."""
     return Caller(host=host_text(client.address))
 
 
 def envelope_body(error: ErrorCode, response: bytes | None = None) -> Entity:
-    """The answer to an Envelope."""
+    """Make the response to an Envelope."""
     new = codec.newest(ENVELOPE, "response")
     return new.EnvelopeResponse(response_data=response, error_code=error)
 
 
 def envelope_answer(inner: Request, answered: Answered) -> Answered:
-    """Wrap the answer of the inner request."""
+    """Return a function that wraps the inner request's response in an Envelope response."""
 
     def wrap(body: object) -> None:
         if says_not_controller(body):
@@ -356,7 +356,7 @@ def envelope_answer(inner: Request, answered: Answered) -> Answered:
                 if isinstance(body, Encoded)
                 else codec.encode_response(key, version, correlation_id, body)
             )
-        except LocalProtocolError:  # a text is longer than the version can say
+        except LocalProtocolError:  # a string is too long for the version
             answered(envelope_body(ErrorCode.unknown_server_error))
             return
         answered(envelope_body(ErrorCode.none, encoded))

@@ -1,9 +1,9 @@
-"""Admin requests that reach a broker: to the active controller and back, many in flight.
+"""Forwarding of admin requests from a broker to the active controller, many in flight.
 
-On the node that leads it is a plain call; elsewhere the request travels inside an Envelope exactly
-as it was received (KIP-590). A controller that turns out not to lead, or a broken connection, means
-another attempt with the leader known then, until the request's time is up. Kafka has one Envelope
-in flight per broker; here each request is on its way at once.
+On the node of the active controller it is a plain call; elsewhere the request is sent in an
+Envelope exactly as it was received (KIP-590). After NOT_CONTROLLER or a broken connection it is
+sent again, to the leader known then, until its time-out. Kafka has one Envelope in flight per
+broker; here each request is sent at once.
 """
 
 from dataclasses import replace
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from kio.schema.envelope.v0.response import EnvelopeResponse
 
 REQUEST_TIMEOUT_MS: Final = 30_000
-"""`request.timeout.ms`: no client waits longer, whatever its request says."""
+"""`request.timeout.ms`: upper limit of every request's time-out."""
 RETRY_MS: Final = 10
-"""Pause before another attempt; the leader's address usually changes in between."""
+"""Pause before another attempt, in which the known leader usually changes."""
 FORWARDS_MAX: Final = 10_000
-"""Requests on their way; one more is answered REQUEST_TIMED_OUT at once."""
+"""Requests being forwarded; any further one is answered REQUEST_TIMED_OUT at once."""
 
 # DefaultPrincipalData v0: INT16 version, then type, name, token_authenticated, no tags.
 ANONYMOUS_PRINCIPAL: Final = b"\x00\x00" + b"\x05User" + b"\x0aANONYMOUS" + b"\x00" + b"\x00"
@@ -52,7 +52,7 @@ class _Forward(msgspec.Struct):
 
 
 class Forwarding:
-    """All requests of this broker that are on their way to the controller."""
+    """All requests that this broker is forwarding to the active controller."""
 
     def __init__(self, controller: ControllerLink, clock: Clock) -> None:
         self._controller = controller
@@ -62,7 +62,7 @@ class Forwarding:
         self._in_flight_count = 0
 
     def forward(self, request: Request, client_address: bytes, answered: Answered) -> None:
-        """Get an answer; `answered` is called once, with a body or `Encoded` bytes."""
+        """Forward a request; `answered` is called once, with a body or `Encoded` bytes."""
         if self._in_flight_count + len(self._waiting) >= FORWARDS_MAX:
             answered(refusal(request, ErrorCode.request_timed_out))
             return
@@ -70,15 +70,15 @@ class Forwarding:
         self._attempt(_Forward(request, client_address, answered, deadline_ms))
 
     def on_leader_changed(self) -> None:
-        """Whoever waits may try at once."""
+        """Send all waiting requests again at once."""
         self._retry_all(due_only=False)
 
     def tick(self) -> None:
-        """Try again what is due, give up what is late."""
+        """Send the due requests again; answer those past their deadline with their last error."""
         self._retry_all(due_only=True)
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick."""
+        """Return the time of the next tick; None without one."""
         if not self._waiting:
             return None
         return earliest(
@@ -167,14 +167,14 @@ def request_context(
     is_forwarded: bool = False,
     deadline_ms: int | None = None,
 ) -> RequestContext:
-    """What the controller is told about a request besides its body.
+    """Make the context of a request for the controller.
 
     Args:
-        request: as it arrived.
-        address: 4 or 16 bytes, of the client.
-        principal: who asks.
-        is_forwarded: it came through a broker.
-        deadline_ms: when its time is up, None by its own words.
+        request: the request as received.
+        address: address of the client, 4 or 16 bytes.
+        principal: principal of the client.
+        is_forwarded: True if it came through a broker.
+        deadline_ms: its deadline; None for that of its own time-out field.
     """
     return RequestContext(
         principal=principal,
@@ -187,7 +187,7 @@ def request_context(
 
 
 def timeout_ms_of(body: object) -> int:
-    """How long the client waits: its own time-out if the request has one, at most 30 s."""
+    """Return the time-out of a request: its own if it has one, at most 30 s."""
     timeout = getattr(body, "timeout", None)
     if not isinstance(timeout, timedelta):
         return REQUEST_TIMEOUT_MS
@@ -195,11 +195,11 @@ def timeout_ms_of(body: object) -> int:
 
 
 ROWS: Final = ("topics", "responses", "results", "entries", "replica_election_results")
-"""Where responses have one row per thing that was asked."""
+"""Fields of responses with one row per requested item."""
 
 
 def says_not_controller(body: object) -> bool:
-    """Whether a response says NOT_CONTROLLER, at its top or in its first row."""
+    """True if a response has NOT_CONTROLLER at its top level or in its first row."""
     if getattr(body, "error_code", None) is ErrorCode.not_controller:
         return True
     for name in ROWS:
@@ -210,12 +210,12 @@ def says_not_controller(body: object) -> bool:
 
 
 def refusal(request: Request, error: ErrorCode) -> Entity:
-    """The response that says one error for everything that was asked."""
+    """Return a response with one error for every requested item."""
     return refusal_body(request.api_key, request.body, error)
 
 
 def refusal_body(api_key: int, body: object, error: ErrorCode) -> Entity:
-    """A response body of one error, where this API has its place for it."""
+    """Return a response body with one error, per item if the API has rows, else at its top."""
     if api_key in HANDLERS:
         return HANDLERS[api_key].refuse(body, ApiError(error))
     entity = codec.entity_class(api_key, SCHEMAS[api_key].newest_version, "response")

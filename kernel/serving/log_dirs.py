@@ -1,8 +1,8 @@
-"""DescribeLogDirs: which partitions lie in which log directory of this broker, and how large.
+"""DescribeLogDirs: the partitions in each log directory of this broker, with their sizes.
 
 Source: apache/kafka: core/.../server/KafkaApis.scala (handleDescribeLogDirsRequest),
-ReplicaManager.describeLogDirs. A node keeps metadata only: a replica has the records that a broker
-of Kafka left in its folder, mostly none, and lags behind nobody.
+ReplicaManager.describeLogDirs. A node keeps metadata only: a replica has the records that a Kafka
+broker wrote to its directory before, mostly none, and no offset lag.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +29,10 @@ class LogDirs:
     """The log directories of one broker.
 
     Args:
-        paths: all of them; a replica without one is in the first.
-        path_by_id: by their ids.
-        volume: the file system of a path; OSError when it cannot be asked.
-        record_bytes: how many bytes of records partitions have; one that it lacks has none.
+        paths: all log directories; a replica without a known directory is in the first.
+        path_by_id: paths by directory id.
+        volume: returns the file system of a path; OSError if that fails.
+        record_bytes: returns the size of the records by partition; none if missing.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class LogDirs:
     def described(
         self, image: Image, broker_id: NodeId, request: "DescribeLogDirsRequest"
     ) -> Entity:
-        """The response of this broker to a request whose topics None means all."""
+        """Return the response to a request; its topics None means all partitions."""
         new = codec.newest(DESCRIBE_LOG_DIRS, "response")
         wanted = None if request.topics is None else _wanted(request.topics)
         found: dict[str, dict[str, list[LocalPartition]]] = {path: {} for path in self._paths}

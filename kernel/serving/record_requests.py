@@ -1,9 +1,9 @@
-"""Requests about records and groups, which a node that keeps metadata only refuses at once.
+"""Requests about records and groups, which a metadata-only node refuses at once.
 
-They are listed and answered, not left out: a client that finds no Produce or Fetch waits until its
-own time-outs and then says something else. Each partition that was named gets an error of its own;
-ListOffsets finds it empty. The answer is made in the request's own version, because older ones name
-topics and newer ones give their ids. The records of a Produce are passed over, never decoded.
+They are listed and answered, not omitted: a client that finds no Produce or Fetch waits for its own
+time-outs and then reports another error. Each requested partition gets an error of its own;
+ListOffsets reports it as empty. The response is made in the request's own version, because older
+ones name topics and newer ones give their ids. The records of a Produce are skipped, not decoded.
 """
 
 import dataclasses
@@ -23,18 +23,18 @@ from wire.types import TopicId
 RECORD_REQUESTS: Final = frozenset({PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINATOR})
 
 REFUSED: Final = ErrorCode.policy_violation
-"""Not to be tried again; all clients report it to the application with its meaning."""
+"""A non-retriable error that all clients report to the application with its meaning."""
 NOT_PRODUCED: Final = "kraftline serves metadata only: records cannot be produced"
 NO_GROUPS: Final = "kraftline serves metadata only: there are no groups and no transactions"
 TIMESTAMPS_OF_ENDS: Final = (-1, -2, -4)
-"""What ListOffsets calls the latest, the earliest and the earliest local offset."""
+"""Timestamps in ListOffsets for the latest, the earliest and the earliest local offset."""
 ACKS_ALLOWED: Final = (-1, 0, 1)
 FIND_COORDINATOR_WITH_LIST: Final = 4
-"""From this version on a request names several keys and each has its answer."""
+"""First version with several keys in a request, each with its own result."""
 
 
 def refuse(request: Request, image: Image) -> Entity | NoResponse:
-    """The answer to a request of RECORD_REQUESTS: a body of its own version, or NoResponse."""
+    """Refuse a request of RECORD_REQUESTS with a body of its own version, or NoResponse."""
     body = codec.decode_as_sent(request.frame)
     answer = _Answer(request.api_key, request.api_version, image)
     match request.api_key:
@@ -50,7 +50,7 @@ def refuse(request: Request, image: Image) -> Entity | NoResponse:
 
 
 class _Answer:
-    """Makes the entities of one response in one version."""
+    """The maker of one response in one version."""
 
     def __init__(self, api_key: int, version: int, image: Image) -> None:
         self._module = codec.response_module(api_key, version)
@@ -81,7 +81,7 @@ class _Answer:
         return self._make("ProduceResponse", responses=tuple(topics))
 
     def fetch(self, body: Any) -> Entity:
-        if getattr(body, "session_id", 0) != 0:  # none was ever handed out
+        if getattr(body, "session_id", 0) != 0:  # no fetch session was ever created
             return self._make("FetchResponse", error_code=ErrorCode.fetch_session_id_not_found)
         topics = []
         for topic in body.topics:
@@ -98,9 +98,9 @@ class _Answer:
         return self._make("FetchResponse", responses=tuple(topics))
 
     def list_offsets(self, body: Any) -> Entity:
-        """Every partition is empty: its first and its next offset are 0, others there are none.
+        """Report every partition as empty: earliest and latest offset are 0, others are none.
 
-        Refused here, kafka-python and aiokafka would ask for ever; they report a refused Fetch.
+        If refused here, kafka-python and aiokafka retry for ever; they report a refused Fetch.
         """
         topics = []
         for topic in body.topics:
@@ -131,7 +131,7 @@ class _Answer:
     # ---- entities ------------------------------------------------------------------------------
 
     def _error(self, topic: object, partition: int) -> ErrorCode:
-        """REFUSED for a partition that exists, else what Kafka says of one that does not."""
+        """Return REFUSED for a partition that exists, else Kafka's error for an unknown one."""
         image = self._image
         name = _name_of(topic)
         if name is None:
@@ -147,7 +147,7 @@ class _Answer:
         return REFUSED
 
     def _topic(self, class_name: str, topic: object, **fields: list[Entity]) -> Entity:
-        """A topic's row that names the topic as the request did."""
+        """Make a topic's row with the name or id of the request."""
         rows = {name: tuple(values) for name, values in fields.items()}
         name = _name_of(topic)
         return self._make(
@@ -155,7 +155,7 @@ class _Answer:
         )
 
     def _make(self, class_name: str, **fields: object) -> Entity:
-        """An entity of this version: the fields that it has, defaults for those not given."""
+        """Make an entity of this version: fields that it lacks are dropped, others default."""
         entity = getattr(self._module, class_name)
         made: Entity = entity(
             **{
@@ -169,7 +169,7 @@ class _Answer:
 
 
 def _name_of(topic: object) -> str | None:
-    """The topic's name; None in the versions that identify it by its id."""
+    """Return the topic's name; None in the versions that identify it by its id."""
     for field in ("name", "topic"):
         name: str | None = getattr(topic, field, None)
         if name is not None:
