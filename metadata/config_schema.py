@@ -1,8 +1,8 @@
-"""Definitions of all configs: names, types, defaults, limits, synonyms, documentation.
+"""Which configs exist: names, types, defaults, limits, synonyms, documentation.
 
 The definitions are data, one JSON line each, in `config_definitions/`: exactly those of Kafka
 4.3.1, read from its own ConfigDef objects. The order of the lines is the order in which Kafka
-lists them in DescribeConfigs responses (its hash order, which is constant); internal configs,
+lists them in DescribeConfigs responses (its hash order, the same for ever); internal configs,
 which are accepted but not listed, come last.
 Source: apache/kafka: LogConfig, AbstractKafkaConfig, GroupConfig, ClientMetricsConfigs.
 """
@@ -40,7 +40,7 @@ SOURCE_GROUP: Final = 8
 
 
 class ConfigType(Enum):
-    """The type as which a value is parsed; the value is Kafka's name for it in error texts."""
+    """How a value is parsed; the value is Kafka's name for it in error texts."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -54,7 +54,7 @@ class ConfigType(Enum):
 
     @property
     def number(self) -> int:
-        """ConfigType of a DescribeConfigs response; 0 is for unknown configs."""
+        """ConfigType of a DescribeConfigs response; 0 is for configs that are not known."""
         return _TYPE_NUMBERS[self]
 
 
@@ -62,7 +62,7 @@ _TYPE_NUMBERS: Final = {kind: number for number, kind in enumerate(ConfigType, s
 
 
 class RuleKind(Enum):
-    """The check that a rule makes of a parsed value."""
+    """What a rule checks of a parsed value."""
 
     RANGE = "range"
     ONE_OF = "one_of"
@@ -81,9 +81,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: RuleKind
     minimum: str | None = None
-    """Inclusive lower limit in Kafka's notation, for RANGE."""
+    """Inclusive, in Kafka's notation, for RANGE."""
     maximum: str | None = None
-    """Inclusive upper limit."""
+    """Inclusive."""
     values: tuple[str, ...] = ()
     """Allowed strings; empty for a LIST of anything."""
     may_be_empty: bool = True
@@ -91,7 +91,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateMode(Enum):
-    """The level at which a broker config can be changed while the broker runs."""
+    """At which level a broker config can be changed while the broker runs."""
 
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
@@ -110,24 +110,24 @@ class ConfigDefinition(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: ConfigType
     default: str | None = None
-    """Default as Kafka writes it; None for null."""
+    """As Kafka writes it; None when unset means null."""
     is_required: bool = False
     rule: Rule | None = None
     is_internal: bool = False
     synonyms: tuple[Synonym, ...] = ()
-    """Highest priority first. For brokers: alternative names, of which the first set one counts."""
+    """Best first. Of brokers: more than one name means the same, the first of them that is set."""
     update_mode: UpdateMode | None = None
-    """Level of dynamic updates, only of broker configs; None if not dynamic."""
+    """None: not dynamic. Only brokers have modes."""
     documentation: str = ""
 
     @property
     def is_sensitive(self) -> bool:
-        """True if no response may contain the value."""
+        """Whether no response may carry the value."""
         return self.type is ConfigType.PASSWORD
 
 
 Definitions = dict[str, ConfigDefinition]
-"""Definitions by name, in the order in which Kafka lists them."""
+"""By name, in the order in which Kafka lists them."""
 
 _LINE: Final = msgspec.json.Decoder(ConfigDefinition)
 
@@ -147,17 +147,17 @@ def topic_configs() -> Definitions:
 
 
 def broker_configs() -> Definitions:
-    """Configs of brokers and controllers: all that server.properties may contain."""
+    """Configs of brokers and controllers: all that server.properties may say."""
     return _load("broker")
 
 
 def broker_quota_configs() -> Definitions:
-    """Replication throttles: dynamic configs of brokers that server.properties cannot set."""
+    """Replication throttles: dynamic configs of brokers that server.properties does not know."""
     return _load("broker_quota")
 
 
 def broker_config(name: str) -> ConfigDefinition | None:
-    """The definition of a broker config, dynamic or not; None for an unknown one."""
+    """The definition of a broker config, dynamic or not; None for one that is not known."""
     return broker_configs().get(name) or broker_quota_configs().get(name)
 
 

@@ -18,6 +18,7 @@ from wire.errors import CorruptBatchError
 
 _KEY: Final = struct.Struct(">hh")
 _VERSION: Final = struct.Struct(">h")
+_END_OF_TRANSACTION: Final = struct.Struct(">hi")  # version, coordinator epoch
 _NOT_DECODABLE: Final = (
     struct.error,
     SerialError,
@@ -62,6 +63,22 @@ def control_type(key: bytes | None) -> ControlType | None:
     if version < 0:
         raise CorruptBatchError(f"control record key has version {version}")
     return ControlType(kind) if kind in ControlType.__members__.values() else None
+
+
+def decode_coordinator_epoch(value: bytes | None) -> int:
+    """The coordinator epoch in the value of an ABORT or COMMIT marker; newer versions add fields.
+
+    apache/kafka: clients/.../common/record/EndTransactionMarker.java
+
+    Raises:
+        CorruptBatchError: the value is null, short, or of a negative version.
+    """
+    if value is None or len(value) < _END_OF_TRANSACTION.size:
+        raise CorruptBatchError("end of a transaction without a coordinator epoch")
+    version, coordinator_epoch = _END_OF_TRANSACTION.unpack_from(value)
+    if version < 0:
+        raise CorruptBatchError(f"end of a transaction has version {version}")
+    return int(coordinator_epoch)
 
 
 def decode_control_value(kind: ControlType, value: bytes) -> Any:

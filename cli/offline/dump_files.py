@@ -13,6 +13,7 @@ from cli.arguments import shortened
 from cli.offline.dump_index import IndexDump, producer_snapshot_lines, transaction_index_lines
 from cli.offline.dump_objects import SegmentObjects
 from cli.offline.dump_segment import RecordPrinter, SegmentDump
+from storage.errors import CorruptFileError
 from wire.errors import CorruptBatchError
 
 
@@ -32,6 +33,9 @@ def dump(options: Namespace) -> int:
             raise
         except OSError as error:
             sys.stderr.write(f"{shortened(name)}: {error.strerror or error}\n")
+            return 1
+        except CorruptFileError as error:
+            sys.stderr.write(f"{name}: {error.reason}\n")
             return 1
         except (CorruptBatchError, ValueError) as error:
             sys.stderr.write(f"{name}: {error}\n")
@@ -55,7 +59,7 @@ def _dump(path: Path, options: Namespace, complaints: list[str]) -> Iterator[str
             yield from _written(lines, options)
             complaints.extend(dump.complaints())
         case ".snapshot":
-            yield from _written(producer_snapshot_lines(path.read_bytes()), options)
+            yield from _written(producer_snapshot_lines(path.read_bytes(), str(path)), options)
         case ".txnindex":
             yield from _written(transaction_index_lines(path), options)
         case _:

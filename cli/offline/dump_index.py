@@ -9,19 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import crc32c
-
 from cli.offline.dump_segment import java_optional
+from storage.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
+from storage.producer_state import decrement_sequence
 from storage.transaction_index import decode_transaction_index
 from wire.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
-_PRODUCER_ENTRY: Final = struct.Struct(">qhiqiqiq")
-_PRODUCER_HEADER: Final = struct.Struct(">hIi")
-_PRODUCER_VERSION: Final = 1
-_PRODUCER_CRC_START: Final = 6  # after version and CRC
 
 
 class IndexDump:
@@ -132,43 +128,33 @@ def offset_entries(path: Path) -> list[tuple[int, int]]:
     return [(offset, position) for offset, position in _entries(path, _OFFSET_ENTRY)]
 
 
-def producer_snapshot_lines(content: bytes) -> Iterator[str]:
+def producer_snapshot_lines(content: bytes, path: str) -> Iterator[str]:
     """Lines of a producer `.snapshot` file, one per producer.
 
     Source: apache/kafka: ProducerStateManager.java (`readSnapshot`).
 
     Raises:
-        CorruptBatchError: the file is cut, of another version, or its CRC is wrong.
+        CorruptFileError: the file is cut, of another version, or its CRC is wrong.
     """
-    if len(content) < _PRODUCER_HEADER.size:
-        raise CorruptBatchError(f"producer snapshot of {len(content)} bytes is cut")
-    version, crc, count = _PRODUCER_HEADER.unpack_from(content)
-    if version != _PRODUCER_VERSION:
-        raise CorruptBatchError(f"producer snapshot version {version}, only 1 is known")
-    computed = crc32c.crc32c(content[_PRODUCER_CRC_START:])
-    if crc != computed:
-        raise CorruptBatchError(
-            f"producer snapshot is corrupt: stored CRC {crc}, computed CRC {computed}"
-        )
-    if len(content) != _PRODUCER_HEADER.size + count * _PRODUCER_ENTRY.size:
-        raise CorruptBatchError(f"{count} producers do not fill {len(content)} bytes")
-    for entry in _PRODUCER_ENTRY.iter_unpack(content[_PRODUCER_HEADER.size :]):
-        yield _producer_line(*entry)
+    for entry in decode_producer_snapshot(content, path):
+        yield _producer_line(entry)
 
 
-def _producer_line(*entry: int) -> str:
-    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms = entry[:6]
-    coordinator_epoch, transaction_first_offset = entry[6:]
-    first = java_optional(transaction_first_offset if transaction_first_offset >= 0 else None)
+def _producer_line(entry: ProducerSnapshotEntry) -> str:
+    first_offset = entry.current_transaction_first_offset
+    first = java_optional(first_offset if first_offset >= 0 else None)
     line = (
-        f"producerId: {producer_id} producerEpoch: {epoch} coordinatorEpoch: {coordinator_epoch} "
-        f"currentTxnFirstOffset: {first} lastTimestamp: {timestamp_ms} "
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {first} "
+        f"lastTimestamp: {entry.timestamp_ms} "
     )
-    if last_offset < 0:
+    if entry.last_offset < 0:
         return line
+    first_sequence = decrement_sequence(entry.last_sequence, entry.offset_delta)
     return (
-        f"{line}firstSequence: {last_sequence - offset_delta} lastSequence: {last_sequence} "
-        f"lastOffset: {last_offset} offsetDelta: {offset_delta} timestamp: {timestamp_ms}"
+        f"{line}firstSequence: {first_sequence} lastSequence: {entry.last_sequence} "
+        f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} "
+        f"timestamp: {entry.timestamp_ms}"
     )
 
 

@@ -20,7 +20,6 @@ OFFSET_ENTRY: Final = np.dtype([("relative", ">i4"), ("position", ">i4")])
 TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
 TRANSACTION_ENTRY_BYTES: Final = 34
 INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default of index.interval.bytes
-PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
 _SNAPSHOT_HEADER_BYTES: Final = 10  # version int16, crc uint32 of what follows, count int32
 _SNAPSHOT_ENTRY_BYTES: Final = 46
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.core.check_indexes import PRODUCER_SNAPSHOT_SUFFIX, check_producer_snapshot
+from pipeline.core.check_indexes import check_producer_snapshot
 from pipeline.core.check_quorum_state import check_quorum_state
 from pipeline.core.discovery import PartitionFiles
 from pipeline.core.findings import ERROR, INFO, WARN, FileReport, Finding, in_file, in_partition
@@ -22,6 +22,7 @@ from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME
 from storage.errors import CorruptFileError
 from storage.flushed_end_file import FLUSHED_END_NAME, decode_flushed_end
 from storage.partition_metadata import PARTITION_METADATA_NAME, decode_partition_metadata
+from storage.producer_snapshot import PRODUCER_SNAPSHOT_SUFFIX
 from storage.quorum_state_file import QUORUM_STATE_NAME
 from storage.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
 from wire.batch import CONTROL_BIT

@@ -41,7 +41,6 @@ from storage.partition_directories import open_metadata_log
 from tests.fuzz.batch_targets import CONFIG, GOLDEN, LOG
 from tests.fuzz.engine import Target
 from wire.batch import encode_batch, iterate_batches
-from wire.errors import CorruptBatchError
 
 COUNT = struct.Struct(">i")
 OPTIONS = Options(duration_us=1_000_000, write_count=2, node_count=3)
@@ -72,7 +71,7 @@ def _epoch_fits(epoch: int, _data: bytes, _rng: Random) -> None:
 
 
 def _producers(data: bytes) -> list[str]:
-    return list(producer_snapshot_lines(data))
+    return list(producer_snapshot_lines(data, "input"))
 
 
 def _producer_snapshot(rng: Random) -> bytes:
@@ -252,7 +251,7 @@ def targets() -> list[Target]:
             _epoch_fits,
         ),
         Target(
-            "producer-snapshots", snapshots, _producers, (CorruptBatchError,),
+            "producer-snapshots", snapshots, _producers, (CorruptFileError,),
             generate=_producer_snapshot,
         ),
         Target(

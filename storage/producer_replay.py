@@ -1,0 +1,65 @@
+"""Batches of the log fed to the producer state: on replicas, and when a log is loaded.
+
+apache/kafka: storage/.../log/UnifiedLog.java (`updateProducers`, `rebuildProducerState`)
+"""
+
+from storage.producer_state import (
+    CompletedTransaction,
+    EndOfTransaction,
+    Origin,
+    ProducerAppend,
+    ProducerStates,
+)
+from wire.batch import Batch
+from wire.control_records import ControlType, control_type, decode_coordinator_epoch
+
+_ENDS = (ControlType.ABORT, ControlType.COMMIT)
+
+
+def replay(states: ProducerStates, batch: Batch) -> tuple[CompletedTransaction, int] | None:
+    """Take the next batch of the log into the state.
+
+    Returns:
+        The transaction that it ended and the last stable offset behind it; None if it ended none.
+
+    Raises:
+        CorruptBatchError: a control batch whose first record cannot be read.
+        ProducerStateError: records without a transaction inside an open one of their producer.
+    """
+    header, completed = batch.header, None
+    if header.producer_id >= 0:
+        append = states.prepare(header.producer_id, Origin.REPLICATION)
+        completed = take(append, batch)
+        states.update(append)
+    states.note_end(header.end_offset)
+    return None if completed is None else (completed, states.complete(completed))
+
+
+def take(append: ProducerAppend, batch: Batch) -> CompletedTransaction | None:
+    """Add a batch of a producer to its append; the transaction that it ends, None if none.
+
+    Raises:
+        CorruptBatchError: a control batch whose first record cannot be read.
+        ProducerStateError: its producer may not write it.
+    """
+    header = batch.header
+    if not header.is_control:
+        append.add(header)
+        return None
+    marker = end_of_transaction(batch)
+    return None if marker is None else append.end_transaction(marker, header.producer_epoch)
+
+
+def end_of_transaction(batch: Batch) -> EndOfTransaction | None:
+    """The marker in a control batch; None if it has no record, as a cleaned one, or another kind.
+
+    Raises:
+        CorruptBatchError: its first record cannot be read.
+    """
+    record = next(iter(batch.records()), None)
+    kind = None if record is None else control_type(record.key)
+    if record is None or kind not in _ENDS:
+        return None
+    coordinator_epoch = decode_coordinator_epoch(record.value)
+    is_abort = kind is ControlType.ABORT
+    return EndOfTransaction(is_abort, coordinator_epoch, record.offset, record.timestamp_ms)
