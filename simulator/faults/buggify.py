@@ -1,10 +1,9 @@
 """Legal but unlikely behaviour, switched on for a quarter of the seeds each, until faults stop.
 
-FoundationDB's "buggify" sites, set from outside: what a core is told and what it sends is changed
-on the way, so that production code has none. The other sites are settings (campaign/draw.py):
-fetches of one batch, tiny segments, snapshots at every few records, flushes that are told late,
-BeginQuorumEpoch that comes late, requests that time out early. How steps are made is another thing
-that a seed may change (simulator/cluster/turns.py).
+FoundationDB's "buggify" sites, set from outside: events and effects of a core are changed on the
+way, so production code has none. The other sites are settings (campaign/draw.py): fetches of one
+batch, tiny segments, snapshots every few records, late flush events, late BeginQuorumEpoch, early
+time-outs of requests. A seed may also change how steps are made (simulator/cluster/turns.py).
 """
 
 from collections.abc import Callable
@@ -22,20 +21,20 @@ from simulator.campaign.probes import Probes
 from wire.errors import ErrorCode
 
 OTHERS_AFTER_MS: Final = 1_000
-"""A minimal quorum is asked for so long, then another one."""
+"""Time for which a minimal quorum is asked, then another one."""
 
 _STEERED_MAX: Final = 100_000
-"""Draws from more than so many values (ids) stay random."""
+"""Draws from more values than this (ids) stay random."""
 
 
 class ExtremeRandom(Random):
-    """Draws the first or the last value while it is on: election time-outs at their extremes."""
+    """Random that draws first or last values while it is on: extreme election time-outs."""
 
     is_on: Callable[[], bool] = staticmethod(lambda: False)
 
     @override
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
-        """The first or last of a range; any of it when off or when there are too many."""
+        """Draw the first or last of a range; any of it when off or when there are too many."""
         first, end = (0, start) if stop is None else (start, stop)
         if step == 1 and 1 < end - first <= _STEERED_MAX and self.is_on():
             return first if self.random() < 0.5 else end - 1
@@ -43,12 +42,12 @@ class ExtremeRandom(Random):
 
 
 class Buggify:
-    """The sites of one run.
+    """Buggify sites of one run.
 
     Args:
-        settings: which are on.
-        probes: marks.
-        is_over: whether faults have stopped.
+        settings: the sites that are on.
+        probes: marks to hit.
+        is_over: true when faults have stopped.
     """
 
     def __init__(self, settings: Settings, probes: Probes, is_over: Callable[[], bool]) -> None:
@@ -58,7 +57,7 @@ class Buggify:
         self._lost: set[tuple[int, int]] = set()
 
     def random(self, seed: int) -> Random:
-        """The chance of a new process."""
+        """Make the random generator of a new process."""
         if not self._settings.has_extreme_timeouts:
             return Random(seed)  # noqa: S311 - simulated chance
         found = ExtremeRandom(seed)
@@ -72,7 +71,7 @@ class Buggify:
         return True
 
     def attach(self, number: int, core: RaftCore) -> None:
-        """Stand between a core and the rest of its node."""
+        """Change the events and effects of a core from now on."""
         settings = self._settings
         loses_first_vote = settings.loses_first_vote
         asks_minimal_quorum = settings.asks_minimal_quorum
@@ -91,7 +90,7 @@ class Buggify:
         setattr(core, "step", changed)  # noqa: B010 - an instance attribute hides the method
 
     def _without_first_vote(self, number: int, core: RaftCore, event: ResponseReceived) -> Any:
-        """The first vote of every epoch, granted or not, is lost on its way to the candidate."""
+        """Lose the response to the first vote of every epoch, granted or not."""
         response, key = event.response, (number, int(core.epoch))
         if type(response) is not VoteResponse or response.error_code or key in self._lost:
             return event
@@ -104,7 +103,7 @@ class Buggify:
         )
 
     def _ask_few(self, core: RaftCore, effects: Effects, now_ms: int) -> None:
-        """Votes and BeginQuorumEpoch go to as many others as a majority needs; later to others."""
+        """Send Vote and BeginQuorumEpoch to as many others as a majority needs; later to others."""
         others = [number for number, _ in core.config.voters if number != core.config.node_id]
         needed = (len(others) + 1) // 2
         if needed == 0:

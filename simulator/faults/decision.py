@@ -1,4 +1,4 @@
-"""One fault of a plan: its kind, when it comes, whom it strikes, how long and how strong."""
+"""One fault of a plan: its kind, time, targets, length and strength."""
 
 from random import Random
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 OPERATIONS_AHEAD_MAX: Final = 40
-"""The largest `amount` that most kinds are drawn with."""
+"""Largest `amount` that most kinds are drawn with."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,9 +16,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     targets: tuple[int, ...]
     length_us: int
-    """Until it ends by itself: restart, resume, heal."""
+    """Time until it ends by itself: restart, resume, heal."""
     amount: int = 0
-    """Of the kind: disk operations until the crash, seconds of a jump, times as slow a link."""
+    """Strength by kind: disk operations until the crash, seconds of a jump, factor of a link."""
     messages: str = ""
     """Of `lost_messages`: one of `MESSAGES`."""
 

@@ -1,17 +1,17 @@
-"""Disks that do not hold what was written and synced, and which stops of a node that explains.
+"""Damage to the synced bytes of a disk, and the stops of a node that it explains.
 
-Three ways: a bit rots, a write was acknowledged and never happened (zeros, or the end is missing),
+Three kinds: a bit rots, a write was acknowledged and never happened (zeros, or the end is missing),
 a write went to another place of its file (what belongs there is gone). Most strike while the
 process is down: the next start has to refuse, at the damaged batch, and must not change the file.
 Some bits rot under a running process: it may go on as long as it does not read them; then it has
-to stop. Until the bytes are brought back (the end of the fault) every start is refused.
+to stop. Until the bytes are restored (the end of the fault) every start is refused.
 
-What is damaged at one time is a minority of the voters, for the protocol promises nothing beyond
-that, and only what the node had recorded as flushed: above it damage can not be told from a torn
-write, and is cut (docs/formats/damage.md). Four bytes of a batch, its leader epoch, lie before
-every checksum, in Kafka's format too: they are left alone. So is a batch that a misdirected write
-would turn into another whole one at the same offset: no checksum tells that it is not its own.
-Nor does one cover the base offsets of a snapshot's batches, which nothing is made of.
+At any time only a minority of the voters is damaged, for the protocol promises nothing beyond that,
+and only bytes that the node had recorded as flushed: above them damage cannot be told from a torn
+write, and is cut (docs/formats/damage.md). No checksum covers the leader epoch of a batch, four
+bytes, in Kafka's format too: it is not damaged. Nor is a batch that a misdirected write would turn
+into another whole one at the same offset, which any checksum accepts, nor the base offsets of a
+snapshot's batches, which no checksum covers and nothing uses.
 """
 
 import json
@@ -49,29 +49,29 @@ class Damage(msgspec.Struct, frozen=True):
 
     path: str
     before: bytes
-    """The whole file."""
+    """Content of the whole file."""
     after: bytes
     batch_position: int | None
-    """Where the damaged batch of a segment begins; None: a file that is refused as a whole."""
+    """Position of the damaged batch of a segment; None: a file that is refused as a whole."""
     is_at_rest: bool
-    """Done while no process ran."""
+    """True: done while no process ran."""
 
     @property
     def position(self) -> int:
-        """The first byte that is another one, or is missing."""
+        """Position of the first byte that is changed or missing."""
         shorter = min(len(self.before), len(self.after))
         same = (n for n in range(shorter) if self.before[n] != self.after[n])
         return next(same, shorter)
 
 
 class DiskDamages:
-    """What is damaged where; at most one file of a machine at a time.
+    """Damages of all disks; at most one file of a machine at a time.
 
     Args:
-        machines, voters: of the world.
-        mirrors: what the invariants know of the logs.
+        machines, voters: the world's.
+        mirrors: of the logs, as the invariants keep them.
         committed_end: end offset of what is committed.
-        probes: marks.
+        probes: marks to hit.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class DiskDamages:
         """Damage something of a machine that runs; False if the limits forbid it.
 
         Args:
-            kind: of `DAMAGES`.
-            machine: whose disk; killed first where the damage is one at rest.
+            kind: one of `DAMAGES`.
+            machine: owner of the disk; killed first where the damage is one at rest.
             rng: chooses file and place.
         """
         if not self._may_strike(machine):
@@ -120,7 +120,7 @@ class DiskDamages:
         return True
 
     def what(self, machine: Machine) -> str:
-        """What of a machine's disk is damaged now, as text."""
+        """Describe the present damage of a machine's disk."""
         damage = self._damages.get(machine.id)
         if damage is None:
             return "killed, nothing to damage"
@@ -136,7 +136,7 @@ class DiskDamages:
         return machine.id not in self._voters or damaged < (len(self._voters) - 1) // 2
 
     def _while_running(self, machine: Machine, rng: Random) -> Damage | None:
-        """A bit of a committed, durable record; of one that another node lacks, if there is any."""
+        """Flip a bit of a committed, durable record, preferably of one that another node lacks."""
         vfs, places = machine.vfs, []
         lacking = min(m.end_offset for n, m in self._mirrors.items() if n != machine.id)
         wanted = 0
@@ -185,7 +185,7 @@ class DiskDamages:
     # ---- what it explains ----------------------------------------------------------------------
 
     def wrong_with_stop(self, machine: Machine, error: BaseException) -> str | None:
-        """An error ended a process: None if the damage of its disk explains it, else why not."""
+        """Describe why no damage explains the error that ended a process, None if one does."""
         damage = self._damages.get(machine.id)
         if damage is None or not isinstance(error, CorruptLogError | CorruptFileError):
             return "its disk is not damaged"
@@ -200,7 +200,7 @@ class DiskDamages:
         return None
 
     def wrong_with_start(self, machine: Machine) -> str | None:
-        """A process started: why it must not have, None if it may."""
+        """Describe why a process must not have started, None if it may."""
         damage = self._damages.get(machine.id)
         if damage is None or not damage.is_at_rest:
             return None
@@ -209,13 +209,13 @@ class DiskDamages:
     # ---- the end -------------------------------------------------------------------------------
 
     def process_ended(self, machine: Machine) -> None:
-        """What rots under a process is gone with it: a bit of its memory, not of the disk."""
+        """End damage under a process with it: it was a bit of memory, not of the disk."""
         damage = self._damages.get(machine.id)
         if damage is not None and not damage.is_at_rest:
             self.restore(machine)
 
     def restore(self, machine: Machine) -> None:
-        """The operator brings the bytes back; what was written since stays."""
+        """Restore the bytes, as an operator does; what was written since stays."""
         damage = self._damages.pop(machine.id, None)
         if damage is None:
             return
@@ -233,7 +233,7 @@ class DiskDamages:
             vfs.damage(damage.path, position, damage.before[position : position + 1])
 
     def restore_all(self) -> None:
-        """All disks hold what was written."""
+        """Restore all disks."""
         for number in list(self._damages):
             self.restore(self._machines[number])
 
@@ -252,7 +252,7 @@ def make_older(vfs: MemoryVfs) -> None:
 
 
 def recorded_end(vfs: MemoryVfs) -> int:
-    """The end offset that the node recorded as flushed; 0 for none."""
+    """End offset that the node recorded as flushed; 0 for none."""
     content = vfs.written_content(_FLUSHED_END)
     fields = bytes(content or b"").split()
     return int(fields[1]) if len(fields) == 3 else 0
@@ -307,7 +307,7 @@ def _damaged(
 
 
 def _has_checked_bytes(damage: Damage, ranges: list[tuple[int, int]]) -> bool:
-    """Whether a byte is another one that a length or a checksum of these batches vouches for."""
+    """True if a byte differs that a length or a checksum of these batches covers."""
     if len(damage.before) != len(damage.after):
         return True
     unchecked = {start + n for start, _ in ranges for n in (*range(_BASE_OFFSET_BYTES), *_EPOCH)}
@@ -316,7 +316,7 @@ def _has_checked_bytes(damage: Damage, ranges: list[tuple[int, int]]) -> bool:
 
 
 def _looks_sound(before: bytes, after: bytes, start: int) -> bool:
-    """Whether at a place a whole batch with its own checksum and the same offset still begins."""
+    """True if a whole batch with its own checksum and the same offset still begins there."""
     offset = slice(start, start + _BASE_OFFSET_BYTES)
     found = next(batches_of(bytearray(after[start:])), None)
     if found is None or after[offset] != before[offset]:

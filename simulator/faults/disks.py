@@ -24,7 +24,7 @@ WRITES_AHEAD_MAX: Final = 5
 
 
 def end_disk_faults(reach: Reach) -> None:
-    """End every fault of a disk: there is room and speed; what a disk was told to keep is kept."""
+    """End every fault of a disk: there is room and speed; what a lying disk synced is durable."""
     reach.slow_disks.clear()
     reach.unwritable.clear()
     for machine in reach.machines.values():
@@ -42,7 +42,7 @@ def end_disk_faults(reach: Reach) -> None:
 
 
 def slow_disk(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """Flushes take many times as long."""
+    """Make flushes take many times as long."""
     for machine in machines:
         reach.slow_disks[machine.id] = 5 * decision.amount
         reach.later(decision, partial(_speed_up, reach, machine.id))
@@ -54,7 +54,7 @@ def _speed_up(reach: Reach, number: int) -> None:
 
 
 def disk_full(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """No byte more fits on the disk."""
+    """Fill the disk: no further byte fits."""
     for machine in machines:
         vfs = machine.vfs
         vfs.bytes_max = vfs.used_bytes()
@@ -63,7 +63,7 @@ def disk_full(reach: Reach, decision: Decision, machines: list[Machine]) -> Impa
 
 
 def _make_room(reach: Reach, machine: Machine, vfs: MemoryVfs) -> None:
-    """The disk that was filled has room again; as `vfs`, or as what a power failure left."""
+    """Give the filled disk room again; as `vfs`, or as a power failure left it."""
     vfs.bytes_max = None
     if machine.keeps_disk_faults:
         machine.vfs.bytes_max = None
@@ -74,7 +74,7 @@ def _make_room(reach: Reach, machine: Machine, vfs: MemoryVfs) -> None:
 
 
 def sync_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """The next sync fails with EIO."""
+    """Make the next sync fail with EIO."""
     for machine in machines:
         vfs = machine.vfs
 
@@ -90,7 +90,7 @@ def sync_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Imp
 
 
 def read_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """One of the next reads of log or snapshots fails with EIO, which ends the process."""
+    """Make one of the next reads of log or snapshots fail with EIO, which ends the process."""
     countdown = 1 + decision.amount % READS_AHEAD_MAX
     end_us = reach.scheduler.now_us + decision.length_us
     running = [machine for machine in machines if machine.is_up]
@@ -107,7 +107,7 @@ def read_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Imp
 
 
 def start_read_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """A process is killed, and one of the first reads of the next start fails with EIO.
+    """Kill a process, and make one of the first reads of the next start fail with EIO.
 
     Raises:
         Violation: `I18`: the process started all the same.
@@ -133,10 +133,10 @@ def start_read_error(reach: Reach, decision: Decision, machines: list[Machine]) 
 
 
 def write_error(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """One of the next writes to the metadata log fails with EIO after half of its bytes.
+    """Make one of the next writes to the metadata log fail with EIO after half of its bytes.
 
-    Every second time nothing of the log can be cut either until the fault is over: the half
-    stays. Of several voters a minority has such a disk at one time.
+    Every second time the log cannot be cut either until the fault is over: the half stays. Of
+    several voters only a minority has such a disk at one time.
     """
     hit, countdown = [], 1 + decision.amount % WRITES_AHEAD_MAX
     is_lasting = decision.amount % 2 == 0
@@ -168,10 +168,10 @@ def _may_refuse_writes(reach: Reach, machine: Machine) -> bool:
 
 
 def lasting_disk_fault(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """A disk is full, or takes no writes to the log, before and after a power failure.
+    """Fill a disk, or refuse writes to its log, before and after a power failure.
 
     A process that stopped by it is started first. A damaged disk, with which no process starts,
-    keeps its power: with it the record would go that tells damage from a torn write.
+    keeps its power: a failure would remove the record that tells damage from a torn write.
     """
     kind = "disk_full" if decision.amount % 2 else "write_error"
     carry_out = disk_full if decision.amount % 2 else write_error
@@ -198,7 +198,7 @@ def _fail_power(reach: Reach, machine: Machine) -> None:
 
 
 def keep_disk_faults(reach: Reach) -> None:
-    """From now on a disk that is full, or refuses all writes, does so after a power failure."""
+    """Make full disks, and disks that refuse all writes, stay so after a power failure."""
     for machine in reach.machines.values():
         machine.keeps_disk_faults = True
 
@@ -207,9 +207,9 @@ def keep_disk_faults(reach: Reach) -> None:
 
 
 def empty_disk(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """An observer loses its disk; it comes back with a new one, formatted, of a new identity.
+    """Replace the disk of an observer by a new one, formatted, of a new identity.
 
-    A voter may not: what it acknowledged and voted for is gone, and static voters are known
+    Not of a voter: what it acknowledged and voted for would be gone, and static voters are known
     by their id alone.
     """
     observers = [machine for machine in machines if not machine.config.is_controller]
@@ -224,10 +224,10 @@ def empty_disk(reach: Reach, decision: Decision, machines: list[Machine]) -> Imp
 
 
 def old_quorum_state(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """A process is killed, and its quorum-state is that of the epoch before.
+    """Kill a process, and put the quorum-state of the epoch before in place of its own.
 
-    Only where that breaks no promise: all voters follow one leader, and the log, which says
-    the epoch too, is on the disk.
+    Only where that breaks no promise: all voters follow one leader, and the log, which holds the
+    epoch too, is on the disk.
     """
     voters = [m for m in reach.machines.values() if m.config.is_controller]
     cores = [machine.kernel.replica.core for machine in voters if machine.kernel is not None]
@@ -249,20 +249,20 @@ def old_quorum_state(reach: Reach, decision: Decision, machines: list[Machine]) 
 
 
 def _is_epoch_in_log(core: RaftCore) -> bool:
-    """Whether the durable log of a follower says the epoch that its quorum-state does."""
+    """True if the durable log of a follower holds the epoch of its quorum-state."""
     is_durable = core.flushed_end_offset == core.log_end_offset
     return core.last_epoch == core.epoch and is_durable and not core.is_leader
 
 
 def damage(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """A disk changes; at the end of the fault it is brought back, and the process started."""
+    """Damage a disk; at the end of the fault it is restored, and the process started."""
     hit = []
     for machine in machines:
         if reach.damages.strike(decision.kind, machine, decision.chance):
             hit.append(machine)
             reach.later(decision, partial(_repair, reach, machine))
             if not machine.is_up:
-                reach.restart_within(decision.length_us // 2, machine)  # in vain
+                reach.restart_within(decision.length_us // 2, machine)  # is refused
     return impact_on(hit, decision, "; ".join(map(reach.damages.what, hit)))
 
 
@@ -272,7 +272,7 @@ def _repair(reach: Reach, machine: Machine) -> None:
 
 
 def fsync_lie(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """Syncs of the log return and nothing is durable; at the end the power fails on all."""
+    """Make syncs of the log return with nothing durable; at the end the power fails on all."""
     for machine in machines:
         machine.vfs.sync_lies = SEGMENT_SUFFIX
 

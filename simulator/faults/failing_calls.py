@@ -1,8 +1,8 @@
 """Calls of a running process that fail: no memory for a buffer, or a sector that cannot be read.
 
-The asyncio driver takes MemoryError and OSError as any exception of a step: the process ends with
+The asyncio driver treats MemoryError and OSError as any exception of a step: the process ends with
 exit code 1, nothing of the step is sent, what the step had written is in the page cache
-(node/driver.py). The buffers are those that grow with what peers ask for: bytes that arrive,
+(node/driver.py). The buffers are those that grow with the requests of peers: bytes that arrive,
 requests, records and pieces of snapshots that are read for an answer or to be applied.
 """
 
@@ -22,11 +22,11 @@ def fail_allocation(
     """Make a later allocation of a running process fail.
 
     Args:
-        kernel: of the process.
-        countdown: which of its next buffers it gets no memory for, from 1 on; every second time the
+        kernel: the process's.
+        countdown: number of the buffer that gets no memory, from 1 on; every second time the
             buffer is made and the copy of it is not.
-        is_on: asked then; False: it gets its memory, and all later ones.
-        hit: told of `WITHOUT_MEMORY` when it fails.
+        is_on: called then; False: it gets its memory, and all later ones.
+        hit: called with `WITHOUT_MEMORY` when it fails.
     """
 
     def error(name: str) -> MemoryError:
@@ -44,10 +44,10 @@ def fail_read(
     """Make a later read of log or snapshots fail with EIO: a latent sector error.
 
     Args:
-        kernel: of the process.
-        countdown: which of its next reads, from 1 on.
-        is_on: asked then; False: it succeeds, and so do all later ones.
-        hit: told of `READ_ERROR` when it fails.
+        kernel: the process's.
+        countdown: number of the read, from 1 on.
+        is_on: called then; False: it succeeds, and so do all later ones.
+        hit: called with `READ_ERROR` when it fails.
     """
 
     def error(name: str) -> OSError:
@@ -70,7 +70,7 @@ def _replace(
     *,
     is_late: bool,
 ) -> None:
-    """Let the call with this number, of all of them together, raise; late: after it is made."""
+    """Make the call of this number, of all of them together, raise; late: after it is made."""
     left = [countdown]
 
     def replaced(call: Callable[..., Any], name: str) -> Callable[..., Any]:

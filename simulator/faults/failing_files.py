@@ -7,11 +7,11 @@ from simulator.cluster.memory_vfs import SEGMENT_SUFFIX
 
 
 class FailingWrites:
-    """For `MemoryVfs.failing`: the n-th write to the metadata log gets EIO.
+    """Function for `MemoryVfs.failing`: the n-th write to the metadata log gets EIO.
 
     Args:
         countdown: n, from 1 on.
-        is_lasting: every later write and cut of it too.
+        is_lasting: every later write and cut of it fails too.
     """
 
     def __init__(self, countdown: int, *, is_lasting: bool) -> None:
@@ -19,7 +19,7 @@ class FailingWrites:
         self.is_lasting = is_lasting
 
     def __call__(self, kind: str, path: str, /) -> int | None:
-        """The errno, None to let it happen."""
+        """Return the errno, None to let the operation happen."""
         if not path.startswith(FOLDER) or not path.endswith(SEGMENT_SUFFIX):
             return None
         if self._countdown > 0:
@@ -31,12 +31,12 @@ class FailingWrites:
 
 
 def is_lasting(failing: object) -> bool:
-    """Whether what a `MemoryVfs` was given as `failing` is a fault of the disk that stays."""
+    """True if the `failing` of a `MemoryVfs` is a fault of the disk that stays."""
     return isinstance(failing, FailingWrites) and failing.is_lasting
 
 
 class FailingRead:
-    """For `MemoryVfs.failing`: the n-th read gets EIO, once.
+    """Function for `MemoryVfs.failing`: the n-th read gets EIO, once.
 
     Args:
         countdown: n, from 1 on.
@@ -45,10 +45,10 @@ class FailingRead:
     def __init__(self, countdown: int) -> None:
         self._countdown = countdown
         self.path: str | None = None
-        """What could not be read; None: there were fewer reads so far."""
+        """Path that could not be read; None: there were fewer reads so far."""
 
     def __call__(self, kind: str, path: str, /) -> int | None:
-        """The errno, None to let it happen."""
+        """Return the errno, None to let the operation happen."""
         if kind != "read":
             return None
         self._countdown -= 1

@@ -1,4 +1,4 @@
-"""A kind of fault as the table has it, and what its function may touch."""
+"""Type of the functions that carry out faults, and the reach that they have."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from simulator.faults.lost_messages import LostMessages
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a fault may touch, and what is remembered between two faults of one run."""
+    """Objects that a fault may touch, and the state kept between two faults of one run."""
 
     scheduler: Scheduler
     network: Network
@@ -31,11 +31,11 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     restart: Callable[[Machine], None]
     """Starts a process where none runs."""
     on_wiped: Callable[[Machine], None]
-    """Told of a machine that has an empty disk now."""
+    """Called with a machine that has an empty disk now."""
     is_over: Callable[[], bool]
-    """Whether all faults are."""
+    """True when all faults are over."""
     carry_out: Callable[[Decision], Impact | None]
-    """Brings in one more fault, as if it were in the plan."""
+    """Carries out one more fault, as if it were in the plan."""
 
     def later(self, decision: Decision, action: Callable[[], None]) -> None:
         """Act when a decision is over, unless all faults are."""
@@ -50,7 +50,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self._unless_over(delay_us, lambda: self.restart(machine))
 
     def links(self) -> list[tuple[int, int]]:
-        """From every machine to every other, in a fixed order."""
+        """Links from every machine to every other, in a fixed order."""
         ids = sorted(self.machines)
         return [(a, b) for a in ids for b in ids if a != b]
 
@@ -63,4 +63,4 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 CarryingOut = Callable[[Reach, Decision, list[Machine]], Impact | None]
-"""Brings a fault in and gives what it did, None for nothing."""
+"""Carries out a fault and returns its impact, None for nothing."""

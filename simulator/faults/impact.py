@@ -1,4 +1,4 @@
-"""What a fault did when it came, for the trace, the page and the counts."""
+"""Impact of a fault, for the trace, the page and the counts."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,24 +12,24 @@ AT_ONCE_US: Final = 0
 
 
 class Impact(msgspec.Struct, kw_only=True):
-    """What one fault did; a fault that does nothing has None instead."""
+    """Impact of one fault; a fault that does nothing has None instead."""
 
     nodes: tuple[int, ...]
-    """Whom it hit, which need not be the targets of the plan."""
+    """Nodes that it hit, which need not be the targets of the plan."""
     how: str = ""
-    """What the kind does not say: `Fetch response`, `+7 s`."""
+    """Details beyond the kind: `Fetch response`, `+7 s`."""
     length_us: int | None
-    """How long it lasts; None until that is known."""
+    """Length; None until that is known."""
 
 
 def impact_on(machines: Iterable[Machine], decision: Decision, how: str = "") -> Impact | None:
-    """A fault that lasts as long as was decided; None if it hit no machine."""
+    """Make the impact of a fault that lasts as long as decided; None if it hit no machine."""
     nodes = tuple(machine.id for machine in machines)
     return Impact(nodes=nodes, how=how, length_us=decision.length_us) if nodes else None
 
 
 def fault_text(decision: Decision, impact: Impact | None) -> str:
-    """A fault as the trace tells it."""
+    """Line of the trace for a fault."""
     if impact is None:
         targets = ",".join(map(str, decision.targets))
         return f"fault {decision.kind}, planned for {targets}, does nothing"

@@ -1,4 +1,4 @@
-"""The kinds of faults: which draws added each, and its colour. Needs no code of the cluster."""
+"""Kinds of faults, each with the draws that added it and a colour. Needs no code of the cluster."""
 
 from typing import Final
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind; what carries it out stands in `table`."""
+    """One kind; its function stands in `table`."""
 
     since: int | None
-    """The version of the draws that added it (campaign/draw.py); None: asked for, never drawn."""
+    """Version of the draws that added it (campaign/draw.py); None: on request, never drawn."""
     colour: str
-    """On the page of a run."""
+    """Colour on the page of a run."""
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -50,12 +50,12 @@ KINDS: Final[dict[str, Kind]] = {
     "lasting_disk_fault": Kind(since=5, colour="#94673f"),
     "fsync_lie": Kind(since=None, colour="#6a1b4d"),
 }
-"""In the order in which the draws choose from them, which is never changed: seeds stay the same."""
+"""Kinds in the order of the draws that choose them, which never changes: seeds stay the same."""
 
 DAMAGES: Final[tuple[str, ...]] = ("bit_rot", "lost_write", "misdirected_write")
-"""What a disk does to what it holds."""
+"""Kinds that change what a disk holds."""
 
 
 def kinds_since(draws: int) -> tuple[str, ...]:
-    """The kinds that one version of the draws added."""
+    """Kinds that one version of the draws added."""
     return tuple(name for name, kind in KINDS.items() if kind.since == draws)

@@ -1,8 +1,8 @@
-"""Messages of one kind that vanish between nodes, while everything else passes.
+"""Loss of messages of one kind between nodes, while everything else passes.
 
-A frame is what is lost, never a part of one: the others keep their order, as if the server had not
-answered, or had never read the request. A response says only the correlation id of its request, so
-every connection between nodes is read along (cluster/frames.py) while such a fault may come.
+A frame is lost whole, never in part: the others keep their order, as if the server had not
+answered, or had never read the request. A response carries only the correlation id of its request,
+so every connection between nodes is followed (cluster/frames.py) while such a fault may come.
 """
 
 from typing import Final
@@ -39,33 +39,33 @@ API_KEYS: Final[dict[str, int]] = {
     "AllocateProducerIds": ALLOCATE_PRODUCER_IDS,
     "ApiVersions": API_VERSIONS,
 }
-"""Kafka's names of what nodes say to each other."""
+"""Kafka's names of the messages between nodes."""
 
 MESSAGES: Final = tuple(f"{name} {way}" for name in API_KEYS for way in ("request", "response"))
-"""What may be lost: `Fetch response`."""
+"""Messages that may be lost: `Fetch response`."""
 
 
 class Rule(msgspec.Struct, frozen=True, eq=False):
-    """What is lost now."""
+    """Messages that are lost now."""
 
     links: frozenset[tuple[int, int]]
-    """On which the message itself travels."""
+    """Links on which the message itself travels."""
     api_key: int
     is_request: bool
 
 
 def rule_of(message: str, links: frozenset[tuple[int, int]]) -> Rule:
-    """The rule for one of `MESSAGES`."""
+    """Make the rule for one of `MESSAGES`."""
     name, way = message.split()
     return Rule(links, API_KEYS[name], way == "request")
 
 
 class LostMessages:
-    """Takes frames out of what is sent; `Network.passes` asks `passed`.
+    """Takes frames out of what is sent; `Network.passes` calls `passed`.
 
     Args:
-        host_ids: of the nodes; connections of others (clients) are left alone.
-        probes: marks.
+        host_ids: the nodes'; connections of others (clients) are not touched.
+        probes: marks to hit.
     """
 
     def __init__(self, host_ids: frozenset[int], probes: Probes) -> None:
@@ -75,7 +75,7 @@ class LostMessages:
         self._frames: dict[Pipe, FrameReader] = {}
 
     def passed(self, pipe: Pipe, direction: Direction, data: bytes) -> bytes:
-        """What of a chunk is sent: all of its frames but those that a rule takes."""
+        """Return a chunk without the frames that a rule takes."""
         if pipe.to_server.link[0] not in self._host_ids:
             return data
         to_server = direction is pipe.to_server

@@ -1,4 +1,4 @@
-"""Faults: the decisions of a plan, carried out (simulator/faults/plan.py)."""
+"""The nemesis, which carries out the decisions of a plan (simulator/faults/plan.py)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +20,7 @@ from simulator.faults.table import FAULTS
 
 
 class Nemesis:
-    """Carries a plan out."""
+    """Carries out a plan."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Nemesis:
     ) -> None:
         self.plan = plan
         self.fired: dict[str, int] = {}
-        """Kind -> how many came; `struck` are those that did anything."""
+        """Kind -> number of faults; `struck` counts those with an impact."""
         self.struck: dict[str, int] = {}
         self.is_over = False
         self._scheduler = scheduler
@@ -44,9 +44,9 @@ class Nemesis:
         self._machines = machines
         self.on_fault_begins: Callable[[], None] = lambda: None
         self.on_fault: Callable[[Decision, Impact | None], None] = lambda *_: None
-        """Told what it did, None for nothing, once that is done."""
+        """Called with the impact of a fault, None for nothing, once that is done."""
         self.on_wiped: Callable[[Machine], None] = lambda _: None
-        """Told of a machine that has an empty disk now."""
+        """Called with a machine that has an empty disk now."""
         self._reach = Reach(
             scheduler=scheduler,
             network=network,
@@ -74,19 +74,19 @@ class Nemesis:
         return self._reach.slow_disks
 
     def start(self) -> None:
-        """Every decision at its time."""
+        """Schedule every decision at its time."""
         for decision in self.plan:
             self._scheduler.at(decision.at_us, partial(self._fire, decision))
 
     def stop(self) -> None:
-        """No new fault, and an end of all others: processes run, links heal, disks have room."""
+        """End all faults, and begin no new one: processes run, links heal, disks have room."""
         self.is_over = True
         end_network_faults(self._reach)
         end_disk_faults(self._reach)
         end_process_faults(self._reach)
 
     def leave_outside(self, outside: tuple[int, ...], rng: Random) -> tuple[int, ...]:
-        """After `stop`: these stay faulty, each dead, deaf, or mute; gives those nobody hears."""
+        """Keep nodes faulty after `stop`, each dead, deaf, or mute; return the silent ones."""
         silent = []
         for number in outside:
             way = rng.choice(("dead", "deaf", "mute"))
@@ -113,7 +113,7 @@ class Nemesis:
 
     def _carry_out(self, decision: Decision) -> Impact | None:
         machines = [self._machines[number] for number in decision.targets]
-        impact = impact_on(machines, decision)  # what is told if it ends in a violation
+        impact = impact_on(machines, decision)  # reported if it ends in a violation
         self.on_fault_begins()
         try:
             impact = FAULTS[decision.kind](self._reach, decision, machines)

@@ -21,7 +21,7 @@ DEPOSED_WITHIN_US: Final = 6_000_000
 HEALED_EARLIEST_US: Final = 250
 WATCHED_EVERY_US: Final = 500
 CAPACITIES: Final = (*range(2, 6), *range(2, 6), *range(2, 21))
-"""Chunks that the links of a node may hold; few of them have more than five under way."""
+"""Chunks that the links of a node may hold; few of them have more than five in flight."""
 
 WAYS: Final = {
     "reset": "connections reset",
@@ -29,11 +29,11 @@ WAYS: Final = {
     "cut_requests": "no requests",
     "clog": "nothing passes",
 }
-"""How links of clients break, and how that is told."""
+"""Ways in which links of clients break, and their text in the trace."""
 
 
 def end_network_faults(reach: Reach) -> None:
-    """End every fault of the network: links heal and are alike, and lose nothing any more."""
+    """End every network fault: links heal and are alike, lose nothing, and delays are bounded."""
     reach.network.is_calm = True
     reach.network.heal_all()
     reach.network.capacities.clear()
@@ -52,7 +52,7 @@ def partition(reach: Reach, decision: Decision, machines: list[Machine]) -> Impa
 
 
 def one_way(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """Cut what these nodes send to the others, or what they are sent."""
+    """Cut what these nodes send to the others, or what the others send to them."""
     inside = {machine.id for machine in machines}
     outward = decision.amount % 2 == 0
     links = [
@@ -87,7 +87,7 @@ def reset(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact |
 
 
 def swizzle(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """Nodes lose their links one after the other, and get them back in another order."""
+    """Cut the links of nodes one after the other, and heal them in another order."""
     rng = decision.chance
     lost: set[int] = set()
 
@@ -115,7 +115,7 @@ def swizzle(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact
 
 
 def uneven_links(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """Every link of these nodes takes so many times as long as others, each way by itself."""
+    """Slow down every link of these nodes by a factor, each way by its own."""
     reach.probes.hit("links_uneven")
     far = {machine.id for machine in machines}
     links = [(a, b) for a in reach.machines for b in reach.machines if a != b]
@@ -136,11 +136,11 @@ def uneven_links(reach: Reach, decision: Decision, machines: list[Machine]) -> I
 
 
 def full_link(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """The links of a node hold few chunks together; a connection with one more is lost.
+    """Let the links of a node hold few chunks together; a connection with one more is lost.
 
     They fill because nothing passes between the nodes for the length of the fault, or, every
-    fourth time, by what is under way anyhow. Both sides of a lost connection hear of it at
-    once, or, every second time, one of them by its time-out.
+    fourth time, by normal traffic. Both sides of a lost connection learn of it at once, or, every
+    second time, one of them by its time-out.
     """
     rng = decision.chance
     network, number = reach.network, machines[0].id
@@ -166,7 +166,7 @@ def full_link(reach: Reach, decision: Decision, machines: list[Machine]) -> Impa
 
 
 def lost_messages(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """Frames of one kind vanish on the links from a node, or between two nodes."""
+    """Lose frames of one kind on the links from a node, or between two nodes."""
     watch_messages(reach)
     rule = rule_of(decision.messages, _links_of(reach, machines, is_both_ways=False))
     reach.lost.rules.append(rule)
@@ -179,7 +179,7 @@ def lost_messages(reach: Reach, decision: Decision, machines: list[Machine]) -> 
 
 
 def watch_messages(reach: Reach) -> None:
-    """Remember requests from now on, so that a later fault knows their responses."""
+    """Remember requests from now on, so that a later fault can tell their responses."""
     reach.network.passes = reach.lost.passed
 
 
@@ -189,9 +189,9 @@ def watch_messages(reach: Reach) -> None:
 def depose_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
     """Cut the leader off until others have a newer epoch, then let everything through.
 
-    What it sent meanwhile arrives just then: answers of the old epoch meet nodes of the new.
-    Every second time its successor is cut off in the moment in which it begins to lead, with
-    a first record that nobody else has.
+    What it sent meanwhile arrives just then: responses of the old epoch meet nodes of the new.
+    Every second time its successor is cut off in the moment in which it becomes leader, with
+    a first record that no other node has.
     """
     machines = list(reach.machines.values())
     leading = [m for m in machines if m.kernel is not None and leads(m)]
@@ -200,7 +200,7 @@ def depose_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> 
     reach.probes.hit("leader_cut_off")
     number = max(leading, key=epoch_of).id
     links = [(a, b) for a, b in reach.links() if number in (a, b)]
-    if decision.amount % 3 == 0:  # only what it says
+    if decision.amount % 3 == 0:  # only what it sends
         links = [(a, b) for a, b in links if a == number]
     how = "the leader, what it sends" if decision.amount % 3 == 0 else "the leader"
     impact = Impact(nodes=(number,), how=how, length_us=None)
@@ -236,10 +236,10 @@ def depose_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> 
 
 
 def client_links(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """Connections of one client or all to a healthy broker are reset, cut one way or clogged.
+    """Reset, cut one way or clog the connections of one client or all to a healthy broker.
 
-    What is cut or clogged arrives later: a request when its client has given it up, an answer
-    for which nobody waits any more.
+    What is cut or clogged arrives later: a request after its client gave up, an answer that no
+    client waits for any more.
     """
     rng = decision.chance
     hosts = reach.client_hosts
@@ -280,7 +280,7 @@ def _break_off(
 
 
 def requests_late_us(plan: list[Decision]) -> int:
-    """How long after its client gave up a request may still arrive, by the faults of a plan."""
+    """Bound on how late a request may arrive after its client gave up, by the faults of a plan."""
     faults = (decision for decision in plan if decision.kind == "client_links")
     return sum(decision.length_us for decision in faults)  # one after the other may hold it
 
@@ -303,7 +303,7 @@ def _cut(reach: Reach, decision: Decision, links: list[Link]) -> bool:
 
 
 def _links_of(reach: Reach, machines: list[Machine], *, is_both_ways: bool) -> frozenset[Link]:
-    """Between two nodes both ways; of a single one to all others, and back if asked for."""
+    """Links between two nodes both ways; of a single one to all others, and back if asked for."""
     first, *rest = [machine.id for machine in machines]
     others = rest or [number for number in reach.machines if number != first]
     links = {(first, other) for other in others}

@@ -1,4 +1,4 @@
-"""What is told of a run while it runs: lines of the trace, and faults, each before its effects."""
+"""Notes of a run: lines of the trace, and faults, each before its effects."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,12 @@ from simulator.faults.nemesis import Nemesis
 
 
 class FaultNotes:
-    """Passes on what is told of a run; a fault comes before what it brings about.
+    """Passes notes on to trace and recording; a fault comes before the lines that it causes.
 
     Args:
-        scheduler: knows the time.
-        trace: told of everything, with its time in microseconds.
-        recording: told of faults.
+        scheduler: gives the time.
+        trace: called with the time in microseconds and the text of every line.
+        recording: gets the faults.
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class FaultNotes:
         self._trace = trace
         self._recording = recording
         self._held: list[str] | None = None
-        """What was told since a fault began and before it is known what that does."""
+        """Lines since a fault began, until its impact is known."""
 
     @property
     def is_traced(self) -> bool:
-        """Whether anybody hears of what is noted."""
+        """True if notes are traced."""
         return self._trace is not None
 
     def note(self, text: str) -> None:
-        """One thing."""
+        """Trace a line."""
         if self._trace is None:
             return
         if self._held is not None:
@@ -45,16 +45,16 @@ class FaultNotes:
             self._trace(self._scheduler.now_us, text)
 
     def listen_to(self, nemesis: Nemesis) -> None:
-        """Be told of its faults."""
+        """Take the faults of a nemesis."""
         nemesis.on_fault_begins = self._fault_begins
         nemesis.on_fault = self._fault_came
 
     def _fault_begins(self) -> None:
-        """What is told from now on waits for the fault."""
+        """Hold all lines from now on until the impact of the fault is known."""
         self._held = []
 
     def _fault_came(self, decision: Decision, impact: Impact | None) -> None:
-        """A fault, and what waited for it."""
+        """Trace a fault, then the lines that waited for it."""
         held, self._held = self._held or [], None
         for text in (fault_text(decision, impact), *held):
             self.note(text)

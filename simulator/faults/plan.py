@@ -1,7 +1,7 @@
-"""Faults: a plan drawn before the run, so that a part of it can be run again.
+"""Plan of the faults, drawn before the run, so that a part of it can be run again.
 
-A plan is a list of decisions with times and targets; nothing else brings faults in. Shrinking a
-failure is leaving decisions out (simulator/campaign/shrink.py).
+A plan is a list of decisions with times and targets; there are no other faults. Shrinking a
+failure means leaving out decisions (simulator/campaign/shrink.py).
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ from simulator.faults.lost_messages import MESSAGES
 QUIET_START_US: Final = 1_000_000
 LOST_US_MIN: Final = 500_000
 FARTHEST: Final = 20
-"""Times as long as others a link of `uneven_links` takes at most."""
+"""Largest factor of a link of `uneven_links`."""
 LIE_ENDS_BEFORE_US: Final = 500_000
-"""So long before faults stop the power of disks that lie fails."""
+"""Time before the end of all faults at which the power of lying disks fails."""
 
 
 def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
-    """The decisions of a run, in time order; they end with the fault phase."""
+    """Draw the decisions of a run, in time order; they end with the fault phase."""
     plan = []
     at_us = QUIET_START_US
     kinds = tuple(kind for kind in settings.faults if kind in EARLIER_FAULTS and kind not in APART)
@@ -62,13 +62,13 @@ def draw_plan(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> 
 
 
 def draw_apart(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
-    """Those of `APART`, half as often, from a stream of their own."""
+    """Draw the faults of `APART`, half as often, from a stream of their own."""
     kinds = tuple(kind for kind in settings.faults if kind in APART)
     return _draw_seldom(settings, rng, kinds, machine_ids)
 
 
 def draw_later(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> list[Decision]:
-    """Those of `LATER_FAULTS`, each with the machines that it may strike."""
+    """Draw the faults of `LATER_FAULTS`, each with the machines that it may strike."""
     plan = []
     for kind in LATER_FAULTS:
         if kind not in settings.faults:
@@ -85,7 +85,7 @@ def draw_later(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) ->
 def draw_by_kind(
     settings: Settings, stream: Callable[[str], Random], machine_ids: tuple[int, ...]
 ) -> list[Decision]:
-    """Those of `OWN_STREAM_FAULTS`, each from the stream of its name; and disks that lie."""
+    """Draw the faults of `OWN_STREAM_FAULTS`, each from the stream of its name; and lying disks."""
     plan = []
     for kind in OWN_STREAM_FAULTS:
         if kind in settings.faults:
@@ -100,7 +100,7 @@ def _draw_kind(
 ) -> list[Decision]:
     if kind == "uneven_links":
         return [_draw_uneven_links(settings, rng, machine_ids)]
-    if kind == "client_links" and not settings.is_combined:  # clients have brokers alone
+    if kind == "client_links" and not settings.is_combined:  # clients know brokers only
         machine_ids = machine_ids[settings.voter_count :]
     drawn = _draw_seldom(settings, rng, (kind,), machine_ids)
     if kind == "lost_messages":
@@ -109,7 +109,7 @@ def _draw_kind(
 
 
 def _draw_uneven_links(settings: Settings, rng: Random, machine_ids: tuple[int, ...]) -> Decision:
-    """From the beginning to the end of the faults: one node is far away, or all links differ."""
+    """Draw a fault from the beginning to the end: one node is far away, or all links differ."""
     at_us = rng.randrange(min(QUIET_START_US, settings.duration_us))
     targets = (rng.choice(machine_ids),) if rng.random() < 0.7 else machine_ids
     return Decision(
@@ -122,9 +122,9 @@ def _draw_uneven_links(settings: Settings, rng: Random, machine_ids: tuple[int, 
 
 
 def _with_messages(decision: Decision, rng: Random, machine_ids: tuple[int, ...]) -> Decision:
-    """On all links from one node, or between two nodes; mostly Fetch, then what raft says.
+    """Choose messages on all links from one node, or between two; mostly Fetch, then those of raft.
 
-    Longer than other faults: an idle cluster says something of a kind about twice a second.
+    Longer than other faults: an idle cluster sends a message of a kind about twice a second.
     """
     count = min(len(machine_ids), rng.choice((1, 1, 2)))
     fetches, of_raft = MESSAGES[:2], MESSAGES[:8]
@@ -137,7 +137,7 @@ def _with_messages(decision: Decision, rng: Random, machine_ids: tuple[int, ...]
 
 
 def _draw_lie(settings: Settings, rng: Random) -> Decision:
-    """A majority of the voters, from early on until shortly before faults stop."""
+    """Draw a lie of a majority of the voters, from early on until shortly before faults stop."""
     at_us = QUIET_START_US + rng.randrange(max(1, settings.duration_us // 4))
     majority = settings.voter_count // 2 + 1
     return Decision(
@@ -149,7 +149,7 @@ def _draw_lie(settings: Settings, rng: Random) -> Decision:
 
 
 def _with_more_targets(decision: Decision, rng: Random, machine_ids: tuple[int, ...]) -> Decision:
-    """Two nodes or more, in the order in which they are struck."""
+    """Choose two nodes or more, in the order in which they are struck."""
     targets = rng.sample(machine_ids, rng.randrange(min(2, len(machine_ids)), len(machine_ids) + 1))
     return msgspec.structs.replace(decision, targets=tuple(targets))
 
@@ -157,7 +157,7 @@ def _with_more_targets(decision: Decision, rng: Random, machine_ids: tuple[int, 
 def _draw_seldom(
     settings: Settings, rng: Random, kinds: tuple[str, ...], machine_ids: tuple[int, ...]
 ) -> list[Decision]:
-    """Faults of one machine each, half as often as the usual ones."""
+    """Draw faults of one machine each, half as often as the usual ones."""
     plan = []
     at_us = QUIET_START_US
     while kinds:

@@ -1,4 +1,4 @@
-"""Faults of processes and their clocks: they end, stand still, and are started again."""
+"""Faults of processes and their clocks: processes end, pause, and are started again."""
 
 from functools import partial
 from random import Random
@@ -11,13 +11,13 @@ from simulator.faults.fault import Reach
 from simulator.faults.impact import AT_ONCE_US, Impact, impact_on
 
 STARTS: Final = range(3, 9)
-"""Of a restart storm."""
+"""Starts of a restart storm."""
 LIFE_US_MIN: Final = 1_000
 START_OPERATIONS_AHEAD_MAX: Final = 11
 
 
 def end_process_faults(reach: Reach) -> None:
-    """End every fault of a process: the paused go on, the dead start.
+    """End every fault of a process: paused ones go on, dead ones start.
 
     One that is about to shut down is killed first: it would be missing later.
     """
@@ -33,7 +33,7 @@ def end_process_faults(reach: Reach) -> None:
 
 
 def kill(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """SIGKILL: the page cache stays."""
+    """Kill processes (SIGKILL): the page cache stays."""
     running = [machine for machine in machines if machine.is_up]
     for machine in machines:
         machine.kill()
@@ -42,7 +42,7 @@ def kill(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | 
 
 
 def power_failure(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """The power fails: what was not synced may be gone."""
+    """Cut the power: what was not synced may be gone."""
     running = [machine for machine in machines if machine.is_up]
     for machine in machines:
         if machine.is_up:
@@ -52,13 +52,13 @@ def power_failure(reach: Reach, decision: Decision, machines: list[Machine]) -> 
 
 
 def all_down(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """The power fails on all machines."""
+    """Cut the power of all machines."""
     reach.probes.hit("all_nodes_down")
     return power_failure(reach, decision, machines)
 
 
 def terminate(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """SIGTERM: a controlled shutdown."""
+    """Ask for a controlled shutdown (SIGTERM)."""
     asked = [m for m in machines if m.is_up and not m.is_terminating]
     for machine in machines:
         machine.terminate()
@@ -67,7 +67,7 @@ def terminate(reach: Reach, decision: Decision, machines: list[Machine]) -> Impa
 
 
 def pause(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """SIGSTOP until the fault is over."""
+    """Pause processes (SIGSTOP) until the fault is over."""
     running = [machine for machine in machines if machine.power is Power.UP]
     for machine in running:
         machine.pause()
@@ -76,7 +76,7 @@ def pause(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact |
 
 
 def crash_at_operation(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """The power fails between two of the next operations on the disk."""
+    """Cut the power between two of the next operations on the disk."""
     running = [machine for machine in machines if machine.is_up]
     for machine in running:
         machine.vfs.crash_at = machine.vfs.operations + decision.amount
@@ -85,7 +85,7 @@ def crash_at_operation(reach: Reach, decision: Decision, machines: list[Machine]
 
 
 def kill_at_operation(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """SIGKILL before one of the next operations on its disk: the page cache stays."""
+    """SIGKILL a process before one of its next disk operations: the page cache stays."""
     running = [machine for machine in machines if machine.is_up]
     for machine in running:
         machine.kill_at = machine.vfs.crash_at = machine.vfs.operations + decision.amount
@@ -94,7 +94,7 @@ def kill_at_operation(reach: Reach, decision: Decision, machines: list[Machine])
 
 
 def out_of_memory(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """No memory for one of the next buffers, which ends the process."""
+    """Refuse memory for one of the next buffers, which ends the process."""
     end_us = reach.scheduler.now_us + decision.length_us
     running = [machine for machine in machines if machine.is_up]
     for machine in running:
@@ -110,7 +110,7 @@ def out_of_memory(reach: Reach, decision: Decision, machines: list[Machine]) -> 
 
 
 def clock_jump(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """The wall clock jumps, forwards or backwards."""
+    """Make the wall clock jump, forwards or backwards."""
     del reach
     jump_s = decision.amount - OPERATIONS_AHEAD_MAX // 2
     for machine in machines:
@@ -124,7 +124,7 @@ def clock_jump(reach: Reach, decision: Decision, machines: list[Machine]) -> Imp
 
 
 def restart_storm(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """A process is ended and started several times within the length of the fault."""
+    """End and start a process several times within the length of the fault."""
     rng = decision.chance
     counts = []
     for machine in machines:
@@ -136,7 +136,7 @@ def restart_storm(reach: Reach, decision: Decision, machines: list[Machine]) -> 
 
 
 class _Storm:
-    """One process that is ended and started, until so many starts are made."""
+    """Ends and starts of one process, until so many starts are made."""
 
     def __init__(
         self, reach: Reach, machine: Machine, rng: Random, mean_us: int, left: int
@@ -148,7 +148,7 @@ class _Storm:
         self._left = left
 
     def end_process(self) -> None:
-        """End it by a kill or a power failure, and have it started after a while."""
+        """End it by a kill or a power failure, and start it after a while."""
         if self._reach.is_over():
             return
         if self._machine.is_up:
@@ -173,7 +173,7 @@ class _Storm:
 
 
 def crash_at_start(reach: Reach, decision: Decision, machines: list[Machine]) -> Impact | None:
-    """The power fails, and fails again while the process recovers what that left.
+    """Cut the power, and cut it again while the process recovers what that left.
 
     One to three times, each at one of the first operations of the start on its disk.
     """

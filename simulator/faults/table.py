@@ -1,4 +1,4 @@
-"""What carries out each kind of fault."""
+"""Table of the functions that carry out each kind of fault."""
 
 from typing import Final
 
