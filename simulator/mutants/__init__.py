@@ -1,1 +1,1 @@
-"""The mutants of the system: each breaks one rule, and the simulator has to find every one."""
+"""Mutants of the system: each breaks one rule, and the simulator has to find every one."""

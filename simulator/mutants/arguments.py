@@ -1,4 +1,4 @@
-"""The command line of `kraftline sim mutate`, without what it runs."""
+"""Command line of `kraftline sim mutate`, without what it runs."""
 
 import argparse
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ SECONDS_MAX: Final = 300.0
 
 
 def mutate_parser() -> Parser:
-    """Which mutants, and what an attempt may cost."""
+    """Make the parser, for the choice of mutants and the cost of an attempt."""
     parser = Parser(
         "kraftline sim mutate",
         allow_abbrev=False,
@@ -37,24 +37,24 @@ def mutate_parser() -> Parser:
 
 
 class Count(NamedTuple):
-    """So many seeds, or so many times a budget."""
+    """Number of seeds, or multiple of a budget."""
 
     number: int
     is_times: bool
 
     def of(self, budget: int) -> int:
-        """The seeds."""
+        """Number of seeds for a budget."""
         return self.number * budget if self.is_times else self.number
 
 
 def _count(text: str) -> Count:
-    """`12` or `10x`."""
+    """Parse `12` or `10x`."""
     number = between(1, SEED_COUNT_MAX)(text.removesuffix("x"))
     return Count(number, text.endswith("x"))
 
 
 def _seconds(text: str) -> float:
-    """A number above 0."""
+    """Parse a number above 0."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Mutants of what no check saw before a review asked: what is published, and records too many."""
+"""Mutants that no check found before a review: of publications, records, pre-votes, sessions."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +26,7 @@ _PUBLISHED_MAX: Final = 12
 
 
 def _stops_publishing(patches: Patches) -> None:
-    """A process applies what is committed and tells its publishers of the first twelve changes."""
+    """A process publishes only the first twelve of the changes that it applies."""
 
     def make(original: Original) -> Original:
         def publish(self: Kernel, image: Any, delta: Any) -> None:
@@ -67,7 +67,7 @@ def _observers_forget_epochs(patches: Patches) -> None:
 
 
 def _grants_pre_votes_to_all(patches: Patches) -> None:
-    """Who does not lead grants every pre-vote."""
+    """Every replica but the leader grants every pre-vote."""
 
     def make(_: Original) -> Original:
         def grant(state: RaftState, *, is_up_to_date: bool) -> bool:
@@ -80,7 +80,7 @@ def _grants_pre_votes_to_all(patches: Patches) -> None:
 
 
 def _grants_pre_votes_to_any_log(patches: Patches) -> None:
-    """A pre-vote is granted whatever the log of who asks."""
+    """A pre-vote is granted whatever the log of the replica that asks."""
 
     def make(original: Original) -> Original:
         def grant(state: RaftState, *, is_up_to_date: bool) -> bool:
@@ -94,7 +94,7 @@ def _grants_pre_votes_to_any_log(patches: Patches) -> None:
 
 
 def _grants_pre_votes_while_led(patches: Patches) -> None:
-    """A follower that hears its leader grants pre-votes as if it did not."""
+    """A follower in contact with its leader grants pre-votes as if it were not."""
 
     def make(_: Original) -> Original:
         def grant(state: RaftState, *, is_up_to_date: bool) -> bool:
@@ -144,7 +144,7 @@ def _with_configs_twice(batch: CommittedBatch) -> CommittedBatch:
 
 
 def _forgets_its_leader(patches: Patches) -> None:
-    """Who would follow after a restart waits unattached, with its vote."""
+    """A follower is unattached after a restart, with its vote."""
 
     def make(original: Original) -> Original:
         def first_role(*given: Any) -> Role:
@@ -175,7 +175,7 @@ def _ends_sessions_early(patches: Patches) -> None:
 
 
 def _starts_unread(patches: Patches) -> None:
-    """A record of the flushed end that cannot be read is taken for one that says nothing."""
+    """A file of the flushed end that cannot be read is taken for one without a value."""
 
     def make(original: Original) -> Original:
         def begin(self: FlushedEndFile, vfs: Vfs, partition_directory: str) -> None:

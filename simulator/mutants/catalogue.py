@@ -1,4 +1,4 @@
-"""The published list and our own: every mutant that applies, and why the others do not."""
+"""All mutants that apply, of the published list and our own, and why the others do not."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ _ALL: Final = (
     *IMAGES,
 )
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))
-"""By number."""
+"""Mutants by number."""
 
 NOT_APPLICABLE: Final[dict[int, tuple[str, str]]] = {
     18: (
@@ -43,7 +43,7 @@ NOT_APPLICABLE: Final[dict[int, tuple[str, str]]] = {
         "there is no linearizable read path",
     ),
 }
-"""Number -> what it would break, and why there is nothing to break."""
+"""Number -> the rule that it would break, and the reason why there is none."""
 
 assert len({mutant.number for mutant in MUTANTS}) == len(MUTANTS)
 assert not NOT_APPLICABLE.keys() & {mutant.number for mutant in MUTANTS}

@@ -30,7 +30,7 @@ ROW: Final = "{:<4} {:<24} {:>6} {:>6} {:>8}  {}"
 
 
 def perform(parser: Parser, given: Namespace) -> int:
-    """Does what a parsed command line says; returns the exit code."""
+    """Perform a parsed command line; return the exit code."""
     try:
         numbers = _numbers(parser, given.mutants)
     except SystemExit as stop:
@@ -41,7 +41,7 @@ def perform(parser: Parser, given: Namespace) -> int:
 
 
 def _hunt_all(given: Namespace, numbers: list[int]) -> int:
-    """Every mutant, each said as soon as its attempts are over; all of them judged at the end."""
+    """Hunt every mutant; print each as soon as its attempts are over, judge all at the end."""
     if not given.json:
         _say(ROW.format("", "mutant", "seeds", "of", "seconds", "killed by"))
     tally = Tally()
@@ -70,7 +70,7 @@ def _say(text: str) -> None:
 
 
 def _complain(text: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     sys.stderr.write(f"kraftline sim mutate: {text}\n")
 
 
@@ -89,7 +89,7 @@ def _row(verdict: Verdict) -> str:
 
 
 def _numbers(parser: Parser, text: str | None) -> list[int]:
-    """The mutants of `--mutants`; none given: all."""
+    """Numbers of the mutants of `--mutants`; all if none are given."""
     known = {mutant.key: mutant.number for mutant in MUTANTS}
     not_applicable = {f"M{number}": reason for number, (_, reason) in NOT_APPLICABLE.items()}
     if text is None:
@@ -108,7 +108,7 @@ def _numbers(parser: Parser, text: str | None) -> list[int]:
 def _verdicts(
     numbers: list[int], bases: tuple[int, ...], seconds_max: float, job_count: int
 ) -> Iterator[Verdict | MutantError]:
-    """In the order of the numbers, each as soon as its attempts are over.
+    """Judge in the order of the numbers, each as soon as its attempts are over.
 
     Raises:
         WorkerDiedError: one of several processes is gone.
@@ -139,12 +139,12 @@ def _verdicts(
 
 
 def _begin_worker() -> None:
-    """In a process of the pool: Ctrl-C ends it at once, an attempt may take minutes."""
+    """Let Ctrl-C end a process of the pool at once: an attempt may take minutes."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _verdict(number: int, hunts: Iterable[Hunt]) -> Verdict | MutantError:
-    """Of the attempts on a mutant; the error of one that does not fit the code."""
+    """Judge the attempts on a mutant; return the error of one that does not fit the code."""
     try:
         return judge(number, list(hunts))
     except MutantError as error:
@@ -152,7 +152,7 @@ def _verdict(number: int, hunts: Iterable[Hunt]) -> Verdict | MutantError:
 
 
 def _control(count: Count, numbers: list[int], job_count: int, *, is_json: bool) -> int:
-    """The tree as it is, under the options of these mutants."""
+    """Run the tree as it is, under the options of these mutants."""
     failed = 0
     for options, budget in option_sets(numbers).items():
         seeds = range(BASES[0], BASES[0] + count.of(budget))
@@ -182,6 +182,6 @@ def _control(count: Count, numbers: list[int], job_count: int, *, is_json: bool)
 
 
 def _kind(options: Options) -> str:
-    """What seeds have in common, in a few words."""
+    """Options that seeds share, in a few words."""
     faults = "all" if options.faults is None else ",".join(options.faults) or "none"
     return f"faults {faults}, nodes {options.node_count or 'drawn'}"

@@ -1,4 +1,4 @@
-"""Mutants of the controller and of what follows a commit; and of the timers of raft."""
+"""Mutants of the controller, of what follows a commit, and of the timers of raft."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -50,7 +50,7 @@ def _answers_at_once(patches: Patches) -> None:
 
 
 def _executes_twice(patches: Patches) -> None:
-    """A broker sends its last requests to every new leader, those that were answered too."""
+    """A broker sends its last requests to every new leader, answered ones too."""
 
     def make(original: Original) -> Original:
         def on_envelope_answer(self: Forwarding, forward: Any, answer: Any) -> None:
@@ -75,7 +75,7 @@ def _executes_twice(patches: Patches) -> None:
 
 
 def _publishes_part(patches: Patches) -> None:
-    """The last record of what was read comes with the next commit."""
+    """The last record of a read comes with the next commit."""
 
     def make(original: Original) -> Original:
         def commit(self: Loader, batches: Any) -> Any:
@@ -97,7 +97,7 @@ def _publishes_part(patches: Patches) -> None:
 
 
 def _no_check_quorum(patches: Patches) -> None:
-    """The time after which a leader that hears nobody resigns never comes."""
+    """The time-out of check quorum never comes."""
     patches.method(RaftConfig, "check_quorum_ms", lambda _: lambda _: NEVER_MS)
 
 
@@ -162,7 +162,7 @@ TIMERS: Final = (
         expected=("liveness",),
         seeds_max=100,
         patch=_no_jitter,
-        # Of what clients do since they look up, more seeds are needed than the budget has.
+        # With the lookups of later draws, more seeds are needed than the budget has.
         options=replace(SHORT, faults=("depose_leader",), node_count=5, draws=2),
     ),
 )

@@ -23,14 +23,14 @@ Original = Callable[..., Any]
 POWER: Final = replace(
     SHORT, faults=("power_failure", "crash_at_operation", "all_down", "partition", "kill")
 )
-"""Seeds in which machines lose their power more often than anything else happens."""
+"""Seeds in which power failures are more frequent than any other fault."""
 
 DAMAGED: Final = replace(SHORT, faults=DAMAGES, node_count=3)
-"""Seeds in which disks do not hold what was written."""
+"""Seeds in which disks lose or change what was written."""
 
 
 def _speculative_snapshot(patches: Patches) -> None:
-    """While a snapshot begins, the controller's newest image stands for the committed one."""
+    """While a snapshot begins, the controller's newest image replaces the committed one."""
 
     def make(original: Original) -> Original:
         def begin(self: Snapshots) -> None:
@@ -65,7 +65,7 @@ def _unsynced_snapshot(patches: Patches) -> None:
 
 
 def _no_checksum_at_recovery(patches: Patches) -> None:
-    """The scan of a segment takes batches with a wrong checksum for sound ones."""
+    """The scan of a segment accepts batches with a wrong checksum."""
 
     def make(original: Original) -> Original:
         def scan_segment(
@@ -88,7 +88,7 @@ def _no_checksum_at_recovery(patches: Patches) -> None:
 
 
 def _keeps_torn_tail(patches: Patches) -> None:
-    """The log goes on at the right place; what is behind it stays in the file."""
+    """The log goes on at the right place; what is after it stays in the file."""
 
     def make(original: Original) -> Original:
         def scan_one(self: Any, segments: list[Segment], number: int, rules: BatchRules) -> bool:
@@ -113,7 +113,7 @@ def _keeps_torn_tail(patches: Patches) -> None:
 
 
 def _directory_unsynced(patches: Patches) -> None:
-    """A new segment leaves its directory as if that were synced."""
+    """A new segment counts its directory as synced."""
 
     def make(original: Original) -> Original:
         def create_segment(self: Log, base_offset: int) -> Segment:

@@ -22,7 +22,7 @@ Original = Callable[..., Any]
 
 
 def _write_unsynced(vfs: Vfs, path: str, content: bytes) -> None:
-    """As `write_file_atomically`, without its two syncs."""
+    """Write as `write_file_atomically` does, without its two syncs."""
     file = vfs.open(path + ".tmp", create=True)
     file.truncate(0)
     file.pwrite(content, 0)
@@ -31,7 +31,7 @@ def _write_unsynced(vfs: Vfs, path: str, content: bytes) -> None:
 
 
 def _unsynced_state(patches: Patches, *, of_votes: bool) -> None:
-    """quorum-state without fsync, when it holds a vote or when it holds none."""
+    """Write quorum-state without fsync, when it holds a vote or when it holds none."""
 
     def make(original: Original) -> Original:
         def write(self: QuorumStateFile, state: ElectionState, version: int = 0) -> None:
@@ -57,7 +57,7 @@ def _epoch_unsynced(patches: Patches) -> None:
 
 
 def _vote_in_memory(patches: Patches) -> None:
-    """What is written says that nobody has the vote."""
+    """A vote is left out of quorum-state."""
 
     def make(original: Original) -> Original:
         def write(self: QuorumStateFile, state: ElectionState, version: int = 0) -> None:
@@ -118,7 +118,7 @@ def _half_is_majority(patches: Patches) -> None:
 
 
 def _leads_again(patches: Patches) -> None:
-    """Who is the stored leader starts as one, with nothing of its own to commit first."""
+    """The stored leader starts as leader, with nothing of its own to commit first."""
 
     def make(original: Original) -> Original:
         def initial_role(*args: Any) -> Role:
@@ -143,7 +143,7 @@ def _leads_again(patches: Patches) -> None:
 
 
 def _stored_epoch_trusted(patches: Patches) -> None:
-    """With the assertion of the core that would stop it, which Kafka does not have."""
+    """A stored epoch below the log's is kept, without the core's assertion, which Kafka lacks."""
 
     def make(original: Original) -> Original:
         def initial_role(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Killing mutants: seeds are run one after the other until an invariant breaks."""
+"""Hunt for mutants: seeds are run one after the other until an invariant breaks."""
 
 import statistics
 import time
@@ -22,14 +22,14 @@ CRASH: Final = "I20"
 
 
 class State(StrEnum):
-    """What the attempts on a mutant say; each kind of end counts in more than half of them."""
+    """Result of the attempts on a mutant; each kind of end counts in more than half of them."""
 
     KILLED = "killed"
-    """By an invariant that is expected."""
+    """By an expected invariant."""
     OTHERWISE = "by another invariant"
-    """Killed, and not by one that is expected."""
+    """Killed, but not by an expected invariant."""
     CRASHED = "I20 only"
-    """Killed, but without the attempts that ended by I20 it were not; expected or not."""
+    """Killed, but not if the attempts that ended by I20 were left out; expected or not."""
     SURVIVED = "survived"
     """All its seeds were run."""
     OVER = "budget over"
@@ -42,18 +42,18 @@ class Hunt(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     base: int
     seeds: int
-    """Run, the killing one included."""
+    """Seeds that were run, the killing one included."""
     seconds: float
-    """Of one core."""
+    """Processor time of one core."""
     invariant: str | None
-    """What it broke, None if nothing."""
+    """Invariant that broke, None if none did."""
     is_over: bool = False
-    """Its seconds were spent before its seeds were, and nothing broke."""
+    """True: its seconds were spent before its seeds were, and nothing broke."""
     text: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """All attempts on one mutant; seeds and seconds are those of the attempt in the middle."""
+    """All attempts on one mutant; seeds and seconds are each the median of the attempts."""
 
     mutant: str
     name: str
@@ -63,13 +63,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     seeds_max: int
     seconds: float
     invariants: tuple[str, ...]
-    """What killed it, per attempt; `-` where nothing did."""
+    """Invariant that killed it, per attempt; `-` where none did."""
     expected: tuple[str, ...]
     hunts: tuple[Hunt, ...]
 
 
 def mutant_of(number: int) -> Mutant:
-    """The mutant with a number.
+    """Mutant with a number.
 
     Raises:
         KeyError: there is none.
@@ -81,7 +81,7 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
     """Run a mutant from a seed on until it dies or its budget is spent.
 
     Args:
-        number: of the mutant.
+        number: the mutant's.
         base: the first seed.
         seconds_max: of one core; at least one seed is run.
 
@@ -113,7 +113,7 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
 
 
 def judge(number: int, hunts: list[Hunt]) -> Verdict:
-    """The verdict of all attempts on a mutant."""
+    """Judge all attempts on a mutant."""
     mutant = mutant_of(number)
     spent = [each.seeds if each.invariant else mutant.seeds_max + 1 for each in hunts]
     seeds = int(statistics.median_low(spent))
@@ -132,7 +132,7 @@ def judge(number: int, hunts: list[Hunt]) -> Verdict:
 
 
 def _state_of(hunts: list[Hunt], expected: tuple[str, ...]) -> State:
-    """What more than half of the attempts say."""
+    """State that more than half of the attempts show."""
     killers = [each.invariant for each in hunts if each.invariant is not None]
     survivals = sum(each.invariant is None and not each.is_over for each in hunts)
     half = len(hunts) / 2
@@ -148,7 +148,7 @@ def _state_of(hunts: list[Hunt], expected: tuple[str, ...]) -> State:
 
 
 def option_sets(numbers: Iterable[int]) -> dict[Options, int]:
-    """The different options of these mutants, with the largest budget of seeds of those with them.
+    """Options of these mutants, each with the largest budget of seeds of its mutants.
 
     In the order of the list.
     """

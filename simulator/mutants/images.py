@@ -1,4 +1,4 @@
-"""Our own mutants of images, and of what a controller derives from them."""
+"""Our own mutants of images, and of the index that a controller derives from them."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from wire.types import Offset
 
 
 def _keeps_leaderless(patches: Patches) -> None:
-    """What was leaderless once stays so in the index of the controller."""
+    """A partition that was leaderless once stays so in the controller's index."""
 
     def make(original: Any) -> Any:
         def advance(self: PartitionIndex, *given: Any) -> None:
@@ -28,7 +28,7 @@ def _keeps_leaderless(patches: Patches) -> None:
 
 
 def _keeps_names(patches: Patches) -> None:
-    """At every node alike, in the simulator's oracle too: no image differs from another."""
+    """Names of deleted topics stay, in the simulator's oracle too: all images are alike."""
 
     def make(original: Any) -> Any:
         def apply(image: Image, record: Any, offset: Offset, delta: MetadataDelta) -> Image:

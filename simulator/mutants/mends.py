@@ -1,6 +1,6 @@
-"""The mends of bugs that the simulator found, taken out again: it has to find them once more.
+"""Fixes of bugs that the simulator found, taken out again: it has to find them once more.
 
-Where the seeds that found a bug draw another run by now, others are found this way.
+The seeds that found a bug may draw another run by now; others find it this way.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Original = Callable[..., Any]
 
 
 def _drops_failed_folder_work(patches: Patches) -> None:
-    """81d67f2: work on folders that failed is not done again."""
+    """81d67f2: folder work that failed is not done again."""
 
     def make(original: Original) -> Original:
         def done(self: Folders, error: str | None) -> None:

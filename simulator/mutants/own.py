@@ -1,4 +1,4 @@
-"""Our own mutants: what is broken here, checks let pass that only seemed to look at it."""
+"""Our own mutants, of rules that former checks only seemed to check."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -63,7 +63,7 @@ def _answers_at_once(api_key: int) -> Callable[[Patches], None]:
 
 
 def _names_snapshot_too_low(patches: Patches) -> None:
-    """The id of a snapshot is one below the end of what is in it, where that is inside a batch."""
+    """The id of a snapshot is one below its end, where that is inside a batch."""
 
     def make(original: Original) -> Original:
         def begin(self: Snapshots) -> None:
@@ -88,7 +88,7 @@ def _names_snapshot_too_low(patches: Patches) -> None:
 
 
 def _base_offset_at(log: Log, offset: int) -> int:
-    """Where the batch that holds an offset begins."""
+    """Base offset of the batch that holds an offset."""
     content = log.read(Offset(offset), 1, Offset(offset + 1))
     return int.from_bytes(content[:8], "big")
 
@@ -112,7 +112,7 @@ def _takes_no_snapshots(patches: Patches) -> None:
 
 
 def _resigns_silently(patches: Patches) -> None:
-    """A controller that loses its office answers nobody who waits."""
+    """A controller that resigns answers none of the waiting requests."""
 
     def make(original: Original) -> Original:
         def resign(self: Controller, error: Any = None) -> Output:
@@ -141,7 +141,7 @@ def _leaves_when_its_id_is_in_use(patches: Patches) -> None:
 
 
 def _never_exits(patches: Patches) -> None:
-    """A replica that has handed over is shut down, and its process runs on."""
+    """A process goes on after its replica has shut down."""
 
     def make(original: Original) -> Original:
         def on_notify(self: Kernel, effect: NotifyEffect) -> None:
@@ -154,13 +154,13 @@ def _never_exits(patches: Patches) -> None:
 
 
 def _sessions_never_end(patches: Patches) -> None:
-    """A controller fences nobody for silence."""
+    """A controller fences no silent broker."""
     for name in ("stale_broker", "next_deadline_ms"):
         patches.method(Liveness, name, lambda _: lambda *_: None)
 
 
 def _resigns_into_its_epoch(patches: Patches) -> None:
-    """A leader that resigns waits in its epoch like any voter; the table of raft lets it."""
+    """A leader that resigns waits in its epoch like any voter; the table of raft allows it."""
 
     def make(_: Original) -> Original:
         def resign(state: RaftState) -> None:

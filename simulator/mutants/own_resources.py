@@ -1,4 +1,4 @@
-"""Our own mutants of tables that grow for ever: nothing of them shows but their size (I19)."""
+"""Our own mutants of tables that grow for ever: only their size shows it (I19)."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -8,7 +8,7 @@ from simulator.mutants.registry import Mutant, Patches
 
 
 def _keeps_closed_connections(patches: Patches) -> None:
-    """What others opened is counted off when it is gone, and stays in the table."""
+    """A closed connection leaves the counts and stays in the table."""
 
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         def closed(self: Connections, connection_id: int) -> None:

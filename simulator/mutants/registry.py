@@ -1,8 +1,8 @@
-"""What a mutant is, and how the code under test is changed while one is applied.
+"""Mutants, and the patches of the code under test while one is applied.
 
-A mutant is patched in at run time, by attribute. What it wants to replace has to be there
-(`MutantError` otherwise), and what it put there has to run: a mutant that survives without having
-been called once says nothing about the simulator.
+A mutant is patched in at run time, by attribute. The attributes that it replaces have to exist
+(`MutantError` otherwise), and a replacement has to run: a mutant that survives without one call
+shows nothing about the simulator.
 """
 
 import functools
@@ -28,14 +28,14 @@ PACKAGES: Final = (
     "network",
     "kernel",
 )
-"""Where a function is replaced under every name it was imported by; never in the simulator."""
+"""Packages in which a function is replaced under all its imported names; not the simulator."""
 
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
-"""The seeds that most mutants die in: ten virtual seconds, all faults."""
+"""Seeds that kill most mutants: ten virtual seconds, all faults."""
 
 
 QUARREL: Final = replace(SHORT, node_count=3, faults=("depose_leader",))
-"""Seeds in which leaders are cut off with records that nobody else has."""
+"""Seeds in which leaders are cut off with records that no other node has."""
 
 
 class MutantError(Exception):
@@ -43,10 +43,10 @@ class MutantError(Exception):
 
 
 class Patches:
-    """What one applied mutant has replaced; `calls` counts how often it was run."""
+    """Replacements of one applied mutant; `calls` counts how often they ran."""
 
     def __init__(self, stack: ExitStack) -> None:
-        """Nothing is replaced yet; `stack` puts back what will be."""
+        """Begin without replacements; `stack` puts back the originals."""
         self._stack = stack
         self.calls = 0
 
@@ -91,7 +91,7 @@ class Patches:
     def _counted(
         self, original: Callable[..., Any], function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """The function, every call of it counted; it has to take what the original takes."""
+        """Count the calls of a function, which has to take as many arguments as the original."""
         expected, taken = _parameters(original), _parameters(function)
         if len(taken) != len(expected) and Parameter.VAR_POSITIONAL not in taken:
             name = getattr(original, "__qualname__", str(original))
@@ -111,7 +111,7 @@ class Patches:
 
 
 def _parameters(function: Callable[..., Any]) -> list[Any]:
-    """The kinds of its parameters, in their order."""
+    """Kinds of a function's parameters, in their order."""
     return [each.kind for each in inspect.signature(function).parameters.values()]
 
 
@@ -122,18 +122,18 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """1 to 36 of the published list; from 37 on our own."""
     name: str
     text: str
-    """What is broken, in one line."""
+    """The broken rule, in one line."""
     expected: tuple[str, ...]
-    """Invariants of which one is to be broken."""
+    """Invariants of which one has to break."""
     seeds_max: int
-    """It has to die within so many seeds."""
+    """Number of seeds within which it has to die."""
     patch: Callable[[Patches], None]
     options: Options = SHORT
-    """What its seeds have in common."""
+    """Options that its seeds share."""
 
     @property
     def key(self) -> str:
-        """`M7`."""
+        """Key as `M7`."""
         return f"M{self.number}"
 
     @contextmanager
@@ -141,7 +141,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         """Break the rule inside the block.
 
         Raises:
-            MutantError: the code it wants to replace is not there.
+            MutantError: the code that it replaces is not there.
         """
         with ExitStack() as stack:
             patches = Patches(stack)

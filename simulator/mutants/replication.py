@@ -18,7 +18,7 @@ Original = Callable[..., Any]
 
 
 def _commits_older_epochs(patches: Patches) -> None:
-    """The claim still waits for the own epoch, so that the rest of the node works."""
+    """Earlier epochs commit by counting; the claim still waits for the own epoch."""
 
     def make(_: Original) -> Original:
         def update_high_watermark(state: RaftState) -> None:
@@ -40,7 +40,7 @@ def _commits_older_epochs(patches: Patches) -> None:
 
 
 def _as_if_flushed(original: Original) -> Original:
-    """Runs with the written end in the place of the flushed one."""
+    """Run with the written end in the place of the flushed one."""
 
     def wrapped(state: RaftState) -> None:
         log = state.log
@@ -55,17 +55,17 @@ def _as_if_flushed(original: Original) -> Original:
 
 
 def _fetches_before_flush(patches: Patches) -> None:
-    """The offset that a voter fetches from is the end of what it wrote."""
+    """A voter fetches from the end of what it wrote."""
     patches.function(fetch_follower, "send_fetch", _as_if_flushed)
 
 
 def _counts_unflushed(patches: Patches) -> None:
-    """The leader's own position in the majority is the end of what it wrote."""
+    """A leader counts in the majority with the end of what it wrote."""
     patches.function(fetch_leader, "update_high_watermark", _as_if_flushed)
 
 
 def _keeps_divergence(patches: Patches) -> None:
-    """A follower that is told to truncate does nothing."""
+    """A follower that has to truncate does nothing."""
     patches.function(fetch_follower, "_truncate", lambda _: lambda *_: None)
 
 
@@ -82,7 +82,7 @@ def _truncates_too_little(patches: Patches) -> None:
 
 
 def _keeps_cut_epoch(patches: Patches) -> None:
-    """The entry whose first record is the first that goes stays."""
+    """The epoch entry that starts at the truncation point stays."""
 
     def make(original: Original) -> Original:
         def truncate(self: LogView, end_offset: Offset) -> None:
@@ -97,7 +97,7 @@ def _keeps_cut_epoch(patches: Patches) -> None:
 
 
 def _takes_stale_fetches(patches: Patches) -> None:
-    """An answer to a fetch of an earlier epoch, from whoever led it, is taken up."""
+    """A response to a fetch of an earlier epoch is accepted, whoever led it."""
 
     def kept_by(connections: RequestManager) -> dict[int, FetchRequest]:
         fetches: dict[int, FetchRequest] = vars(connections).setdefault("kept_fetches", {})
@@ -145,7 +145,7 @@ def _takes_stale_fetches(patches: Patches) -> None:
 
 
 def _no_fencing(patches: Patches) -> None:
-    """A fetch says the leader's own epoch, whatever it said."""
+    """A fetch counts as one of the leader's own epoch, whatever epoch it names."""
 
     def make(original: Original) -> Original:
         def leader_error(state: RaftState, epoch: LeaderEpoch) -> Any:
@@ -157,7 +157,7 @@ def _no_fencing(patches: Patches) -> None:
 
 
 def _high_watermark_restarts(patches: Patches) -> None:
-    """Who becomes leader sets its high watermark to its log start."""
+    """A new leader sets its high watermark to its log start."""
 
     def make(original: Original) -> Original:
         def become(self: RaftState, new: Any) -> None:
@@ -171,7 +171,7 @@ def _high_watermark_restarts(patches: Patches) -> None:
 
 
 def _applies_all(patches: Patches) -> None:
-    """The high watermark of a fetch response is taken to be the follower's log end."""
+    """A follower takes its log end for the high watermark of a fetch response."""
 
     def make(original: Original) -> Original:
         def take_high_watermark(state: RaftState, high_watermark: int) -> None:

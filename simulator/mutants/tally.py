@@ -1,4 +1,4 @@
-"""All verdicts of a command line taken together: the last line, and the exit code."""
+"""All verdicts of a command line: the last line of output, and the exit code."""
 
 from typing import Final
 
@@ -10,24 +10,24 @@ BUDGET_OVER: Final = 3
 UNJUDGED: Final = 255
 """A mutant does not fit the code, or a process of `--jobs` died."""
 CRASHED_MAX: Final = 2
-"""So many mutants may die by I20 only."""
+"""Number of mutants that may die by I20 only."""
 
 
 class Tally:
-    """Verdicts, and whether any is missing."""
+    """Verdicts, and a mark for a missing one."""
 
     def __init__(self) -> None:
         self._keys: dict[State, list[str]] = {state: [] for state in State}
         self.is_unjudged = False
-        """Of a mutant there is no verdict, for a reason of the hunt's own."""
+        """True: a mutant has no verdict, for a reason of the hunt's own."""
 
     def add(self, verdict: Verdict) -> None:
-        """One more."""
+        """Add a verdict."""
         self._keys[verdict.state].append(verdict.mutant)
 
     @property
     def line(self) -> str:
-        """How many of each state, and which where it is not as expected."""
+        """Number of mutants in each state, with the keys of those that were not killed."""
         shown = []
         for state, keys in self._keys.items():
             named = f" ({', '.join(keys)})" if keys and state is not State.KILLED else ""
@@ -36,7 +36,7 @@ class Tally:
 
     @property
     def complaint(self) -> str | None:
-        """Why too many crashes are a failure; None: they are not too many."""
+        """Reason why too many crashes are a failure; None: they are not too many."""
         crashed = self._keys[State.CRASHED]
         if len(crashed) <= CRASHED_MAX:
             return None
@@ -45,7 +45,7 @@ class Tally:
 
     @property
     def exit_code(self) -> int:
-        """A failure that is certain comes before what could not be judged."""
+        """Exit code; a certain failure comes before a missing verdict."""
         if self._keys[State.SURVIVED] or self.complaint is not None:
             return SURVIVED
         if self.is_unjudged:

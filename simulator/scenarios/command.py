@@ -8,7 +8,7 @@ class ScenarioError(Exception):
 
 
 class Command(msgspec.Struct, kw_only=True):
-    """A parsed command; what it hands out is noted, so that a misspelt option is an error."""
+    """A parsed command; it notes what was read, so that a misspelt option is an error."""
 
     name: str
     arguments: tuple[str, ...]
@@ -17,48 +17,48 @@ class Command(msgspec.Struct, kw_only=True):
     used: set[str] = msgspec.field(default_factory=set)
 
     def argument(self, index: int, meaning: str) -> str:
-        """An argument that must be there."""
+        """Read an argument that must be there."""
         if index >= len(self.arguments):
             raise ScenarioError(f"{self.name}: argument {index + 1} ({meaning}) is missing")
         self.used.add(self.arguments[index])
         return self.arguments[index]
 
     def number(self, index: int, meaning: str) -> int:
-        """An argument that is a number."""
+        """Read an argument that is a number."""
         return to_int(self.argument(index, meaning))
 
     def rest(self, index: int) -> tuple[str, ...]:
-        """The arguments from `index` on."""
+        """Read the arguments from `index` on."""
         self.used.update(self.arguments[index:])
         return self.arguments[index:]
 
     def has(self, word: str) -> bool:
-        """Whether a bare word was given."""
+        """Read a bare word; True if it was given."""
         self.used.add(word)
         return word in self.arguments
 
     def option(self, name: str, default: str) -> str:
-        """The text of an option."""
+        """Read the text of an option."""
         self.used.add(name)
         return self.options.get(name, default)
 
     def number_option(self, name: str, default: int) -> int:
-        """The number of an option."""
+        """Read the number of an option."""
         return to_int(self.option(name, str(default)))
 
     def numbers(self, name: str, default: str = "") -> tuple[int, ...]:
-        """The numbers of an option like `voters=1,2,3`."""
+        """Read the numbers of an option like `voters=1,2,3`."""
         return to_ints(self.option(name, default))
 
     def check_all_used(self) -> None:
-        """Refuse words and options that nobody asked for."""
+        """Refuse words and options that were not read."""
         unknown = sorted((set(self.arguments) | set(self.options)) - self.used)
         if unknown:
             raise ScenarioError(f"{self.name} does not know {', '.join(unknown)}")
 
 
 def to_int(text: str) -> int:
-    """A number, or an error that names it."""
+    """Read a number, or raise an error that names it."""
     try:
         return int(text)
     except ValueError:
@@ -66,7 +66,7 @@ def to_int(text: str) -> int:
 
 
 def to_ints(text: str) -> tuple[int, ...]:
-    """Numbers parted by commas; `-` and nothing are none."""
+    """Read numbers separated by commas; `-` and nothing are none."""
     return tuple(to_int(part) for part in text.split(",")) if text not in ("", "-") else ()
 
 

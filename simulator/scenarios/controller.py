@@ -1,7 +1,7 @@
 """Scenarios of the quorum controller: requests in, records and answers out, commits by hand.
 
 Record lines come first, in log order; an answer is `=> request ...` and leaves only when what it
-was computed from is committed. Chance is all zeros: placement begins with the first broker.
+was computed from is committed. Random draws are all zeros: placement begins with the first broker.
 """
 
 import uuid
@@ -53,7 +53,7 @@ _DELETE_STATE: Any = DeleteTopicState
 
 
 class ControllerScenario:
-    """The environment of tests/scenarios/controller."""
+    """Environment of tests/scenarios/controller."""
 
     def __init__(self) -> None:
         self.names = IdNames()
@@ -79,7 +79,7 @@ class ControllerScenario:
         }
 
     def run(self, command: Command) -> list[str]:
-        """Perform one command and give the records and answers that came out."""
+        """Perform one command; return the records and answers that came out."""
         if command.name not in self.commands:
             allowed = ", ".join(sorted(self.commands))
             raise ScenarioError(f"no command {command.name!r}, allowed: {allowed}")
@@ -107,7 +107,7 @@ class ControllerScenario:
         self.controller = self._make(settings)
 
     def _activate(self, command: Command) -> None:
-        """`activate epoch=3`: lead, behind the LeaderChange record that raft wrote."""
+        """`activate epoch=3`: become active, after the LeaderChange record that raft wrote."""
         controller = self.controller
         epoch = LeaderEpoch(command.number_option("epoch", 1))
         image = controller.committed
@@ -115,13 +115,13 @@ class ControllerScenario:
         self._take(controller.activate(epoch, Offset(offset + 1), image, self.now_ms, 0))
 
     def _resign(self, command: Command) -> None:
-        """`resign [leader=2]`: leadership is lost; what was not committed is forgotten."""
+        """`resign [leader=2]`: lose the leadership; what was not committed is forgotten."""
         leader = command.option("leader", "-")
         self.controller.known_leader_id = None if leader == "-" else NodeId(to_int(leader))
         self._take(self.controller.resign())
 
     def _commit(self, command: Command) -> None:
-        """`commit [5]`: everything proposed, or what is below the high watermark, is committed."""
+        """`commit [5]`: commit everything proposed, or what is below the high watermark."""
         end = command.number(0, "high watermark") if command.rest(0) else None
         watermark = self.controller.next_offset if end is None else Offset(end)
         self._take(self.controller.commit(watermark)[1])
@@ -156,7 +156,7 @@ class ControllerScenario:
             self.said.append(f"=> {name}: {answer_text(api_key, answer.body)}")
 
     def _brokers(self, command: Command) -> None:
-        """`brokers 1,2,3 [racks=a,b,c]`: registered, unfenced and committed."""
+        """`brokers 1,2,3 [racks=a,b,c]`: register, unfence and commit brokers."""
         ids = to_ints(command.argument(0, "ids"))
         racks = command.option("racks", "")
         rack_of = dict(zip(ids, racks.split(","), strict=True)) if racks else {}
@@ -202,7 +202,7 @@ class ControllerScenario:
         self._submit(f"register {broker_id}", api_keys.BROKER_REGISTRATION, body)
 
     def _heartbeat(self, command: Command) -> None:
-        """`heartbeat 1 [offset=5] [epoch=4] [fence] [stop]`: caught up unless told otherwise."""
+        """`heartbeat 1 [offset=5] [epoch=4] [fence] [stop]`: caught up by default."""
         self._submit_heartbeat(
             command.number(0, "id"),
             offset=command.number_option("offset", self.controller.next_offset - 1),
@@ -265,7 +265,7 @@ class ControllerScenario:
 
 
 def _topic(word: str) -> Any:
-    """A topic to create."""
+    """Topic to create, from its word."""
     name, _, rest = word.partition(":")
     partitions, is_counted, factor = rest.partition(":")
     if is_counted:

@@ -16,30 +16,30 @@ from wire.types import ZERO_UUID
 
 
 class IdNames:
-    """The names of ids, in the order in which they were made."""
+    """Names of ids, in the order in which they were made."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {ZERO_UUID: "-"}
         self._topic_count = 0
 
     def new_topic_id(self) -> bytes:
-        """The next topic id; it is called T1, T2, ..."""
+        """Make the next topic id; its name is T1, T2, ..."""
         self._topic_count += 1
         return self.fixed("T", self._topic_count)
 
     def fixed(self, letter: str, number: int) -> bytes:
-        """The id that `letter` and `number` name."""
+        """Make the id that `letter` and `number` name."""
         value = letter.encode() + number.to_bytes(15, "big")
         self._names[value] = f"{letter}{number}"
         return value
 
     def name(self, value: bytes) -> str:
-        """The name of an id; the number of one that is reserved."""
+        """Name of an id; the number of a reserved one."""
         return self._names.get(value, f"reserved-{int.from_bytes(value, 'big')}")
 
 
 def value_text(value: Any, names: IdNames) -> str:
-    """A field: ids by name, lists in brackets, nested structs as `(name=value ...)`."""
+    """Text of a field: ids by name, lists in brackets, nested structs as `(name=value ...)`."""
     if isinstance(value, bytes):
         return names.name(value)
     if isinstance(value, tuple):
@@ -50,7 +50,7 @@ def value_text(value: Any, names: IdNames) -> str:
 
 
 def _fields_text(struct: msgspec.Struct, names: IdNames) -> str:
-    """The fields that differ from their defaults."""
+    """Text of the fields that differ from their defaults."""
     shown = []
     for field in msgspec.structs.fields(struct):
         value = getattr(struct, field.name)
@@ -60,7 +60,7 @@ def _fields_text(struct: msgspec.Struct, names: IdNames) -> str:
 
 
 def record_text(record: Record, names: IdNames) -> str:
-    """One record in one line."""
+    """One record as one line."""
     return f"{type(record).__name__} {_fields_text(record, names)}".rstrip()
 
 
@@ -123,5 +123,5 @@ _ANSWERS: Final[dict[int, Callable[[Any], str]]] = {
 
 
 def answer_text(api_key: int, body: Any) -> str:
-    """An answer in one line."""
+    """An answer as one line."""
     return _ANSWERS[api_key](body)

@@ -1,9 +1,9 @@
-"""Scenarios of the raft core: several replicas, each moved by hand, one command at a time.
+"""Scenarios of the raft core: several replicas, each driven by hand, one command at a time.
 
-Nothing moves by itself. Every replica has its own clock, so `timeout 3` lets the timer of one
-replica fire and no other; chance is a list of draws that the scenario gives (0 when it is empty:
-an election time-out is then exactly E). A request to a replica that is not started waits for
-`answer` or `fail`: one replica is tested alone with peers that the scenario speaks for.
+Nothing happens by itself. Every replica has its own clock, so `timeout 3` lets the timer of one
+replica fire and no other; random draws are a list that the scenario gives (0 when it is empty: an
+election time-out is then exactly E). A request to a replica that is not started waits for `answer`
+or `fail`: one replica is tested alone, and the scenario gives the answers of its peers.
 
 Each command is described at its method; the words of messages are those of `raft_text`.
 """
@@ -25,7 +25,7 @@ CLUSTER_ID: Final = "cluster"
 
 
 class RaftScenario:
-    """The environment of tests/scenarios/raft."""
+    """Environment of tests/scenarios/raft."""
 
     def __init__(self) -> None:
         self.quorum = ScenarioQuorum()
@@ -60,7 +60,7 @@ class RaftScenario:
         }
 
     def run(self, command: Command) -> list[str]:
-        """Perform one command and give what the replicas did."""
+        """Perform one command; return what the replicas did."""
         if command.name not in self.commands:
             allowed = ", ".join(sorted(self.commands))
             raise ScenarioError(f"no command {command.name!r}, allowed: {allowed}")
@@ -73,9 +73,9 @@ class RaftScenario:
     def _nodes(self, command: Command) -> None:
         """`nodes voters=1,2,3 [observers=4] [evidence=on] [dirs=on] [max_bytes=N]`.
 
-        Also `[request_timeout=MS]`: how long a request without an answer is waited for. `max_bytes`
-        is what one Fetch or FetchSnapshot asks for; `[endpoints=on]` lets answers show where they
-        say that the leader is.
+        Also `[request_timeout=MS]`: time-out of a request without an answer. `max_bytes` is the
+        limit of one Fetch or FetchSnapshot; `[endpoints=on]` lets answers show the leader's
+        endpoint.
         """
         voters = tuple(
             (NodeId(i), Endpoint("CONTROLLER", f"host{i}", 9093)) for i in command.numbers("voters")
@@ -126,7 +126,7 @@ class RaftScenario:
             self.quorum.step(replica, ev.TimeAdvanced())
 
     def _stop(self, command: Command) -> None:
-        """`stop 1`: crash; what was not flushed is lost, nobody is told."""
+        """`stop 1`: crash; what was not flushed is lost, no other replica is notified."""
         replica = self._replica(command)
         replica.core = None
         replica.disk.crash()
@@ -138,7 +138,7 @@ class RaftScenario:
     # --- time and chance ------------------------------------------------------------------------
 
     def _timeout(self, command: Command) -> None:
-        """`timeout 3`: the timers of one replica fire, one by one, until its role changes."""
+        """`timeout 3`: let the timers of one replica fire, one by one, until its role changes."""
         self.quorum.fire_until_change(self._replica(command))
 
     def _advance(self, command: Command) -> None:
@@ -155,12 +155,12 @@ class RaftScenario:
             replica.now_ms = end_ms
 
     def _draw(self, command: Command) -> None:
-        """`draw 1 250 0`: the next random numbers of a replica."""
+        """`draw 1 250 0`: add random numbers for the next draws of a replica."""
         replica = self._replica(command)
         replica.rng.draws.extend(map(int, command.rest(1)))
 
     def _deadline(self, command: Command) -> None:
-        """`deadline 1`: when the replica wants to be woken."""
+        """`deadline 1`: show the next deadline of the replica."""
         replica = self._replica(command)
         at_ms = replica.running.next_deadline_ms()
         when = "never" if at_ms is None else f"in {at_ms - replica.now_ms} ms"
@@ -179,7 +179,7 @@ class RaftScenario:
     # --- network --------------------------------------------------------------------------------
 
     def _run(self, command: Command) -> None:
-        """`run`: deliver messages, oldest first, until none is on its way."""
+        """`run`: deliver messages, oldest first, until none is in flight."""
         assert command.name == "run", command.name
         self.quorum.run_until_quiet()
 
@@ -202,7 +202,7 @@ class RaftScenario:
         raise ScenarioError(f"no message from {route[0]} to {route[1]}")
 
     def _isolate(self, command: Command) -> None:
-        """`isolate 1`: messages from and to it are lost, those on their way too."""
+        """`isolate 1`: lose messages from and to it, those in flight too."""
         isolated = self._replica(command).id
         self.quorum.isolated.add(isolated)
         self.quorum.network = [
@@ -214,7 +214,7 @@ class RaftScenario:
         self.quorum.isolated.discard(self._replica(command).id)
 
     def _recv(self, command: Command) -> None:
-        """`recv 1 Vote from=2 epoch=3 ...`: a request of a peer for whom the scenario speaks."""
+        """`recv 1 Vote from=2 epoch=3 ...`: deliver a request of a peer that the scenario plays."""
         replica = self._replica(command)
         sender, request = text.parse_request(command, replica.config)
         self.quorum.request(replica, sender, request, None)
@@ -245,10 +245,10 @@ class RaftScenario:
         self.quorum.network = [x for x in self.quorum.network if x.sent is not sent]
         return sent
 
-    # --- what a node's other parts do -----------------------------------------------------------
+    # --- other parts of a node --------------------------------------------------------------------
 
     def _propose(self, command: Command) -> None:
-        """`propose 1 a b [epoch=1]`: one batch with the values."""
+        """`propose 1 a b [epoch=1]`: propose one batch with the values."""
         replica = self._replica(command)
         epoch = LeaderEpoch(command.number_option("epoch", replica.running.epoch))
         values = tuple(value.encode() for value in command.rest(1))
@@ -265,14 +265,14 @@ class RaftScenario:
             self.quorum.flush_log(replica)
 
     def _full(self, command: Command) -> None:
-        """`full 1 [told]`: its disk refuses appends; it learns so by one, or is told at once."""
+        """`full 1 [told]`: make its disk refuse appends; it learns so by one, or at once."""
         replica = self._replica(command)
         replica.disk.is_full = True
         if command.has("told"):
             self.quorum.step(replica, ev.DiskFull())
 
     def _space(self, command: Command) -> None:
-        """`space 1`: its disk takes appends again."""
+        """`space 1`: make its disk take appends again."""
         self.quorum.make_space(self._replica(command))
 
     def _evidence(self, command: Command) -> None:
@@ -295,7 +295,7 @@ class RaftScenario:
         self.quorum.step(self._replica(command), ev.ShutdownRequested())
 
     def _snapshot(self, command: Command) -> None:
-        """`snapshot 1 5-1 [start=5] [size=20]`: it froze a snapshot, its log may start later."""
+        """`snapshot 1 5-1 [start=5] [size=20]`: freeze a snapshot; its log may start later."""
         replica = self._replica(command)
         snapshot_id = text.parse_snapshot_id(command.argument(1, "snapshot id"))
         start_offset = command.number_option("start", replica.disk.start_offset)
@@ -304,11 +304,11 @@ class RaftScenario:
         self.quorum.step(replica, event)
 
     def _describe(self, command: Command) -> None:
-        """`describe 1`: what DescribeQuorum answers; its wall clock is the replica's."""
+        """`describe 1`: ask for DescribeQuorum; its wall clock is the replica's."""
         self.quorum.request(self._replica(command), None, m.DescribeQuorumRequest(), None)
 
     def _state(self, command: Command) -> None:
-        """`state [1,2]`: role, log and high watermark of the replicas that run."""
+        """`state [1,2]`: show role, log and high watermark of the replicas that run."""
         ids = to_ints(command.arguments[0]) if command.rest(0) else tuple(self.quorum.replicas)
         for replica in map(self.quorum.replica, ids):
             core = replica.core

@@ -7,7 +7,7 @@ from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 
 class ScenarioDisk:
-    """What a replica keeps over a restart; an unflushed end of the log is lost by a crash.
+    """Durable state of a replica; a crash loses an unflushed end of the log.
 
     `records[i]` has offset `start_offset + i`.
     """
@@ -23,9 +23,9 @@ class ScenarioDisk:
         self.snapshot_sizes: dict[OffsetAndEpoch, int] = {}
         self.partial_bytes = 0
         self.is_full = False
-        """Whether appends are refused; quorum-state is written all the same."""
+        """True while appends are refused; quorum-state is written all the same."""
         self.stalled: list[fx.AppendLeaderChange | fx.AppendBatch] = []
-        """What a sole voter on a full disk has to append, in order."""
+        """Appends that a sole voter on a full disk makes later, in order."""
 
     @property
     def end_offset(self) -> int:
@@ -59,7 +59,7 @@ class ScenarioDisk:
     def append(
         self, effect: fx.AppendLeaderChange | fx.AppendBatch | fx.AppendFetched
     ) -> ev.Appended:
-        """Write a batch at the log end and say so; its generation is filled in by the caller."""
+        """Write a batch at the log end; the caller fills in the generation of the event."""
         base = self.end_offset
         assert effect.base_offset == base, f"{effect=} {base=}"
         match effect:

@@ -1,7 +1,7 @@
 """The replicas of a raft scenario: cores with disks and clocks, and the messages between them.
 
-The effects of a step are performed in their order (`raft.effects`), and each leaves a line of text;
-a log answers at once, and is flushed at once unless the scenario flushes by hand.
+The effects of a step are performed in their order (`raft.effects`), and each gives a line of text;
+a log appends at once, and is flushed at once unless the scenario flushes by hand.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ TIMERS_MAX: Final = 200
 
 
 class Replica:
-    """One replica: disk, clock, chance; the core lives from `start` to `stop`."""
+    """One replica: disk, clock, random draws; the core lives from `start` to `stop`."""
 
     def __init__(self, config: RaftConfig) -> None:
         self.config = config
@@ -76,7 +76,7 @@ class Replica:
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """On its way: a request, or with `response` the answer to it."""
+    """Message in flight: a request, or with `response` the answer to it."""
 
     source_id: NodeId
     target_id: NodeId
@@ -85,24 +85,24 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScenarioQuorum:
-    """The replicas, their messages, and what they did since `said` was last emptied."""
+    """The replicas, their messages, and lines of what they did since `said` was last emptied."""
 
     def __init__(self) -> None:
         self.replicas: dict[NodeId, Replica] = {}
         self.network: list[Message] = []
         self.isolated: set[NodeId] = set()
         self.in_flight: dict[tuple[NodeId, NodeId], fx.SendRequest] = {}
-        """The last request from one replica to another, for `answer` and `fail`."""
+        """Last request from one replica to another, for `answer` and `fail`."""
         self.callers: dict[int, tuple[NodeId | None, fx.SendRequest | None]] = {}
-        """Reply token -> who asked, and the request when a replica sent it."""
+        """Reply token -> sender of a request, and the request when a replica sent it."""
         self.said: list[str] = []
         self.shows_endpoints = False
-        """Whether the line of an answer ends with the endpoint that it names for the leader."""
+        """True: the line of an answer ends with the endpoint that it names for the leader."""
         self._committed: list[Record | None] = []
         self._next_token = 1
 
     def fire(self, replica: Replica) -> None:
-        """The next timer of the replica fires."""
+        """Let the next timer of the replica fire."""
         deadline_ms = replica.running.next_deadline_ms()
         if deadline_ms is None:
             raise ScenarioError(f"{replica.id} waits for no timer")
@@ -111,7 +111,7 @@ class ScenarioQuorum:
         self.step(replica, ev.TimeAdvanced())
 
     def fire_until_change(self, replica: Replica) -> None:
-        """Timers fire until one changes the role."""
+        """Let timers fire until one changes the role."""
         before = replica.role
         for _ in range(TIMERS_MAX):
             self.fire(replica)
@@ -120,7 +120,7 @@ class ScenarioQuorum:
         raise ScenarioError(f"{replica.id} is {before} after {TIMERS_MAX} timers")
 
     def run_until_quiet(self) -> None:
-        """Deliver messages, oldest first, until none is on its way."""
+        """Deliver messages, oldest first, until none is in flight."""
         for _ in range(DELIVERIES_MAX):
             if not self.network:
                 return
@@ -128,7 +128,7 @@ class ScenarioQuorum:
         raise ScenarioError(f"not quiet after {DELIVERIES_MAX} messages")
 
     def arrive(self, message: Message) -> None:
-        """Hand a message over; a stopped replica hears nothing."""
+        """Deliver a message; a stopped replica gets nothing."""
         target = self.replica(message.target_id)
         if target.core is None:
             return
@@ -144,7 +144,7 @@ class ScenarioQuorum:
         request: m.RaftRequest,
         sent: fx.SendRequest | None,
     ) -> None:
-        """Ask a replica; `sent` when another replica of the scenario did."""
+        """Send a request to a replica; `sent` when another replica of the scenario sent it."""
         token = self._next_token
         self._next_token += 1
         self.callers[token] = (sender, sent)
@@ -161,7 +161,7 @@ class ScenarioQuorum:
         self.step(target, event)
 
     def flush_log(self, replica: Replica) -> None:
-        """Make all that is written durable and tell the core."""
+        """Make all that is written durable, and step the core with it."""
         replica.disk.flushed_end_offset = replica.disk.end_offset
         if replica.flushes_by_hand:
             self.say(replica, f"flushed end={replica.disk.end_offset}")
@@ -173,17 +173,17 @@ class ScenarioQuorum:
         self.step(replica, flushed)
 
     def replica(self, node_id: int) -> Replica:
-        """The replica with this id."""
+        """Replica with this id."""
         if NodeId(node_id) not in self.replicas:
             raise ScenarioError(f"no node {node_id}")
         return self.replicas[NodeId(node_id)]
 
     def say(self, replica: Replica, what: str) -> None:
-        """Leave a line of what a replica did."""
+        """Add a line of what a replica did."""
         self.said.append(f"{replica.id} {what}")
 
     def step(self, replica: Replica, event: ev.Event) -> None:
-        """Step the core and perform what it asks for, in order; then its log answers."""
+        """Step the core and perform its effects, in order; then its log answers."""
         core = replica.running
         try:
             effects = core.step(event, replica.now_ms)
@@ -205,7 +205,7 @@ class ScenarioQuorum:
         self._log_answers(replica, answers)
 
     def _persist(self, replica: Replica, effect: fx.PersistEffect) -> list[ev.Event]:
-        """Write; the events with which the log answers."""
+        """Perform a write; return the events with which the log answers."""
         disk = replica.disk
         match effect:
             case fx.PersistElection():
@@ -234,7 +234,7 @@ class ScenarioQuorum:
                 return [self._append(replica, effect)]
 
     def make_space(self, replica: Replica) -> None:
-        """The disk takes what it refused, in order; then the core may stand again."""
+        """Append what the full disk refused, in order; then the core may be candidate again."""
         disk = replica.disk
         disk.is_full = False
         stalled, disk.stalled = disk.stalled, []
@@ -243,7 +243,7 @@ class ScenarioQuorum:
         self.step(replica, ev.DiskHasSpace())
 
     def _log_answers(self, replica: Replica, answers: list[ev.Event]) -> None:
-        """What the log says, each followed by its flush."""
+        """Step with the events of the log, each followed by its flush."""
         for answer in answers:
             self.step(replica, answer)
             if isinstance(answer, ev.Appended) and not replica.flushes_by_hand:
@@ -278,7 +278,7 @@ class ScenarioQuorum:
         return msgspec.structs.replace(appended, generation=replica.running.log_generation)
 
     def _send(self, replica: Replica, effect: fx.SendEffect) -> None:
-        """Put a message on its way, or print an answer to the scenario."""
+        """Send a message, or show an answer to the scenario."""
         if isinstance(effect, fx.SendRequest):
             self.say(replica, f"-> {effect.destination_id} {text.request_text(effect.request)}")
             self.in_flight[replica.id, effect.destination_id] = effect
@@ -311,7 +311,7 @@ class ScenarioQuorum:
         replica: Replica,
         effect: fx.SendResponse | fx.ReadAndSendFetch | fx.ReadAndSendSnapshotChunk,
     ) -> m.RaftResponse:
-        """The answer, with what has to be read from the disk."""
+        """Complete an answer with what has to be read from the disk."""
         disk, response = replica.disk, effect.response
         if isinstance(effect, fx.ReadAndSendFetch):
             assert isinstance(response, m.FetchResponse), f"{response=}"
@@ -323,7 +323,7 @@ class ScenarioQuorum:
         return response
 
     def _notify(self, replica: Replica, effect: fx.NotifyEffect) -> None:
-        """Tell the other parts of the node."""
+        """Show an effect for the other parts of the node."""
         match effect:
             case fx.HighWatermarkAdvanced():
                 self.say(replica, f"commits up to {effect.high_watermark}")
@@ -337,7 +337,7 @@ class ScenarioQuorum:
                 self.say(replica, "may exit")
 
     def _check_committed(self, replica: Replica, high_watermark: int) -> None:
-        """Every replica commits the same record at an offset (ConsistentCommittedData)."""
+        """Check that all replicas commit the same record at an offset (ConsistentCommittedData)."""
         missing = high_watermark - len(self._committed)
         self._committed += [None] * max(0, missing)
         disk = replica.disk
@@ -351,7 +351,7 @@ class ScenarioQuorum:
 def _read_chunk(
     disk: ScenarioDisk, effect: fx.ReadAndSendSnapshotChunk, response: m.FetchSnapshotResponse
 ) -> m.FetchSnapshotResponse:
-    """A chunk of a snapshot file, or the error that only the disk knows."""
+    """Read a chunk of a snapshot file, or give the error that only the disk knows."""
     snapshot_id: OffsetAndEpoch = effect.snapshot_id
     if snapshot_id not in disk.snapshots:
         return msgspec.structs.replace(response, error_code=error_codes.SNAPSHOT_NOT_FOUND)

@@ -1,8 +1,8 @@
 """Raft messages, effects and roles as lines of text, and peers' messages read from text.
 
 Reading and writing use the same words: what a node prints as `1 -> 2 Fetch epoch=1 offset=3
-last_epoch=1 hw=3` is told to a node by `recv 2 Fetch from=1 epoch=1 offset=3 last_epoch=1 hw=3`.
-`-` is an unknown id. A position is `EPOCH/END`, records are `EPOCHxCOUNT` with a `!` behind when
+last_epoch=1 hw=3` reaches a node by `recv 2 Fetch from=1 epoch=1 offset=3 last_epoch=1 hw=3`.
+`-` is an unknown id. A position is `EPOCH/END`, records are `EPOCHxCOUNT`, followed by `!` when
 their bytes are damaged, a snapshot is `END-EPOCH`; every END is exclusive.
 """
 
@@ -40,27 +40,27 @@ ANSWERS: Final[dict[type[m.RaftRequest], Callable[..., m.RaftResponse]]] = {
 
 
 def name_of(value: int | None) -> str:
-    """An id, or `-`."""
+    """An id as text, or `-`."""
     return "-" if value is None else str(value)
 
 
 def directory_id_of(number: int) -> DirectoryId:
-    """The directory id that `dir=NUMBER` stands for."""
+    """Directory id that `dir=NUMBER` stands for."""
     return DirectoryId(number.to_bytes(16, "big"))
 
 
 def encode_records(records: list[Record]) -> bytes:
-    """The bytes that carry records in a Fetch answer of a scenario."""
+    """Encode records for a Fetch answer of a scenario."""
     return msgspec.json.encode(records)
 
 
 def decode_records(data: bytes) -> list[Record]:
-    """The records of such bytes."""
+    """Decode the records of such bytes."""
     return msgspec.json.decode(data, type=list[Record])
 
 
 def parse_records(text: str) -> list[Record]:
-    """`1x3,2x1!` = three records of epoch 1, then a damaged one of epoch 2; `-` = none."""
+    """Read `1x3,2x1!`: three records of epoch 1, then a damaged one of epoch 2; `-`: none."""
     records: list[Record] = []
     for part in text.split(",") if text != "-" else []:
         epoch, _, count = part.removesuffix("!").partition("x")
@@ -70,34 +70,34 @@ def parse_records(text: str) -> list[Record]:
 
 
 def parse_position(text: str) -> OffsetAndEpoch:
-    """`EPOCH/END`."""
+    """Read `EPOCH/END`."""
     epoch, _, end = text.partition("/")
     return OffsetAndEpoch(Offset(to_int(end)), LeaderEpoch(to_int(epoch)))
 
 
 def parse_snapshot_id(text: str) -> OffsetAndEpoch:
-    """`END-EPOCH`."""
+    """Read `END-EPOCH`."""
     end, _, epoch = text.partition("-")
     return OffsetAndEpoch(Offset(to_int(end)), LeaderEpoch(to_int(epoch)))
 
 
 def position_text(position: OffsetAndEpoch) -> str:
-    """The inverse of `parse_position`."""
+    """Inverse of `parse_position`."""
     return f"{position.epoch}/{position.offset}"
 
 
 def snapshot_text(snapshot_id: OffsetAndEpoch) -> str:
-    """The inverse of `parse_snapshot_id`."""
+    """Inverse of `parse_snapshot_id`."""
     return f"{snapshot_id.offset}-{snapshot_id.epoch}"
 
 
 def kind_of(message: m.RaftRequest | m.RaftResponse) -> str:
-    """The name of the RPC."""
+    """Name of the RPC."""
     return type(message).__name__.removesuffix("Request").removesuffix("Response")
 
 
 def role_text(role: Role) -> str:
-    """A role with what identifies it."""
+    """A role as text, with what identifies it."""
     text = f"{type(role).__name__.lower()} epoch={role.epoch}"
     if isinstance(role, Prospective | Candidate):
         votes = role.votes
@@ -110,14 +110,14 @@ def role_text(role: Role) -> str:
 
 
 def key_text(key: ReplicaKey) -> str:
-    """A replica key; the directory id only when there is one."""
+    """A replica key as text; the directory id only when there is one."""
     if key.directory_id is None:
         return str(key.id)
     return f"{key.id}@{int.from_bytes(key.directory_id, 'big')}"
 
 
 def request_text(request: m.RaftRequest) -> str:
-    """A request without its sender and receiver."""
+    """A request as text, without its sender and receiver."""
     match request:
         case m.VoteRequest():
             pre = " pre" if request.pre_vote else ""
@@ -145,14 +145,14 @@ def request_text(request: m.RaftRequest) -> str:
 
 
 def _watermark(high_watermark: int) -> str:
-    """A high watermark; `?` below Fetch v18, `-` while unknown."""
+    """A high watermark as text; `?` below Fetch v18, `-` while unknown."""
     if high_watermark == m.HIGH_WATERMARK_UNSUPPORTED:
         return "?"
     return "-" if high_watermark < 0 else str(high_watermark)
 
 
 def response_text(response: m.RaftResponse, base_offset: int = 0) -> str:
-    """An answer without its sender and receiver; `base_offset` is where its records begin."""
+    """An answer as text, without its sender and receiver; its records begin at `base_offset`."""
     if isinstance(response, m.DescribeQuorumResponse):
         return _describe_quorum_text(response)
     text = kind_of(response)
@@ -179,7 +179,7 @@ def response_text(response: m.RaftResponse, base_offset: int = 0) -> str:
 
 
 def endpoint_text(response: m.RaftResponse) -> str:
-    """Where an answer says that the leader is; nothing when it names no endpoint."""
+    """Endpoint of the leader in an answer as text; empty when it names none."""
     if isinstance(response, m.DescribeQuorumResponse) or response.leader_endpoint is None:
         return ""
     endpoint = response.leader_endpoint
@@ -206,26 +206,26 @@ def _describe_quorum_text(response: m.DescribeQuorumResponse) -> str:
 
 
 def _optional_id(command: Command, name: str) -> NodeId | None:
-    """A node id; `-` or no option is none."""
+    """Read a node id; `-` or no option is none."""
     text = command.option(name, "-")
     return None if text == "-" else NodeId(to_int(text))
 
 
 def _optional_directory(command: Command, name: str) -> DirectoryId | None:
-    """A directory id by its number; `-` or no option is none."""
+    """Read a directory id by its number; `-` or no option is none."""
     text = command.option(name, "-")
     return None if text == "-" else directory_id_of(to_int(text))
 
 
 def _parse_watermark(text: str) -> int:
-    """The inverse of `_watermark`."""
+    """Inverse of `_watermark`."""
     if text == "?":
         return m.HIGH_WATERMARK_UNSUPPORTED
     return -1 if text == "-" else to_int(text)
 
 
 def parse_request(command: Command, config: RaftConfig) -> tuple[NodeId | None, m.RaftRequest]:
-    """What `recv NODE KIND from=ID ...` tells the node: sender and request."""
+    """Read `recv NODE KIND from=ID ...`: sender and request."""
     sender = _optional_id(command, "from")
     cluster_text = command.option("cluster", config.cluster_id or "null")
     cluster_id = None if cluster_text == "null" else cluster_text
@@ -263,7 +263,7 @@ def parse_request(command: Command, config: RaftConfig) -> tuple[NodeId | None, 
 def _parse_voter_request(
     command: Command, kind: str, sender: NodeId, epoch: LeaderEpoch, cluster_id: str | None
 ) -> m.RaftRequest:
-    """The three requests among voters."""
+    """Read one of the three requests among voters."""
     if kind == "EndQuorumEpoch":
         return m.EndQuorumEpochRequest(
             cluster_id=cluster_id,
@@ -297,7 +297,7 @@ def _parse_voter_request(
 
 
 def parse_response(command: Command, request: m.RaftRequest) -> m.RaftResponse:
-    """What `answer NODE PEER ...` makes the peer answer to the node's request in flight."""
+    """Read `answer NODE PEER ...`: the peer's answer to the node's request in flight."""
     fields: dict[str, Any] = {
         "error_code": _error(command.option("error", "NONE")),
         "top_error_code": _error(command.option("top_error", "NONE")),
@@ -325,7 +325,7 @@ def parse_response(command: Command, request: m.RaftRequest) -> m.RaftResponse:
 
 
 def _error(name: str) -> int:
-    """The code of an error name."""
+    """Code of an error name."""
     if name not in ERROR_CODES:
         raise ScenarioError(f"no error {name!r}, allowed: {', '.join(sorted(ERROR_CODES))}")
     return ERROR_CODES[name]

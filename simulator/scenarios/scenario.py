@@ -1,8 +1,8 @@
 """Scenarios with golden text: commands, `----`, and the exact output that they must give.
 
 A file begins with a comment that says what is shown and where that is specified. Then come blocks,
-parted by blank lines: comment lines, command lines, `----`, output lines. `quietly` before a
-command keeps its output away, so that the golden part shows only what the scenario is about; a
+separated by blank lines: comment lines, command lines, `----`, output lines. `quietly` before a
+command suppresses its output, so that the golden part shows only what the scenario is about; a
 block without output says `ok`. A command is a word, arguments, and options `name=value`.
 
 The folder of the file names the environment that understands the commands (`ENVIRONMENTS`):
@@ -34,10 +34,10 @@ LINES_MAX: Final = 80
 
 
 class Environment(Protocol):
-    """What a scenario runs in; it lives as long as the scenario."""
+    """Interpreter of commands; it lives as long as the scenario."""
 
     def run(self, command: Command) -> list[str]:
-        """Perform the command and say what came out, one line each.
+        """Perform the command; return its output, one line each.
 
         Raises:
             ScenarioError: the command is unknown or cannot be performed.
@@ -56,14 +56,14 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     """Commands and the output that they must give together."""
 
     line_number: int
-    """Of the first line of the block, counted from 1."""
+    """Number of the block's first line, counted from 1."""
     comments: tuple[str, ...]
     commands: tuple[str, ...]
     expected: tuple[str, ...]
 
 
 def parse_scenario(text: str) -> tuple[Block, ...]:
-    """The blocks of a file; one without commands is a comment.
+    """Split a file into blocks; one without commands is a comment.
 
     Raises:
         ScenarioError: a block has commands but no `----`.
@@ -102,7 +102,7 @@ def _parse_block(line_number: int, lines: list[str]) -> Block:
 
 
 def run_scenario(text: str, environment: Environment) -> str:
-    """The scenario as it would read if what comes out now were expected.
+    """Return the scenario with the present output as the expected one.
 
     Raises:
         ScenarioError: a command is malformed, unknown or impossible; the message has its line.
@@ -117,7 +117,7 @@ def run_scenario(text: str, environment: Environment) -> str:
 
 
 def _run_block(block: Block, environment: Environment) -> list[str]:
-    """What the commands of one block say."""
+    """Run the commands of one block; return their output."""
     output: list[str] = []
     for index, line in enumerate(block.commands):
         line_number = block.line_number + len(block.comments) + index
@@ -134,7 +134,7 @@ def _run_block(block: Block, environment: Environment) -> list[str]:
 
 
 def environment_of(path: Path) -> Environment:
-    """A fresh environment for the scenario file.
+    """Make a fresh environment for the scenario file.
 
     Raises:
         ScenarioError: no environment has the name of the folder.
@@ -147,7 +147,7 @@ def environment_of(path: Path) -> Environment:
 
 
 def difference(path: Path) -> str:
-    """Unified diff from what the file expects to what comes out; empty when they agree."""
+    """Unified diff from the expected output to the actual one; empty when they agree."""
     text = path.read_text(encoding="utf-8")
     actual = run_scenario(text, environment_of(path))
     lines = difflib.unified_diff(
@@ -157,7 +157,7 @@ def difference(path: Path) -> str:
 
 
 def rewrite(path: Path) -> bool:
-    """Store what comes out as expected; whether the file changed."""
+    """Store the actual output as expected; True if the file changed."""
     text = path.read_text(encoding="utf-8")
     actual = run_scenario(text, environment_of(path))
     if actual != text:
@@ -166,7 +166,7 @@ def rewrite(path: Path) -> bool:
 
 
 def scenario_files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and those below the folders named, in a fixed order."""
+    """Files named, and those below the folders named, in a fixed order."""
     files: set[Path] = set()
     for path in paths:
         files.update(path.rglob("*.txt") if path.is_dir() else [path])
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _report(path: Path, *, is_rewriting: bool) -> str:
-    """What to print about one file; empty when there is nothing to say."""
+    """Report on one file; empty when there is nothing to report."""
     if is_rewriting:
         return f"{path} rewritten" if rewrite(path) else ""
     return difference(path)

@@ -1,4 +1,4 @@
-"""Chance that a scenario dictates."""
+"""Random numbers that a scenario gives."""
 
 from collections import deque
 
@@ -12,7 +12,7 @@ class ScriptedRng:
         self.draws: deque[int] = deque()
 
     def randrange(self, stop: int, /) -> int:
-        """The next draw, which must be in [0, stop)."""
+        """Return the next draw, which must be in [0, stop)."""
         draw = self.draws.popleft() if self.draws else 0
         assert 0 <= draw < stop, f"{draw=} {stop=}"
         return draw
