@@ -1,4 +1,4 @@
-"""The command line of the simulator; whatever is wrong with it is one line and exit code 2."""
+"""Command line of the simulator; any error in it is one line and exit code 2."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ FAULTS_HELP: Final = (
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
-    """A command line that makes sense."""
+    """A valid command line, parsed."""
 
     seeds: tuple[int, ...] | range
     options: Options
@@ -53,7 +53,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse without abbreviations, whose refusal is one line."""
+    """argparse without abbreviations; an error is one line."""
 
     @override
     def error(self, message: str) -> NoReturn:
@@ -70,7 +70,7 @@ def parse(words: list[str]) -> Parsed:
         SystemExit: 2 with one line on standard error, 0 after --help.
     """
     parser = _parser()
-    given = vars(parser.parse_args(words))  # only what stands on the line
+    given = vars(parser.parse_args(words))  # only what the line names
     _check_together(parser, given)
     fixed = {
         field: given[name]
@@ -100,7 +100,7 @@ def parse(words: list[str]) -> Parsed:
 
 
 def _check_together(parser: Parser, given: Mapping[str, object]) -> None:
-    """Refuse what cannot be honoured beside the rest: exit code 2 with one line."""
+    """Refuse arguments that do not go together: exit code 2 with one line."""
     if "seed" in given and "seeds" in given:
         parser.error("--seed and --seeds exclude each other")
     if "schedule" in given:
@@ -184,7 +184,7 @@ def _range(text: str) -> range:
 
 
 def between(least: int, most: int) -> Callable[[str], int]:
-    """A type for argparse: a whole number, both ends included."""
+    """Make a type for argparse: a whole number, both ends included."""
 
     def convert(text: str) -> int:
         try:

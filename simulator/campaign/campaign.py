@@ -1,6 +1,6 @@
-"""Many seeds: in this process or in several, remembered in a file, added up.
+"""Many seeds: run in this process or in several, remembered in a file, summed up.
 
-Seeds are independent of each other, so that several processes share nothing but the list of them.
+Seeds are independent of each other, so several processes share nothing but the list of them.
 """
 
 import gc
@@ -32,7 +32,7 @@ class WorkerDiedError(Exception):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of one seed."""
+    """Results that are kept of one seed."""
 
     seed: int
     invariant: str | None
@@ -46,7 +46,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     operations: int
     definite: int
     verdict: str | None
-    """Of the clients' history; see `Outcome`."""
+    """Verdict on the clients' history; see `Outcome`."""
     messages: int
     digest: int
     events_by_kind: dict[str, int]
@@ -61,7 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_one(seed: int, options: Options, *, is_twice: bool) -> Result:
-    """Run a seed; twice: the second run has to leave the same digest."""
+    """Run a seed; twice: the second run has to give the same digest."""
     started = time.process_time()
     outcome = run_seed(seed, options)
     cpu_seconds = time.process_time() - started
@@ -79,7 +79,7 @@ def run_one(seed: int, options: Options, *, is_twice: bool) -> Result:
 
 
 def result_of(outcome: Outcome, cpu_seconds: float) -> Result:
-    """What is kept of a run."""
+    """Results that are kept of a run."""
     return Result(
         seed=outcome.seed,
         invariant=outcome.invariant,
@@ -105,7 +105,7 @@ def result_of(outcome: Outcome, cpu_seconds: float) -> Result:
 
 
 def exit_code_of(invariant: str) -> int:
-    """The exit code of a failure."""
+    """Exit code of a failure."""
     codes = {"liveness": LIVENESS, "I20": CRASH, NONDETERMINISTIC: NONDETERMINISM}
     return codes.get(invariant, SAFETY)
 
@@ -136,7 +136,7 @@ class Totals:
         self.skips: dict[str, int] = {}
 
     def add(self, result: Result) -> None:
-        """One more seed."""
+        """Add one more seed."""
         self.seeds += 1
         if result.invariant is not None:
             self.failed.append(result)
@@ -164,7 +164,7 @@ class Totals:
 
     @property
     def digest(self) -> str:
-        """Of one seed its own; of many the CRC-32 of theirs, in the order of the seeds."""
+        """Digest of one seed, or the CRC-32 of those of many, in the order of the seeds."""
         digests = [self._digests[seed] for seed in sorted(self._digests)]
         if len(digests) == 1:
             return f"{digests[0]:08x}"
@@ -177,12 +177,12 @@ class Totals:
 
     @property
     def missing_marks(self) -> list[str]:
-        """What never happened."""
+        """Marks that were never met."""
         return [name for name in MARKS if not self.marks.get(name)]
 
 
 NODE_COLLECTIONS: Final = (100_000, 20, 50)
-"""How seldom a node's process looks for cycles (node/process.py)."""
+"""Thresholds at which a node's process looks for cycles (node/process.py)."""
 
 
 @contextmanager
@@ -197,15 +197,15 @@ def collecting_as_a_node() -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """In a process of the pool: what stops all of them is the first one's to hear and to say."""
+    """Begin a process of the pool; signals are handled by the first process alone."""
     gc.set_threshold(*NODE_COLLECTIONS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to all of them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of them
 
 
 def results(
     seeds: Iterable[int], options: Options, *, is_twice: bool, job_count: int
 ) -> Iterator[Result]:
-    """The results of seeds as they come; with one job in the order of the seeds.
+    """Run seeds and give results as they come; with one job in the order of the seeds.
 
     Raises:
         WorkerDiedError: one of several processes is gone.
@@ -246,14 +246,14 @@ def results(
 
 
 class Remembering(Protocol):
-    """Finished seeds (simulator/campaign/seed_ledger.py)."""
+    """Memory of finished seeds (simulator/campaign/seed_ledger.py)."""
 
     def known(self) -> dict[int, Result]:
-        """Results that need no run."""
+        """Return the results that need no run."""
         ...
 
     def add(self, result: Result) -> None:
-        """One more."""
+        """Add one result."""
         ...
 
 
@@ -266,15 +266,15 @@ def run_campaign(
     ledger: Remembering | None,
     on_result: Callable[[Result, Totals], None],
 ) -> Totals:
-    """Run seeds that the ledger does not know, and add up all of them.
+    """Run seeds that the ledger does not know, and sum up all of them.
 
     Args:
-        seeds: which.
+        seeds: to run.
         options: the same for all.
         is_twice: each twice, to compare digests.
         job_count: processes.
         ledger: of finished seeds.
-        on_result: told of each, those of the ledger included.
+        on_result: called with each, those of the ledger included.
     """
     totals = Totals()
     known = {} if ledger is None else ledger.known()

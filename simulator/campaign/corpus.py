@@ -1,11 +1,10 @@
-"""`simulator/campaign/seeds.txt`: seeds that once found something.
+"""`simulator/campaign/seeds.txt`: seeds that once found a bug.
 
-A line: seed, options, broken invariants, commit of the mend, what it was. Options are `standard` or
-`short` for what a seed drew at first (`--draws 1`), `standard-2` or `short-2` for what it draws
-since faults were added, `standard-3` or `short-3` since clients look up, `standard-4` or `short-4`
-since messages are lost, `standard-5` or `short-5` since connections of clients break, `standard-6`
-or `short-6` since bodies stay in memory, `standard-7` or `short-7` since disks are quick behind
-what was sent; `short-4:sync_error,kill` runs with these faults alone, `short-4:4` with four voters.
+A line: seed, options, broken invariants, commit of the fix, description. Options are `standard` or
+`short` for the first draws (`--draws 1`), `standard-2` or `short-2` for draws with more faults,
+`-3` with lookups of clients, `-4` with lost messages, `-5` with broken connections of clients, `-6`
+with bodies kept in memory, `-7` with disks that are quick also after something was sent;
+`short-4:sync_error,kill` runs with these faults alone, `short-4:4` with four voters.
 A seed finds its bug again only while the simulator draws as it did then; the mutants
 (docs/simulator/mutants.md) show that the simulator still can.
 """
@@ -46,20 +45,20 @@ class Entry(msgspec.Struct, frozen=True):
     options_name: str
     invariants: tuple[str, ...]
     commit: str
-    """That mended it."""
+    """Commit that fixed it."""
     text: str
 
     @property
     def options(self) -> Options:
-        """What it runs with."""
+        """Options that it runs with."""
         return options_of(self.options_name)
 
 
 def corpus() -> list[Entry]:
-    """All lines.
+    """Read all lines.
 
     Raises:
-        ValueError: names the line that is none.
+        ValueError: names a malformed line.
     """
     content = (
         resources.files("simulator.campaign").joinpath("seeds.txt").read_text(encoding="utf-8")
@@ -75,7 +74,7 @@ def entry_of(number: int, line: str) -> Entry:
     """Read one line.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     words = line.split(maxsplit=FIELDS - 1)
     try:
@@ -91,10 +90,10 @@ def entry_of(number: int, line: str) -> Entry:
 
 
 def options_of(name: str) -> Options:
-    """The options of a name such as `short-4:kill`.
+    """Options of a name such as `short-4:kill`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: no options have this name.
     """
     base, colon, fixed = name.partition(":")
     words = fixed.split(",") if colon else []

@@ -1,7 +1,7 @@
-"""What one seed decides before it runs: topology, settings, which faults and how strong.
+"""Draws of a seed before it runs: topology, settings, faults and their strength.
 
-Swarm (Groce et al., 2012): each class of faults is on or off by a coin, its strength is drawn after
-that. Runs with everything on hide bugs: constant elections leave no time for replication.
+Swarm testing (Groce et al., 2012): a coin turns each class of faults on or off, its strength is
+drawn after that. Runs with everything on hide bugs: constant elections prevent replication.
 """
 
 from collections.abc import Callable
@@ -16,65 +16,65 @@ MINUTE_US: Final = 60_000_000
 CLIENTS: Final = 3
 
 DRAWN_BY_KIND_SINCE: Final = 4
-"""From these draws on each new kind has a stream of its own name, in one of `ONE_IN` seeds."""
+"""First draws in which a new kind has a stream of its own name, in one of `ONE_IN` seeds."""
 
 APART: Final[tuple[str, ...]] = (*DAMAGES, "depose_leader")
-"""Drawn from a stream of their own, so that they shift no other fault of a seed."""
+"""Faults drawn from a stream of their own, so that they shift no other fault of a seed."""
 
 EARLIER_FAULTS: Final[tuple[str, ...]] = kinds_since(1)
-"""What the first draws of a seed choose from."""
+"""Faults that the first draws of a seed choose from."""
 
 USUAL_FAULTS: Final[tuple[str, ...]] = tuple(
     kind for kind in EARLIER_FAULTS if kind not in ("old_quorum_state", *APART)
 )
-"""On in every second seed, each by itself."""
+"""Faults that are on in every second seed, each by itself."""
 
 LATER_FAULTS: Final[tuple[str, ...]] = kinds_since(2)
-"""Added later: each on in a quarter of the seeds, from streams of their own."""
+"""Faults added later: each on in a quarter of the seeds, from streams of their own."""
 
 VARIATIONS: Final[tuple[str, ...]] = ("operation_mix", "even_voters")
-"""Of draws 5 too, asked for and left out like faults; they are settings of the whole run."""
+"""Variations of draws 5, named and left out like faults; they are settings of the whole run."""
 
 VARIED_SINCE: Final = 5
-"""The draws that added `VARIATIONS`."""
+"""Draws that added `VARIATIONS`."""
 
 ONE_IN: Final = 12
 
 FAULT_CLASSES: Final[tuple[str, ...]] = tuple(
     name for name, kind in KINDS.items() if kind.since is not None
 )
-"""What the nemesis may do; `--faults` takes these names, those of `VARIATIONS`, `all`, `none`."""
+"""Faults for the nemesis; `--faults` takes these names, those of `VARIATIONS`, `all`, `none`."""
 
 OWN_STREAM_FAULTS: Final[tuple[str, ...]] = tuple(
     kind for kind in FAULT_CLASSES if (KINDS[kind].since or 0) >= DRAWN_BY_KIND_SINCE
 )
-"""Those with a stream of their own name."""
+"""Faults with a stream of their own name."""
 
 FSYNC_LIE: Final = "fsync_lie"
-"""Never drawn, only asked for, alone: no protocol survives it, so the run has to fail."""
+"""Never drawn, only named, alone: no protocol survives it, so the run has to fail."""
 
 FAULT_NAMES: Final[tuple[str, ...]] = tuple(KINDS)
-"""All that a plan may hold."""
+"""All kinds that a plan may hold."""
 
 NAMES: Final[tuple[str, ...]] = (*FAULT_CLASSES, *VARIATIONS, FSYNC_LIE)
-"""All that `Options.faults` may hold."""
+"""All names that `Options.faults` may hold."""
 
 NEWEST_DRAWS: Final = 7
-"""1: without what was added later, so that a seed of campaign/seeds.txt means what it meant.
-2: with the later faults. 3: clients look up, write a config, choose by what they were told.
+"""1: without later additions, so that a seed of campaign/seeds.txt means what it meant.
+2: with the later faults. 3: clients look up, write a config, choose by the answers they got.
 4: with lost messages, full links, failed writes, restart storms, crashes of a start; a seed that
 gets none of them is what it is in 3.
 5: with five kinds more and `VARIATIONS`; a seed that gets none of them is what it is in 4.
 6: nodes hand bodies over in memory, but for one of `WIRE_ONE_IN` seeds; the same faults as in 5.
-7: half of the seeds with turns have disks that are quick behind what was sent too; the others are
-what they are in 6."""
+7: half of the seeds with turns have disks that are quick also after something was sent; the others
+are what they are in 6."""
 
 WIRE_ONE_IN: Final = 10
-"""Seeds: one has every message encoded and decoded by production code (kio's and our codecs)."""
+"""One in so many seeds has every message encoded and decoded by kio's and our codecs."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller fixes; None leaves it to the seed."""
+    """Choices of the caller; None leaves one to the seed."""
 
     node_count: int | None = None
     observer_count: int | None = None
@@ -86,21 +86,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Mean pause of a client; None: so that the writes fill the duration. Shrinking keeps it."""
 
     partition_count: int = 2
-    """Of every topic that is created."""
+    """Partitions of every topic that is created."""
 
     draws: int = NEWEST_DRAWS
-    """Which draws a seed makes; see `NEWEST_DRAWS`."""
+    """Version of the draws; see `NEWEST_DRAWS`."""
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stops early; None = not there."""
+    """Early end of a run; None = not by that."""
 
     event: int | None = None
     time_us: int | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a run is made of beside its random streams."""
+    """Everything that makes a run beside its random streams."""
 
     seed: int
     voter_count: int
@@ -115,9 +115,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fault_length_us: int
     """Mean length of a fault that ends by itself."""
     delay_us: int
-    """Shortest way of a byte between two nodes."""
+    """Shortest delay of a byte between two nodes."""
     delay_mean_us: int
-    """Mean of the exponential part on top."""
+    """Mean of the exponential delay on top."""
     flush_us: int
     flush_mean_us: int
     election_timeout_ms: int
@@ -128,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention_bytes: int
     session_timeout_ms: int
     clock_rate_ppm_max: int
-    """How far a node's clock may run too fast or too slow."""
+    """Largest error of the rate of a node's clock, either way."""
     think_us: int
     """Mean pause of a client between two operations."""
     fetch_snapshot_bytes_max: int
@@ -141,7 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     has_extreme_timeouts: bool = False
     """Draws of raft are the first or the last of their ranges (simulator/faults/buggify.py)."""
     loses_first_vote: bool = False
-    """The first answer to a candidate is lost in every epoch."""
+    """The first response to a candidate is lost in every epoch."""
     asks_minimal_quorum: bool = False
     """Votes and BeginQuorumEpoch go to no more nodes than a majority needs."""
     turn_us: int = 0
@@ -149,28 +149,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     apply_stall_us: int = 0
     """Mean time that the second half of a step takes now and then; 0 = none."""
     has_quick_disks: bool = False
-    """A flush may be quick wherever it is asked for; else where nothing was sent before it."""
+    """A flush may be quick at any time; else only where nothing was sent before it."""
     has_lookups: bool = False
     """Clients look up and choose by what they know (simulator/cluster/choices.py)."""
     client_count: int = CLIENTS
     lookup_percent: int = 35
-    """Of the operations of clients, if they look up."""
+    """Share of lookups in the operations of clients, if they look up."""
     register_percent: int = 20
-    """Of the operations: on the config of one topic."""
+    """Share of operations on the config of one topic."""
     against_percent: int = 8
-    """Of the writes to topics: what will be refused if all is as it seems."""
+    """Share of writes to topics that will be refused if the topics are as the answers say."""
     hands_over: bool = False
     """Bodies between nodes stay in memory (simulator/cluster/hand_over.py)."""
 
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
-    """The settings of a seed.
+    """Draw the settings of a seed.
 
     Args:
         seed: kept in the settings.
-        rng: decides what every seed has.
-        rare: decides what a quarter of the seeds has; apart, so that one more changes no other.
-        options: what the caller fixes.
+        rng: draws what every seed has.
+        rare: draws what a quarter of the seeds has; apart, so that one more changes no other.
+        options: choices of the caller.
     """
     allowed: tuple[str, ...] = EARLIER_FAULTS if options.faults is None else options.faults
     on = tuple(name for name in USUAL_FAULTS if rng.random() < 0.5 and name in allowed)
@@ -221,13 +221,13 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
 
 
 def add_later(settings: Settings, rng: Random, sites: Random, options: Options) -> Settings:
-    """What was added to the draws later; every choice is drawn, then kept where it is allowed.
+    """Add the later draws; every choice is drawn, then kept where it is allowed.
 
     Args:
         settings: by `draw_settings`.
         rng: chooses faults.
         sites: chooses legal but unlikely behaviour.
-        options: what the caller fixes.
+        options: choices of the caller.
     """
     if options.draws < 2:
         return settings
@@ -247,13 +247,13 @@ def add_later(settings: Settings, rng: Random, sites: Random, options: Options) 
 
 
 def add_by_kind(settings: Settings, stream: Callable[[str], Random], options: Options) -> Settings:
-    """The faults and variations with a stream of their own; a seed that gets none is as before.
+    """Add faults and variations with a stream of their own; a seed without any is as before.
 
     Args:
         settings: by `add_later`.
-        stream: the random stream of a name; that of a fault decides whether it is on, and later
+        stream: the random stream of a name; that of a fault decides if it is on, and later
             its plan; that of a variation decides its values too.
-        options: what the caller fixes.
+        options: choices of the caller.
     """
     names = tuple(kind for kind in OWN_STREAM_FAULTS if (KINDS[kind].since or 0) <= options.draws)
     if options.draws >= VARIED_SINCE:
@@ -273,7 +273,7 @@ def add_by_kind(settings: Settings, stream: Callable[[str], Random], options: Op
 def add_hand_over(
     settings: Settings, stream: Callable[[str], Random], options: Options
 ) -> Settings:
-    """Whether bodies between nodes stay in memory: all else is what it is in draws 5."""
+    """Draw whether bodies between nodes stay in memory; all else is as in draws 5."""
     if options.draws < 6:
         return settings
     hands_over = stream("wire").randrange(WIRE_ONE_IN) != 0
@@ -283,7 +283,7 @@ def add_hand_over(
 def add_quick_disks(
     settings: Settings, stream: Callable[[str], Random], options: Options
 ) -> Settings:
-    """Whether disks are quick behind what was sent too; all else is what it is in draws 6."""
+    """Draw whether disks are quick after something was sent too; all else is as in draws 6."""
     if options.draws < 7 or not (settings.turn_us or settings.apply_stall_us):
         return settings
     is_quick = stream("quick_disks").randrange(2) == 0
@@ -291,7 +291,7 @@ def add_quick_disks(
 
 
 def _with_another_mix(settings: Settings, rng: Random, options: Options) -> Settings:
-    """More or fewer clients, together as busy as ever, and other shares of what they ask."""
+    """Draw more or fewer clients, together as busy as ever, and other shares of operations."""
     count = rng.choice((2, 4, 5, 6))
     think_us = settings.think_us
     return msgspec.structs.replace(
@@ -310,17 +310,17 @@ RARE: Final = (
     (0, 2_000, 30_000),
     (0, 50_000, 1_000_000),
 )
-"""For the last four settings: the usual value, then those that a quarter of the seeds has."""
+"""The four settings drawn by `rare`: the usual value, then those of a quarter of the seeds."""
 
 
 def draw_rare(rng: Random, usual: int, *seldom: int) -> int:
-    """The usual value in three of four cases."""
+    """Draw the usual value in three of four cases."""
     chance, value = rng.random(), rng.choice(seldom)
     return value if chance < 0.25 else usual
 
 
 THINK_PERCENT: Final = 75
-"""Of `think_us`, where time-outs and lookups take the rest of the time."""
+"""Percent of `think_us`, where time-outs and lookups take the rest of the time."""
 
 
 def think_us(options: Options) -> int:

@@ -1,6 +1,6 @@
 """One run as one self-contained HTML page: swim lanes of the nodes over virtual time.
 
-Nothing is fetched: the data stand in the page (page.html beside this file draws them). Times are
+The page fetches nothing: the data stand in it (page.html beside this file draws them). Times are
 virtual microseconds.
 """
 
@@ -21,13 +21,13 @@ PLACEHOLDER: Final = re.compile("@(SEED|CLASS|VERDICT|COMMIT|COMMAND|DATA)@")
 
 
 def page_of(outcome: Outcome, recording: Recording, commit: str, command: str) -> str:
-    """The page of a run.
+    """Make the page of a run.
 
     Args:
-        outcome: of the run.
-        recording: what was kept while it ran.
-        commit: of the code.
-        command: that repeats the run.
+        outcome: the run's.
+        recording: kept while it ran.
+        commit: the code's.
+        command: repeats the run.
     """
     literal = json.dumps(data_of(outcome, recording)).replace("<", "\\u003c")
     template = (
@@ -48,7 +48,7 @@ def page_of(outcome: Outcome, recording: Recording, commit: str, command: str) -
 
 
 def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
-    """What the script of the page reads."""
+    """Data that the script of the page reads."""
     settings = outcome.settings
     nodes = sorted(recording.roles)
     return {
@@ -96,7 +96,7 @@ def data_of(outcome: Outcome, recording: Recording) -> dict[str, Any]:
 
 
 def _fault(decision: Decision, impact: Impact | None, end_us: int) -> list[Any]:
-    """[from, to, kind, nodes that it hit, how]; `end_us`: when every fault is over."""
+    """Row of a fault: [from, to, kind, nodes that it hit, how]; `end_us`: end of all faults."""
     at_us = decision.at_us
     if impact is None:
         planned = ", ".join(map(str, decision.targets))
@@ -106,7 +106,7 @@ def _fault(decision: Decision, impact: Impact | None, end_us: int) -> list[Any]:
 
 
 def _violator(text: str, nodes: list[int]) -> int | None:
-    """The node that a violation names."""
+    """Node that a violation names."""
     head, _, rest = text.partition("node ")
     number = rest.partition(":")[0].partition(" ")[0] if head or rest else ""
     return int(number) if number.isdigit() and int(number) in nodes else None

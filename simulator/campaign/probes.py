@@ -49,7 +49,7 @@ MARKS: Final = (
     "flushed_between_halves",
     "flushed_behind_a_turn",
     "apply_stalled",
-    # faults that were felt
+    # faults with an effect
     "leader_cut_off",
     "disk_full",
     "bit_rot",
@@ -89,26 +89,26 @@ MARKS: Final = (
 SKIPS: Final = ("snapshot_not_compared",)
 """Checks that could not be made; no run has to meet one, so they are no marks.
 
-`snapshot_not_compared`: one so old that the image at its offset is not kept any more."""
+`snapshot_not_compared`: a snapshot so old that the image at its offset is no longer kept."""
 
 
 class Probes:
-    """Counts per mark, and of skipped checks."""
+    """Counts of marks, and of skipped checks."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = dict.fromkeys((*MARKS, *SKIPS), 0)
 
     def hit(self, mark: str) -> None:
-        """It happened."""
+        """Count a mark."""
         assert mark in self.counts, f"unknown {mark=}"
         self.counts[mark] += 1
 
     @property
     def marks(self) -> dict[str, int]:
-        """Of every mark, met or not."""
+        """Counts of all marks, met or not."""
         return {name: self.counts[name] for name in MARKS}
 
     @property
     def skips(self) -> dict[str, int]:
-        """Of the checks that were skipped."""
+        """Counts of the checks that were skipped."""
         return {name: self.counts[name] for name in SKIPS if self.counts[name]}

@@ -1,4 +1,4 @@
-"""What a picture of a run needs, kept while it runs (simulator/campaign/page.py draws it)."""
+"""Recording of a run while it runs, for its page (simulator/campaign/page.py draws it)."""
 
 from typing import Any, Final
 
@@ -28,19 +28,19 @@ class Recording:
         self.high_watermarks: dict[int, list[tuple[int, int]]] = {}
         self.log_ends: dict[int, list[tuple[int, int]]] = {}
         self.ends: list[tuple[int, int, str]] = []
-        """(time, node, why its process ended)."""
+        """(time, node, reason for the end of its process)."""
         self.messages: list[tuple[int, int, int, int, int, str, bool]] = []
-        """(sent, due, source, target, bytes, APIs, whether it is a request)."""
+        """(sent, due, source, target, bytes, APIs, True for a request)."""
         self.operations: list[Operation] = []
-        """Of clients; the list of the workload."""
+        """Operations of clients; the list of the workload."""
         self._frames: dict[Pipe, FrameReader] = {}
         self.messages_left_out = 0
         self.faults: list[tuple[Decision, Impact | None]] = []
-        """What came, and what it did (simulator/faults/impact.py)."""
+        """Faults with their impact (simulator/faults/impact.py)."""
         self._last: dict[int, tuple[object, ...]] = {}
 
     def after_step(self, now_us: int, number: int, core: RaftCore) -> None:
-        """Keep what changed."""
+        """Record what changed."""
         role = core.role
         state = (type(role), role.epoch, core.high_watermark, core.log_end_offset)
         last = self._last.get(number)
@@ -56,14 +56,14 @@ class Recording:
         _add(self.log_ends.setdefault(number, []), now_us, int(core.log_end_offset))
 
     def ended(self, now_us: int, number: int, reason: str) -> None:
-        """A process is gone."""
+        """Record the end of a process."""
         last = self._last.pop(number, None)
         epoch = int(last[1]) if last is not None and isinstance(last[1], int) else 0
         self.roles.setdefault(number, []).append((now_us, "down", epoch))
         self.ends.append((now_us, number, reason))
 
     def sent(self, now_us: int, pipe: Pipe, direction: Direction, due_us: int, data: bytes) -> None:
-        """Bytes left."""
+        """Record bytes that leave."""
         is_request = direction is pipe.to_server
         kind = self._kind(pipe, data, is_request=is_request)
         if len(self.messages) < MESSAGES_MAX:

@@ -1,4 +1,4 @@
-"""What a campaign says: the live line, the failures, the summary, the JSON object."""
+"""Output of a campaign: the live line, the failures, the summary, the JSON object."""
 
 import math
 import os
@@ -11,21 +11,21 @@ from simulator.campaign.draw import Options
 
 REFRESH_S: Final = 0.25
 PLAIN_PERIOD_S: Final = 60.0
-"""Between two lines of progress where standard error is no terminal."""
+"""Seconds between two lines of progress where standard error is no terminal."""
 COLUMNS: Final = 80
-"""Of a terminal that does not tell."""
+"""Width of a terminal that reports none."""
 TOP: Final = 6
 HOUR_US: Final = 3_600_000_000
 
 
 class LiveLine:
-    """One line on a terminal that is written anew; elsewhere plain lines, if they are asked for.
+    """One line on a terminal that is rewritten; elsewhere plain lines, if they are asked for.
 
     Args:
-        out: where to.
-        seed_count: how many there will be.
-        label: what they are, in front of the sums.
-        plain_period_s: between two plain lines, the first one included; without: none.
+        out: stream to write to.
+        seed_count: number of seeds in all.
+        label: text in front of the sums.
+        plain_period_s: between two plain lines, the first one included; infinite: no lines.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class LiveLine:
         self._shown = 0.0 if self._is_terminal else time.monotonic()
 
     def show(self, totals: Totals) -> None:
-        """The sums so far, at most four times a second on a terminal."""
+        """Show the sums so far, at most four times a second on a terminal."""
         self.say(lambda: self._sums(totals))
 
     def _sums(self, totals: Totals) -> str:
@@ -53,7 +53,7 @@ class LiveLine:
         )
 
     def say(self, text: Callable[[], str]) -> None:
-        """Anything else, as often."""
+        """Show another text, as often."""
         now = time.monotonic()
         if now - self._shown < self._period_s:
             return
@@ -64,7 +64,7 @@ class LiveLine:
         self._out.flush()
 
     def _columns(self) -> int:
-        """Of the terminal, which may have changed."""
+        """Width of the terminal, which may have changed."""
         try:
             return os.get_terminal_size(self._out.fileno()).columns or COLUMNS
         except (OSError, ValueError):
@@ -78,7 +78,7 @@ class LiveLine:
 
 
 def failure_line(result: Result, commit: str, command: str) -> str:
-    """The line of a failed seed; `command` repeats it."""
+    """Line of a failed seed; `command` repeats it."""
     return (
         f"SIM-FAIL seed={result.seed:#x} commit={commit} invariant={result.invariant} "
         f"t={result.at_us / 1e6:.6f}s event={result.events} replay: {command}"
@@ -86,7 +86,7 @@ def failure_line(result: Result, commit: str, command: str) -> str:
 
 
 def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
-    """The command line that runs one seed again."""
+    """Command line that runs one seed again."""
     words = ["kraftline", "sim", "--seed", f"{seed:#x}"]
     standard = Options()
     if options.node_count is not None:
@@ -105,12 +105,12 @@ def command_of(seed: int, options: Options, *, is_twice: bool = False) -> str:
 
 
 def summary(totals: Totals, seconds: float, *, requires_marks: bool = False) -> list[str]:
-    """What a person reads at the end; of a single run the marks that it met, not the many others.
+    """Summary for people; of a single run the marks that it met, not the many others.
 
     Args:
         totals: of the seeds.
-        seconds: how long it took.
-        requires_marks: whether a mark that was never met is a failure.
+        seconds: duration.
+        requires_marks: a mark that was never met is a failure.
     """
     verdict = f"{len(totals.failed)} failed" if totals.is_complete else "not finished"
     first = (
@@ -144,7 +144,7 @@ def summary(totals: Totals, seconds: float, *, requires_marks: bool = False) -> 
 
 
 def as_json(totals: Totals, seconds: float, commit: str, *, asked: int) -> dict[str, Any]:
-    """The object of `--json`; `asked`: how many seeds should have run."""
+    """Object of `--json`; `asked`: number of seeds that should have run."""
     return {
         "seeds": totals.seeds,
         "complete": totals.is_complete and totals.seeds == asked,
@@ -176,12 +176,12 @@ def as_json(totals: Totals, seconds: float, commit: str, *, asked: int) -> dict[
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 seed`, `2,000 seeds`."""
+    """Count with its noun: `1 seed`, `2,000 seeds`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _virtual(time_us: int) -> str:
-    """A virtual time; below an hour in seconds."""
+    """Text of a virtual time; below an hour in seconds."""
     hours = time_us / HOUR_US
     return f"{time_us / 1e6:,.3f} virtual seconds" if hours < 1 else f"{hours:,.2f} virtual hours"
 

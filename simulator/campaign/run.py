@@ -1,4 +1,4 @@
-"""One seed: a phase with faults, then one in which everything has to come to rest."""
+"""Run of one seed: a phase with faults, then one in which everything has to come to rest."""
 
 import zlib
 from typing import Final
@@ -35,15 +35,15 @@ from simulator.faults.plan import draw_apart, draw_by_kind, draw_later, draw_pla
 from wire.types import LeaderEpoch
 
 CPU_SECONDS_MAX: Final = 300
-"""Of one run. A standard seed takes 2 to 5; more is a step that does not return."""
+"""Limit of one run. A standard seed takes 2 to 5; more is a step that does not return."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a seed."""
+    """Outcome of a seed."""
 
     seed: int
     invariant: str | None
-    """Broken one, None if all held."""
+    """Broken invariant, None if all held."""
     text: str
     at_us: int
     event_count: int
@@ -54,15 +54,15 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     skips: dict[str, int]
     """Checks that could not be made (simulator/campaign/probes.py)."""
     faults: dict[str, int]
-    """How many came of each kind; `faults_felt` are those that did anything."""
+    """Number of faults by kind; `faults_felt` counts those with an effect."""
     faults_felt: dict[str, int]
     elections: int
     acknowledged: int
     operations: int
-    """Of clients; `definite` are those with an answer that proves something."""
+    """Operations of clients; `definite` are those with an answer that proves something."""
     definite: int
     verdict: str | None
-    """Of the clients' history: `ok`, `illegal`, `unknown`; None if the run did not get there."""
+    """Verdict on the history: `ok`, `illegal`, `unknown`; None if the run did not get there."""
     refuted: Refuted | None = None
     """The clients' history, if it is not linearizable."""
     messages: int
@@ -71,11 +71,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     is_complete: bool = True
     """False when `until` stopped it."""
     nodes: list[NodeState] = []
-    """Where they stand at the end."""
+    """State of the nodes at the end."""
 
 
 def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
-    """The settings of a seed, and its streams behind the draws that made them."""
+    """Settings of a seed, and its streams after the draws that made them."""
     streams = Streams(seed)
     settings = draw_settings(seed, streams.stream("draw"), streams.stream("rare"), options)
     later, sites = streams.stream("later"), streams.stream("later_sites")
@@ -86,7 +86,7 @@ def settings_of(seed: int, options: Options) -> tuple[Settings, Streams]:
 
 
 def prepare(seed: int, options: Options) -> tuple[Settings, Streams, list[Decision]]:
-    """What a seed decides before it runs."""
+    """Draw what a seed decides before it runs."""
     settings, streams = settings_of(seed, options)
     machines = machine_ids(settings)
     plan = draw_plan(settings, streams.stream("nemesis"), machines)
@@ -110,11 +110,11 @@ def run_seed(
 
     Args:
         seed: of every random stream.
-        options: what is fixed.
+        options: choices of the caller.
         plan: faults instead of those that the seed draws.
-        trace: told of every noteworthy thing.
-        recording: keeps what a picture needs.
-        until: stop there, in whichever phase that is.
+        trace: called with every line of the trace.
+        recording: keeps what the page needs.
+        until: stop there, in any phase.
     """
     settings, streams, drawn = prepare(seed, options)
     used = drawn if plan is None else plan
@@ -168,7 +168,7 @@ def run_seed(
 
 
 def _run(world: World) -> int:
-    """What belongs to the digest of a run, which it returns."""
+    """Run what belongs to the digest, and return that."""
     world.start()
     world.run(world.settings.duration_us)
     come_to_rest(world)

@@ -1,9 +1,9 @@
-"""A run as a file: one JSON object a line, first what it ran with, then its faults in order.
+"""A run as a file: one JSON object a line, first its header, then its faults in order.
 
     {"schedule":1,"seed":23,"commit":"4380c4f","invariant":"I4","text":"...","options":{...}}
     {"at_us":1523400,"kind":"kill","targets":[2],"length_us":4000,"amount":7}
 
-Seeds die when the simulator draws differently; a schedule keeps the faults as they were.
+A seed is lost when the simulator draws differently; a schedule keeps the faults as they were.
 """
 
 from pathlib import Path
@@ -31,15 +31,15 @@ class ScheduleError(Exception):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """Faults of a run, and what else is needed to run it again."""
+    """Faults of a run, and whatever else is needed to run it again."""
 
     seed: int
     options: Options
     plan: list[Decision]
     commit: str = "unknown"
-    """Where it failed."""
+    """Commit at which it failed."""
     invariant: str | None = None
-    """What it broke there."""
+    """Invariant that it broke there."""
     text: str = ""
 
 
@@ -75,18 +75,18 @@ _LIMITS: Final = {
     "partition_count": (1, 10**6),
     "draws": (1, NEWEST_DRAWS),
 }
-"""Of options in a file: what is outside runs for ever or not at all."""
+"""Limits of options in a file: what is outside runs for ever or not at all."""
 _LIMITS_OF_FAULTS: Final = {
     "at_us": (0, 10**12),
     "length_us": (0, 10**12),
     "amount": (0, 10**6),
 }
 WITHOUT_TARGETS: Final = ("depose_leader",)
-"""Faults that find whom they strike when they come."""
+"""Faults that choose their targets when they come."""
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Read a file.
+    """Read a schedule.
 
     Raises:
         ScheduleError: it is no schedule; OSError: it cannot be read.

@@ -9,11 +9,11 @@ from simulator.campaign.draw import Options
 
 
 class LedgerError(Exception):
-    """The file is something else."""
+    """The file is no ledger."""
 
 
 class Line(msgspec.Struct, kw_only=True):
-    """One line."""
+    """One line of a ledger."""
 
     commit: str
     options: Options
@@ -22,13 +22,13 @@ class Line(msgspec.Struct, kw_only=True):
 
 
 class SeedLedger:
-    """The file of one campaign after the other, of any commits and options.
+    """Ledger of one campaign after the other, of any commits and options.
 
     Args:
-        path: of the file; made with the first result.
+        path: the file; made with the first result.
         commit: name of the code that runs; results of other code do not count.
         options: of the seeds.
-        is_twice: whether each runs twice.
+        is_twice: each seed runs twice.
     """
 
     def __init__(self, path: Path, commit: str, options: Options, *, is_twice: bool) -> None:
@@ -37,7 +37,7 @@ class SeedLedger:
         self._options = options
         self._is_twice = is_twice
         self.cut_off = 0
-        """Lines that `known` left out because a run was ended in the middle of them."""
+        """Lines that `known` left out because a run ended in the middle of them."""
 
     def known(self) -> dict[int, Result]:
         """Results of the same code and options.
@@ -65,7 +65,7 @@ class SeedLedger:
         return found
 
     def add(self, result: Result) -> None:
-        """Append one line; behind one that was cut off it is a new one."""
+        """Append one line; after one that was cut off it begins a new one."""
         line = Line(
             commit=self._commit, options=self._options, is_twice=self._is_twice, result=result
         )

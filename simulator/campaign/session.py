@@ -1,4 +1,4 @@
-"""What a command line of `kraftline sim` asks for: seeds, one run told or drawn, a schedule."""
+"""Work of a `kraftline sim` command line: many seeds, one run with trace or page, a schedule."""
 
 import json
 import shlex
@@ -54,7 +54,7 @@ SIMULATED: Final = (
     "storage",
     "wire",
 )
-"""The packages that a run is made of."""
+"""Packages that a run is made of."""
 MARK_MISSING: Final = 1
 INTERRUPTED: Final = 130
 WORKER_DIED: Final = 255
@@ -66,10 +66,10 @@ class _Terminated(KeyboardInterrupt):
 
 
 def perform(parsed: Parsed) -> int:
-    """Does it; returns the exit code.
+    """Perform a command line; return the exit code.
 
     Raises:
-        ScheduleError: the file of the schedule is none.
+        ScheduleError: the file is no schedule.
         OSError: a file cannot be read or written.
     """
     _check_folders(parsed)
@@ -79,7 +79,7 @@ def perform(parsed: Parsed) -> int:
 
 
 def commit_name() -> str:
-    """The commit of this tree; with a hash of the code where that is another one, or no git is.
+    """Name the commit of this tree; with a hash of the code where that differs, or without git.
 
     `0123456789`, `0123456789-dirty-89abcdef` (or only documents differ: `-dirty`), `unknown-...`.
     """
@@ -105,7 +105,7 @@ def _git(*words: str) -> str:
 
 
 def _check_folders(parsed: Parsed) -> None:
-    """What is written at the end must be possible before an hour of work."""
+    """Check that the files of the end can be written, before an hour of work."""
     for path in (parsed.html, parsed.ledger):
         if path is not None:
             path.open("ab").close()
@@ -166,7 +166,7 @@ def _run_seeds(parsed: Parsed) -> int:
 
 
 def _look_closer(parsed: Parsed, totals: Totals, commit: str, live: LiveLine) -> None:
-    """The first failure made smaller and drawn; the first seed drawn where none failed."""
+    """Shrink the first failure and draw its page; draw the first seed's where none failed."""
     failed = [result for result in totals.failed if result.invariant != NONDETERMINISTIC]
     if failed:
         _shrink_first(parsed, failed[0], commit, live)
@@ -176,7 +176,7 @@ def _look_closer(parsed: Parsed, totals: Totals, commit: str, live: LiveLine) ->
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM raises _Terminated."""
+    """Raise _Terminated at SIGTERM."""
 
     def stop(_number: int, _frame: object) -> None:
         raise _Terminated
@@ -199,7 +199,7 @@ def _say_failure(parsed: Parsed, result: Result, commit: str) -> None:
 
 
 def _write_history(outcome: Outcome, out: TextIO) -> None:
-    """The history that is not linearizable, as a file beside the caller."""
+    """Write the history that is not linearizable to a file in the current folder."""
     if outcome.refuted is None:
         return
     path = _free(f"sim-{outcome.seed:#x}-history")
@@ -209,7 +209,7 @@ def _write_history(outcome: Outcome, out: TextIO) -> None:
 
 
 def _say_end(parsed: Parsed, totals: Totals, seconds: float, commit: str, asked: int) -> None:
-    """What a person reads, or the object: of as many of the seeds that were asked for as ended."""
+    """Print the summary or the object, of those of the asked seeds that ended."""
     lines = summary(totals, seconds, requires_marks=parsed.requires_marks)
     if parsed.is_json:
         lines = [json.dumps(as_json(totals, seconds, commit, asked=asked))]
@@ -235,7 +235,7 @@ def _run_schedule(parsed: Parsed, schedule: Schedule) -> int:
 def _run_watched(
     parsed: Parsed, seed: int, options: Options, plan: list[Decision] | None, commit: str
 ) -> int:
-    """One run, with a trace or a stop or from a schedule."""
+    """Run once, with a trace or a stop or from a schedule."""
     if parsed.is_traced:
         settings, _, _ = prepare(seed, options)
         _print_line(0, " ".join(f"{n}={getattr(settings, n)}" for n in settings.__struct_fields__))
@@ -269,7 +269,7 @@ def _run_watched(
 
 
 def _say_where(outcome: Outcome, out: TextIO) -> None:
-    """Where a run was stopped or ended, and its nodes with it."""
+    """Print where a run was stopped or ended, and its nodes with it."""
     stopped = "the run ended" if outcome.is_complete else "stopped"
     out.write(f"{stopped} at event {outcome.event_count:,}, t={outcome.at_us / 1e6:.6f}s\n")
     out.writelines(f"  {state_text(state)}\n" for state in outcome.nodes)
@@ -286,14 +286,14 @@ def _draw(parsed: Parsed, seed: int) -> None:
 
 
 def _write_page(parsed: Parsed, outcome: Outcome, recording: Recording, command: str) -> None:
-    """The page of a run; `command` repeats it."""
+    """Write the page of a run; `command` repeats it."""
     assert parsed.html is not None
     page = page_of(outcome, recording, commit_name(), command)
     parsed.html.write_text(page, encoding="utf-8")
 
 
 def _free(name: str) -> Path:
-    """A file that is not there yet: what was written of an earlier failure is kept."""
+    """Name of a file that is not there yet: those of earlier failures are kept."""
     path, number = Path(f"{name}.jsonl"), 1
     while path.exists():
         number += 1
@@ -302,7 +302,7 @@ def _free(name: str) -> Path:
 
 
 def _shrink_first(parsed: Parsed, result: Result, commit: str, live: LiveLine) -> None:
-    """Make the first failure small and write it as a schedule beside the caller."""
+    """Shrink the first failure and write it as a schedule in the current folder."""
     if parsed.shrink_seconds == 0:
         return
     out = sys.stderr if parsed.is_json else sys.stdout
@@ -338,7 +338,7 @@ def _search_text(shrinker: Shrinker, seconds: float) -> str:
 
 
 def _write_shrunk(seed: int, shrunk: Shrunk, fault_count: int, commit: str, out: TextIO) -> None:
-    """A schedule of what is left of a failure; it had `fault_count` faults at first."""
+    """Write what is left of a failure as a schedule; it had `fault_count` faults at first."""
     path = _free(f"sim-{seed:#x}")
     assert shrunk.outcome.invariant is not None
     write_schedule(

@@ -1,4 +1,4 @@
-"""Make a failing run small: fewer and shorter faults, fewer writes, a shorter time, fewer nodes.
+"""Shrinking of a failing run: fewer and shorter faults, fewer writes, less time, fewer nodes.
 
 Delta debugging (Zeller, Hildebrandt, 2002) over the plan: leave out halves, then quarters, and so
 on down to single faults, as long as the same invariant breaks. Another one is another bug.
@@ -19,7 +19,7 @@ Run = Callable[[Options, list[Decision]], Outcome]
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest failing run that was found."""
+    """Smallest failing run that was found."""
 
     options: Options
     plan: list[Decision]
@@ -28,13 +28,13 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shrinker:
-    """One search.
+    """Search for a smaller failing run.
 
     Args:
         outcome: the failure; `outcome.invariant` has to break again.
-        options: what it ran with.
+        options: of the failing run.
         run: runs a candidate.
-        is_over: asked before each run; True ends the search with the best so far.
+        is_over: called before each run; True ends the search with the best so far.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Shrinker:
         self.outcome = outcome
         self.plan = outcome.plan
         self.options = replace(options, think_us=outcome.settings.think_us)
-        """The pause of the clients stays, so that fewer writes leave the first ones as they are."""
+        """The clients' pause stays, so that fewer writes leave the first ones as they are."""
 
     def shrink(self) -> Shrunk:
         """Run the whole search."""
@@ -70,7 +70,7 @@ class Shrinker:
 
     @property
     def best(self) -> Shrunk:
-        """The smallest so far, of a search that was interrupted too."""
+        """Smallest failing run so far, of an interrupted search too."""
         return Shrunk(
             options=self.options, plan=self.plan, outcome=self.outcome, run_count=self.run_count
         )
@@ -90,7 +90,7 @@ class Shrinker:
         return True
 
     def _cut_tail(self) -> None:
-        """What comes after the failure has nothing to do with it."""
+        """Leave out faults after the failure: they did not cause it."""
         at_us = self.outcome.at_us
         earlier = [decision for decision in self.plan if decision.at_us <= at_us]
         if len(earlier) < len(self.plan):
@@ -108,7 +108,7 @@ class Shrinker:
             length //= 2
 
     def _shrink_decisions(self) -> None:
-        """What is left of the faults: shorter, fewer operations ahead, fewer targets."""
+        """Reduce the remaining faults: shorter, fewer operations ahead, fewer targets."""
         for number in range(len(self.plan)):
             for name, least in (("length_us", 1_000), ("amount", 1)):
                 self._bisect(least, getattr(self.plan[number], name), self._changed(number, name))
@@ -141,7 +141,7 @@ class Shrinker:
         )
 
     def _bisect(self, least: int, most: int, fails: Callable[[int], bool]) -> None:
-        """Find a small number between both that still fails; `most` is known to."""
+        """Find a small number between both that still fails; `most` is known to fail."""
         if least >= most or fails(least):
             return
         while most - least > 1 and not self._is_over():
@@ -160,7 +160,7 @@ class Shrinker:
                 break
 
     def _shrink_variations(self) -> None:
-        """Usual clients and voters, where the seed drew others."""
+        """Take usual clients and voters, where the seed drew others."""
         faults = self.outcome.settings.faults
         for name in VARIATIONS:
             if name in faults:

@@ -1,4 +1,4 @@
-"""Stopping a run early: at an event or at a time, in whichever of its phases that is."""
+"""Early stop of a run, at an event or at a time, in any of its phases."""
 
 import sys
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from simulator.cluster.scheduler import Scheduler
 
 
 class ReachedError(Exception):
-    """The event or the time is there; nothing went wrong."""
+    """The event or the time is reached; nothing went wrong."""
 
 
 def stop_at(scheduler: Scheduler, until: Until, event_count: Callable[[], int]) -> None:
-    """From now on the scheduler goes no further than that.
+    """Let the scheduler go no further than that from now on.
 
     Args:
-        scheduler: of the run; its `run` raises ReachedError there, with the time at the end.
+        scheduler: the run's; its `run` raises ReachedError there, with the time at the end.
         until: an event, which still happens, or a time, what is due at it included.
-        event_count: how many events there were.
+        event_count: number of events so far.
     """
     run = scheduler.run
 
