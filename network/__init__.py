@@ -1,13 +1,13 @@
-"""Connections of a node as values: who may connect, what they ask, who is connected to.
+"""Connections of a node as values: clients that connect to it, and peers that it connects to.
 
 Interface:
 - `connections.Connections(apis, controller_listeners, limits, clock, effects, serve)`: `opened`,
   `received`, `closed`, `tick`; bytes to requests, answers to bytes in request order, with
   back-pressure.
-- `connection_limits`, `connection_rate`: how many, how fast, how long idle.
+- `connection_limits`, `connection_rate`: limits on number, rate and idle time of connections.
 - `peers.Peers`: one link per (node, channel), opened at the first request, with time-outs.
-- `clock`: the time of the running step. `effects`, `events`, `answers`: what passes to and from
-  the driver.
+- `clock`: the time of the running step. `effects`, `events`: the exchange with the driver.
+- `answers`: answers to clients other than response bodies.
 
-Not in it: sockets (node/), what a request means (kernel/serving).
+Not in it: sockets (node/), the meaning of requests (kernel/serving).
 """

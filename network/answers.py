@@ -1,15 +1,15 @@
-"""Answers to a client that are no response body: encoded bytes, and no response at all."""
+"""Answers to a client other than a response body: encoded bytes, or no response at all."""
 
 import msgspec
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """A response frame (header and body) that somebody else encoded."""
+    """A response frame (header and body) that is already encoded."""
 
     frame: bytes
 
 
 class NoResponse(msgspec.Struct, frozen=True):
-    """The request has no response, and that it failed is said by closing the connection."""
+    """No response: the request has none, so closing the connection signals its failure."""
 
     reason: str

@@ -6,20 +6,20 @@ import msgspec
 
 
 class Now(msgspec.Struct, frozen=True, gc=False):
-    """Both clocks at the moment of a step: monotonic for timers, wall for timestamps."""
+    """Both clocks at a step: monotonic for timers, wall for timestamps."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 class Clock:
-    """Set by the kernel at the start of each step; constant while the step runs."""
+    """The time of the running step: set by the kernel at its start, then constant."""
 
     __slots__ = ("now_ms", "timers_moved", "wall_ms")
 
     def __init__(self, now: Now) -> None:
         self.timers_moved = True
-        """Whether a `SeldomTimed` part may have another deadline than the kernel knows."""
+        """True if a `SeldomTimed` part's deadline may have changed since the kernel read it."""
         self.now_ms = now.monotonic_ms
         self.wall_ms = now.wall_ms
 
@@ -31,7 +31,7 @@ class Clock:
 
 
 def earliest(*deadlines_ms: int | None) -> int | None:
-    """The first of some deadlines; None when there is none."""
+    """Return the earliest deadline; None if all are None."""
     first = None
     for deadline_ms in deadlines_ms:
         if deadline_ms is not None and (first is None or deadline_ms < first):
@@ -40,19 +40,19 @@ def earliest(*deadlines_ms: int | None) -> int | None:
 
 
 class Timed(Protocol):
-    """A part of a node that has timers."""
+    """A part of a node with timers."""
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick at the latest; None = only events can change anything."""
+        """Return the latest time of the next tick; None if nothing is timed."""
         ...
 
     def tick(self) -> None:
-        """Do what is due; nothing when nothing is."""
+        """Run the timers that are due, if any."""
         ...
 
 
 class SeldomTimed(Timed, Protocol):
-    """A part whose deadline moves in few steps: it sets `Clock.timers_moved` when it may have.
+    """A part whose deadline changes in few steps: it sets `Clock.timers_moved` when it may have.
 
-    Of the others the deadline is asked for in every step; they know it until something moves it.
+    The deadlines of other parts are read in every step; these parts cache them.
     """

@@ -1,10 +1,10 @@
-"""How many connections a node takes, and how long an idle one lives.
+"""Limits on the number of connections and on their idle time.
 
-As Kafka, the listeners of brokers and those of the controller are counted apart (each has a socket
-server of its own). Above `max.connections` Kafka stops accepting and lets clients wait; here the
-new connection is closed, so that its client goes on to another node. The inter-broker listener,
-where there are others beside it, is let in and the least recently used connection of another
-listener closed instead.
+As in Kafka, broker and controller listeners are counted apart (each kind has a socket server of its
+own). Above `max.connections` Kafka stops accepting and lets clients wait; here the new connection
+is closed, so that its client tries another node. A connection to the inter-broker listener, if
+brokers have other listeners too, is accepted, and the least recently used connection of another
+listener is closed instead.
 
 Source: apache/kafka: core/.../network/SocketServer.scala, ConnectionQuotas; clients/.../Selector.
 """
@@ -22,7 +22,7 @@ LOG_INTERVAL_MS: Final = 10_000
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings."""
+    """Settings that limit connections."""
 
     request_bytes_max: int = 100 * 1024 * 1024
     """`socket.request.max.bytes`"""
@@ -35,9 +35,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     creation_rate: int = COUNT_MAX
     """`max.connection.creation.rate`, per second and kind of listener"""
     idle_ms_max: int = 10 * 60 * 1000
-    """`connections.max.idle.ms`; 0 = never closed for being idle."""
+    """`connections.max.idle.ms`; 0 disables it."""
     protected_listener: str | None = None
-    """The inter-broker listener when brokers have others too."""
+    """The inter-broker listener if brokers have other listeners too, else None."""
 
 
 class ConnectionCounts:
@@ -50,12 +50,12 @@ class ConnectionCounts:
         self._by_address: Counter[tuple[ListenerKind, str]] = Counter()
 
     def add(self, kind: ListenerKind, host: str) -> None:
-        """A connection was taken."""
+        """Count an accepted connection."""
         self._by_kind[kind] += 1
         self._by_address[kind, host] += 1
 
     def remove(self, kind: ListenerKind, host: str) -> None:
-        """A connection that was taken is gone."""
+        """Uncount an accepted connection that has closed."""
         assert self._by_address[kind, host] > 0, f"{kind=} {host=}"
         self._by_kind[kind] -= 1
         self._by_address[kind, host] -= 1
@@ -63,11 +63,11 @@ class ConnectionCounts:
             del self._by_address[kind, host]
 
     def is_full(self, kind: ListenerKind) -> bool:
-        """Whether `max.connections` is reached."""
+        """True if `max.connections` is reached."""
         return self._by_kind[kind] >= self._limits.connections_max
 
     def refusal_of_address(self, kind: ListenerKind, host: str) -> str | None:
-        """Why one more connection of this address is refused; None if it is not."""
+        """Return the reason to refuse a connection of this address; None to accept it."""
         limit = self._per_address_max.get(host, self._limits.per_address_max)
         if self._by_address[kind, host] < limit:
             return None
@@ -75,14 +75,14 @@ class ConnectionCounts:
 
 
 class RefusalLog:
-    """Says when to write the next line about refusals."""
+    """The rate limit of log lines about refusals."""
 
     def __init__(self) -> None:
         self._count = 0
         self._next_ms: int | None = None
 
     def count_to_log(self, now_ms: int) -> int | None:
-        """One more refusal: how many to report now, None to stay silent."""
+        """Count a refusal; return the number to log now, None to log later."""
         self._count += 1
         if self._next_ms is not None and now_ms < self._next_ms:
             return None

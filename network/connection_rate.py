@@ -1,9 +1,9 @@
-"""How fast new connections are taken: `max.connection.creation.rate` and the quotas of addresses.
+"""Rate limits of new connections: `max.connection.creation.rate` and the quotas of addresses.
 
 Kafka's rates: measured over the last ten full seconds and the running one, so that ten seconds'
-worth may come at once. Above the rate of the node a connection waits at its listener, one behind
-the other; above the rate of its address it is closed, after the same time. The inter-broker
-listener, where there are others beside it, does not wait.
+worth may come at once. Above the rate of the node connections queue at their listener; above the
+rate of its address a connection is closed, after its throttle time. The inter-broker listener, if
+brokers have other listeners too, does not wait.
 
 Source: apache/kafka: core/.../network/SocketServer.scala, ConnectionQuotas;
 server-common/.../QuotaUtils.java; clients/.../metrics/stats/Rate.java
@@ -16,21 +16,21 @@ from network.connection_limits import COUNT_MAX
 
 WINDOW_MS: Final = 1_000
 WINDOWS: Final = 11
-"""`quota.window.num`, the running one included."""
+"""`quota.window.num`, the running window included."""
 DELAY_MS_MAX: Final = 1_000
 ADDRESSES_MAX: Final = 10_000
-"""Addresses whose rates are remembered; those that connected last stay."""
+"""Addresses whose rates are kept, the most recently connected ones."""
 
 
 class RateMeter:
-    """Counts connections by the second."""
+    """Meter of connections per second, in windows of one second."""
 
     def __init__(self) -> None:
         self._windows: deque[list[int]] = deque()
-        """[start in ms, count], oldest first."""
+        """Windows as [start in ms, count], oldest first."""
 
     def delay_ms(self, rate: float, now_ms: int) -> int:
-        """Count one connection: how long it is too early, 0 when the rate allows it."""
+        """Count a connection; return its throttle time, 0 if the rate allows it."""
         windows = self._windows
         while windows and windows[0][0] + WINDOWS * WINDOW_MS <= now_ms:
             windows.popleft()
@@ -47,31 +47,31 @@ class RateMeter:
         return min(DELAY_MS_MAX, max(1, round((count - allowed) / allowed * measured_ms)))
 
     def uncount(self) -> None:
-        """The connection that was counted last was not taken."""
+        """Uncount the last connection: it was not accepted."""
         self._windows[-1][1] -= 1
 
 
 class Gate:
-    """The queue before one listener: connections go in one after the other, at the rate."""
+    """The queue of a kind of listener: connections are admitted in order, at the rate."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
         self._meter = RateMeter()
         self._waiting: deque[int] = deque()
         self.first_ms: int | None = None
-        """When the first of the queue goes in, hence when to ask for `admitted`."""
+        """Time at which the first of the queue is admitted, hence of the call of `admitted`."""
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of queued connections."""
         return len(self._waiting)
 
     @property
     def is_limited(self) -> bool:
-        """Whether anybody may ever have to wait."""
+        """True if a rate is configured, so that connections may have to wait."""
         return self._rate < COUNT_MAX
 
     def is_open(self, now_ms: int) -> bool:
-        """One comes: whether it goes in at once."""
+        """Return True to admit a new connection at once; else `wait` must follow."""
         if not self.is_limited:
             return True
         if self._waiting:
@@ -81,19 +81,19 @@ class Gate:
         return delay_ms == 0
 
     def wait(self, connection_id: int) -> None:
-        """Whom `is_open` did not let in joins the queue."""
+        """Queue a connection that `is_open` did not admit."""
         assert self.first_ms is not None, "the gate is open"
         self._waiting.append(connection_id)
 
     def leave(self, connection_id: int) -> None:
-        """One of the queue is gone; that it came counts."""
+        """Remove a closed connection from the queue; it still counts for the rate."""
         if connection_id in self._waiting:
             self._waiting.remove(connection_id)
             if not self._waiting:
                 self.first_ms = None
 
     def admitted(self, now_ms: int) -> list[int]:
-        """Who goes in now."""
+        """Take the connections to admit now from the queue, in order."""
         found = []
         while self.first_ms is not None and self.first_ms <= now_ms:
             found.append(self._waiting.popleft())
@@ -104,13 +104,13 @@ class Gate:
 
 
 class AddressRates:
-    """The rates of single addresses."""
+    """Connection rates by address."""
 
     def __init__(self) -> None:
         self._meters: OrderedDict[str, RateMeter] = OrderedDict()
 
     def delay_ms(self, host: str, rate: float | None, now_ms: int) -> int:
-        """0 when one more connection may come; else it is to be closed after this time."""
+        """Count a connection; return 0 to accept it, else the delay before closing it."""
         if rate is None:
             self._meters.pop(host, None)
             return 0

@@ -1,13 +1,14 @@
-"""Connections that others opened to this node: bytes to requests, answers to bytes, in order.
+"""Incoming connections of a node: bytes to requests, answers to bytes, in order.
 
-Five bounds: so many unanswered requests, then the connection is not read (`SetReading`); so much
-of one connection in each step; so many connections and so long idle (`connection_limits`); so many
-new ones a second (`connection_rate`); the driver bounds the bytes that a client does not read.
+Five limits: the number of unanswered requests, above which a connection is not read (`SetReading`);
+the work on one connection in each step; the number and idle time of connections
+(`connection_limits`); the rate of new ones (`connection_rate`); in the driver, the bytes that a
+client does not read.
 
-A broker answers nobody before it has caught up with the metadata, as Kafka: a client told of no
-broker or no controller would wait for its own time-out instead of asking another node. Unlike
-Kafka's, it then need not be registered: a killed broker that is back registers only when its old
-session has ended, and until then can answer and send on as well as any other.
+As in Kafka, a broker answers clients only once it has caught up with the metadata: a response
+without brokers or controller would make a client wait for its own time-out instead of trying
+another node. Unlike Kafka's, the broker need not be registered by then: a killed broker that
+restarts can register only when its old session has expired, and can answer and forward until then.
 """
 
 from collections import OrderedDict
@@ -27,15 +28,15 @@ from wire.connection import Request, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 
 REQUESTS_PER_STEP: Final = 128
-"""Of one connection, as many as the controller's requests of a busy broker that come at once."""
+"""Requests of one connection in a step: as many as a busy broker sends the controller at once."""
 RESPONSE_BYTES_PER_STEP: Final = 256 * 1024
 
 
 class Client:
-    """One connection.
+    """An incoming connection.
 
-    `used_ms` is when bytes last went in or out; `held` what arrived before it is served: the node
-    has not caught up, or the connection came too early (`is_early`).
+    `used_ms` is the time of its last bytes in either direction; `held` are bytes received before it
+    is served: the node has not caught up, or a rate limit delays the connection (`is_early`).
     """
 
     __slots__ = (
@@ -79,18 +80,20 @@ class Client:
 Answered = Callable[[Any], None]
 Serve = Callable[[Client, Request, Answered], None]
 MakeConnection = Callable[[Mapping[int, Api], int], ServerConnection]
-"""From what the listener serves, and the bytes that a request may have."""
+"""A function of the listener's APIs and the maximum size of a request, in bytes."""
 
 
 class Connections:
-    """All of them.
+    """All incoming connections of a node.
 
     Args:
-        apis: what each kind of listener serves.
-        controller_listeners: names of the listeners of controllers.
-        limits: counts, sizes, times.
-        serve: takes each request, with the function to answer it.
-        address_rate: connections a second that an address may make; None = any.
+        apis: APIs served by each kind of listener.
+        controller_listeners: names of the controller listeners.
+        limits: limits of counts, sizes and idle time.
+        clock: clock of the node.
+        effects: sink of the effects.
+        serve: called with each request and the function to answer it.
+        address_rate: returns the allowed connections per second of an address; None = any.
     """
 
     def __init__(
@@ -118,25 +121,25 @@ class Connections:
         self._gates = {kind: Gate(limits.creation_rate) for kind in ListenerKind}
         self._limited_gates = tuple(gate for gate in self._gates.values() if gate.is_limited)
         self._delays = RefusalLog()
-        # Who was refused by the rate of its address: (when it is closed, id).
+        # Connections refused by the rate of their address: (time of closing, id).
         self._leaving: list[tuple[int, int]] = []
         # Least recently used first.
         self._clients: OrderedDict[int, Client] = OrderedDict()
         self._oldest: Client | None = None
-        """The first of them, once it was looked for; None after it was used or has gone."""
-        # Clients whose requests go on in the next step.
+        """Cache of the first of `_clients`; None after it was used or closed."""
+        # Clients with requests left for the next step.
         self._backlog: dict[int, Client] = {}
         self.serves_clients = False
-        """Whether the listeners of brokers are served; `serve_clients` begins it."""
+        """True once broker listeners are served, after `serve_clients`."""
         self.make_connection: MakeConnection = ServerConnection
-        """Makes what turns bytes into requests (the simulator's may take bodies from memory)."""
+        """Factory of request decoders (the simulator's may take bodies from memory)."""
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return the number of open connections."""
         return len(self._clients)
 
     def opened(self, connection_id: int, listener: str, client_host: str) -> None:
-        """Somebody connected."""
+        """Accept, delay or refuse a new connection."""
         assert connection_id not in self._clients, f"{connection_id=} is open"
         is_controller = listener in self._controller_listeners
         kind = ListenerKind.CONTROLLER if is_controller else ListenerKind.BROKER
@@ -154,7 +157,7 @@ class Connections:
             self._set_reading(client, is_wanted=False)
 
     def _comes_early(self, client: Client) -> bool:
-        """Whether connections come faster than they may; then it waits, or waits to be closed."""
+        """Return True to delay a connection by a rate limit: it is admitted or closed later."""
         now_ms = self._clock.now_ms
         rate = self._address_rate(client.host)
         delay_ms = self._address_rates.delay_ms(client.host, rate, now_ms)
@@ -196,7 +199,7 @@ class Connections:
             self._effects.append(Log(LogLevel.WARN, event, fields))
 
     def closed(self, connection_id: int) -> None:
-        """It is gone; answers that are still to come are dropped."""
+        """Remove a closed connection; its outstanding answers are dropped."""
         client = self._clients.pop(connection_id, None)
         self._backlog.pop(connection_id, None)
         if client is not None:
@@ -206,7 +209,7 @@ class Connections:
             self._gates[client.kind].leave(connection_id)
 
     def received(self, connection_id: int, content: bytes) -> None:
-        """Bytes; nonsense closes the connection, and only it."""
+        """Handle received bytes; malformed ones close this connection only."""
         client = self._clients.get(connection_id)
         if client is None:
             return
@@ -219,13 +222,13 @@ class Connections:
             self._take(client, content)
 
     def serve_clients(self) -> None:
-        """The broker has caught up: answer those who wait, and everybody from now on."""
+        """Begin to serve broker listeners, held requests first: the broker has caught up."""
         self.serves_clients = True
         for client in [c for c in self._clients.values() if c.kind is ListenerKind.BROKER]:
             self._take_held(client)
 
     def _take_held(self, client: Client) -> None:
-        """Serve what arrived meanwhile, unless it is still too early."""
+        """Serve the held bytes, unless the connection must still wait."""
         if not self._is_held(client):
             held, client.held = client.held, b""
             self._take(client, held)
@@ -239,9 +242,9 @@ class Connections:
         return client.is_early or not is_known
 
     def _take(self, client: Client, content: bytes) -> None:
-        """Serve what these bytes complete, and what waited for answers to make room.
+        """Serve the requests that these bytes complete, and those that waited for room.
 
-        A client that asks for a lot at once gets a part of it in each step, like everybody.
+        A client with many requests at once is served in parts, one in each step, for fairness.
         """
         connection = client.connection
         connection.feed(content)
@@ -269,7 +272,7 @@ class Connections:
         self._settle(client)
 
     def _settle(self, client: Client) -> None:
-        """Close after the last answer before nonsense; read only while there is room."""
+        """Close a failed connection after its last answer; read others only while there is room."""
         connection = client.connection
         if connection.failure is not None and connection.in_flight_count == 0:
             self._close(client, connection.failure)
@@ -291,7 +294,7 @@ class Connections:
     # ---- answers -----------------------------------------------------------------------------
 
     def _answered(self, client: Client, request: Request) -> Answered:
-        """The function that takes the answer to a request; nobody is there to take a late one."""
+        """Return the function that answers a request; it ignores answers after the close."""
 
         def answered(answer: Any) -> None:
             if self._clients.get(client.connection_id) is not client:
@@ -332,9 +335,9 @@ class Connections:
     # ---- time --------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Go on with the backlog and with who came early; close what is idle for too long.
+        """Serve the backlog, admit or close delayed connections, and close idle ones.
 
-        Who awaits an answer is not idle.
+        A connection that awaits an answer is not idle.
         """
         self._serve_backlog()
         self._admit()
@@ -349,7 +352,7 @@ class Connections:
                 self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
 
     def _admit(self) -> None:
-        """Who waited at a gate goes in; who was refused by the rate of its address goes."""
+        """Admit connections of the gates that are due; close those refused by their address."""
         now_ms = self._clock.now_ms
         for gate in self._gates.values():
             for connection_id in gate.admitted(now_ms):
@@ -363,7 +366,7 @@ class Connections:
                 self._close(self._clients[connection_id], reason, LogLevel.DEBUG)
 
     def next_deadline_ms(self) -> int | None:
-        """When to tick: at once while there is a backlog."""
+        """Return the time of the next tick: now while there is a backlog; None without one."""
         if self._backlog:
             return self._clock.now_ms
         due_ms = None
@@ -380,7 +383,7 @@ class Connections:
 
 
 def connection_rate(image: Image, host: str) -> float | None:
-    """The quota `connection_creation_rate` of an address, or of all that have none; None = any."""
+    """Return the quota `connection_creation_rate` of an address, else the default; None = any."""
     for name in (host, None):
         quotas = image.client_quotas.get((("ip", name),))
         if quotas is not None and "connection_creation_rate" in quotas:
@@ -389,9 +392,9 @@ def connection_rate(image: Image, host: str) -> float | None:
 
 
 def address_bytes(host: str) -> bytes:
-    """An IP address as an Envelope carries it: 4 bytes, or the 16 of IPv6.
+    """Return an IP address as encoded in an Envelope: 4 bytes, or the 16 of IPv6.
 
-    IPv4 mapped into IPv6 is IPv4, as Java's InetAddress has it; loopback where no address is known.
+    IPv4 mapped into IPv6 is IPv4, as in Java's InetAddress; an unknown address is loopback.
     """
     if not host:
         return b"\x7f\x00\x00\x01"

@@ -1,4 +1,4 @@
-"""What the network of a node asks its driver to do: bytes, connections, lines of the log."""
+"""Effects of a node's connections for its driver: bytes, connections, log lines."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -8,7 +8,7 @@ import msgspec
 
 
 class LogLevel(IntEnum):
-    """How loud a log line is."""
+    """Severity of a log line."""
 
     DEBUG = 10
     INFO = 20
@@ -17,21 +17,21 @@ class LogLevel(IntEnum):
 
 
 class SendBytes(msgspec.Struct, frozen=True):
-    """Write to a connection that somebody opened to us; dropped when it is gone."""
+    """Write to an incoming connection; dropped if it has closed."""
 
     connection_id: int
     data: bytes
 
 
 class CloseConnection(msgspec.Struct, frozen=True):
-    """Close it after what was sent before; no ConnectionClosed event is needed."""
+    """Close an incoming connection after its earlier sends; no ConnectionClosed is needed."""
 
     connection_id: int
     reason: str
 
 
 class SetReading(msgspec.Struct, frozen=True):
-    """Read from a connection that somebody opened to us, or leave its bytes in the kernel."""
+    """Read from an incoming connection, or leave its bytes in the operating system's buffer."""
 
     connection_id: int
     is_wanted: bool
@@ -46,20 +46,20 @@ class ConnectPeer(msgspec.Struct, frozen=True):
 
 
 class SendPeerBytes(msgspec.Struct, frozen=True):
-    """Write to a node that we connected to."""
+    """Write to an outgoing connection."""
 
     peer_id: int
     data: bytes
 
 
 class ClosePeer(msgspec.Struct, frozen=True):
-    """Close a connection of ours; no event follows."""
+    """Close an outgoing connection; no event follows."""
 
     peer_id: int
 
 
 class Log(msgspec.Struct, frozen=True):
-    """One line for people: an event name and its fields."""
+    """Write a log line: an event name and its fields."""
 
     level: LogLevel
     event: str
@@ -72,8 +72,8 @@ NetworkEffect = (
 
 
 class EffectSink(Protocol):
-    """Takes effects in order; a list of the effects of a whole node is one."""
+    """A receiver of effects in order, such as the list of a whole node's effects."""
 
     def append(self, effect: NetworkEffect, /) -> None:
-        """The next thing to do."""
+        """Add the next effect."""
         ...

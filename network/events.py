@@ -1,4 +1,4 @@
-"""What can happen to the connections of a node, as the driver tells it."""
+"""Events of a node's connections, reported by the driver."""
 
 from typing import final
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ConnectionOpened(msgspec.Struct, frozen=True):
-    """Somebody connected to one of our listeners. Connection ids are never used twice."""
+    """A client connected to one of the node's listeners. Connection ids are never reused."""
 
     connection_id: int
     listener: str
@@ -15,14 +15,14 @@ class ConnectionOpened(msgspec.Struct, frozen=True):
 
 @final
 class BytesReceived(msgspec.Struct, frozen=True):
-    """Bytes of a connection that somebody opened to us."""
+    """Bytes received from an incoming connection."""
 
     connection_id: int
     data: bytes
 
 
 class ConnectionClosed(msgspec.Struct, frozen=True):
-    """A connection that somebody opened to us is gone."""
+    """An incoming connection closed."""
 
     connection_id: int
 
@@ -35,14 +35,14 @@ class PeerConnected(msgspec.Struct, frozen=True):
 
 @final
 class PeerBytes(msgspec.Struct, frozen=True):
-    """Bytes from a node that we connected to."""
+    """Bytes received from an outgoing connection."""
 
     peer_id: int
     data: bytes
 
 
 class PeerDisconnected(msgspec.Struct, frozen=True):
-    """A connection of ours failed or closed; `refused`: every resolved address refused it."""
+    """An outgoing connection failed or closed; `refused`: every resolved address refused it."""
 
     peer_id: int
     refused: bool

@@ -1,10 +1,10 @@
-"""Connections to other nodes: one link per (node, channel), opened at the first request.
+"""Outgoing connections to other nodes: one link per (node, channel), opened at the first request.
 
 The channels are separate connections because a connection answers in request order: a parked Fetch
 must not delay a heartbeat, nor a slow CreateTopics either of them.
 
-Evidence (our own quorums, not Kafka's): when the raft connection to the leader closes, the first
-reconnect is immediate; when that is refused on every address, the leader's process is gone, and
+Evidence of leader failure (not in Kafka): when the raft connection to the leader closes, the first
+reconnect is immediate; if that is refused on every address, the leader's process is gone, and
 `on_evidence` is called with the leader and epoch that were followed when the connection closed.
 """
 
@@ -23,18 +23,18 @@ from wire.types import LeaderAndEpoch, NodeId
 RECONNECT_MS_MIN: Final = 50
 RECONNECT_MS_MAX: Final = 500
 QUEUED_REQUESTS_MAX: Final = 10_000
-"""Requests of one link that wait for the connection; one more fails at once."""
+"""Requests of a link that wait for its connection; any further one fails at once."""
 PROBES_MAX: Final = 3
 """Reconnects after the leader's connection closed, while they fail without being refused."""
 GIVE_UP_MS: Final = 500
-"""What a former leader still has for its answers before the connection to it is given up."""
+"""Time that a former leader has for its outstanding answers before its connection is closed."""
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
 MakeConnection = Callable[[str], ClientConnection]
-"""From the client id."""
+"""A function of the client id."""
 
 
 class Channel(IntEnum):
-    """What a connection to a node is for."""
+    """Purpose of a connection to a node."""
 
     RAFT = 0
     LIFECYCLE = 1
@@ -42,7 +42,7 @@ class Channel(IntEnum):
 
 
 class Failure(Enum):
-    """Why a request got no answer."""
+    """Reason for a request without response."""
 
     UNREACHABLE = "unreachable"
     DISCONNECTED = "disconnected"
@@ -51,11 +51,11 @@ class Failure(Enum):
 
 
 Answered = Callable[[Any], None]
-"""Called once, with the response body or a Failure."""
+"""A function called once, with the response body or a Failure."""
 
 
 class _Waiting(msgspec.Struct, frozen=True):
-    """A request that has not left, or has and is not answered."""
+    """A request that is queued or in flight."""
 
     api_key: int
     body: Any
@@ -70,7 +70,7 @@ class _State(Enum):
 
 
 class Link:
-    """One connection to one node, with what waits for it."""
+    """One connection to one node, with its queued and in-flight requests."""
 
     def __init__(self, node_id: NodeId, channel: Channel, host: str, port: int) -> None:
         self.node_id = node_id
@@ -85,7 +85,7 @@ class Link:
         self.failure_count = 0
         self.reconnect_ms = 0
         self.is_refused = False
-        """Whether the last attempt to connect was refused: nobody listens there."""
+        """True if the last attempt to connect was refused: there is no listener."""
         self.lost_leader: LeaderAndEpoch | None = None
         self.probes_left = 0
         self.give_up_ms: int | None = None
@@ -96,10 +96,11 @@ class Peers:
 
     Args:
         addresses: host and port of the controller listener of every voter.
-        node_id: of this node; its links say it as their client id.
-        effects: where effects go.
-        followed: the leader and epoch followed now.
-        on_evidence: told that the followed leader's process is gone.
+        node_id: id of this node, also in the client id of its links.
+        clock: clock of the node.
+        effects: sink of the effects.
+        followed: returns the leader and epoch followed now.
+        on_evidence: called when the followed leader's process is gone.
     """
 
     def __init__(
@@ -119,14 +120,14 @@ class Peers:
         self._on_evidence = on_evidence
         self._links: dict[tuple[NodeId, Channel], Link] = {}
         self._busy: dict[Link, None] = {}
-        """Those with something in flight or queued, and maybe some without."""
+        """Links with requests in flight or queued, and maybe some without."""
         self._by_peer_id: dict[int, Link] = {}
         self._next_peer_id = 1
         self.make_connection: MakeConnection = _connection
-        """Makes what turns bodies into bytes (the simulator's may leave them in memory)."""
+        """Factory of request encoders (the simulator's may leave bodies in memory)."""
         self._deadline_ms: int | None = None
         self._is_deadline_known = False
-        """False since a request was queued, left, or has ended."""
+        """False after a request was queued, sent or completed."""
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ class Peers:
         timeout_ms: int,
         answered: Answered,
     ) -> None:
-        """Send a request; `answered` is called once, at once when it cannot leave."""
+        """Send a request; `answered` is called once, immediately if it cannot be sent or queued."""
         link = self._link(node_id, channel)
         now_ms = self._clock.now_ms
         if link is None or len(link.queued) >= QUEUED_REQUESTS_MAX:
@@ -185,10 +186,10 @@ class Peers:
         self._effects.append(SendPeerBytes(link.peer_id, content))
 
     def is_quorum_refused(self) -> bool:
-        """Whether so many voters refuse connections that the others are no majority.
+        """Return True if so many voters refuse connections that the others are no majority.
 
-        Asks anew: call it again some milliseconds later. A voter that is paused or cut off does
-        not count, only one whose process is known to be gone.
+        It also starts new connection attempts: call it again some milliseconds later. Only a voter
+        whose process is known to be gone counts, not one that is paused or partitioned.
         """
         others = [node_id for node_id in self._addresses if node_id != self._node_id]
         refused_count = sum([self._probe(node_id) for node_id in others])
@@ -204,7 +205,7 @@ class Peers:
     # ---- events ----------------------------------------------------------------------------
 
     def on_connected(self, peer_id: int) -> None:
-        """The connection stands: agree on versions first."""
+        """Begin with the negotiation of versions on a new connection."""
         link = self._by_peer_id.get(peer_id)
         if link is None:
             return
@@ -218,7 +219,7 @@ class Peers:
         self._effects.append(SendPeerBytes(peer_id, link.connection.opening_bytes()))
 
     def on_bytes(self, peer_id: int, content: bytes) -> None:
-        """Responses; nonsense closes the connection."""
+        """Handle received bytes; malformed responses close the connection."""
         link = self._by_peer_id.get(peer_id)
         if link is None or link.connection is None:
             return
@@ -249,7 +250,7 @@ class Peers:
                 answered.answered(response.body)
 
     def on_disconnected(self, peer_id: int, *, refused: bool) -> None:
-        """A connection closed, or could not be made."""
+        """Handle a closed connection or a failed attempt; probe a followed leader."""
         link = self._by_peer_id.get(peer_id)
         if link is None:
             return
@@ -269,7 +270,7 @@ class Peers:
                 self._connect(link)
 
     def _probe_failed(self, link: Link, lost_leader: LeaderAndEpoch, *, refused: bool) -> None:
-        """A dying process resets a connection before its listener is gone: ask once more."""
+        """Report evidence if refused; else retry: a dying process closes its listener late."""
         if refused:
             self._on_evidence(lost_leader)
         elif link.probes_left > 0 and link.state is _State.CLOSED:
@@ -286,7 +287,7 @@ class Peers:
         self._effects.append(ConnectPeer(link.peer_id, link.host, link.port))
 
     def _closed(self, link: Link, failure: Failure) -> None:
-        """Back off (not after an established connection: its first reconnect is immediate)."""
+        """Fail all requests and back off; after an open connection the reconnect is immediate."""
         was_open = link.state is _State.OPEN and link.failure_count == 0
         del self._by_peer_id[link.peer_id]
         link.state = _State.CLOSED
@@ -304,10 +305,11 @@ class Peers:
             request.answered(failure)
 
     def on_leader_changed(self, leader_id: NodeId) -> None:
-        """Give every other node little time for what it was asked as the leader.
+        """Shorten the time-out of requests that were sent to former leaders.
 
-        A former leader that runs refuses at once what it cannot finish. One that is stopped or cut
-        off says nothing, and would keep its callers for their whole time-out (30 s of a create).
+        A former leader that runs refuses at once what it cannot finish. One that is stopped or
+        partitioned does not respond, and its callers would wait for their whole time-out (30 s for
+        CreateTopics).
         """
         give_up_ms = self._clock.now_ms + GIVE_UP_MS
         self._is_deadline_known = False
@@ -318,7 +320,7 @@ class Peers:
     # ---- time ------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Close what has not answered in time: it is stuck, whatever comes later is stale."""
+        """Close connections with a timed-out request: later responses would be stale."""
         now_ms = self._clock.now_ms
         for link in list(self._links.values()):
             deadline_ms = _deadline_ms(link)
@@ -327,7 +329,7 @@ class Peers:
                 self._closed(link, Failure.TIMED_OUT)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next request times out."""
+        """Return the time of the next request time-out; None without requests."""
         if self._is_deadline_known:
             return self._deadline_ms
         first_ms: int | None = None
@@ -345,7 +347,7 @@ def _connection(client_id: str) -> ClientConnection:
 
 
 def _deadline_ms(link: Link) -> int | None:
-    # Requests of a link have the same time-out, so the first of each kind is the oldest.
+    # The first of each kind counts as the earliest: time-outs of a channel are about the same.
     first_ms = None
     for waiting in link.in_flight.values():
         first_ms = waiting.deadline_ms
