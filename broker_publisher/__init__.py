@@ -1,11 +1,11 @@
-"""The committed image as brokers and their clients see it.
+"""The committed image as published to the broker and its clients.
 
 Interface:
-- `publisher.Publishers`: called in fixed order with every committed (delta, image).
+- `publisher.Publishers`: called in fixed order with every committed (image, delta).
 - `metadata_cache.MetadataCache`: `image`, one reference that requests read; `rows`: Metadata
-  answers from bytes kept per topic (docs/decisions/0011).
+  responses from bytes cached per topic (docs/decisions/0011).
 - `responses`: Metadata, DescribeCluster, DescribeTopicPartitions as pure functions of image and
   request.
-- `local_changes.local_changes(before, after, delta, broker_id)`: which partitions of a broker
-  came and went.
+- `local_changes.local_changes(before, after, delta, broker_id)`: partitions that a broker gains
+  and loses.
 """

@@ -1,8 +1,7 @@
-"""Which partitions of this broker came and went between two images.
+"""Partitions that this broker gains and loses between two images.
 
-The result is a value: the driver creates and removes the folders, off the commit path. A topic
-that was deleted and created again under the same name has another topic id, so it shows up on
-both sides.
+The result is a value: the driver creates and removes the directories, off the commit path. A topic
+that was deleted and created again under the same name has another topic id, so it is on both sides.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from wire.types import DirectoryId, NodeId, TopicId
 
 
 class LocalPartition(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A partition that this broker hosts, and the folder id the metadata names for it."""
+    """A partition that this broker hosts, with its directory id in the metadata."""
 
     topic_name: str
     partition: int
@@ -24,14 +23,14 @@ class LocalPartition(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class LocalChanges(msgspec.Struct, frozen=True, gc=False):
-    """Both sorted by topic name, then partition. Perform `deleted` first: names may come back."""
+    """Changes sorted by topic name, then partition. Perform `deleted` first: names are reused."""
 
     created: tuple[LocalPartition, ...] = ()
     deleted: tuple[LocalPartition, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.created and not self.deleted
 
 
@@ -41,10 +40,10 @@ NO_CHANGES = LocalChanges()
 def local_changes(
     before: Image, after: Image, delta: MetadataDelta, broker_id: NodeId
 ) -> LocalChanges:
-    """What `delta` means for the folders of a broker.
+    """Return the changes of `delta` to the partition directories of a broker.
 
-    Created: the broker is a replica now and was none. Deleted: the other way round, which includes
-    a deleted topic and a replica that was moved away.
+    Created: the broker is a replica in `after` but not in `before`. Deleted: the reverse, also by
+    the deletion of the topic or the move of the replica.
     """
     created: list[LocalPartition] = []
     deleted: list[LocalPartition] = []
@@ -67,7 +66,7 @@ def local_changes(
 
 
 def local_partitions(image: Image, broker_id: NodeId) -> tuple[LocalPartition, ...]:
-    """All partitions of a broker, sorted: what its folders are compared with at start."""
+    """Return all partitions of a broker, sorted, to compare its directories with at start."""
     topics = image.topics.values()
     return tuple(sorted(local for topic in topics for local in _hosted(topic, broker_id)))
 

@@ -1,6 +1,7 @@
-"""What requests read: one reference to the newest published image.
+"""The image that requests read: one reference to the newest published one.
 
-A request takes `cache.image` once and answers from that value, so it never sees half of a change.
+A request reads `cache.image` once and is answered from that value, so it never sees a partial
+change.
 """
 
 from broker_publisher.metadata_rows import MetadataRows
@@ -9,9 +10,9 @@ from metadata.image import EMPTY, Image
 
 
 class MetadataCache:
-    """Holds the newest published image, and bytes of answers; the first publisher of every node.
+    """The newest published image, and bytes of responses; the first publisher of every node.
 
-    It comes first so that whatever later publishers cause is answered from the new image
+    It is the first so that requests caused by later publishers are answered from the new image
     (apache/kafka: BrokerMetadataPublisher, step 1).
     """
 
@@ -20,7 +21,7 @@ class MetadataCache:
         self.rows = MetadataRows()
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Swap the reference."""
+        """Replace the image; drop the bytes that the delta makes stale."""
         assert before is self.image, "an image was published that this cache never saw"
         assert after.provenance.end_offset >= before.provenance.end_offset, "published backwards"
         self.rows.forget(delta)

@@ -1,9 +1,9 @@
-"""Metadata responses from bytes that are kept per topic: versions 10 to 13.
+"""Metadata responses from bytes cached per topic: versions 10 to 13.
 
-A client that asks for all topics of 100,000 partitions gets 7 MB; made of objects they take over a
+A response with all topics of 100,000 partitions is 7 MB; encoding it from objects takes over a
 second. A topic's row is the same bytes in these versions and for every client of one listener, so
-it is written once, straight from the image, and kept until a record touches the topic or any
-broker. What is kept says nothing about an image but its bytes: old images are not held.
+it is encoded once, directly from the image, and cached until a record changes the topic or any
+broker. The cache holds only bytes, so old images are freed.
 
 Everything else (errors, operations, older versions) is `responses.metadata_response`, and a
 property test holds both to the same bytes.
@@ -23,14 +23,14 @@ from wire.primitives import encode_unsigned_varint
 from wire.types import NodeId, TopicId
 
 FIRST_VERSION: Final = 10
-"""The first with topic ids; 9 is flexible too, but nobody who is current sends it."""
+"""First version with topic ids; 9 is flexible too, but current clients do not send it."""
 LAST_VERSION: Final = 13
 TAIL_BYTES: Final = {10: 5, 11: 1, 12: 1, 13: 3}
-"""What follows the topics: cluster operations (10), the error code (13), and no tagged fields."""
+"""Bytes after the topics: cluster operations (10), the error code (13), and no tagged fields."""
 KNOWN_MAX: Final = 4096
-"""Kept encodings of replica lists per listener; when there are more, all are made anew."""
+"""Cached encodings of replica lists per listener; a full cache is cleared."""
 _START: Final = struct.Struct(">hiii")  # error code, index, leader, leader epoch
-_TOPIC_END: Final = struct.pack(">ib", -(2**31), 0)  # operations not asked for, no tagged fields
+_TOPIC_END: Final = struct.pack(">ib", -(2**31), 0)  # operations not requested, no tagged fields
 _NO_ERROR: Final = b"\x00\x00"
 _CORRELATION_ID: Final = struct.Struct(">i")
 
@@ -38,7 +38,7 @@ _Placement = tuple[tuple[NodeId, ...], tuple[NodeId, ...], tuple[bytes, ...]]
 
 
 class _Listener:
-    """What is kept for clients of one listener."""
+    """Cached bytes for clients of one listener."""
 
     def __init__(self) -> None:
         self.rows: dict[TopicId, bytes] = {}
@@ -48,14 +48,14 @@ class _Listener:
 
 
 class MetadataRows:
-    """The kept bytes of one node; whoever swaps the image calls `forget` with the delta."""
+    """Cached bytes of one node; `forget` must be called with the delta of every new image."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, _Listener] = {}
         self._topic_ids: list[TopicId] | None = None  # by name
 
     def forget(self, delta: MetadataDelta) -> None:
-        """Drop what a change may have made wrong: a broker counts for every topic."""
+        """Drop the rows that a delta makes stale: all of them if a broker changed."""
         if delta.topics_created or delta.topics_deleted:
             self._topic_ids = None
         if delta.brokers:
@@ -73,14 +73,14 @@ class MetadataRows:
         api_version: int,
         correlation_id: int,
     ) -> bytes | None:
-        """The response frame, header included; None where `metadata_response` must answer.
+        """Return the response frame with its header; None if `metadata_response` must answer.
 
         Args:
-            image: the one that `forget` was told of last.
+            image: the image after the last delta given to `forget`.
             request: kio's newest MetadataRequest.
             context: as for `metadata_response`.
-            api_version: of request and response.
-            correlation_id: of the request.
+            api_version: version of request and response.
+            correlation_id: correlation id of the request.
         """
         if not FIRST_VERSION <= api_version <= LAST_VERSION:
             return None
@@ -105,7 +105,7 @@ class MetadataRows:
         return b"".join([_CORRELATION_ID.pack(correlation_id), head, count, *parts, tail])
 
     def _wanted(self, image: Image, request: Any) -> list[TopicId] | None:
-        """Ids of the topics in the order of the answer; None when one would be an error."""
+        """Return the ids of the requested topics, in response order; None if one is an error."""
         if request.topics is None:
             if self._topic_ids is None:
                 self._topic_ids = [id_ for _, id_ in sorted_items(image.topic_id_by_name)]
@@ -124,7 +124,7 @@ class MetadataRows:
 def _empty_frame(
     listener: _Listener, image: Image, request: Any, context: ResponseContext, api_version: int
 ) -> bytes:
-    """The frame of an answer without topics; whatever its correlation id is."""
+    """Return the frame of a response without topics; its correlation id is to be replaced."""
     key = (api_version, context.controller_id, context.cluster_id)
     found = listener.frames.get(key)
     if found is None:
@@ -134,7 +134,7 @@ def _empty_frame(
 
 
 def _row(listener: _Listener, image: Image, topic: Topic, name: str) -> bytes:
-    """One topic without error."""
+    """Encode a topic without error."""
     raw = topic.name.encode()
     parts = [
         _NO_ERROR,
@@ -163,7 +163,7 @@ def _row(listener: _Listener, image: Image, topic: Topic, name: str) -> bytes:
 
 
 def _nodes(image: Image, partition: Partition, listener: str) -> bytes:
-    """Replicas, in-sync and offline ones of a partition, and its empty tagged fields."""
+    """Encode a partition's replicas, ISR, offline replicas and empty tagged fields."""
     offline = offline_replicas(image, partition, listener)
     return b"".join([*map(_ids, (partition.replicas, partition.isr, offline)), b"\x00"])
 

@@ -1,8 +1,8 @@
-"""What one listener sees of brokers and partitions: reachable leaders, offline replicas.
+"""Brokers and partitions as seen from one listener: reachable leaders, offline replicas.
 
 The rules are those of apache/kafka: metadata/.../KRaftMetadataCache (3.9; 4.x the same). A leader
-is shown when it is registered with the listener: fencing is not looked at, because a fenced leader
-is replaced by records anyway. Being fenced does count for `offline_replicas`.
+is visible if it is registered with the listener, fenced or not, because a fenced leader is replaced
+by records anyway. A fenced broker's replicas are in `offline_replicas`.
 """
 
 from typing import Final
@@ -20,14 +20,14 @@ INTERNAL_TOPICS: Final = frozenset(
 
 
 class LeaderView(msgspec.Struct, frozen=True, gc=False):
-    """The leader as a client of one listener may see it: NO_LEADER comes with an error."""
+    """The leader for clients of one listener; NO_LEADER comes with an error."""
 
     leader_id: NodeId
     error: ErrorCode
 
 
 def reachable_brokers(image: Image, listener: str, *, include_fenced: bool = False) -> list[Broker]:
-    """Registered brokers that have the listener, by id; without the fenced ones by default."""
+    """Return the registered brokers with the listener, by id; fenced ones only on request."""
     return [
         broker
         for _, broker in sorted_items(image.brokers)
@@ -36,7 +36,7 @@ def reachable_brokers(image: Image, listener: str, *, include_fenced: bool = Fal
 
 
 def leader_view(image: Image, partition: Partition, listener: str) -> LeaderView:
-    """The leader, or why none can be shown."""
+    """Return the leader of a partition, or the error for its absence."""
     leader = image.brokers.get(partition.leader)
     if leader is None:
         return LeaderView(NO_LEADER, ErrorCode.leader_not_available)
@@ -46,7 +46,7 @@ def leader_view(image: Image, partition: Partition, listener: str) -> LeaderView
 
 
 def offline_replicas(image: Image, partition: Partition, listener: str) -> tuple[NodeId, ...]:
-    """Replicas that this listener cannot reach: gone, fenced, not on it, or their disk is."""
+    """Return replicas whose broker is missing, fenced or off the listener, or whose disk failed."""
     brokers = image.brokers
     return tuple(
         replica
@@ -61,7 +61,7 @@ def offline_replicas(image: Image, partition: Partition, listener: str) -> tuple
 def registered_replicas(
     image: Image, replicas: tuple[NodeId, ...], listener: str
 ) -> tuple[NodeId, ...]:
-    """Those that are registered with the listener, in the same order."""
+    """Return the replicas whose brokers are registered with the listener, in the same order."""
     return tuple(
         replica
         for replica in replicas
@@ -70,7 +70,7 @@ def registered_replicas(
 
 
 def missing_topic_error(name: str) -> ErrorCode:
-    """What a name that no topic has is answered with."""
+    """Return the error for the name of a missing topic."""
     if illegal_topic_name(name) is None:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.invalid_topic_exception

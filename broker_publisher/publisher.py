@@ -1,8 +1,9 @@
 """The publishers of one node, called in a fixed order with every committed image.
 
-The order is part of the behaviour: the metadata cache first, then what acts on the change (folders
-of partitions, registrations), as in apache/kafka: BrokerMetadataPublisher and MetadataLoader.
-A publisher that raises stops the node: a view that missed a change would be wrong for ever.
+The order is part of the behaviour: the metadata cache first, then the publishers that act on the
+change (partition directories, registrations), as in apache/kafka: BrokerMetadataPublisher and
+MetadataLoader. A publisher that raises stops the node: a view that missed a change would be wrong
+for ever.
 """
 
 from collections.abc import Iterable
@@ -13,18 +14,17 @@ from metadata.image import EMPTY, Image
 
 
 class Publisher(Protocol):
-    """Something that follows the committed image."""
+    """A component that follows the committed image."""
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Follow one step; `delta` names every id in which the two images differ."""
+        """Follow a change; `delta` names every id in which the two images differ."""
         ...
 
 
 class Publishers:
-    """The ordered list, and the image that was published last.
+    """The publishers in their order, and the image that was published last.
 
-    Nothing is published before the first image that is worth it (the node has reached the high
-    watermark it found): who calls `publish` decides that, the first call then carries everything.
+    The caller decides which image is the first to publish; its delta names everything in it.
     """
 
     def __init__(self, publishers: Iterable[Publisher]) -> None:
@@ -33,11 +33,11 @@ class Publishers:
         self.has_published = False
 
     def add(self, publisher: Publisher) -> None:
-        """One more, behind the others; it sees what is published from now on."""
+        """Add a publisher after the others, for the images published from now on."""
         self._publishers = (*self._publishers, publisher)
 
     def publish(self, after: Image, delta: MetadataDelta) -> None:
-        """Hand one new image to every publisher, in order.
+        """Publish a new image to every publisher, in order.
 
         Args:
             after: the new image, at or above the one published before.

@@ -1,8 +1,8 @@
 """Metadata, DescribeCluster and DescribeTopicPartitions: pure functions of image and request.
 
-Requests and responses are kio's newest classes of their API (`wire.codec` lifts older requests and
-lowers the responses); where an older version must be answered differently in substance, and not
-only with fewer fields, the function takes `api_version`. kio's modules are loaded at the first use.
+Requests and responses are kio's newest classes of their API (`wire.codec` converts from and to
+older versions); if the response to an older version differs in more than missing fields, the
+function takes `api_version`. kio's modules are loaded at the first use.
 (apache/kafka: KafkaApis.handleTopicMetadataRequest, AuthHelper.computeDescribeClusterResponse,
 DescribeTopicPartitionsRequestHandler; 3.9, 4.x the same.)
 """
@@ -46,22 +46,22 @@ NO_THROTTLE: Final = timedelta()
 
 
 class ResponseContext(msgspec.Struct, frozen=True, gc=False):
-    """What an answer needs besides image and request."""
+    """Context of a response besides image and request."""
 
     cluster_id: str
     listener: str
-    """The name of the listener the request came in on: all addresses are of that listener."""
+    """Name of the listener of the request: all endpoints in the response are of that listener."""
     controller_id: NodeId
-    """What clients are told to send admin requests to; see `controller_id_for`."""
+    """Node to which clients send admin requests; see `controller_id_for`."""
 
 
 def controller_id_for(
     image: Image, listener: str, rng: Rng, preferred: NodeId | None = None
 ) -> NodeId:
-    """The broker that clients shall take for the controller; -1 when no broker is alive.
+    """Return the broker to name as controller to clients; -1 if no broker is unfenced.
 
-    The preferred one where it is an alive broker of this listener, a random one otherwise. Kafka
-    always answers a random one, so clients expect either.
+    It is the preferred one if that is an unfenced broker of this listener, else a random one. Kafka
+    always names a random one, so clients expect either.
     """
     alive = reachable_brokers(image, listener)
     if not alive:
@@ -79,7 +79,7 @@ def metadata_response(
     Errors per topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (names),
     UNKNOWN_TOPIC_ID (ids), INVALID_REQUEST (an id, or no name, before v12). Per partition:
     LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND (v6+), REPLICA_NOT_AVAILABLE (v0 only).
-    Topics that are missing are not created: there is no auto-creation.
+    Missing topics are not created: there is no auto-creation.
     """
     schema = newest(METADATA, "response")
     return schema.MetadataResponse(
@@ -105,7 +105,7 @@ def describe_cluster(
     endpoint_type: int = ENDPOINT_BROKER,
     api_version: int = 2,
 ) -> Any:
-    """Answer DescribeCluster on a listener of brokers (1) or of controllers (2).
+    """Answer DescribeCluster on a broker listener (1) or a controller listener (2).
 
     Errors: UNSUPPORTED_ENDPOINT_TYPE, MISMATCHED_ENDPOINT_TYPE (both INVALID_REQUEST in v0).
     On a controller listener `context.controller_id` is the leader of the quorum, or -1.
@@ -149,8 +149,8 @@ def describe_topic_partitions(
 ) -> Any:
     """Answer DescribeTopicPartitions: topics by name, paged by a budget of partitions (KIP-966).
 
-    No topics named means all of them; topics before the cursor are left out. `next_cursor` is where
-    the next request goes on, None at the end. Errors per topic: UNKNOWN_TOPIC_OR_PARTITION,
+    A request without topics means all of them; topics before the cursor are omitted. `next_cursor`
+    is the start of the next request, None at the end. Errors per topic: UNKNOWN_TOPIC_OR_PARTITION,
     INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for a cursor that is negative or not among the topics.
     """
     schema = newest(DESCRIBE_TOPIC_PARTITIONS, "response")
@@ -189,7 +189,7 @@ def describe_topic_partitions(
 def _metadata_topics(image: Image, request: Any, listener: str, api_version: int) -> Iterator[Any]:
     schema = newest(METADATA, "response")
     wanted = request.topics
-    # v0 has no null: there an empty list asks for all topics.
+    # v0 has no null: an empty list requests all topics.
     if wanted is None or (api_version == 0 and not wanted):
         for name, topic_id in sorted_items(image.topic_id_by_name):
             del name
@@ -212,7 +212,7 @@ def _metadata_topics(image: Image, request: Any, listener: str, api_version: int
             yield _missing_topic(schema, ErrorCode.unknown_topic_id, None, topic_id)
         else:
             yield _metadata_topic(schema, image, found, request, listener, api_version)
-    if ids:  # Kafka looks at names only when no id is given.
+    if ids:  # Kafka ignores names if any id is given.
         return
     for name in dict.fromkeys(topic.name for topic in wanted):
         yield _metadata_topic_named(schema, image, name, request, (listener, api_version))
