@@ -1,12 +1,12 @@
-"""From `server.properties`, unchanged as Kafka reads it, to a checked `NodeConfig`.
+"""Conversion of Kafka's `server.properties`, used unchanged, to a validated `NodeConfig`.
 
-Kafka's key names are written only here and in `config_keys.py`. Every wrong value is one
-`ConfigError` of one line that names key and value and says what is allowed, in Kafka's words where
-Kafka has words for it (apache/kafka: core/.../KafkaConfig.scala validateValues,
+Kafka's key names are written only here and in `config_keys.py`. Every invalid value is a
+`ConfigError` of one line that names key, value and the allowed values, with Kafka's text where
+there is one (apache/kafka: core/.../KafkaConfig.scala validateValues,
 clients/.../ConfigDef.java; 3.9, 4.x).
-Keys that mean nothing here are collected in `unknown_keys` for one warning, as Kafka does. What
-would change what the node promises and is not there (another security protocol,
-ZooKeeper, dynamic voters) is refused instead of ignored.
+Keys without meaning here are collected in `unknown_keys` for one warning, as in Kafka. Unsupported
+settings that would change the guarantees of the node (another security protocol, ZooKeeper,
+dynamic voters) are refused instead of ignored.
 """
 
 import re
@@ -48,7 +48,7 @@ ROLES: Final = ("broker", "controller")
 def read_config(
     path: Path, overrides: Sequence[str] = (), *, host_name: str = "localhost"
 ) -> NodeConfig:
-    """The configuration in a file, with `key=value` overrides from the command line.
+    """Return the configuration in a file, with `key=value` overrides of the command line.
 
     Raises:
         ConfigError: the file cannot be read, or a value is refused.
@@ -58,7 +58,7 @@ def read_config(
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The keys and values of a file, as they stand there.
+    """Return the keys and values of a file, unvalidated.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -72,10 +72,10 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
-    """`key=value` strings of the command line, the last of equal keys wins.
+    """Parse `key=value` strings of the command line; the last of equal keys wins.
 
     Raises:
-        ConfigError: no `=`, or nothing before it.
+        ConfigError: no `=`, or an empty key.
     """
     found: dict[str, str] = {}
     for override in overrides:
@@ -87,11 +87,11 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") -> NodeConfig:
-    """The configuration that these keys and values describe.
+    """Return the configuration of these keys and values.
 
     Args:
-        properties: Kafka's keys, all strings.
-        host_name: told to others for a listener without a host (Kafka: the canonical name).
+        properties: Kafka's keys, with their values as strings.
+        host_name: advertised for a listener without a host (Kafka: the canonical name).
 
     Raises:
         ConfigError: the first value that is refused.
@@ -140,17 +140,17 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
 
 
 def inspection_limits(properties: Mapping[str, str]) -> dict[str, int]:
-    """What was given of `inspection.server.Limits`; the defaults are there.
+    """Return the configured fields of `inspection.server.Limits`, which has the defaults.
 
     Raises:
-        ConfigError: a value that is refused.
+        ConfigError: a value is refused.
     """
     given = {key: value.strip() for key, value in properties.items()}
     return _groups(given)["inspection"]
 
 
 def _refuse_bytes(given: Mapping[str, str]) -> None:
-    """Refuse what is no text, as variables of the environment can be."""
+    """Refuse keys and values that are not text, as environment variables may be."""
     for key, value in given.items():
         try:
             f"{key}{value}".encode()
@@ -159,7 +159,7 @@ def _refuse_bytes(given: Mapping[str, str]) -> None:
 
 
 def _refuse_unsupported(given: Mapping[str, str]) -> None:
-    """Refuse what would be dangerous to ignore."""
+    """Refuse unsupported settings that would be dangerous to ignore."""
     reasons = {
         "zookeeper.connect": "ZooKeeper is not supported; set process.roles and "
         "controller.quorum.voters",
@@ -179,7 +179,7 @@ def _refuse_unsupported(given: Mapping[str, str]) -> None:
 
 
 def _check_by_schema(given: Mapping[str, str], keys: Sequence[str]) -> None:
-    """Refuse what Kafka would not start with: keys whose value nothing else here reads."""
+    """Refuse values that Kafka would not start with, for keys that are not read elsewhere."""
     if not keys:
         return
     definitions = broker_configs()
@@ -284,7 +284,7 @@ def _controller_listener_names(given: Mapping[str, str]) -> tuple[str, ...]:
 
 def _log_dirs(given: Mapping[str, str]) -> tuple[str, ...]:
     key = "log.dirs" if given.get("log.dirs") else "log.dir"
-    # Kafka's own default for a file that names none.
+    # Kafka's own default if neither key is set.
     value = given.get(key) or "/tmp/kafka-logs"  # noqa: S108
     folders = split_list(value)
     if not folders:
@@ -298,7 +298,7 @@ def _log_dirs(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _groups(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Arguments of the parts, only what was given: the defaults are in kernel/config.py."""
+    """Return the configured fields by group; the defaults are in kernel/config.py."""
     names = {number.group for number in NUMBERS} | {flag.group for flag in FLAGS}
     groups: dict[str, dict[str, Any]] = {name: {} for name in sorted(names)}
     for number in NUMBERS:
@@ -317,7 +317,7 @@ def _connection_limits(
     controller_names: tuple[str, ...],
     inter_broker_name: str | None,
 ) -> ConnectionLimits:
-    """Kafka takes 0 as "closed at once when idle" and a negative time as "never"."""
+    """Make the limits; Kafka's idle time 0 means "closed at once when idle", negative "never"."""
     overrides = parse_address_limits(given.get(ADDRESS_LIMITS_KEY, ""))
     if fields.get("per_address_max") == 0 and not overrides:
         reason = f"can be set to zero only if {ADDRESS_LIMITS_KEY} property is set."

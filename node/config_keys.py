@@ -1,13 +1,13 @@
-"""What each key of `server.properties` means to a node: acted on, or without effect.
+"""The keys of `server.properties` that a node acts on; all others have no effect.
 
-The tables are the one place that says which keys a node acts on; `node/config.py` reads them. Every
-other key of Kafka's (`metadata/config_definitions`) is checked as Kafka does, has no effect, and is
-named once at start when a file sets it (`configuration_without_effect`). That holds also for a key
-that a node only tells again (DescribeConfigs, CreateTopics) or that only bounds or describes what
-has no effect here: groups, tiered storage.
+The tables are the only list of these keys; `node/config.py` reads them. Every other key of Kafka
+(`metadata/config_definitions`) is validated as in Kafka, has no effect, and is logged once at start
+if it is set (`configuration_without_effect`). That includes keys that a node only reports
+(DescribeConfigs, CreateTopics) or that only limit or describe features without effect here: groups,
+tiered storage.
 
-Dynamic configs are stored and told whatever they are: the brokers of a cluster need not be of one
-kind, and those of Kafka act on them.
+Dynamic configs are always stored and reported: the brokers of a cluster may be of different kinds,
+and Kafka's act on them.
 """
 
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class Whole(NamedTuple):
-    """A key with a whole number: where it goes and what is allowed, both ends included."""
+    """A key with a whole number: its group and field, and the allowed range, inclusive."""
 
     key: str
     group: str
@@ -29,7 +29,7 @@ class Whole(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """A key with true or false."""
+    """A key with the value true or false."""
 
     key: str
     group: str
@@ -117,11 +117,11 @@ READ_BY_HAND: Final = frozenset(
 STATIC_DEFAULTS: Final = frozenset(
     {"cordoned.log.dirs", "min.insync.replicas", "unclean.leader.election.enable"}
 )
-"""Keys that the broker or controller takes from the properties, below the dynamic configs."""
+"""Keys that broker or controller read from the properties, overridden by dynamic configs."""
 OLDER_KEYS: Final = frozenset(
     {"leader.imbalance.per.broker.percentage", "metadata.log.segment.min.bytes"}
 )
-"""Keys of Kafka 3.9 that 4.x has no more, without effect here."""
+"""Keys of Kafka 3.9 removed in 4.x, without effect here."""
 ACTED_ON: Final = (
     READ_BY_HAND
     | STATIC_DEFAULTS

@@ -1,7 +1,7 @@
-"""The two kinds of sockets of a node as asyncio protocols: they only move bytes and events.
+"""Inbound and outbound sockets of a node as asyncio protocols: they only move bytes and events.
 
-Backpressure: while a peer does not read what we wrote, we do not read what it sends; what waits for
-it is bounded, and above OUTPUT_BYTES_MAX its connection is closed.
+Back-pressure: while a peer does not read the node's output, its input is not read; the unsent bytes
+are limited, and above OUTPUT_BYTES_MAX its connection is aborted.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from kernel.events import (
 from node.logs import write_log
 
 OUTPUT_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Unsent bytes of one connection; above it the peer is taken for dead and cut off."""
+"""Unsent bytes of one connection above which the peer counts as dead and it is aborted."""
 CLOSE_SECONDS_MAX: Final = 5.0
-"""How long a closed connection may take for what was written before; then it is cut off."""
+"""Time that a closed connection has to send its unsent bytes; then it is aborted."""
 OUTPUT_BYTES_HIGH: Final = 1024 * 1024
-"""Unsent bytes above which we stop reading from that connection."""
+"""Unsent bytes above which a connection is no longer read."""
 INPUT_PIECE_BYTES: Final = 8 * 1024
-"""Bytes read at once from one client."""
+"""Bytes read at once from one client, at most."""
 
 Post = Callable[[Event], None]
 
 
 class _Socket(asyncio.BaseProtocol):
-    """What both kinds share: the transport, and reading paused while writing is."""
+    """The common base: the transport, and reading paused while writing is."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -59,7 +59,7 @@ class _Socket(asyncio.BaseProtocol):
         self._apply_reading()
 
     def set_reading(self, *, is_wanted: bool) -> None:
-        """Read, as far as the peer reads what we wrote; or leave its bytes where they are."""
+        """Resume reading, unless the peer does not read the output; or pause it."""
         self._is_read = is_wanted
         self._apply_reading()
 
@@ -73,7 +73,7 @@ class _Socket(asyncio.BaseProtocol):
             transport.pause_reading()
 
     def write(self, content: bytes) -> None:
-        """Send, or cut off a peer that has not read for too long."""
+        """Send; abort the connection if too many bytes are unsent."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -85,7 +85,7 @@ class _Socket(asyncio.BaseProtocol):
             transport.abort()
 
     def close(self) -> None:
-        """Close after what was written before, as far as the peer reads it soon."""
+        """Close after sending the unsent bytes, or after CLOSE_SECONDS_MAX without them."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -98,23 +98,23 @@ class InboundEnd(Protocol):
     """The other end of a connection to this node: a socket, or a client in this process."""
 
     def write(self, content: bytes) -> None:
-        """What the node answers."""
+        """Receive bytes from the node."""
         ...
 
     def close(self) -> None:
-        """The node closes the connection."""
+        """Close the connection, on the node's initiative."""
         ...
 
     def set_reading(self, *, is_wanted: bool) -> None:
-        """Whether the node wants more of its bytes now."""
+        """Resume or pause sending bytes to the node."""
         ...
 
 
 class InboundSocket(_Socket, asyncio.BufferedProtocol):
-    """A connection that somebody opened to one of our listeners.
+    """An inbound connection to one of the node's listeners.
 
-    Reads in small pieces: the requests of one piece are served before anybody else's, and a flood
-    of small ones in uvloop's 256 KiB would stop the node for seconds.
+    It reads in small pieces: the requests of one piece are served before those of other
+    connections, and 256 KiB (uvloop's buffer) of small ones would block the node for seconds.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class InboundSocket(_Socket, asyncio.BufferedProtocol):
 
 
 class OutboundSocket(_Socket, asyncio.Protocol):
-    """A connection of ours to another node."""
+    """An outbound connection to another node."""
 
     def __init__(self, post: Post, connections: "dict[int, OutboundSocket]", peer_id: int) -> None:
         super().__init__(post)
@@ -174,7 +174,7 @@ class OutboundSocket(_Socket, asyncio.Protocol):
 async def connect(
     post: Post, connections: dict[int, OutboundSocket], peer_id: int, host: str, port: int
 ) -> None:
-    """Try every resolved address in turn; report PeerDisconnected when none takes us."""
+    """Connect to the first resolved address that accepts; post PeerDisconnected if none does."""
     loop = asyncio.get_running_loop()
     refused: list[bool] = []
     try:
@@ -197,4 +197,4 @@ async def connect(
 
 
 _STREAM: Final = 1
-"""socket.SOCK_STREAM, by value: only the event loop touches sockets here."""
+"""socket.SOCK_STREAM, by value: only the event loop uses sockets here."""

@@ -1,9 +1,9 @@
 """The asyncio driver of a kernel: events in, effects out, and no decision of its own.
 
-One callback owns the kernel: it takes all events that wait, steps them, performs their effects in
-order, and sets one timer for the kernel's next deadline. Folder work leaves the loop's thread, and
-so do disk syncs unless they are quick (`node/flusher.py`); one of each kind at a time. What a turn
-takes and where the log is flushed is decided by `kernel/turn.py`.
+One callback owns the kernel: it takes all waiting events, steps them, performs their effects in
+order, and sets one timer for the kernel's next deadline. Directory changes run off the loop's
+thread, and so do disk syncs unless they are fast (`node/flusher.py`); one of each kind at a time.
+`kernel/turn.py` decides the events of a turn and the place of the flush.
 """
 
 import asyncio
@@ -49,25 +49,25 @@ from storage.errors import FsyncError
 
 LISTEN_BACKLOG: Final = 1024
 SNAPSHOT_WAIT_S: Final = 0.2
-"""How long a node that stops waits for a snapshot to be synced; an unfinished one is removed."""
+"""Time to sync a snapshot at shutdown; the next start removes an unfinished one."""
 FOLDERS_WAIT_S: Final = 0.2
-"""How long a node that stops waits for folder work; the next start makes what is missing."""
+"""Time for directory changes at shutdown; the next start makes up for unfinished ones."""
 
 
 def now() -> Now:
-    """Both clocks, as the kernel is told them."""
+    """Return the current time of both clocks for the kernel."""
     return Now(monotonic_ms=time.monotonic_ns() // 1_000_000, wall_ms=time.time_ns() // 1_000_000)
 
 
 class Driver:
-    """Runs one kernel until it asks to exit; `recorder` has what it measures of itself."""
+    """The driver of one kernel, until its `Exit` effect; `recorder` holds its measurements."""
 
     def __init__(self, kernel: Kernel, loop: asyncio.AbstractEventLoop) -> None:
         self._kernel = kernel
         self._loop = loop
         self._events: deque[Event] = deque()
         self._posted_ns: list[int] = []
-        """When each of the waiting events was posted."""
+        """Times at which the waiting events were posted."""
         created_ns = time.monotonic_ns()
         self.recorder = Recorder(created_ns)
         self.recorder.observe(kernel.replica.core, created_ns, created_ns)
@@ -98,14 +98,14 @@ class Driver:
         }
 
     def start(self) -> None:
-        """The kernel's first step; the listeners are bound."""
+        """Run the kernel's first step; the listeners are bound."""
         started_ns = time.monotonic_ns()
         self._turn.perform(self._kernel.start(now()))
         self._set_timer()
         self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
 
     def _measured_batches(self, content: bytes) -> Iterator[CommittedBatch]:
-        """Batches of the log; who asks for the next one has applied the one before."""
+        """Yield the batches of the log and measure the caller's time to apply each."""
         for batch in committed_batches(content):
             started_ns = time.monotonic_ns()
             yield batch
@@ -131,35 +131,35 @@ class Driver:
             self._turn.settle()
             self._set_timer()
             self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
-        except Exception as error:  # noqa: BLE001 - top of the driver: anything here ends the node
+        except Exception as error:  # noqa: BLE001 - top of the driver: any error ends the node
             self._fail(error)
 
-    # ---- what a turn asks for (kernel/turn.py) ----------------------------------------------
+    # ---- the driver of a turn (kernel/turn.py) ----------------------------------------------
 
     def take(self) -> list[Effect]:
-        """Take every event that waits."""
+        """Run the kernel's first half of a step on every waiting event."""
         events, self._events = self._events, deque()
         posted_ns, self._posted_ns = self._posted_ns, []
         self.recorder.taken(posted_ns, time.monotonic_ns())
         return self._kernel.take(events, now())
 
     def settle(self) -> list[Effect]:
-        """The rest of the step."""
+        """Run the kernel's second half of a step."""
         return self._kernel.settle()
 
     def carry_out(self, effect: Effect) -> bool:
-        """Do what an effect says; True: the loop goes on, whatever it was."""
+        """Perform an effect; always True, the loop goes on."""
         self._perform[type(effect)](effect)
         return True
 
     @property
     def has_waiting(self) -> bool:
-        """Whether events wait for the next turn."""
+        """True if events wait for the next turn."""
         return bool(self._events)
 
     @property
     def is_disk_quick(self) -> bool:
-        """Whether a flush is short enough to be done between two callbacks."""
+        """True if flushes are short enough to run between two callbacks."""
         return self._flusher.may_run_in_loop
 
     def flush_here(self, effect: RunFlush) -> bool:
@@ -172,13 +172,13 @@ class Driver:
         self._flusher.run_on_thread(effect.token, effect.plan)
 
     def flush_behind(self, effect: RunFlush) -> None:
-        """Flush when the loop comes round: one that collects writes sends them before."""
+        """Flush in a later callback: a loop that collects writes sends them before it."""
         self._loop.call_soon(self._turn.flush_behind, effect)
 
     # ---- the timer -------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
-        """Be called by the deadline; one that moved back is looked at when the timer fires."""
+        """Set the timer to the kernel's deadline; a later deadline is read when the timer fires."""
         deadline_ms = self._kernel.next_deadline_ms()
         if deadline_ms is None:
             return
@@ -201,13 +201,13 @@ class Driver:
     # ---- sockets ---------------------------------------------------------------------------
 
     def accept(self, listener: str) -> InboundSocket:
-        """Protocol factory of a listener."""
+        """Make the protocol of a new connection to a listener."""
         connection_id = self._next_connection_id
         self._next_connection_id += 1
         return InboundSocket(self.post, self._inbound, listener, connection_id)
 
     def attach(self, listener: str, end: InboundEnd) -> int:
-        """Open a connection to this node that has no socket; returns its id."""
+        """Open a connection to this node without a socket; return its id."""
         connection_id = self._next_connection_id
         self._next_connection_id += 1
         self._inbound[connection_id] = end
@@ -291,7 +291,7 @@ class Driver:
         self._exit(Exit(1, reason))
 
     def close(self) -> None:
-        """Close every socket and wait for the threads; the kernel is not stepped again."""
+        """Close every socket and wait for the threads; no step of the kernel follows."""
         if self._timer is not None:
             self._timer.cancel()
         for task in list(self._connecting.values()):

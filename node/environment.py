@@ -1,10 +1,10 @@
-"""Configuration by environment variables, as the apache/kafka container image takes it.
+"""Configuration by environment variables, as in the apache/kafka container image.
 
     KAFKA_NODE_ID=1                      node.id=1
     KAFKA_LISTENER_SECURITY_PROTOCOL_MAP listener.security.protocol.map
     KAFKA_A__B                           a_b    (two underscores are one)
     KAFKA_A___B                          a-b    (three are a dash)
-    CLUSTER_ID                           format folders that are not formatted for this cluster
+    CLUSTER_ID                           format unformatted log directories for this cluster
 
 (apache/kafka: core/src/main/scala/kafka/docker/KafkaDockerWrapper.scala, KIP-975; Kafka 4.3)
 """
@@ -15,7 +15,7 @@ from typing import Final
 PREFIX: Final = "KAFKA_"
 CLUSTER_ID: Final = "CLUSTER_ID"
 DEFAULT_CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
-"""The image's own, for a container that is started without one."""
+"""The image's default, for a container without CLUSTER_ID."""
 NOT_PROPERTIES: Final = frozenset(
     {
         "KAFKA_VERSION",
@@ -35,7 +35,7 @@ NOT_PROPERTIES: Final = frozenset(
         "KAFKA_JMX_PORT",
     }
 )
-"""What the JVM and Kafka's scripts read themselves."""
+"""Variables for the JVM and Kafka's scripts, not properties."""
 DEFAULTS: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -47,13 +47,13 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "inter.broker.listener.name": "PLAINTEXT",
     "log.dirs": "/tmp/kraft-combined-logs",  # noqa: S108 - Kafka's own default
 }
-"""What runs when neither a file nor a variable says anything: one combined node."""
+"""Properties without any file or variable: one combined node."""
 
 
 def properties_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The properties that KAFKA_* variables stand for, by key.
+    """Return the properties of KAFKA_* variables, by key.
 
-    A variable without a name behind the prefix is left out.
+    A variable without a name after the prefix is ignored.
     """
     found = {}
     for variable in sorted(environment):
@@ -65,18 +65,18 @@ def properties_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def property_key(variable: str) -> str:
-    """`node.id` for KAFKA_NODE_ID."""
+    """Return the key of a variable, such as `node.id` for KAFKA_NODE_ID."""
     assert variable.startswith(PREFIX), f"{variable=}"
     dotted = variable[len(PREFIX) :].lower().replace("_", ".")
     return dotted.replace("...", "-").replace("..", "_")
 
 
 def effective(file: Mapping[str, str] | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """What a container of the image runs with.
+    """Return the properties that a container of the image runs with.
 
     Args:
-        file: a mounted server.properties; variables are stronger than it. None: there is none,
-            and the defaults count only where no variable is given at all.
+        file: a mounted server.properties, which variables override. None: there is none, and the
+            defaults apply only if no variable is set at all.
         environment: all variables of the process.
     """
     told = properties_of(environment)

@@ -1,10 +1,10 @@
-"""Where a flush of the log runs: on a thread, or right in the loop while the disk is quick.
+"""Flushes of the log: on a thread, or directly in the loop while the disk is fast.
 
-A thread costs two switches between threads per flush, about 100 us at every node of a quorum, and
-a create waits for two of them; an fdatasync of a good disk costs 150 us. A slow disk must not stop
-the loop (heartbeats, reads, elections), so the loop flushes only while all of the recent flushes
-were quick; the first slow one sends the next ones to the thread until the disk has proved itself
-again. docs/decisions/0006-flush-in-the-loop.md has the figures.
+A thread costs two thread switches per flush, about 100 us on every node of a quorum, and a
+CreateTopics waits for two flushes; an fdatasync of a good disk costs 150 us. A slow disk must not
+block the loop (heartbeats, reads, elections), so the loop flushes only while the recent flushes
+were fast; after a slow one the flushes run on the thread until enough of them were fast again.
+docs/decisions/0006-flush-in-the-loop.md has the figures.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ from kernel.effects import Plan
 from node.worker import Worker
 
 QUICK_S: Final = 0.0005
-"""A flush below it is quick: the loop may do the next one itself."""
+"""Upper bound (exclusive) of a fast flush, seconds."""
 RECENT: Final = 16
-"""Flushes that must all have been quick, except one in `FORGIVEN`..."""
+"""Number of last flushes that decide; all but `FORGIVEN` of them must have been fast..."""
 SLOW_S: Final = 0.003
-"""... and none of which took this long."""
+"""... and none may have taken this long."""
 FORGIVEN: Final = 4
 
 Done = Callable[[int, BaseException | None], None]
 
 
 class Pace:
-    """Remembers how long flushes took and says whether the next one is short enough."""
+    """The durations of recent flushes, and the decision whether the loop may run the next."""
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=RECENT)
 
     def note(self, seconds: float) -> None:
-        """A flush took this long."""
+        """Add the duration of a flush."""
         self._recent.append(seconds)
 
     @property
     def is_quick(self) -> bool:
-        """Whether the disk has proved itself: enough flushes, most quick and none slow."""
+        """True if there were enough flushes, most of them fast and none slow."""
         recent = self._recent
         if len(recent) < RECENT or max(recent) >= SLOW_S:
             return False
@@ -48,7 +48,7 @@ class Pace:
 
 
 class Flusher:
-    """One flush at a time; `done(token, error)` is called in the loop's thread."""
+    """The runner of flushes, one at a time; it calls `done(token, error)` in the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, done: Done) -> None:
         self._done = done
@@ -57,7 +57,7 @@ class Flusher:
 
     @property
     def may_run_in_loop(self) -> bool:
-        """Whether a flush is short enough to be done between two callbacks."""
+        """True if flushes are short enough to run between two callbacks."""
         return self._pace.is_quick
 
     def run_here(self, token: int, plan: Plan) -> None:
@@ -65,7 +65,7 @@ class Flusher:
         error: BaseException | None = None
         try:
             self._run(plan)
-        except Exception as raised:  # noqa: BLE001 - as from the thread: the node decides
+        except Exception as raised:  # noqa: BLE001 - passed to `done`, as from the thread
             error = raised
         self._done(token, error)
 
@@ -74,7 +74,7 @@ class Flusher:
         self._worker.submit(partial(self._run, plan), partial(self._done, token))
 
     def close(self) -> None:
-        """Wait for the flush that runs; no other begins."""
+        """Wait for the running flush; no other begins."""
         self._worker.close()
 
     def _run(self, plan: Plan) -> None:

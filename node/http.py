@@ -1,7 +1,7 @@
 """The listener of the inspection API: bound at start, its server loaded at the first connection.
 
-aiohttp and prometheus_client cost 0.2 s and 15 MB: a node that nobody looks at does not pay them,
-and the first look does not hold the node up, because they are imported on another thread.
+aiohttp and prometheus_client cost 0.2 s and 15 MB: a node without inspection clients saves them,
+and the first connection does not block the node, because they are imported on another thread.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ BACKLOG: Final = 128
 
 
 class HttpListener:
-    """Serves one node over HTTP.
+    """The HTTP listener of one node.
 
     Args:
-        node: what is shown.
-        endpoint: where to listen.
-        limits: what clients may take up, by the names of `inspection.server.Limits`.
+        node: the inspected node.
+        endpoint: address to listen on.
+        limits: limits of clients, by the field names of `inspection.server.Limits`.
 
     Raises:
         StartError: the address is taken or cannot be bound.
@@ -56,7 +56,7 @@ class HttpListener:
         await self._server.start(self._socket)
 
     async def close(self) -> None:
-        """End every stream, answer what was asked, close."""
+        """End every stream, answer the pending requests, and close."""
         if self._opening is None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()

@@ -1,4 +1,4 @@
-"""Who this node is: its folders locked and checked before anything is opened."""
+"""The identity of a node: its log directories are locked and checked before they are opened."""
 
 from collections.abc import Callable
 from typing import Final
@@ -22,21 +22,21 @@ CLUSTER_ID_CHARACTERS_MAX: Final = 1000
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What the folders say; `locks` are held as long as the value lives."""
+    """Cluster id and directory ids from `meta.properties`; `locks` are held while it exists."""
 
     cluster_id: str
     directory_ids: dict[str, DirectoryId]
-    """By path, every folder of the node."""
+    """Ids of all log directories, by path."""
     locks: tuple[Lock, ...]
 
 
 def check_cluster_id(text: str) -> None:
-    """Whether folders can be formatted with it: `meta.properties` must give it back to anyone.
+    """Check that a cluster id can be stored in `meta.properties` and read back unchanged.
 
-    Kafka takes any text, also none at all, which no client tells from a cluster without an id.
+    Kafka accepts any text, even an empty one, which clients cannot tell from a missing cluster id.
 
     Raises:
-        StartError: they cannot; says what is allowed.
+        StartError: it cannot; the text names the allowed form.
     """
     is_plain = text.isascii() and text.isprintable() and "\\" not in text and text == text.strip()
     if not is_plain or not 1 <= len(text) <= CLUSTER_ID_CHARACTERS_MAX:
@@ -54,10 +54,10 @@ def prepare(
     new_uuid: Callable[[], bytes],
     wall_ms: int,
 ) -> Identity:
-    """Lock every folder, format what is not formatted when asked to, and check the rest.
+    """Lock every log directory, format unformatted ones if requested, and check the others.
 
     Raises:
-        StartError, LockedDirectoryError, FormatError, CorruptFileError: one line for the person.
+        StartError, LockedDirectoryError, FormatError, CorruptFileError: one line for the operator.
     """
     folders = metadata_folder_first(config)
     if format_cluster_id is not None:

@@ -1,7 +1,7 @@
-"""A question to the leader of the quorum over a socket of its own.
+"""A client of the quorum's leader over a socket of its own.
 
-For a node without a broker's listener, over which `LocalClient` has its questions forwarded: a
-controller that does not lead refuses what only the leader knows.
+It is for a node without a broker listener, by which `LocalClient` gets its requests forwarded: a
+controller that does not lead refuses requests that only the leader can answer.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ READ_BYTES: Final = 64 * 1024
 
 
 class LeaderClient:
-    """Opens a connection for each question: they are few, and the leader may be another by then.
+    """A client that connects for each request: they are few, and the leader may change.
 
     Args:
-        leader_address: host and port of the leader's controller listener; None without a leader.
+        leader_address: returns host and port of the leader's controller listener, or None.
     """
 
     def __init__(self, leader_address: Callable[[], tuple[str, int] | None]) -> None:
@@ -30,7 +30,7 @@ class LeaderClient:
         """Send one request and wait for its response.
 
         Raises:
-            AskError: nobody leads, or no answer within `ANSWER_S`.
+            AskError: no leader is known, or there is no response within `ANSWER_S`.
         """
         address = self._leader_address()
         if address is None:

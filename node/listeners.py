@@ -1,7 +1,7 @@
-"""The listener and voter keys of `server.properties`: parsing and their rules against each other.
+"""The listener and voter keys of `server.properties`: parsing, and the rules between them.
 
-Names of listeners are upper case after reading, as in Kafka. Only the security protocol PLAINTEXT
-is served; a listener with another one is refused, and never served unprotected instead.
+Listener names are converted to upper case, as in Kafka. Only the security protocol PLAINTEXT is
+supported; a listener with another one is refused, and never served unprotected instead.
 """
 
 import re
@@ -29,7 +29,7 @@ VOTER_PATTERN: Final = re.compile(r"(-?[0-9]{1,19})@\[?([0-9a-zA-Z\-%._:]+)\]?:(
 
 
 def inspection_listener(value: str) -> Endpoint | None:
-    """`HOST:PORT`, or `PORT` for loopback only; None when nothing is given.
+    """Parse `HOST:PORT`, or `PORT` for loopback only; None if the value is empty.
 
     Raises:
         ConfigError: another form, or a port outside 1 to 65535.
@@ -46,15 +46,15 @@ def inspection_listener(value: str) -> Endpoint | None:
 
 
 def split_list(value: str) -> tuple[str, ...]:
-    """The entries of a comma-separated value; blanks around them and empty ones are dropped."""
+    """Split a comma-separated value; blanks around entries and empty entries are dropped."""
     return tuple(entry.strip() for entry in value.split(",") if entry.strip())
 
 
 def parse_voters(value: str) -> tuple[Voter, ...]:
-    """`id@host:port,...` sorted by id; empty when nothing is named.
+    """Parse `id@host:port,...` into voters sorted by id; empty for an empty value.
 
     Raises:
-        ConfigError: an entry of another form, an id or an address that occurs twice.
+        ConfigError: an entry of another form, or a duplicate id or address.
     """
     voters: list[Voter] = []
     for entry in split_list(value):
@@ -77,10 +77,10 @@ def parse_voters(value: str) -> tuple[Voter, ...]:
 
 
 def parse_address_limits(value: str) -> tuple[tuple[str, int], ...]:
-    """`address:count,...` of `max.connections.per.ip.overrides`; addresses as sockets give them.
+    """Parse `address:count,...` of `max.connections.per.ip.overrides`; addresses are normalized.
 
     Raises:
-        ConfigError: an entry of another form, a name instead of an address, an address twice.
+        ConfigError: an entry of another form, a host name, or a duplicate address.
     """
     limits: dict[str, int] = {}
     for entry in split_list(value):
@@ -101,9 +101,9 @@ def parse_address_limits(value: str) -> tuple[tuple[str, int], ...]:
 def check_protocols(
     given: Mapping[str, str], controller_names: tuple[str, ...]
 ) -> Mapping[str, str]:
-    """Security protocol by listener name, for every name that may be used.
+    """Return the security protocol by listener name, for every name that may be used.
 
-    Without an own map a controller listener is PLAINTEXT, as in Kafka (KIP-833).
+    Without an explicit map a controller listener is PLAINTEXT, as in Kafka (KIP-833).
     """
     explicit = given.get(PROTOCOL_MAP_KEY)
     if explicit is None:
@@ -136,11 +136,11 @@ def bound_listeners(
     protocols: Mapping[str, str],
     roles: tuple[str, ...],
 ) -> tuple[Endpoint, ...]:
-    """The listeners this node opens, in the order of the file.
+    """Return the listeners to bind, in the order of the file.
 
     Raises:
-        ConfigError: unreadable, a name or port twice, no protocol or one that is not served, a
-            controller without its listener.
+        ConfigError: a malformed entry, a duplicate name or port, a missing or unsupported protocol,
+            or a controller without its listener.
     """
     value = given.get(LISTENERS_KEY) or DEFAULT_LISTENERS
     endpoints = _parse_listeners(value, LISTENERS_KEY)
@@ -177,10 +177,10 @@ def advertised_listeners(
     controller_names: tuple[str, ...],
     host_name: str,
 ) -> tuple[Endpoint, ...]:
-    """What others are told: `advertised.listeners`, for the rest the bound ones.
+    """Return the advertised listeners: `advertised.listeners`, completed by bound ones.
 
-    A controller listener that `advertised.listeners` leaves out is advertised as it is bound; a
-    broker listener that it leaves out is not advertised at all (KafkaConfig, 3.9+).
+    A controller listener missing in `advertised.listeners` is advertised as bound; a missing broker
+    listener is not advertised at all if another one is listed (KafkaConfig, 3.9+).
     """
     value = given.get(ADVERTISED_KEY)
     explicit = _parse_listeners(value, ADVERTISED_KEY) if value else ()
@@ -227,7 +227,7 @@ def check_roles_of_listeners(
     controller_names: tuple[str, ...],
     roles: tuple[str, ...],
 ) -> None:
-    """Check that each role has its listeners, and that no listener is without a role."""
+    """Check that each role has its listeners, and that each listener has a role."""
     bound_names = [endpoint.listener for endpoint in bound]
     serves_brokers = any(endpoint.listener not in controller_names for endpoint in advertised)
     if "broker" not in roles and serves_brokers:
@@ -254,7 +254,7 @@ def inter_broker_listener(
     controller_names: tuple[str, ...],
     roles: tuple[str, ...],
 ) -> str | None:
-    """The listener brokers use among each other; None on a plain controller."""
+    """Return the name of the inter-broker listener; None without the broker role."""
     if "broker" not in roles:
         return None
     key, protocol_key = "inter.broker.listener.name", "security.inter.broker.protocol"
@@ -272,7 +272,7 @@ def inter_broker_listener(
 
 
 def _parse_listeners(value: str, key: str) -> tuple[Endpoint, ...]:
-    """`NAME://host:port,...` with names in upper case."""
+    """Parse `NAME://host:port,...`; names become upper case."""
     endpoints: list[Endpoint] = []
     for entry in split_list(value):
         match = LISTENER_PATTERN.fullmatch(entry)

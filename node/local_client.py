@@ -1,6 +1,7 @@
-"""A client of this node inside its own process: what the inspection API asks the leader with.
+"""A client of this node in its own process, used by the inspection API to query the leader.
 
-It goes the way of every other client (listener, dispatch, forwarding), without a socket.
+Its requests are served like those of any client (listener, dispatch, forwarding), but without a
+socket.
 """
 
 import asyncio
@@ -15,10 +16,10 @@ ANSWER_S: Final = 1.0
 
 
 class Attachable(Protocol):
-    """The driver's side: `attach` gives something without a socket a connection id."""
+    """The interface of the driver for clients without a socket."""
 
     def attach(self, listener: str, end: "LocalClient") -> int:
-        """Open a connection; what is sent to it goes to `end.write`, its end to `end.close`."""
+        """Open a connection and return its id; `end.write` gets its bytes, `end.close` its end."""
         ...
 
     def post(self, event: Event) -> None:
@@ -27,7 +28,7 @@ class Attachable(Protocol):
 
 
 class LocalClient:
-    """One connection, opened at the first question and again after it was closed."""
+    """One connection to this node, opened at the first request and again after a close."""
 
     def __init__(self, driver: Attachable, listener: str) -> None:
         self._driver = driver
@@ -40,7 +41,7 @@ class LocalClient:
         """Send one request through this node and wait for its response.
 
         Raises:
-            AskError: no answer within `ANSWER_S`, or the connection was closed.
+            AskError: no response within `ANSWER_S`, or the connection was closed.
         """
         if self._connection is None:
             self._connection = ClientConnection("inspection")
@@ -62,7 +63,7 @@ class LocalClient:
             self._waiting.pop(correlation_id, None)
 
     def write(self, content: bytes) -> None:
-        """The node answers."""
+        """Receive bytes from the node and complete the requests that they answer."""
         if self._connection is None:
             return
         try:
@@ -77,7 +78,7 @@ class LocalClient:
                 answer.set_result(response.body)
 
     def close(self) -> None:
-        """The node closed the connection: nobody is answered any more."""
+        """Fail the pending requests: the node closed the connection."""
         self._connection = None
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
@@ -85,7 +86,7 @@ class LocalClient:
                 answer.set_exception(AskError("the node closed the connection"))
 
     def set_reading(self, *, is_wanted: bool) -> None:
-        """Questions are few: nothing needs to be held back."""
+        """Do nothing: requests are too few to need back-pressure."""
 
     def _send(self, content: bytes) -> None:
         if content:

@@ -1,4 +1,4 @@
-"""Log lines: key=value on a terminal, one JSON object a line otherwise; quiet when healthy."""
+"""Log lines: key=value on a terminal, otherwise one JSON object per line; few while healthy."""
 
 import json
 import sys
@@ -13,9 +13,9 @@ _threshold = LogLevel.INFO
 
 
 def write_log(line: Log, error: BaseException | None = None) -> None:
-    """Write one line to standard error; a failure of the node carries its stack.
+    """Write one line to standard error, with the stack of an error.
 
-    Where nobody reads standard error any more the line is lost, and the node goes on.
+    If standard error is closed the line is lost, and the node goes on.
     """
     if line.level < _threshold:
         return
@@ -34,7 +34,7 @@ def write_log(line: Log, error: BaseException | None = None) -> None:
 
 
 def _plain(value: object) -> str:
-    """A value behind `=`: quoted when it could be taken for something else, never two lines."""
+    """Format a value after `=`: quoted if it would be ambiguous, always on one line."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""Entry of a node process; imports the node only after the interpreter is known to suit it."""
+"""Entry point of a node process; it checks the interpreter before it imports the node."""
 
 import sys
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ def start(
     *,
     environment: bool = False,
 ) -> int:
-    """Run the node that a properties file describes, until it is told to stop.
+    """Run the node of a properties file until a signal or a failure stops it.
 
     Args:
-        properties: server.properties with Kafka's keys; None = the environment alone.
-        overrides: `key=value`, stronger than the file.
-        format_cluster_id: format the folders that are not formatted for this cluster first.
-        environment: KAFKA_* variables are stronger than the file (node/environment.py).
+        properties: server.properties with Kafka's keys; None = only the environment.
+        overrides: `key=value`, which override the file.
+        format_cluster_id: cluster id to format unformatted log directories with, before start.
+        environment: True if KAFKA_* variables override the file (node/environment.py).
 
     Returns:
-        The exit code: 0 after a clean shutdown, 1 when it could not start or had to stop.
+        The exit code: 0 after a clean shutdown, 1 if it could not start or had to stop.
     """
     if not __debug__:
         sys.stderr.write("a node does not run under python -O: its assertions protect the data\n")

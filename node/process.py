@@ -1,4 +1,4 @@
-"""The composition root: configuration, folders, kernel, listeners, signals, one event loop."""
+"""The composition root: configuration, log directories, kernel, listeners, signals, event loop."""
 
 import asyncio
 import errno
@@ -60,19 +60,19 @@ REFUSALS = (
     FsyncError,
     UnsupportedFeatureError,
 )
-"""What stops a start with one line for the person, no stack."""
+"""Errors that stop a start with one line for the operator, without stack."""
 
 
 PRELOADED = (54, 53, 52, 63, 62, 19, 20, 58, 59, 55, 60, 3, 70)
-"""APIs whose schemas are loaded while the node idles, those of a hand-over first: a first use costs
-5 to 10 ms, which a successor would pay while nobody leads."""
+"""APIs whose schemas are loaded while the node idles, those of a failover first: a first use costs
+5 to 10 ms, which a new leader would add to the time without one."""
 PRELOAD_AFTER_S = 1.0
 PRELOAD_PAUSE_S = 0.05
 WITHOUT_EFFECT = "configuration_without_effect"
 UNKNOWN = "unknown_configuration"
-"""A key that is misspelt, or a plugin's of Kafka."""
+"""Log event for a key that is misspelt, or of a Kafka plugin."""
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
-"""Before a key of Kafka's that is said for one listener."""
+"""Prefix of a Kafka key that is set for one listener."""
 
 
 def run_node(
@@ -82,7 +82,7 @@ def run_node(
     *,
     environment: bool = False,
 ) -> int:
-    """Run one node in this process; returns its exit code."""
+    """Run one node in this process; return its exit code."""
     try:
         config = _config(properties, overrides, environment=environment)
         if properties is None and format_cluster_id is None:
@@ -94,7 +94,7 @@ def run_node(
     for line in key_warnings(config.unknown_keys):
         write_log(line)
     _raise_file_limit()
-    # What was loaded stays: keep it out of every later collection.
+    # Loaded objects stay: exclude them from every later collection.
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
@@ -104,12 +104,12 @@ def run_node(
 
 
 def asked_cluster_id(environment: Mapping[str, str]) -> str:
-    """Of CLUSTER_ID; empty, as compose makes of a variable it has not, is as good as not set."""
+    """Return CLUSTER_ID or its default; empty, as compose sets a missing variable, is unset."""
     return environment.get(CLUSTER_ID) or DEFAULT_CLUSTER_ID
 
 
 def key_warnings(keys: Collection[str]) -> list[Log]:
-    """One line with the keys of Kafka's that are given and not acted on, one with nobody's."""
+    """Return a log line with the given Kafka keys without effect, and one with unknown keys."""
     without_effect = [key for key in keys if _is_kafkas(key)]
     unknown = [key for key in keys if not _is_kafkas(key)]
     return [
@@ -124,7 +124,7 @@ def _is_kafkas(key: str) -> bool:
 
 
 def _config(properties: Path | None, overrides: Sequence[str], *, environment: bool) -> NodeConfig:
-    """From the file, the environment, or both; the overrides are the strongest."""
+    """Read the file, the environment, or both; `overrides` take precedence."""
     if properties is not None and not environment:
         return read_config(properties, overrides)
     file = None if properties is None else read_properties(properties)
@@ -132,11 +132,11 @@ def _config(properties: Path | None, overrides: Sequence[str], *, environment: b
 
 
 def _open(config: NodeConfig, format_cluster_id: str | None) -> tuple[Identity, Kernel]:
-    """Folders and kernel.
+    """Lock and check the log directories, and open the kernel.
 
     Raises:
-        StartError: a folder cannot be made, read or written; names the path. Or what `prepare` and
-            the kernel refuse, see REFUSALS.
+        StartError: a directory cannot be created, read or written; names the path. Other errors of
+            `prepare` and the kernel are in REFUSALS.
     """
     vfs = OsVfs()
     rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secrets here
@@ -195,7 +195,7 @@ async def _serve(config: NodeConfig, kernel: Kernel) -> int:
 
 
 def _identity_fields(config: NodeConfig, kernel: Kernel) -> dict[str, object]:
-    """The first line of a node's log: who it is and where it listens."""
+    """Return the fields of a node's first log line: identity and listeners."""
     roles = {"broker": config.is_broker, "controller": config.is_controller}
     return {
         "node_id": config.node_id,
@@ -207,7 +207,7 @@ def _identity_fields(config: NodeConfig, kernel: Kernel) -> dict[str, object]:
 
 
 def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | None:
-    """The inspection API, where one is configured."""
+    """Make the listener of the inspection API; None if it is not configured."""
     if config.inspection_listener is None:
         return None
     if config.broker_listeners:
@@ -220,14 +220,14 @@ def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | 
 
 
 def _leader_address(config: NodeConfig, kernel: Kernel) -> tuple[str, int] | None:
-    """Where the leader's controller listener is, None while nobody leads."""
+    """Return the address of the leader's controller listener; None without a known leader."""
     leader_id = kernel.replica.leader.leader_id
     voter = None if leader_id is None else config.voter(leader_id)
     return None if voter is None else (voter.host, voter.port)
 
 
 def _preload(loop: asyncio.AbstractEventLoop, api_keys: Iterator[int]) -> None:
-    """Load one schema, and the next one after a pause in which the node works."""
+    """Load one schema, and schedule the next one after a pause."""
     api_key = next(api_keys, None)
     if api_key is not None:
         codec.preload(api_key)
@@ -250,6 +250,6 @@ async def _listen(driver: Driver, listener: Endpoint) -> asyncio.Server:
 
 
 def _raise_file_limit() -> None:
-    """Partitions and clients need descriptors: take all that we may have."""
+    """Raise the soft limit of open files to the hard one, for log segments and clients."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -3,11 +3,11 @@ r"""The format of Java's `.properties` files: reading and writing. Standard libr
     # comment or ! comment
     key=value     key: value     key value     (blanks around the separator are dropped)
     key=first, \
-        second    (a line that ends in an odd number of backslashes goes on in the next one)
+        second    (a line that ends in an odd number of backslashes continues on the next one)
     \t \n \r \f \uXXXX are characters, any other \x is x
-    \uD83D\uDE00 are the halves of one character; a half alone is none (Java keeps it)
+    \uD83D\uDE00 are the halves of one character; a half alone is refused (Java keeps it)
 
-A key that occurs twice has its last value. (java.util.Properties.load)
+A duplicate key has its last value. (java.util.Properties.load)
 The launcher in `scripts/` reads and writes with this module before anything is installed.
 """
 
@@ -20,7 +20,7 @@ ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 ESCAPED_AT_WRITE: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 UNICODE_DIGITS: Final = 4
 SHOWN_CHARACTERS: Final = 80
-"""Of a key in an error line."""
+"""Characters of a key shown in an error line."""
 
 
 class PropertiesError(ValueError):
@@ -28,7 +28,7 @@ class PropertiesError(ValueError):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of the text, in the order of the first occurrence of each key.
+    """Return keys and values of the text, in the order of the first occurrence of each key.
 
     Raises:
         PropertiesError: a malformed escape; the text names the key.
@@ -45,7 +45,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """One `key=value` line per entry, in the order given, such that parsing gives it back."""
+    """Format one `key=value` line per entry, in order; parsing returns the same mapping."""
     return "".join(
         f"{_escape(key, in_key=True)}={_escape(value, in_key=False)}\n"
         for key, value in properties.items()
@@ -53,7 +53,7 @@ def format_properties(properties: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones, continuations joined."""
+    """Yield the lines with continuations joined, without comments and blank lines."""
     joined: list[str] = []
     # Only \n, \r and \r\n end a line in this format; str.splitlines knows many more.
     for raw_line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
@@ -71,7 +71,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _split_position(line: str) -> tuple[int, int]:
-    """End of the key and start of the value."""
+    """Return the end of the key and the start of the value."""
     key_end = 0
     while key_end < len(line) and line[key_end] not in BLANKS + SEPARATORS:
         key_end += 2 if line[key_end] == "\\" else 1
@@ -116,7 +116,7 @@ def _unicode_character(digits: str) -> str:
 
 
 def _joined(text: str) -> str:
-    """The halves of UTF-16 pairs as characters."""
+    """Join the halves of UTF-16 pairs into characters."""
     if all(char < "\ud800" or char > "\udfff" for char in text):
         return text
     try:

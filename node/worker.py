@@ -1,4 +1,4 @@
-"""A thread that does one piece of work after the other and reports to the loop."""
+"""A thread that runs tasks in sequence and reports to the event loop."""
 
 import asyncio
 import threading
@@ -10,10 +10,10 @@ Done = Callable[[BaseException | None], None]
 
 
 class Worker:
-    """Work leaves the loop's thread here; `done(error)` is called in the loop's thread.
+    """A thread for work outside the loop's thread, where `done(error)` is called afterwards.
 
-    The thread does not keep the process alive: what is left undone is as after a SIGKILL, and the
-    next start does it.
+    The thread does not keep the process alive: unfinished work is as after a SIGKILL, and the next
+    start makes up for it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
@@ -23,14 +23,14 @@ class Worker:
         self._thread.start()
 
     def submit(self, work: Work, done: Done) -> None:
-        """Do it after what was submitted before."""
+        """Queue work after all that was submitted before."""
         self._queue.put((work, done))
 
     def close(self, wait_s: float | None = None) -> bool:
-        """Take nothing more and wait for what runs and waits; None waits as long as it takes.
+        """Accept no more work and wait for the queue; None waits without limit.
 
         Returns:
-            Whether everything is done.
+            True if all work is done.
         """
         self._queue.put(None)
         self._thread.join(wait_s)
