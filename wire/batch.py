@@ -41,7 +41,7 @@ _MAGIC_POSITION: Final = 16
 _INT32_MAX: Final = (1 << 31) - 1
 
 _CODEC_MASK: Final = 0x07
-_LOG_APPEND_TIME_BIT: Final = 0x08
+LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 _DELETE_HORIZON_BIT: Final = 0x40
@@ -106,7 +106,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_log_append_time(self) -> bool:
         """True if the broker's time (max timestamp) replaces that of every record."""
-        return bool(self.attributes & _LOG_APPEND_TIME_BIT)
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
