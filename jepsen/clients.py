@@ -1,14 +1,14 @@
-"""Who leads, and a client's session with the nodes: raw requests, each sent once.
+"""Watch of the leader, and client sessions with the nodes: raw requests, each sent once.
 
-Writes go straight to the controller listener of the leader, never through a broker: a broker sends
-a request on again after it lost the controller (as Kafka's does), and TOPIC_ALREADY_EXISTS may then
-speak of one's own creation.
+Writes go straight to the controller listener of the leader, never through a broker: a broker
+forwards a request again after it lost the controller (as Kafka's does), and TOPIC_ALREADY_EXISTS
+may then be about one's own creation.
 
-*Quorum reads.* The protocol has no linearizable read: what a node answers comes from its own
-committed image, which may be old. So a read first writes a *barrier*: a new value of a config of a
-topic that belongs to this client alone. It is answered when it is committed, so everything that
-was acknowledged before the read began lies before it in the log. Then a node is asked, any node,
-until its image shows that value, and what the same image (or a later one) says is the answer.
+*Quorum reads.* The protocol has no linearizable read: a node answers from its own committed image,
+which may be old. So a read first writes a *barrier*: a new value of a config of a topic that
+belongs to this client alone. It is answered when it is committed, so everything that was
+acknowledged before the read began lies before it in the log. Then any node is asked until its
+image shows that value; the content of the same image (or of a later one) is the answer.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SOURCE_TOPIC: Final = 1
 CONFIG: Final = "retention.ms"
 
 OPERATION_TIMEOUT_S: Final = 5.0
-"""Longer than the server's own, so that what it gives up is told."""
+"""Longer than the server's own, so that the client learns when the server gives up."""
 SERVER_TIMEOUT: Final = timedelta(seconds=3)
 WATCH_INTERVAL_S: Final = 0.1
 VIEW_AGE_MAX_S: Final = 1.0
@@ -62,17 +62,17 @@ class _View(NamedTuple):
 
 
 class LeaderWatch:
-    """Asks every controller all the time whether it leads."""
+    """Asks every controller continuously whether it leads."""
 
     def __init__(self, nodes: Mapping[int, NodeAddresses]) -> None:
         self._nodes = nodes
         self._views: dict[int, _View] = {}
         self.epochs: Final[dict[int, int]] = {}
-        """Leader by epoch, as the nodes themselves said."""
+        """Leader by epoch, as the nodes themselves reported."""
 
     @property
     def leader_id(self) -> int | None:
-        """The node that said last that it leads, in the highest epoch; None if that is long ago."""
+        """Node that last reported to lead, in the highest epoch; None if no report is recent."""
         now_s = asyncio.get_running_loop().time()
         fresh = {
             node: view.leader_epoch
@@ -82,7 +82,7 @@ class LeaderWatch:
         return max(fresh, key=lambda node: fresh[node]) if fresh else None
 
     async def wait_leader(self, until_s: float) -> int | None:
-        """The leader as soon as one is known; None if none is by `until_s` (time of the loop)."""
+        """Wait for a known leader; None if there is none by `until_s` (time of the loop)."""
         while asyncio.get_running_loop().time() < until_s:
             if (leader_id := self.leader_id) is not None:
                 return leader_id
@@ -90,11 +90,11 @@ class LeaderWatch:
         return None
 
     def forget(self, node_id: int) -> None:
-        """The node does not lead, as somebody was told."""
+        """Forget that the node leads."""
         self._views.pop(node_id, None)
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for node_id, addresses in self._nodes.items():
                 tasks.create_task(self._watch(node_id, addresses.controller))
@@ -133,10 +133,10 @@ class LeaderWatch:
 
 
 class Session:
-    """The connections of one client thread, opened when needed, dropped after a failure."""
+    """Connections of one client thread, opened when needed, dropped after a failure."""
 
     def __init__(self, thread: int, nodes: Mapping[int, NodeAddresses], watch: LeaderWatch) -> None:
-        """Opens nothing.
+        """Open nothing yet.
 
         Args:
             thread: Number of the thread; its barrier topic is named after it.
@@ -151,7 +151,7 @@ class Session:
         self._connections: dict[Address, Connection] = {}
 
     async def write(self, node_id: int, api_key: int, body: Any) -> Any:
-        """One request to the controller listener of a node.
+        """Send one request to the controller listener of a node.
 
         Raises:
             CallError: no response.
@@ -159,7 +159,7 @@ class Session:
         return await self._call(self._nodes[node_id].controller, api_key, body)
 
     async def barrier(self, leader_id: int) -> int:
-        """Commits a new value of this thread's barrier and returns it.
+        """Commit a new value of this thread's barrier and return it.
 
         Raises:
             CallError: no response.
@@ -172,11 +172,11 @@ class Session:
         return self._barrier_value
 
     async def configs(self, node_id: int, topics: tuple[str, ...]) -> list[str | None]:
-        """What one image of a node holds for the config of topics; None where it is not set.
+        """Read the config of topics from one image of a node; None where it is not set.
 
         Raises:
             CallError: no response.
-            Refused: a topic is unknown, for instance.
+            Refused: an answer with an error, for an unknown topic for instance.
         """
         address = self._nodes[node_id].controller
         answer = await self._call(address, DESCRIBE_CONFIGS, describe_config(topics))
@@ -188,12 +188,12 @@ class Session:
         return values
 
     async def config_behind_barrier(self, leader_id: int, node_id: int, topic: str) -> str | None:
-        """Quorum read of a topic's config at a node.
+        """Read a topic's config at a node by a quorum read.
 
         Raises:
             CallError: no response.
             Refused: an answer with an error.
-            TimeoutError: the node does not come to show the barrier.
+            TimeoutError: the node does not show the barrier in time.
         """
         barrier = str(await self.barrier(leader_id))
         async with asyncio.timeout(BARRIER_WAIT_S):
@@ -204,7 +204,7 @@ class Session:
                 await asyncio.sleep(BARRIER_POLL_S)
 
     async def topic_behind_barrier(self, leader_id: int, node_id: int, name: str) -> str | None:
-        """Quorum read of a topic's id at a node; None: it does not exist. Raises as the other."""
+        """Read a topic's id at a node by a quorum read; None: no topic. Raises as the other."""
         barrier = str(await self.barrier(leader_id))
         async with asyncio.timeout(BARRIER_WAIT_S):
             topics = (self._barrier_topic,)
@@ -213,7 +213,7 @@ class Session:
         return await self.topic(node_id, name)
 
     async def topic(self, node_id: int, name: str) -> str | None:
-        """The id of a topic in the image of a node, maybe an old one; None: it does not exist.
+        """Read a topic's id from the image of a node, maybe an old one; None: it does not exist.
 
         Raises:
             CallError: no response.
@@ -234,7 +234,7 @@ class Session:
         return str(found.topic_id)
 
     def close(self) -> None:
-        """Drops all connections."""
+        """Drop all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -252,18 +252,18 @@ class Session:
 
 
 def barrier_topic(thread: int) -> str:
-    """The topic whose config only this thread changes."""
+    """Topic whose config only this thread changes."""
     return f"barrier-{thread}"
 
 
 def raise_for(code: ErrorCode) -> None:
-    """Raises Refused unless the code says that all is well."""
+    """Raise Refused unless the code is no error."""
     if code is not ErrorCode.none:
         raise Refused(code.value)
 
 
 def create_topics(names: tuple[str, ...]) -> Any:
-    """CreateTopics of topics with one partition and one replica."""
+    """Make a CreateTopics of topics with one partition and one replica."""
     request = newest(CREATE_TOPICS, "request")
     topics = tuple(
         request.CreatableTopic(
@@ -275,7 +275,7 @@ def create_topics(names: tuple[str, ...]) -> Any:
 
 
 def set_config(topic: str, value: str) -> Any:
-    """IncrementalAlterConfigs that sets the config of a topic."""
+    """Make an IncrementalAlterConfigs that sets the config of a topic."""
     request = newest(INCREMENTAL_ALTER_CONFIGS, "request")
     config = request.AlterableConfig(name=CONFIG, config_operation=OPERATION_SET, value=value)
     resource = request.AlterConfigsResource(
@@ -285,7 +285,7 @@ def set_config(topic: str, value: str) -> Any:
 
 
 def describe_config(topics: tuple[str, ...]) -> Any:
-    """DescribeConfigs of the config of topics."""
+    """Make a DescribeConfigs of the config of topics."""
     request = newest(DESCRIBE_CONFIGS, "request")
     resources = tuple(
         request.DescribeConfigsResource(

@@ -1,4 +1,4 @@
-"""The database under test: nodes as processes of this machine, worked by `scripts/quorum`.
+"""The database under test: nodes as processes of this machine, run by `scripts/quorum`.
 
 Every command is a process of the script, in a session of its own, so that Ctrl-C reaches only the
 harness, which then undoes everything itself.
@@ -23,33 +23,33 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SCRIPT: Final = ROOT / "scripts" / "quorum"
 HOST: Final = "127.0.0.1"
 PORT_DISTANCE: Final = 1000
-"""Between the Kafka, controller and inspection listeners of a node (scripts/launcher/layout.py)."""
+"""Distance of Kafka, controller and inspection listener of a node (scripts/launcher/layout.py)."""
 BASE_PORTS: Final = range(11_000, 12_000, 10)
 STOPPED: Final = "T"
 START_FIELD: Final = 19
-"""Of `_process_stat`: the start of the process in clock ticks since boot."""
+"""Index in `_process_stat` of the start of the process, in clock ticks since boot."""
 SCRIPT_TIMEOUT_S: Final = 90.0
 
 
 class ClusterError(Exception):
-    """The nodes could not be started, watched or signalled; the text is for the person."""
+    """The nodes could not be started, watched or signalled; the text is for people."""
 
 
 class NodeAddresses(msgspec.Struct, frozen=True):
-    """The listeners of one node."""
+    """Listeners of one node."""
 
     broker: Address
     controller: Address
 
 
 class Cluster:
-    """Combined nodes 1..n in a folder; every change of theirs is one command of the script."""
+    """Combined nodes 1..n in a folder; every change to them is one command of the script."""
 
     def __init__(self, folder: Path, node_count: int, base_port: int) -> None:
-        """Starts nothing yet.
+        """Start nothing yet.
 
         Args:
-            folder: Of the quorum, made by `start`.
+            folder: The quorum's, made by `start`.
             node_count: Nodes with both roles.
             base_port: Kafka port of node 1.
         """
@@ -66,20 +66,20 @@ class Cluster:
         self._running: set[asyncio.Task[tuple[int, str, str]]] = set()
 
     async def start(self) -> None:
-        """Starts all nodes and waits until they serve."""
+        """Start all nodes and wait until they serve."""
         count = str(len(self.nodes))
         await self._do("up", "--nodes", count, "--base-port", str(self._base_port))
 
     async def kill(self, node_id: int) -> None:
-        """SIGKILL; the node is gone on return."""
+        """Send SIGKILL; the node is gone on return."""
         await self._do("kill", str(node_id))
 
     async def restart(self, node_id: int) -> None:
-        """Starts a node that is down and waits until it serves."""
+        """Start a node that is down and wait until it serves."""
         await self._do("restart", str(node_id))
 
     async def pause(self, node_id: int) -> None:
-        """SIGSTOP; raises ClusterError if the process does not stop."""
+        """Send SIGSTOP; raise ClusterError if the process does not stop."""
         output = await self._do("pause", str(node_id))
         pid = re.search(r"pid (\d+)", output)
         stat = [] if pid is None else _process_stat(int(pid.group(1)))
@@ -88,11 +88,11 @@ class Cluster:
             raise ClusterError(f"node {node_id} was sent SIGSTOP and its state is {state}")
 
     async def resume(self, node_id: int) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         await self._do("resume", str(node_id))
 
     async def status(self) -> dict[str, Any]:
-        """The object of `scripts/quorum status --json`, healthy or not."""
+        """Return the object of `scripts/quorum status --json`, healthy or not."""
         code, output, errors = await self._run("status", "--json")
         if code not in (0, 3):
             raise ClusterError(f"quorum status ended with {code}: {errors.strip()}")
@@ -100,9 +100,9 @@ class Cluster:
         return found
 
     async def wait_converged(self, timeout_s: float) -> int | None:
-        """The high watermark once all nodes run with a leader and have everything below it.
+        """Wait until all nodes run with a leader and all below the high watermark; return that.
 
-        None if that does not come to be in time.
+        None if that does not happen in time.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while asyncio.get_running_loop().time() < deadline:
@@ -116,12 +116,12 @@ class Cluster:
         return None
 
     async def settle(self) -> None:
-        """Waits for commands whose caller was cancelled."""
+        """Wait for commands whose caller was cancelled."""
         if self._running:
             await asyncio.wait(self._running)
 
     async def stop(self) -> None:
-        """Ends every process, whatever state it is in; commands still under way end first.
+        """End every process, whatever its state; commands under way end first.
 
         Raises:
             ClusterError: processes are left; the text names them.
@@ -139,7 +139,7 @@ class Cluster:
             raise ClusterError(f"nodes are left running: {named}{reason}")
 
     def left(self) -> dict[int, int]:
-        """Processes of nodes that live, by node: what `nodeN/node.pid` and /proc say."""
+        """Live processes of nodes, by node, from `nodeN/node.pid` and /proc."""
         found: dict[int, int] = {}
         for node, folder in self.node_folders().items():
             try:
@@ -152,7 +152,7 @@ class Cluster:
         return found
 
     def node_folders(self) -> dict[int, Path]:
-        """Where every node lives."""
+        """Folder of every node."""
         return {node: self.folder / f"node{node}" for node in self.nodes}
 
     async def _do(self, *words: str) -> str:
@@ -163,7 +163,7 @@ class Cluster:
         return output
 
     async def _run(self, *words: str) -> tuple[int, str, str]:
-        """Runs the script to its end, also when the caller is cancelled: no half-started node."""
+        """Run the script to its end, also when the caller is cancelled: no half-started node."""
         task = asyncio.create_task(self._script(*words))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -194,7 +194,7 @@ class Cluster:
 
 
 def _process_stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat behind the name, the state first; none without such a process."""
+    """Fields of /proc/PID/stat after the name, the state first; none without such a process."""
     try:
         content = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -203,7 +203,7 @@ def _process_stat(pid: int) -> list[str]:
 
 
 def free_base_port(node_count: int, rng: Random) -> int:
-    """A base port at which nothing listens, for all three listeners of every node.
+    """Find a base port at which nothing listens, for all three listeners of every node.
 
     Raises:
         ClusterError: there is none.

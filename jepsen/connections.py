@@ -1,6 +1,6 @@
 """Connections of harness clients: Kafka's protocol over asyncio, one request at a time, no retries.
 
-A retried request turns one operation into several, so nothing here sends twice. What fails raises
+A retried request turns one operation into several, so nothing here sends twice. A failure raises
 `CallError`, which says whether a byte of the request may have left: only then is the outcome open.
 """
 
@@ -18,7 +18,7 @@ _Value = TypeVar("_Value")
 
 
 class Address(NamedTuple):
-    """Where a listener is."""
+    """Host and port of a listener."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class CallError(Exception):
 
     Attributes:
         is_sent: False only if no byte of the request left.
-        reason: `refused`, `timeout`, `closed`, or what the other side said wrongly.
+        reason: `refused`, `timeout`, `closed`, or the other side's error in the protocol.
     """
 
     def __init__(self, reason: str, *, is_sent: bool) -> None:
@@ -39,7 +39,7 @@ class CallError(Exception):
 
 
 class Connection:
-    """One connection to one listener; of no use any more after a CallError."""
+    """One connection to one listener; unusable after a CallError."""
 
     def __init__(
         self, protocol: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -50,10 +50,10 @@ class Connection:
 
     @classmethod
     async def opened(cls, address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> "Connection":
-        """Connects and asks for the versions.
+        """Connect and ask for the versions.
 
         Raises:
-            CallError: nobody answers; nothing of any request was sent.
+            CallError: no answer; nothing of any request was sent.
         """
         try:
             reader, writer = await _within(
@@ -73,7 +73,7 @@ class Connection:
         return connection
 
     async def call(self, api_key: int, body: Any, timeout_s: float) -> Any:
-        """Sends one request and waits for its response; bodies have kio's newest shape.
+        """Send one request and wait for its response; bodies have kio's newest shape.
 
         Raises:
             CallError: there was none.
@@ -89,7 +89,7 @@ class Connection:
             raise CallError(_reason(error), is_sent=True) from error
 
     def close(self) -> None:
-        """Closes the socket at once."""
+        """Close the socket at once."""
         self._writer.transport.abort()
 
     async def _negotiate(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether the run ended by reading everything from every node: what nobody read is not judged."""
+"""Check that a run ended by reading everything from every node: unread keys are not judged."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any, Final
@@ -14,7 +14,7 @@ NAME: Final = "final reads"
 
 
 def check_final_reads(events: Iterable[Event], node_count: int, *, has_key_field: bool) -> Check:
-    """Whether every key was read at every node, by reads begun after the last write and fault.
+    """Check that every key was read at every node, by reads begun after the last write and fault.
 
     Args:
         events: The history.
@@ -46,7 +46,7 @@ def check_final_reads(events: Iterable[Event], node_count: int, *, has_key_field
 
 
 def _key(event: Event, *, has_key_field: bool) -> Any:
-    """The key of an operation; None if it names none."""
+    """Key of an operation; None if it names none."""
     if has_key_field:
         return event.extra.get("key")
     return event.value[0] if is_pair(event.value) else None

@@ -1,8 +1,8 @@
-"""What clients ask, drawn from the seed: operations, their keys, the time between them.
+"""Operations of clients, drawn from the seed: their kinds, their keys, the time between them.
 
-Each thread has a random stream of its own, so that what one is slow to do does not change what
-the others ask. Keys rotate: after some operations a key is left for a new one, which keeps the
-work of the checker small, since unknown outcomes add up on a key.
+Each thread has a random stream of its own, so a slow thread does not change what the others ask.
+Keys rotate: after some operations a key is left for a new one, which keeps the work of the checker
+small, since unknown outcomes add up on a key.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ OPERATIONS_PER_KEY: Final = 100
 class Ask(msgspec.Struct, frozen=True):
     """One operation to do: function, value of the invocation, and key.
 
-    `at_leader`: for reads, whether the leader is asked or any node.
+    `at_leader`: a read asks the leader; else any node.
     """
 
     f: str
@@ -28,14 +28,14 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Rotation:
-    """The keys in use, each left after `OPERATIONS_PER_KEY` operations."""
+    """Keys in use, each left after `OPERATIONS_PER_KEY` operations."""
 
     def __init__(self, name: str, keys_max: int | None = None) -> None:
-        """Begins with the first keys.
+        """Begin with the first keys.
 
         Args:
             name: Keys are `name-0`, `name-1`, ...
-            keys_max: How many there are; None: no limit. The last ones are never left.
+            keys_max: Number of keys; None: no limit. The last ones are never left.
         """
         self._name = name
         self._keys_max = keys_max
@@ -44,7 +44,7 @@ class Rotation:
         self._next = ACTIVE_KEYS
 
     def take(self, rng: Random) -> str:
-        """The key of the next operation."""
+        """Choose the key of the next operation."""
         place = rng.randrange(ACTIVE_KEYS)
         self._counts[place] += 1
         key = self._active[place]
@@ -56,7 +56,7 @@ class Rotation:
         return self.key(key)
 
     def key(self, number: int) -> str:
-        """The name of a key."""
+        """Name of a key."""
         return f"{self._name}-{number}"
 
     @property
@@ -69,11 +69,11 @@ Draw = Callable[[Random], Ask]
 
 
 def topic_set_draw(rotation: Rotation, id_of: Callable[[str], str | None]) -> Draw:
-    """Creates of what is thought absent, deletes of the rest (half of them by id), look-ups.
+    """Draw creates of topics thought absent, deletes of the rest (half of them by id), lookups.
 
     Args:
         rotation: Topic names.
-        id_of: The last id that a client was told for a name; None: it was told that it is gone.
+        id_of: Last id that a client got for a name; None: it got that there is no topic.
     """
 
     def draw(rng: Random) -> Ask:
@@ -90,7 +90,7 @@ def topic_set_draw(rotation: Rotation, id_of: Callable[[str], str | None]) -> Dr
 
 
 def register_draw(rotation: Rotation) -> Draw:
-    """Writes of values that are never used twice, and reads."""
+    """Draw writes of values that are never used twice, and reads."""
     written = 0
 
     def draw(rng: Random) -> Ask:
@@ -106,10 +106,10 @@ def register_draw(rotation: Rotation) -> Draw:
 
 
 def client_rng(seed: int, thread: int) -> Random:
-    """The random stream of a client thread."""
+    """Random stream of a client thread."""
     return Random(f"{seed}/client/{thread}")  # noqa: S311  # reproducible, not secret
 
 
 def think_time_s(rng: Random, rate: float, concurrency: int) -> float:
-    """Pause of a thread before its next operation, for `rate` operations a second of all."""
+    """Draw the pause of a thread before its next operation, for `rate` a second of all threads."""
     return rng.expovariate(rate / concurrency)

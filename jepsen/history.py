@@ -1,7 +1,7 @@
-"""The history of a run, written while it happens: every event is in the files before the next.
+"""History of a run, written while it happens: every event is in the files before the next.
 
-`history.jsonl` is the canonical one, `history.msgpack` holds the same, `nemesis.jsonl` the faults
-alone. A harness that is killed leaves a readable prefix; a torn last line is left out by readers.
+`history.jsonl` is the canonical file, `history.msgpack` holds the same, `nemesis.jsonl` the faults
+alone. A killed harness leaves a readable prefix; readers leave out a torn last line.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ class Recorder:
     """Appends events; times are nanoseconds of the monotonic clock since the run began."""
 
     def __init__(self, folder: Path) -> None:
-        """Opens the files anew.
+        """Open the files, emptied.
 
         Args:
-            folder: Where the files lie; it exists.
+            folder: Folder of the files; it exists.
         """
         self._started_ns = time.monotonic_ns()
         self._jsonl = (folder / JSONL_FILE).open("wb", buffering=0)
@@ -34,39 +34,39 @@ class Recorder:
         self.events: Final[list[Event]] = []
 
     def invoke(self, process: int, f: str, value: Any, **extra: Any) -> int:
-        """A client is about to send its first byte; returns the index for `complete`."""
+        """Record a call before its first byte is sent; return the index for `complete`."""
         event = self._event(process, INVOKE, f, value, None, extra)
         self._write(event)
         return len(self.events) - 1
 
     def complete(self, index: int, kind: str, value: Any, error: str | None = None) -> None:
-        """The whole response was parsed, or it is known that there will be none.
+        """Record that the whole response was parsed, or that there will be none.
 
         Args:
-            index: What `invoke` returned.
+            index: Result of `invoke`.
             kind: `ok`, `fail` or `info`.
             value: Value of the completion.
-            error: Why it failed or is unknown.
+            error: Reason for a failure or an unknown outcome.
         """
         invoked = self.events[index]
         extra = {**invoked.extra, "pair": index}
         self._write(self._event(invoked.process, kind, invoked.f, value, error, extra))
 
     def fault(self, f: str, value: Any, error: str | None = None) -> None:
-        """The nemesis did something (or could not)."""
+        """Record an action of the nemesis, also a failed one."""
         event = self._event(NEMESIS, INFO, f, value, error, {})
         self._write(event)
         self._nemesis.write(written_history([event], Format.JSONL))
 
     def history(self) -> History:
-        """Everything so far."""
+        """History so far."""
         return History(self.events, source=JSONL_FILE)
 
     def close(self) -> None:
-        """Closes the files, the others too when one says on closing that it could not be written.
+        """Close all files, also after one reports that it could not be written.
 
         Raises:
-            OSError: one says so.
+            OSError: one reports so.
         """
         with contextlib.ExitStack() as files:
             for file in (self._jsonl, self._msgpack, self._nemesis):

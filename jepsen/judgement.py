@@ -1,4 +1,4 @@
-"""What a run left behind, and the verdict on it: just after the run, or later from its folder."""
+"""Verdict on a run, from what is kept of it: just after the run, or later from its folder."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ NODE_PREFIX: Final = "node"
 CONVERGED: Final = "converged"
 """Name of the check that the nodes came to agree; only the run itself can make it."""
 PATH_CHARACTERS: Final = 200
-"""Of a path in an error line."""
+"""Characters of a path that an error line shows."""
 
 
 class StoredRunError(Exception):
@@ -40,7 +40,7 @@ class StoredRunError(Exception):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run left behind."""
+    """Everything of a run that is judged."""
 
     workload: str
     nemesis: tuple[str, ...]
@@ -48,24 +48,24 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     history: History
     folder: Path
-    """Of the run; the picture of an illegal history is written there."""
+    """Folder of the run; the page of an illegal history is written there."""
     nodes: Mapping[int, Path]
-    """Folder of every node; none where the data of one is not there."""
+    """Folder of every node; empty where the data of one is missing."""
     node_count: int
     committed: int | None
     """High watermark that all nodes had reached after the healing; None: they had not."""
     converged: Check
     bites: Mapping[str, int]
-    """Faults that a process felt, by kind."""
+    """Faults that took effect on a process, by kind."""
     leaders: Mapping[str, int]
     """Leaders by epoch, as far as they were seen."""
 
 
 def judged(left: Left) -> dict[str, Any]:
-    """The object of results.json but `seconds` and `dir`; all checks are made.
+    """Make all checks; return the object of results.json but `seconds` and `dir`.
 
     Raises:
-        HistoryError: it is no history of this workload.
+        HistoryError: the history is none of this workload.
     """
     workload = workload_named(left.workload, is_local=False, operations=0)
     events = left.history.events
@@ -103,7 +103,7 @@ def judged(left: Left) -> dict[str, Any]:
 
 
 class _Test(msgspec.Struct, frozen=True):
-    """What is read of test.json."""
+    """Fields that are read of test.json."""
 
     workload: str
     nemesis: tuple[str, ...]
@@ -112,7 +112,7 @@ class _Test(msgspec.Struct, frozen=True):
 
 
 class _Results(msgspec.Struct, frozen=True):
-    """What is read of results.json: what no checker can find out again."""
+    """Fields that are read of results.json: those that no checker can find out again."""
 
     high_watermark: Annotated[int, msgspec.Meta(ge=0)] | None = None
     leaders: dict[str, int] = {}
@@ -120,10 +120,10 @@ class _Results(msgspec.Struct, frozen=True):
 
 
 def judged_again(folder: Path) -> dict[str, Any]:
-    """What `judged` says of a stored run.
+    """Judge a stored run as `judged` does.
 
     Raises:
-        StoredRunError: as `stored`; or its history is none of its workload.
+        StoredRunError: as `stored`; or the history is none of its workload.
     """
     left = stored(folder)
     try:
@@ -133,13 +133,13 @@ def judged_again(folder: Path) -> dict[str, Any]:
 
 
 def stored(folder: Path) -> Left:
-    """A run as its folder holds it.
+    """Read a run from its folder.
 
     Args:
-        folder: What `--dir` of a run named, or what was kept of an invalid one.
+        folder: The `--dir` of a run, or what was kept of an invalid one.
 
     Raises:
-        StoredRunError: the folder is none, or a file in it is damaged.
+        StoredRunError: it is no folder of a run, or a file in it is damaged.
     """
     test = _read(folder / TEST_FILE, _Test)
     strange = [kind for kind in test.nemesis if kind not in KINDS]
@@ -201,7 +201,7 @@ def _read_history(path: Path) -> History:
 
 
 def _check_text(event: Event, place: str) -> None:
-    """No name of Kafka's is what cannot be written: half of a UTF-16 pair."""
+    """Refuse half of a UTF-16 pair, which cannot be written and is in no name of Kafka's."""
     try:
         json.dumps(packed_fields(event), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -209,5 +209,5 @@ def _check_text(event: Event, place: str) -> None:
 
 
 def _shown(path: Path) -> str:
-    text = json.dumps(str(path), ensure_ascii=False)[1:-1]  # a newline in it is no line
+    text = json.dumps(str(path), ensure_ascii=False)[1:-1]  # a newline in it must not end the line
     return text if len(text) <= PATH_CHARACTERS else f"{text[:PATH_CHARACTERS]}..."

@@ -1,7 +1,7 @@
-"""Cross-checks beyond what clients saw: the metadata logs that the nodes leave behind.
+"""Checks of the metadata logs that the nodes leave behind, beyond what clients saw.
 
 They are read as record batches after the nodes stopped; nothing of a node is needed for that.
-Judged are only offsets below a high watermark that was seen when all nodes had caught up.
+Only offsets below a high watermark that was seen when all nodes had caught up are judged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,17 +20,17 @@ NAME: Final = "logs"
 
 
 class LoggedBatch(NamedTuple):
-    """A batch as every node must have it."""
+    """Batch as every node must have it."""
 
     base_offset: int
     end_offset: int
     leader_epoch: int
     content: bytes
-    """All of its bytes; the checksum is among them."""
+    """All of its bytes, the checksum included."""
 
 
 def read_log(node_folder: Path) -> list[LoggedBatch]:
-    """The batches of a node's metadata log, in order; a cut one at the end is left out.
+    """Read the batches of a node's metadata log, in order; a cut one at the end is left out.
 
     Raises:
         CorruptBatchError: bytes that are no batch, or a wrong checksum.
@@ -56,7 +56,7 @@ def read_log(node_folder: Path) -> list[LoggedBatch]:
 def check_logs(
     folders: Mapping[int, Path], high_watermark: int, events: Iterable[Event]
 ) -> tuple[Check, int]:
-    """Whether the logs agree below the high watermark and hold what was acknowledged.
+    """Check that the logs agree below the high watermark and hold what was acknowledged.
 
     Args:
         folders: Folder of every node, by id.
@@ -64,10 +64,10 @@ def check_logs(
         events: The history; ids of topics whose creation was acknowledged are looked for.
 
     Returns:
-        The check, and how many batches were compared.
+        The check, and the number of batches that were compared.
 
     Raises:
-        HistoryError: an id that was acknowledged is none.
+        HistoryError: an acknowledged id is no UUID.
     """
     logs: dict[int, list[LoggedBatch]] = {}
     for node_id, folder in folders.items():
@@ -91,7 +91,7 @@ def check_logs(
 
 
 def _committed(node_id: int, folder: Path, high_watermark: int) -> list[LoggedBatch] | Check:
-    """The batches of a node below the high watermark; a check where they are not to be had."""
+    """Read a node's batches below the high watermark; a check where that fails."""
     try:
         log = read_log(folder)
     except OSError as error:
@@ -106,7 +106,7 @@ def _committed(node_id: int, folder: Path, high_watermark: int) -> list[LoggedBa
 
 
 def _difference(ours: list[LoggedBatch], theirs: list[LoggedBatch]) -> str | None:
-    """Why two logs are not the same where both have something; None: they are."""
+    """Describe how two logs differ where both have something; None: they do not."""
     start = max(ours[0].base_offset, theirs[0].base_offset) if ours and theirs else 0
     left = [batch for batch in ours if batch.base_offset >= start]
     right = [batch for batch in theirs if batch.base_offset >= start]
@@ -120,7 +120,7 @@ def _difference(ours: list[LoggedBatch], theirs: list[LoggedBatch]) -> str | Non
 
 
 def _created(events: Iterable[Event]) -> list[tuple[str, UUID]]:
-    """Topics with the ids that their creation was told; HistoryError where one is none."""
+    """Topics with the ids of their acknowledged creations; HistoryError where one is no UUID."""
     return [
         (event.value[0], _id(*event.value))
         for event in events

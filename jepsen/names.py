@@ -1,8 +1,8 @@
-"""What a command line may ask of a run; here, so that it is read before anything is loaded."""
+"""Names and limits for the command line of a run; apart, to be read before anything is loaded."""
 
 from typing import Final
 
 NODES_MAX: Final = 9
 KINDS: Final = ("kill", "pause")
-"""Faults."""
+"""Kinds of faults."""
 WORKLOADS: Final = ("topic-set", "config-register")

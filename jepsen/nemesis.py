@@ -10,8 +10,8 @@ leader lives on for a while without being able to commit anything, it is killed,
 resume. What it acknowledged in that time is lost: so an answer before the commit is found.
 
 Each kind has its own schedule, so faults of two kinds may overlap; most of those that would take
-the majority away wait until others are undone, so that there is progress to observe. Who leads at
-the time is found out then: the schedule says only `leader` or `follower`.
+the majority away wait until others are undone, so that there is progress to observe.
+The leader is looked up at the time of a fault: the schedule says only `leader` or `follower`.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ UNDONE_BY: Final = {"kill": "start", "pause": "resume"}
 FETCH_TIMEOUT_S: Final = 2.0
 """controller.quorum.fetch.timeout.ms of the nodes, its default."""
 INTERVAL_S: Final = 5.0
-"""Mean of the time from the end of a fault to the next of its kind."""
+"""Mean time from the end of a fault to the next of its kind."""
 FIRST_S: Final = 2.0
 DOWN_S_MAX: Final = 4.0
 MAJORITY_LOSS: Final = 0.3
-"""Part of the faults that may take the majority away."""
+"""Share of the faults that may take the majority away."""
 LEADER_WAIT_S: Final = 3.0
 TARGET_POLL_S: Final = 0.1
 BEHEADING_EVERY: Final = 3
 ALONE_S_MAX: Final = 2.5
 """Shorter than the time after which a leader without followers resigns (1.5 fetch time-outs)."""
 QUIET_S: Final = 2.0
-"""No fault begins so shortly before the end."""
+"""Time before the end in which no fault begins."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -53,14 +53,14 @@ class Fault(msgspec.Struct, frozen=True):
     """`leader` or `follower`."""
     duration_s: float
     choice: float
-    """In [0, 1): which of several followers."""
+    """In [0, 1): choice among several followers."""
     may_take_majority: bool
     alone_s: float = 0.0
-    """How long a leader lives without followers before it is killed; 0: no beheading."""
+    """Time that a leader lives without followers before it is killed; 0: no beheading."""
 
 
 def schedule(seed: int, kinds: Sequence[str], time_limit_s: float) -> list[Fault]:
-    """The faults of a run, by time; the same for the same arguments."""
+    """Draw the faults of a run, by time; the same for the same arguments."""
     faults: list[Fault] = []
     for kind in kinds:
         assert kind in KINDS, f"{kind=}"
@@ -99,17 +99,17 @@ class Nemesis:
         self._recorder = recorder
         self._faulty: dict[int, str] = {}
         self.bites: Final = dict.fromkeys(KINDS, 0)
-        """Faults that are known to have bitten: the process was gone, or stopped."""
+        """Faults that are known to have taken effect: the process was gone, or stopped."""
 
     async def run(self, faults: Sequence[Fault]) -> None:
-        """Until the last fault is undone or this is cancelled."""
+        """Carry out faults until the last one is undone or this is cancelled."""
         started_s = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as tasks:
             for fault in faults:
                 tasks.create_task(self._at(started_s + fault.at_s, fault))
 
     async def heal(self) -> None:
-        """Undoes what is left, by what the nodes are now.
+        """Undo what is left, by the present state of the nodes.
 
         Raises:
             ClusterError: a node does not come back.
@@ -156,7 +156,7 @@ class Nemesis:
             await asyncio.sleep(TARGET_POLL_S)
 
     async def _target(self, fault: Fault) -> int | None:
-        """A node that no fault holds; None: not now."""
+        """Choose a node without a fault; None: not now."""
         leader_id = await self._watch.wait_leader(asyncio.get_running_loop().time() + LEADER_WAIT_S)
         nodes = self._cluster.nodes
         if fault.alone_s:

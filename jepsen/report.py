@@ -1,4 +1,4 @@
-"""From a history to a verdict: the checks of a run, and what is written about them.
+"""Checks of a run, composed to a verdict, and the files written about them.
 
 Checks are composed as in Jepsen: false beats unknown beats true.
 """
@@ -36,7 +36,7 @@ PICTURE_FILE: Final = "linear.html"
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What one checker says: `valid`, `invalid` or `unknown`, and why not valid."""
+    """Result of one checker: `valid`, `invalid` or `unknown`, and the reason if not valid."""
 
     name: str
     verdict: Verdict
@@ -44,16 +44,16 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def composed(checks: Iterable[Check]) -> Verdict:
-    """The verdict of all."""
+    """Compose the verdict of all."""
     verdicts: set[Verdict] = {check.verdict for check in checks}
     assert verdicts, "no check proves nothing"
     return next(verdict for verdict in (INVALID, UNKNOWN, VALID) if verdict in verdicts)
 
 
 def linearizable(history: History, model: str, folder: Path) -> tuple[Check, dict[str, Any]]:
-    """Whether the history is linearizable, with the verdict of every key.
+    """Check that the history is linearizable; return the verdict of every key with it.
 
-    An illegal history is drawn into the folder; where it cannot be, the reason says so.
+    An illegal history is drawn on a page in the folder; if that fails, the reason says so.
     """
     result = check(history, model_named(model), budget=Budget(seconds=CHECK_SECONDS_MAX))
     details: dict[str, Any] = {
@@ -80,7 +80,7 @@ def linearizable(history: History, model: str, folder: Path) -> tuple[Check, dic
 
 
 def _by_key(result: Result) -> dict[str, str]:
-    """Verdicts as the race left them: what it did not come to is unknown."""
+    """Verdicts by key as the race left them: keys that it did not come to are unknown."""
     return {
         ", ".join(str(key) for key in part.keys): part.verdict
         for part in sorted(result.partitions, key=lambda part: str(part.keys))
@@ -88,7 +88,7 @@ def _by_key(result: Result) -> dict[str, str]:
 
 
 def counts(events: Sequence[Event]) -> dict[str, dict[str, int]]:
-    """Completions by function and type; calls without one count as info."""
+    """Count completions by function and type; calls without one count as info."""
     found: dict[str, dict[str, int]] = {}
     for event in events:
         if event.process == NEMESIS:
@@ -101,7 +101,7 @@ def counts(events: Sequence[Event]) -> dict[str, dict[str, int]]:
 
 
 def enough_happened(by_function: Mapping[str, Mapping[str, int]]) -> Check:
-    """A history in which something never succeeded proves nothing."""
+    """Check that every function succeeded once; else the history proves nothing."""
     never = [f for f, row in by_function.items() if row["ok"] == 0]
     if never or not by_function:
         return Check("enough happened", UNKNOWN, f"never ok: {', '.join(never) or 'anything'}")
@@ -109,7 +109,7 @@ def enough_happened(by_function: Mapping[str, Mapping[str, int]]) -> Check:
 
 
 def nemesis_bit(bites: Mapping[str, int], kinds: Sequence[str]) -> Check:
-    """Faults that were asked for must have been felt by a process."""
+    """Check that every kind of fault asked for took effect on a process."""
     missing = [kind for kind in kinds if bites[kind] == 0]
     if missing:
         return Check("nemesis bit", UNKNOWN, f"no process felt: {', '.join(missing)}")
@@ -117,6 +117,6 @@ def nemesis_bit(bites: Mapping[str, int], kinds: Sequence[str]) -> Check:
 
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
-    """`results.json`."""
+    """Write `results.json`."""
     text = json.dumps(results, indent=2) + "\n"
     (folder / RESULTS_FILE).write_text(text, encoding="utf-8")

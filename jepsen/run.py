@@ -1,4 +1,4 @@
-"""One run: start nodes, let clients and nemesis work, heal, read everything, judge, undo.
+"""One run: start nodes, run clients and nemesis, heal, read everything, judge, undo.
 
 Exit codes of a run are in `EXIT_CODES`; a run that could not be carried out raises `HarnessError`.
 """
@@ -83,11 +83,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """`local`: without a barrier; not linearizable, a control of the harness."""
     base_port: int | None = None
     folder: Path | None = None
-    """Kept after the run; None: a temporary folder, removed unless the verdict is invalid."""
+    """Folder kept after the run; None: a temporary one, removed unless the verdict is invalid."""
 
 
 class Run:
-    """The parts of one run and what they share."""
+    """Parts of one run, and what they share."""
 
     def __init__(self, options: Options, folder: Path, say: Say) -> None:
         rng = Random(f"{options.seed}/ports/{time.monotonic_ns()}")  # noqa: S311  # not secret
@@ -110,7 +110,7 @@ class Run:
 
     @property
     def has_key_field(self) -> bool:
-        """Whether events name their key beside the value."""
+        """True if events name their key beside the value."""
         return self._workload.has_key_field
 
     @property
@@ -119,10 +119,10 @@ class Run:
         return self._watch.epochs
 
     async def carry_out(self) -> Check:
-        """Everything between the start of the nodes and the last read; the nodes still run.
+        """Do everything between the start of the nodes and the last read; the nodes still run.
 
         Returns:
-            Whether the nodes came to agree at the end.
+            The check that the nodes came to agree at the end.
         """
         self._say("starting nodes")
         await self.cluster.start()
@@ -207,7 +207,7 @@ class Run:
         return ended
 
     async def _read_finally(self) -> None:
-        """Every key from every node, up to the first that cannot be read: the checks see that."""
+        """Read every key from every node up to the first unreadable one, which the checks see."""
         thread = self._options.concurrency
         session = self._session(thread)
         try:
@@ -219,7 +219,7 @@ class Run:
             session.close()
 
     async def _read_once(self, session: Session, thread: int, key: str, node_id: int) -> bool:
-        """Whether a node answered for a key; a read may be asked again, it is another operation."""
+        """Read a key at a node; True once it answered. A repeated read is another operation."""
         until_s = _now_s() + CONVERGE_S
         while (leader_id := await self._watch.wait_leader(until_s)) is not None:
             ask = self._workload.final_read(key)
@@ -232,11 +232,11 @@ class Run:
 
 
 def run(options: Options, say: Say) -> dict[str, Any]:
-    """Carries out a run and judges it.
+    """Carry out a run and judge it.
 
     Args:
         options: What to do.
-        say: Takes lines for the person who waits.
+        say: Called with lines about the progress.
 
     Returns:
         The object of results.json; `verdict` is a key of EXIT_CODES.
@@ -270,7 +270,7 @@ def run(options: Options, say: Say) -> dict[str, Any]:
 
 
 def _prepared(options: Options, folder: Path, say: Say) -> Run:
-    """Everything but processes."""
+    """Prepare everything but processes."""
     try:
         _write_test(options, folder)
         return Run(options, folder, say)
@@ -298,7 +298,7 @@ def _shown(path: Path) -> str:
 
 
 async def _carried_out(run_: Run, folder: Path, say: Say, interruption: Interruption) -> Check:
-    """The part with processes: on return none is left, whatever happened.
+    """Carry out the part with processes: on return none is left, whatever happened.
 
     Raises:
         HarnessError: as `run`; so NotUndoneError and KeyboardInterrupt.
@@ -321,7 +321,7 @@ async def _carried_out(run_: Run, folder: Path, say: Say, interruption: Interrup
 
 
 async def _undo(run_: Run, folder: Path, say: Say) -> None:
-    """Ends the nodes, then keeps what they wrote; no step keeps another from being done.
+    """End the nodes, then keep what they wrote; no failed step stops the next.
 
     Raises:
         NotUndoneError: a node may still run.
@@ -347,7 +347,7 @@ async def _undo(run_: Run, folder: Path, say: Say) -> None:
 
 
 def _keep_output(source: Path, target: Path, say: Say) -> None:
-    """Copies the output of a node; it stays in the node's folder where that fails."""
+    """Copy the output of a node; it stays in the node's folder where that fails."""
     try:
         if source.exists():
             shutil.copyfile(source, target)
@@ -356,7 +356,7 @@ def _keep_output(source: Path, target: Path, say: Say) -> None:
 
 
 def _mention(say: Say, line: str) -> None:
-    """Says a line; whoever listened may be gone, which keeps nothing from being undone."""
+    """Say a line; the listener may be gone, which must not stop the undoing."""
     with contextlib.suppress(OSError, ValueError):  # a broken pipe, a full disk; a closed file
         say(line)
 
@@ -390,7 +390,7 @@ def _judged(options: Options, run_: Run, converged: Check, folder: Path) -> dict
 
 
 def _write_test(options: Options, folder: Path) -> None:
-    """`test.json`: everything that tells this run from others."""
+    """Write `test.json`: everything that tells this run from others."""
     described: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(options, folder=None))
     described["schedule"] = [
         msgspec.to_builtins(fault)
@@ -402,7 +402,7 @@ def _write_test(options: Options, folder: Path) -> None:
 
 
 def _commit() -> str | None:
-    """The commit of the tree, if it is one and git is there."""
+    """Commit of the tree, if it is one and git is there."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     with contextlib.suppress(OSError):
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -11,22 +11,22 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Interruption:
-    """What the first signal of `ENDING` does; later ones do not disturb the undoing.
+    """Effect of the first signal of `ENDING`; later ones do not disturb the undoing.
 
-    While a task is shielded the signal cancels the task; else it raises KeyboardInterrupt. What the
-    process was started to ignore (SIGHUP by `nohup`, SIGINT and SIGQUIT by `&` in a script) stays
-    ignored.
+    While a task is shielded the signal cancels the task; else it raises KeyboardInterrupt. Signals
+    that the process was started to ignore (SIGHUP by `nohup`, SIGINT and SIGQUIT by `&` in a
+    script) stay ignored.
     """
 
     def __init__(self) -> None:
         self.came = False
-        """Whether a signal came, also one that only cancelled a task."""
+        """True once a signal came, also one that only cancelled a task."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Signals are taken here; in the main thread only."""
+        """Handle signals inside the block; in the main thread only."""
         before = {
             number: signal.getsignal(number)
             for number in ENDING
@@ -42,7 +42,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def cancels(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Inside, a signal cancels the task of this loop, if it still runs, and raises nothing."""
+        """Let a signal cancel the task of this loop, if it still runs, and raise nothing."""
         self._loop, self._task = asyncio.get_running_loop(), task
         try:
             yield

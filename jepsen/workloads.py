@@ -1,9 +1,9 @@
-"""Workloads: what is asked, how it is asked of the nodes, what the answers mean, which model.
+"""Workloads: the draw of operations, their requests, the meaning of the answers, the model.
 
-Refusals tell nothing here. A controller that wants to write nothing answers at once from its own
-committed image, which is old if it was deposed and does not know; so TOPIC_ALREADY_EXISTS and the
-like are recorded as `fail` (it certainly did not happen) and not as observations. What is observed
-is observed by quorum reads.
+Refusals prove no state here. A controller with nothing to write answers at once from its own
+committed image, which is old if it was deposed without knowing; so TOPIC_ALREADY_EXISTS and the
+like are recorded as `fail` (it certainly did not happen) and not as observations. Only quorum
+reads observe.
 """
 
 from random import Random
@@ -42,7 +42,7 @@ KEYS_MAX: Final = 300
 
 
 class Completion(NamedTuple):
-    """How an operation ended: `ok`, `fail` or `info`, its value, and the error."""
+    """End of an operation: `ok`, `fail` or `info`, its value, and the error."""
 
     type: str
     value: Any
@@ -55,7 +55,7 @@ class Workload(Protocol):
     model: str
     """Name of the model that judges the history."""
     has_key_field: bool
-    """The key stands beside the value, not in it."""
+    """True: the key stands beside the value, not in it."""
     draw: Draw
 
     @property
@@ -68,13 +68,13 @@ class Workload(Protocol):
         ...
 
     async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
-        """Does it: the value of the completion.
+        """Run an operation; return the value of its completion.
 
         Args:
-            session: Of the client.
+            session: The client's.
             ask: The operation.
-            leader_id: Where writes and barriers go.
-            node_id: Where a read looks.
+            leader_id: Target of writes and barriers.
+            node_id: Target of a read.
 
         Raises:
             CallError: no response.
@@ -83,7 +83,7 @@ class Workload(Protocol):
         ...
 
     def final_read(self, key: str) -> Ask:
-        """The operation that reads a key at the end."""
+        """Operation that reads a key at the end."""
         ...
 
 
@@ -94,10 +94,10 @@ class TopicSet(Workload):
     has_key_field = False
 
     def __init__(self, *, is_local: bool) -> None:
-        """Nothing exists yet.
+        """Begin without topics.
 
         Args:
-            is_local: Reads look at a node's own image, without a barrier.
+            is_local: Reads use a node's own image, without a barrier.
         """
         self._is_local = is_local
         self._rotation = Rotation("topic")
@@ -112,12 +112,12 @@ class TopicSet(Workload):
 
     @override
     def topics(self) -> list[str]:
-        """None: they are what is created and deleted."""
+        """No topics: they are what is created and deleted."""
         return []
 
     @override
     async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
-        """`create`, `delete` by id or name, `exists`; the value is `[name id]`."""
+        """Run `create`, `delete` by id or name, or `exists`; the value is `[name id]`."""
         name, topic_id = ask.value
         if ask.f == "create":
             body = create_topics((name,))
@@ -144,7 +144,7 @@ class TopicSet(Workload):
 
     @override
     def final_read(self, key: str) -> Ask:
-        """Whether the topic is there."""
+        """Lookup of the topic."""
         return Ask("exists", [key, None], key)
 
 
@@ -155,11 +155,11 @@ class ConfigRegister(Workload):
     has_key_field = True
 
     def __init__(self, *, is_local: bool, operations: int) -> None:
-        """Nothing is written yet.
+        """Begin without values.
 
         Args:
-            is_local: Reads look at a node's own image, without a barrier.
-            operations: About how many there will be, to know how many topics are needed.
+            is_local: Reads use a node's own image, without a barrier.
+            operations: Approximate number of operations, which decides the number of topics.
         """
         self._is_local = is_local
         keys_max = min(KEYS_MAX, ACTIVE_KEYS + operations // OPERATIONS_PER_KEY)
@@ -175,12 +175,12 @@ class ConfigRegister(Workload):
 
     @override
     def topics(self) -> list[str]:
-        """All that may be drawn."""
+        """All topics that may be drawn."""
         return self._all
 
     @override
     async def invoke(self, session: Session, ask: Ask, leader_id: int, node_id: int) -> Any:
-        """`write` a number, `read` it; None where it was never written."""
+        """Run `write` of a number, or `read`; None where it was never written."""
         if ask.f == "write":
             body = set_config(ask.key, str(ask.value))
             answer = await session.write(leader_id, INCREMENTAL_ALTER_CONFIGS, body)
@@ -195,12 +195,12 @@ class ConfigRegister(Workload):
 
     @override
     def final_read(self, key: str) -> Ask:
-        """The last value."""
+        """Read of the last value."""
         return Ask("read", None, key)
 
 
 def workload_named(name: str, *, is_local: bool, operations: int) -> Workload:
-    """A fresh workload of one of `WORKLOADS`."""
+    """Make a workload of one of `WORKLOADS`."""
     assert name in WORKLOADS, f"{name=}"
     if name == "topic-set":
         return TopicSet(is_local=is_local)
@@ -208,14 +208,14 @@ def workload_named(name: str, *, is_local: bool, operations: int) -> Workload:
 
 
 def unanswered(ask: Ask, *, is_sent: bool, reason: str) -> Completion:
-    """How an operation without a response ends; a read without an answer tells nothing."""
+    """Completion of an operation without a response; a read without an answer proves nothing."""
     outcome = classify(None, is_sent=is_sent or ask.f in READS)
     kind = FAIL if ask.f in READS else outcome.type
     return Completion(kind, ask.value, reason)
 
 
 def refused(ask: Ask, code: int) -> Completion:
-    """How an operation ends that was answered with an error; see the head of the module."""
+    """Completion of an operation answered with an error; see the head of the module."""
     outcome = classify(code)
     certain = code in OBSERVATIONS or ask.f in READS
     kind = FAIL if certain else outcome.type
@@ -229,7 +229,7 @@ def setup_topics(workload: Workload, threads: int) -> tuple[str, ...]:
 
 
 def delete_topic(name: str, topic_id: str | None) -> Any:
-    """DeleteTopics by id where one is given, else by name."""
+    """Make a DeleteTopics by id where one is given, else by name."""
     request = newest(DELETE_TOPICS, "request")
     state = (
         request.DeleteTopicState(name=name, topic_id=None)
@@ -240,5 +240,5 @@ def delete_topic(name: str, topic_id: str | None) -> Any:
 
 
 def reads_at(ask: Ask, rng: Random, leader_id: int, node_ids: tuple[int, ...]) -> int:
-    """The node at which a read looks."""
+    """Node at which a read looks."""
     return leader_id if ask.at_leader else rng.choice(node_ids)
