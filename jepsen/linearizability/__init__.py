@@ -1,4 +1,4 @@
-"""Is a history of concurrent operations linearizable? A checker that knows nothing of the project.
+"""Checker of the linearizability of concurrent histories; independent of the project.
 
 `check(history, model, budget=...)` gives a `Result`; `read_history(path)` reads a history in any
 of the known formats; `explain(history, model)` finds a minimal counterexample.

@@ -1,4 +1,4 @@
-"""`check`: is a history linearizable? Races the searches of its partitions.
+"""`check`: a verdict on a history by a race between the searches of its partitions.
 
 One partition may be refuted after thousands of steps while another is undecided after millions,
 so the partitions take turns: each gets 2^14 steps, then each 2^17, 2^20, ... and the first
@@ -40,7 +40,7 @@ ROUND_FACTOR: Final = 8
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a check may cost before its verdict is `unknown`.
+    """Limits of the cost of a check; beyond them its verdict is `unknown`.
 
     Attributes:
         cache_entries: Visited configurations held at one time by all searches; a search that
@@ -56,20 +56,19 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about one partition.
+    """Result for one partition.
 
     Attributes:
         keys: The keys it is about.
-        standing: `exact`, or what a projection onto one key is worth (`Standing`).
+        standing: `exact`, or the weight of a projection onto one key (`Standing`).
         verdict: `ok`, `illegal` or `unknown`; `unknown` also if the race ended before.
         engine: The algorithm that was at work last.
         operations: Indexes of its operations in the history, by call; without dropped ones.
-        dropped: Number of operations left out because they tell nothing.
+        dropped: Number of operations left out because they prove nothing.
         steps: Steps of the search.
         cache_size: Configurations visited.
         witness: For `ok`, indexes of operations in a legal order (None if the second engine
-            decided). Operations that never returned
-            and need not have happened are left out.
+            decided). Operations that never returned and need not have happened are left out.
     """
 
     keys: tuple[Any, ...]
@@ -95,8 +94,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         cache_size: Configurations visited by all searches together.
         wall_s: Wall time in seconds; 0 if no clock was given.
         reason: For `unknown`: which budget ended it, or that there is nothing to judge. For
-            `illegal` without a search: why. For `ok`: what was not looked at, if anything. Behind
-            it, whatever the verdict, what the reader of the file left out.
+            `illegal` without a search: why. For `ok`: what was not checked, if anything. After it,
+            whatever the verdict, what the reader of the file left out.
     """
 
     verdict: str
@@ -110,7 +109,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(NamedTuple):
-    """Where a race stands: searches decided, searches in all, steps so far."""
+    """Progress of a race: searches decided, searches in all, steps so far."""
 
     decided: int
     searches: int
@@ -150,7 +149,7 @@ class _Runner:
                 self.give_up()
 
     def give_up(self) -> None:
-        """Frees the memory of its engine; the second one may still decide."""
+        """Free the memory of its engine; the second one may still decide."""
         if not isinstance(self._search, Search):
             self._search = None
             return
@@ -199,7 +198,7 @@ def new_search(
     prune: bool = True,
     on_dead_end: Callable[[list[int]], None] | None = None,
 ) -> Search:
-    """The search of a partition, not yet begun; its entries are the items, by index."""
+    """Make the search of a partition, not yet begun; its entries are the items, by index."""
     table = Transitions(model, partition.keys)
     entries = [
         Entry(item.call, item.end, table.kind(item.parts), table.observes(item.parts))
@@ -221,7 +220,7 @@ def check(
     clock: Callable[[], float] | None = time.perf_counter,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Judges whether a history is linearizable.
+    """Judge whether a history is linearizable.
 
     Args:
         history: Events, or operations in any order.
@@ -274,7 +273,7 @@ def _joined(*reasons: str | None) -> str | None:
 
 
 def _nothing_to_judge(history: History) -> Result:
-    """An empty history is linearizable; one whose events are of no client proves nothing."""
+    """Accept an empty history; one whose events are of no client proves nothing."""
     why = "the history is empty"
     if history.events:
         why = f"none of {len(history.events)} events is of a client: their processes are names"
@@ -307,12 +306,12 @@ def _refuted(history: History, violation: Violation, wall_s: float) -> Result:
 def ordered_partitions(
     history: History, model: Model, *, split: bool = True, reduce: bool = True
 ) -> list[Partition]:
-    """The partitions of a history in the order of the race: narrow and short ones first.
+    """Partitions of a history in the order of the race: narrow and short ones first.
 
     `Result.partitions` has the same order.
 
     Raises:
-        HistoryError: See `check`; an operation that is none of the model is named by its place.
+        HistoryError: See `check`; an operation that is not the model's is named by its place.
     """
     try:
         found = partitions_of(history.operations, model, split=split, reduce=reduce)
@@ -353,7 +352,7 @@ class _Race:
         return UNKNOWN if UNKNOWN in needed else OK
 
     def run(self) -> None:
-        """Runs until the verdict stands or the budget is spent; sets `reason`."""
+        """Run until the verdict stands or the budget is spent; set `reason`."""
         turn_steps = FIRST_ROUND_STEPS
         waiting = [runner for runner in self.runners if runner.is_running]
         while waiting and not self._is_over:

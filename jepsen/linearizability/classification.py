@@ -1,10 +1,10 @@
-"""What the outcome of a controller request proves: the line between honest and useless tests.
+"""Classes of the outcomes of controller requests, by what they prove.
 
 | outcome | class |
 |---|---|
 | no error | `ok` |
 | TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, STALE_BROKER_EPOCH, |
-|   DUPLICATE_BROKER_REGISTRATION | `ok` with the error: it tells the state (an observation) |
+  DUPLICATE_BROKER_REGISTRATION | `ok` with the error: it shows the state (an observation) |
 | INVALID_*, POLICY_VIOLATION, authorization, unsupported versions | `fail`: refused unseen |
 | NOT_CONTROLLER | `info`: on losing leadership the controller fails its deferred writes with it,
     and they are in the log and may commit later (apache/kafka: `QuorumController.renounce`,
@@ -12,7 +12,7 @@
 | REQUEST_TIMED_OUT, NETWORK_EXCEPTION, UNKNOWN_SERVER_ERROR, a connection that broke after the
     first byte | `info` |
 | connection refused, or closed before the first byte | `fail` |
-| any other error | `info`: nothing is proven by an error that nobody looked at |
+| any other error | `info`: an error that was never analysed proves nothing |
 
 Clients must not retry: a create that is sent again answers TOPIC_ALREADY_EXISTS to its own
 success.
@@ -31,7 +31,7 @@ OBSERVATIONS: Final[dict[int, str]] = {
     100: "UNKNOWN_TOPIC_ID",
     101: "DUPLICATE_BROKER_REGISTRATION",
 }
-"""The request was judged by the state and changed nothing."""
+"""Errors of requests that were judged by the state and changed nothing."""
 
 REFUSALS: Final[dict[int, str]] = {
     17: "INVALID_TOPIC_EXCEPTION",
@@ -45,7 +45,7 @@ REFUSALS: Final[dict[int, str]] = {
     42: "INVALID_REQUEST",
     44: "POLICY_VIOLATION",
 }
-"""The request was refused for what it is, whatever the state: it certainly did not happen."""
+"""Errors of requests refused for what they are, in any state: they certainly did not happen."""
 
 UNKNOWN_OUTCOMES: Final[dict[int, str]] = {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -53,7 +53,7 @@ UNKNOWN_OUTCOMES: Final[dict[int, str]] = {
     13: "NETWORK_EXCEPTION",
     41: "NOT_CONTROLLER",
 }
-"""Nobody knows whether the request happened, or will."""
+"""Errors that leave it unknown whether the request happened, or will."""
 
 
 class Outcome(NamedTuple):
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 def classify(error_code: int | None, *, is_sent: bool = True) -> Outcome:
-    """What an answer proves.
+    """Classify an answer by what it proves.
 
     Args:
         error_code: Error code of the response for this operation; None: there was no response.

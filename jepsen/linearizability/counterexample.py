@@ -1,4 +1,4 @@
-"""Why a history is not linearizable: a small part of it that is not either, and what was tried.
+"""Counterexample: a small part of a history that is not linearizable either, and what was tried.
 
 1. *Prefix*: the earliest return at which the history so far is illegal (what returns later counts
    as never returned). Once a prefix is illegal every longer one is, so bisection finds it.
@@ -33,12 +33,12 @@ Explains = Callable[[Sequence[Item]], bool | None]
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where the search ended.
+    """A configuration at which the search ended.
 
     Attributes:
         state: State of the model there, as people write it.
         linearized: Operations already ordered among those open there.
-        refused: What could come next, each with the reason why it does not help.
+        refused: Operations that could come next, each with the reason why it does not help.
     """
 
     state: str
@@ -57,7 +57,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True):
         removed: Indexes of operations that the search left out of the prefix.
         is_minimal: True if without any one operation the rest is legal (or inexplicable).
         previous_ok: Index of the last operation that returned before, None if none did.
-        configurations: Where the search ended, at most 10.
+        configurations: Ends of the search, at most 10.
         paths: Longest partial linearizations as indexes of operations, at most 10.
         lines: The operations left as people write them, by call.
     """
@@ -74,7 +74,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
     def text(self) -> list[str]:
-        """Lines for people."""
+        """Make lines for people."""
         kind = "minimal counterexample" if self.is_minimal else "counterexample"
         counts = f"{len(self.operations)} operations ({len(self.removed)} left out)"
         found = [f"{kind}, {counts}, times in [ ]:"]
@@ -99,19 +99,19 @@ class _Shrinker:
         return self._verdict(items, SEARCH_STEPS_MAX) is False
 
     def explains_early(self, items: Sequence[Item]) -> bool | None:
-        """Is it legal when the last return belongs to an operation called first of all?"""
+        """Judge the items with the last returning operation called first; None: not known."""
         last = max((item for item in items if item.end is not None), key=_end)
         first = min(item.call for item in items)
         relaxed = [item._replace(call=first) if item is last else item for item in items]
         return self._verdict(relaxed, SEARCH_STEPS_MAX)
 
     def explains_unordered(self, items: Sequence[Item]) -> bool | None:
-        """Is it legal when every operation is concurrent with every other? None: not known."""
+        """Judge the items with all operations concurrent with each other; None: not known."""
         relaxed = [item._replace(call=0, end=None if item.end is None else 1) for item in items]
         return self._verdict(relaxed, RELAXED_STEPS_MAX)
 
     def explanation(self, items: Sequence[Item]) -> Explains | None:
-        """The relaxation that makes the items legal, None if none does."""
+        """Relaxation that makes the items legal, None if none does."""
         if self.explains_early(items) is True:
             return self.explains_early
         return None if self.explains_unordered(items) is False else self.explains_unordered
@@ -125,7 +125,7 @@ class _Shrinker:
         return search.is_legal
 
     def prefix(self) -> list[Item]:
-        """The shortest prefix that is illegal; its last return is the one that breaks."""
+        """Shortest prefix that is illegal; its last return is the one that breaks."""
         items = self._partition.items
         ends = sorted({item.end for item in items if item.end is not None})
         low, high = 0, len(ends) - 1
@@ -138,7 +138,7 @@ class _Shrinker:
         return prefix_until(items, ends[low]) if ends else list(items)
 
     def shrink(self, items: list[Item]) -> tuple[list[Item], bool]:
-        """Leaves out what can go; True if nothing more can."""
+        """Leave out what can go; True if nothing more can."""
         explains = self.explanation(items)
         kept, is_done = self._shrunk(items, explains)
         if is_done and explains == self.explains_unordered and explains(kept) is not True:
@@ -196,7 +196,7 @@ def _end(item: Item) -> int:
 
 
 def prefix_until(items: Sequence[Item], moment: int) -> list[Item]:
-    """What is known at a moment (inclusive): later calls are absent, later returns unknown."""
+    """Items as known at a moment (inclusive): later calls are absent, later returns unknown."""
     return [
         item
         if item.end is not None and item.end <= moment
@@ -217,12 +217,12 @@ def explain(
     seconds: float = SECONDS_MAX,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Counterexample | None:
-    """A counterexample of an illegal history; None if it is not known to be illegal.
+    """Find a counterexample of an illegal history; None if it is not known to be illegal.
 
     Args:
         history: The history.
         model: Its model, or the name.
-        result: What `check` said about it with this model; None: check now.
+        result: Result of `check` for it with this model; None: check now.
         budget: Of that check.
         seconds: Time for making the counterexample small.
         clock: Seconds from any zero.
@@ -267,7 +267,7 @@ def _of_violation(history: History, model: Model) -> Counterexample | None:
 
 
 def refuted_partition(history: History, model: Model, result: Result) -> Partition | None:
-    """The partition that `result` found illegal."""
+    """Partition that `result` found illegal."""
     if not result.partitions:
         return None
     for partition, found in zip(ordered_partitions(history, model), result.partitions, strict=True):
@@ -309,7 +309,7 @@ def _line(history: History, model: Model, item: Item) -> str:
 def searched(
     model: Model, partition: Partition, *, steps_max: int = SEARCH_STEPS_MAX
 ) -> tuple[Search, list[tuple[int, ...]]]:
-    """A search to its end with the longest partial linearizations on its way.
+    """Run a search to its end; return it with the longest partial linearizations on its way.
 
     For every item the longest linearization that contains it is kept; equal ones once, the
     longest first. The linearizations hold indexes of items.

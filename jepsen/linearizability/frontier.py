@@ -1,8 +1,8 @@
-"""The second engine: all configurations from one return to the next (just-in-time linearization).
+"""Second engine: all configurations from one return to the next (just-in-time linearization).
 
 Where the depth-first search remembers every configuration that it ever visited, this engine holds
 only those at one return: the sets of open operations that may have been linearized by then, each
-with a state. From them it goes to those behind the return: operations are linearized, in every
+each with a state. From them it goes to those after the return: operations are linearized, in every
 way, until the one that returns is among them. No configuration left: illegal. It does all the
 work even when the history is legal, so it runs only when the memory of the depth-first search is
 full; on long histories its own stays small. It gives no witness.
@@ -23,7 +23,7 @@ class FrontierSearch:
     """One search that can be interrupted; the same plan and moves as `Search`."""
 
     def __init__(self, plan: Plan, table: Transitions) -> None:
-        """Begins with nothing linearized.
+        """Begin with nothing linearized.
 
         Args:
             plan: Calls and returns.
@@ -39,7 +39,7 @@ class FrontierSearch:
         self._levels: Final = self._search()
 
     def advance(self, steps: int = BLOCK_STEPS) -> bool | None:
-        """Goes on for about so many steps; True legal, False illegal, None not known yet."""
+        """Go on for about so many steps; True legal, False illegal, None not known yet."""
         self._block = steps
         if self.is_legal is None:
             next(self._levels, None)
@@ -67,7 +67,7 @@ class FrontierSearch:
     def _behind(
         self, frontier: Frontier, opened: list[int], due: int
     ) -> Generator[None, None, Frontier]:
-        """The configurations behind the return of the operation in slot `due`."""
+        """Configurations after the return of the operation in slot `due`."""
         bits, kinds, needs, forced = (
             self._plan.bits, self._plan.kinds, self._plan.needs, self._plan.forced,
         )  # fmt: skip

@@ -1,10 +1,10 @@
-"""Histories: what clients asked, what came back and when.
+"""Histories: calls of clients, their results and times.
 
 A history is read as *events* (one invocation, one completion) and judged as *operations* (an
 invocation joined with its completion). Rules of the joining (Jepsen's; spec of `jepsen.history`):
 
 - Every completion is one of `ok` (happened, output known), `fail` (certainly did not happen, or a
-  refusal that tells the state) and `info` (unknown). A missing completion counts as `info`.
+    refusal that shows the state) and `info` (unknown). A missing completion counts as `info`.
 - A process has at most one open operation, and none after an `info`: its thread goes on under
   another process number. A history that breaks this is refused, never guessed at.
 - Processes that are not numbers (`nemesis`) are no clients; their events are kept and not judged.
@@ -38,8 +38,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         value: Arguments at the invocation, arguments with results at the completion.
         index: Position that the writer gave it, from 0.
         time: Nanoseconds on one monotonic clock, from any zero.
-        error: Why it failed or is unknown; an error name of Kafka, or any value.
-        extra: Whatever else stood in the line, in its order (`key`, `node`, `offset`, `pair`).
+        error: Reason for a failure or an unknown outcome; an error name of Kafka, or any value.
+        extra: All other fields of the line, in their order (`key`, `node`, `offset`, `pair`).
     """
 
     process: int | str
@@ -81,9 +81,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History:
-    """Events in the order in which they happened, with the place each came from.
+    """Events in the order in which they happened, with the place of each in its source.
 
-    `left_out` says what a file held behind them, torn off by the end of its writer; else None.
+    `left_out` describes what a file held after them, torn off by the end of its writer; else None.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class History:
         lines: Sequence[int] = (),
         left_out: str | None = None,
     ) -> None:
-        """Takes the events as they are; `operations` joins and judges them.
+        """Take the events as they are; `operations` joins and checks them.
 
         Args:
             events: In file order.
@@ -116,7 +116,7 @@ class History:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """The operations of the clients, by call.
+        """Operations of the clients, by call.
 
         Raises:
             HistoryError: The events break the rules of the module's head.
@@ -233,7 +233,7 @@ def _joined(
 
 
 def history_of(operations: Sequence[Operation], *, source: str = "history") -> History:
-    """The history in event form of operations that somebody holds already.
+    """Convert operations to a history of events.
 
     Args:
         operations: In any order; `call` and `end` are times of one clock.
@@ -269,7 +269,7 @@ def history_of(operations: Sequence[Operation], *, source: str = "history") -> H
 
 
 def _ordered(marks: list[tuple[int, int, int, Event]]) -> list[Event]:
-    """By time; at one time a process ends its operation before it calls the next."""
+    """Sort by time; at one time a process ends its operation before it calls the next."""
     waiting = sorted(marks, key=lambda mark: mark[:3])
     order: list[Event] = []
     open_processes: set[int | str] = set()

@@ -12,7 +12,7 @@ from jepsen.linearizability.model import is_pair
 
 
 class Overlap(NamedTuple):
-    """Two operations, by index in the history, that were given the same id."""
+    """Two operations, by index in the history, that got the same id."""
 
     first: int
     second: int
@@ -20,13 +20,13 @@ class Overlap(NamedTuple):
 
 
 def overlap_in(history: History) -> Overlap | None:
-    """The overlap with the lowest id, None if every id was given once.
+    """Overlap with the lowest id, None if every id was given once.
 
     Raises:
         HistoryError: An operation that is no `alloc`, or an answer that is no block.
     """
     blocks = sorted(_blocks(history, history.operations))
-    reached, holder = 0, -1  # end (exclusive) of the blocks so far and who holds it
+    reached, holder = 0, -1  # end (exclusive) of the blocks so far and its holder
     for start, length, index in blocks:
         if holder >= 0 and start < reached:
             return Overlap(holder, index, start)

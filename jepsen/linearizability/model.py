@@ -1,6 +1,6 @@
-"""What a sequential model has to say about operations.
+"""Interface of the sequential models.
 
-A model speaks about ONE key: `init` gives the state before anything happened and `step` the state
+A model describes ONE key: `init` gives the state before anything happened and `step` the state
 after an operation, or ILLEGAL. It is pure: it changes none of its arguments, and the hash of a
 state agrees with its equality. Operations that touch several keys are several `Part`s; the
 checker joins the keys that occur together and steps each part on the state of its key.
@@ -25,7 +25,7 @@ class Sentinel(Enum):
 
 
 UNKNOWN: Final = Sentinel.UNKNOWN
-"""Output of an operation whose answer nobody knows: legal in EVERY state of every model, with the
+"""Output of an operation whose answer is unknown: legal in EVERY state of every model, with the
 effect that the operation would have there, none if it could not apply."""
 
 ILLEGAL: Final = Sentinel.ILLEGAL
@@ -33,7 +33,7 @@ ILLEGAL: Final = Sentinel.ILLEGAL
 
 
 class Part(NamedTuple):
-    """What an operation does to one key; input and output are hashable."""
+    """Part of an operation on one key; input and output are hashable."""
 
     key: Hashable
     input: Any
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """Operations, by index, that contradict each other in whatever order; `text` says why."""
+    """Operations, by index, that contradict each other in any order; `text` is the reason."""
 
     text: str
     operations: tuple[int, ...]
@@ -52,7 +52,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name on the command line."""
+        """Name on the command line."""
 
     @property
     def projects(self) -> bool:
@@ -60,14 +60,14 @@ class Model(Protocol):
         return False
 
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
-        """The parts of every operation, in order; none for one that tells and changes nothing.
+        """Split every operation into parts, in order; none for one that shows and changes nothing.
 
         Raises:
             OperationError: An operation that the model does not know, or a value of a wrong form.
         """
 
     def violation(self, operations: Sequence[Operation]) -> "Violation | None":  # noqa: ARG002
-        """What shows without any search that no order is legal; None for most histories."""
+        """Find a reason, without any search, why no order is legal; None for most histories."""
         return None
 
     def init(self) -> State:
@@ -88,14 +88,14 @@ class Model(Protocol):
         return set()
 
     def describe(self, part: Part) -> str:
-        """The operation and its answer as people write it."""
+        """Describe the operation and its answer for people."""
 
     def describe_state(self, state: State) -> str:
-        """The state as people write it."""
+        """Describe the state for people."""
 
 
 class OperationError(HistoryError):
-    """One operation is none of the model: `operation` says where it stands."""
+    """An operation is not one of the model; `operation` gives its place."""
 
     def __init__(self, operation: Operation, text: str) -> None:
         """`text` says what is wrong and what is allowed."""
@@ -127,7 +127,7 @@ def calls_of(
     *,
     is_keyed: bool | None = None,
 ) -> list[Call]:
-    """Takes the keys out of the values.
+    """Take the keys out of the values.
 
     A key stands beside the value (`key`) or, when this holds for every operation of the history,
     in front of it: `[key value]`, the form of Jepsen's independent workloads.
@@ -135,7 +135,7 @@ def calls_of(
     Args:
         operations: All operations of the history.
         pairs: Names of operations whose value without a key is a pair too (`cas [from to]`).
-        is_keyed: Whether keys stand in front, where the model knows; None: `may_be_keyed`.
+        is_keyed: True: keys stand in front, as the model knows; None: `may_be_keyed`.
 
     Raises:
         OperationError: An answer is about another key than its call.
@@ -168,10 +168,10 @@ def _keyed(operation: Operation) -> Call:
                 operation, f"{operation.f} of key {key!r} answered for key {output[0]!r}"
             )
         else:
-            output = None  # why it failed, such as [:not-leader 3]: no answer
+            output = None  # a reason, such as [:not-leader 3]: no answer
     return Call(operation, frozen(key), value, output)
 
 
 def refuse(operation: Operation, model: str, allowed: str) -> OperationError:
-    """The error for an operation with a name that the model does not have."""
+    """Make the error for an operation with a name that the model does not have."""
     return OperationError(operation, f"operation '{operation.f}' is not one of {model}: {allowed}")

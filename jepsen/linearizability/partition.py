@@ -1,8 +1,8 @@
-"""Splits a history into searches that do not know each other, and leaves out what tells nothing.
+"""Partitions of a history for independent searches, without operations that prove nothing.
 
 Splitting by key is exact when every operation touches one key. Operations on several keys join
 their keys: one search for each connected component. A model that `projects` (lists of topics) is
-first looked at key by key, which can only refute, and then joined when it is small enough.
+first checked key by key, which can only refute, and then joined when it is small enough.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,7 +17,7 @@ JOINED_OPERATIONS_MAX: Final = 2000
 
 
 class Standing(Enum):
-    """What a verdict on a partition is worth."""
+    """Weight of a verdict on a partition."""
 
     EXACT = "exact"
     NECESSARY = "necessary"  # a projection: only refutes, for its keys are searched joined as well
@@ -34,7 +34,7 @@ class Item(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """What one search is about; `dropped` operations were left out as telling nothing."""
+    """Operations of one search; `dropped` ones were left out because they prove nothing."""
 
     keys: tuple[Hashable, ...]
     items: tuple[Item, ...]
@@ -58,11 +58,11 @@ class Partition(NamedTuple):
 def partitions_of(
     operations: Sequence[Operation], model: Model, *, split: bool = True, reduce: bool = True
 ) -> list[Partition]:
-    """The partitions of a history, in order of their first operation.
+    """Split a history into partitions, in order of their first operation.
 
     Args:
         operations: The history.
-        model: Says what each operation does to which keys.
+        model: Gives the parts of each operation.
         split: False: everything in one partition (to compare with).
         reduce: Leave out what cannot change the verdict.
     """
@@ -99,7 +99,7 @@ def _by_key(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _components(items: Sequence[Item]) -> list[list[Item]]:
-    """Groups of operations whose keys hang together, by union of sets."""
+    """Group operations whose keys are connected, by union of sets."""
     leader: dict[Hashable, Hashable] = {}
 
     def find(key: Hashable) -> Hashable:
@@ -129,7 +129,7 @@ def _partition(model: Model, items: Sequence[Item], *, reduce: bool) -> Partitio
 
 
 def _tells_nothing(model: Model, item: Item) -> bool:
-    """An unknown answer to a question that changes nothing."""
+    """True for an unknown answer to an operation that changes nothing."""
     return all(
         part.output is UNKNOWN and model.observes(part.input, part.output) for part in item.parts
     )

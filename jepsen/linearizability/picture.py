@@ -2,8 +2,8 @@
 
 One row per client, one box per operation from call to return, faded out at the right edge where
 it never returned. Hovering an operation draws the largest partial linearization that contains it,
-with the state after every point, and in red the operation that cannot come next. Nothing is
-fetched: the data stand in the page. Their keys are those of porcupine's visualization
+with the state after every point, and in red the operation that cannot come next. The page fetches
+nothing: the data stand in it. Their keys are those of porcupine's visualization
 (anishathalye/porcupine: visualization.go), so that other tools for it can read them.
 """
 
@@ -24,7 +24,7 @@ from jepsen.linearizability.partition import Item, Partition
 from jepsen.linearizability.transitions import Transitions, describe
 
 DRAWN_MAX: Final = 400
-"""Operations of the whole partition that are drawn: the ones around the error."""
+"""Operations drawn of the whole partition: those around the error."""
 SEARCH_STEPS_MAX: Final = 1 << 19
 RANK_UNIT: Final = 100
 PLACEHOLDER: Final = re.compile("@(TITLE|TEXT|DATA)@")
@@ -67,12 +67,12 @@ def page_of(
     *,
     annotations: Sequence[Annotation] = (),
 ) -> str:
-    """The page of a refuted history; it can be encoded, half characters are shown as escapes.
+    """Make the page of a refuted history; it can be encoded, half characters become escapes.
 
     Args:
         history: The history.
         model: The model it was checked with.
-        result: What the check said.
+        result: Result of the check.
         counterexample: Its small part, drawn first.
         annotations: Rows to add to those of the nemesis.
     """
@@ -113,7 +113,7 @@ def _small(partition: Partition, counterexample: Counterexample) -> Partition:
 
 
 def _around(partition: Partition, operation: int) -> Partition:
-    """The partition, or its operations up to shortly behind the error if it is large."""
+    """Return the partition, or if it is large its operations up to shortly after the error."""
     items = sorted(partition.items, key=lambda item: item.call)
     if len(items) <= DRAWN_MAX:
         return partition._replace(items=tuple(items))
@@ -123,7 +123,7 @@ def _around(partition: Partition, operation: int) -> Partition:
 
 
 def _drawing(history: History, model: Model, partition: Partition, title: str) -> dict[str, Any]:
-    """One partition in porcupine's shape; times are still those of the history."""
+    """Convert one partition to porcupine's shape; times are still those of the history."""
     items = sorted(partition.items, key=lambda item: item.call)
     partition = partition._replace(items=tuple(items))
     _, paths = searched(model, partition, steps_max=SEARCH_STEPS_MAX)
@@ -165,7 +165,7 @@ def _points(model: Model, partition: Partition, path: Iterable[int]) -> list[dic
 
 
 def nemesis_annotations(history: History) -> list[Annotation]:
-    """A span for every event of the nemesis, from a fault to its end."""
+    """Make a span for every event of the nemesis, from a fault to its end."""
     timed = all(event.time is not None for event in history.events if is_client(event))
     moments = [
         (event.time if timed and event.time is not None else position, event)
@@ -209,7 +209,7 @@ def _ends_a_fault(f: str) -> bool:
 
 
 def _rank_times(drawings: list[dict[str, Any]], spans: list[Annotation]) -> None:
-    """Replaces times by 100 x their rank: JavaScript loses the last digits of nanoseconds."""
+    """Replace times by 100 x their rank: JavaScript loses the last digits of nanoseconds."""
     times = {span.start for span in spans} | {span.end for span in spans}
     for drawing in drawings:
         for box in drawing["History"]:

@@ -5,7 +5,7 @@ was called comes first) and is legal for the model? The search linearizes operat
 An operation may come next if it was called before the first *return* whose operation is not yet
 linearized; when no such operation is legal, the last choice is taken back.
 
-How it is held (no objects in the loop, all ints):
+Representation (no objects in the loop, all ints):
 
 - Calls are numbered 1..n in time order; `following`/`preceding` link those not yet linearized
   (0 is the head, n + 1 the end; calls that change no state have a list of their own, see below).
@@ -41,11 +41,11 @@ from typing import Final, NamedTuple
 from jepsen.linearizability.transitions import Row, Transitions
 
 BLOCK_STEPS: Final = 1 << 14
-"""Steps between two looks at budgets: the cache and the clock may be exceeded by so many."""
+"""Steps between two checks of the budgets: cache and clock may be exceeded by so many."""
 
 
 class Entry(NamedTuple):
-    """An operation as the search sees it: times, and the kind in the table of transitions."""
+    """An operation for the search: times, and the kind in the table of transitions."""
 
     call: int
     end: int | None
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The arrays of the module's head; call 0 is the head of the list."""
+    """Arrays of the module's head; call 0 is the head of the list."""
 
     order: tuple[int, ...]  # call number - 1 -> index of the entry given
     kinds: list[int]  # by call
@@ -68,7 +68,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(entries: Sequence[Entry], *, prune: bool = True) -> Plan:
-    """Numbers calls, returns and slots.
+    """Number calls, returns and slots.
 
     Args:
         entries: In any order.
@@ -110,7 +110,7 @@ def plan_of(entries: Sequence[Entry], *, prune: bool = True) -> Plan:
 
 
 def _linked(forced: Sequence[bool]) -> tuple[list[int], list[int], int]:
-    """Two lists in one pair of arrays, both in order of calls and with one common end.
+    """Make two lists in one pair of arrays, in order of calls and with one common end.
 
     Head 0 is that of the calls that may change the state, the head returned that of the forced.
     """
@@ -127,7 +127,7 @@ def _linked(forced: Sequence[bool]) -> tuple[list[int], list[int], int]:
 
 
 class Search:
-    """One search that can be interrupted: `advance` runs blocks of steps until it knows."""
+    """One search that can be interrupted: `advance` runs blocks of steps until it is decided."""
 
     def __init__(
         self,
@@ -137,13 +137,13 @@ class Search:
         state_bits: int,
         on_dead_end: Callable[[list[int]], None] | None = None,
     ) -> None:
-        """Prepares the search.
+        """Prepare the search.
 
         Args:
             plan: Calls and returns.
             table: Moves; not yet begun.
             state_bits: Room for the number of a state in a cache key.
-            on_dead_end: Told the calls linearized whenever nothing more could be.
+            on_dead_end: Called with the linearized calls whenever no more could be linearized.
         """
         self.plan: Final = plan
         self.table: Final = table
@@ -159,7 +159,7 @@ class Search:
             self.is_legal = True
 
     def advance(self, steps: int = BLOCK_STEPS) -> bool | None:
-        """Goes on for so many steps; True legal, False illegal, None not known yet."""
+        """Go on for so many steps; True legal, False illegal, None not known yet."""
         self._block = steps
         if self.is_legal is None:
             next(self._blocks, None)

@@ -1,4 +1,4 @@
-"""The second engine for narrow histories: the configurations of one return as bits of one int.
+"""Second engine, for narrow histories: the configurations of one return as bits of one int.
 
 As in `frontier`: all configurations from one return to the next. A configuration is a state and
 the set of open operations that are linearized. With n slots there are 2^n such sets, so the sets
@@ -40,7 +40,7 @@ class SubsetSearch:
     """One search that can be interrupted; the same plan and moves as `Search`."""
 
     def __init__(self, plan: Plan, table: Transitions) -> None:
-        """Begins with nothing linearized.
+        """Begin with nothing linearized.
 
         Args:
             plan: Calls and returns; its width at most `WIDTH_MAX`.
@@ -64,7 +64,7 @@ class SubsetSearch:
         self._returns: Final = self._search()
 
     def advance(self, steps: int = BLOCK_STEPS) -> bool | None:
-        """Goes on for about so many steps; True legal, False illegal, None not known yet."""
+        """Go on for about so many steps; True legal, False illegal, None not known yet."""
         self._block = steps
         if self.is_legal is None:
             next(self._returns, None)
@@ -92,7 +92,7 @@ class SubsetSearch:
         self.is_legal = True
 
     def _call(self, call: int) -> None:
-        """One more operation may be linearized from now on."""
+        """Open one more operation, which may be linearized from now on."""
         plan = self._plan
         slot = plan.bits[call].bit_length() - 2
         need = plan.needs[call]
@@ -118,7 +118,7 @@ class SubsetSearch:
     def _linearize(
         self, opened: _Opened, row: Row, sets: int, *, is_crashed: bool, fresh: dict[int, int]
     ) -> None:
-        """Linearize it in those of a state's sets where it may be; `fresh` gets what is new."""
+        """Linearize it in those of a state's sets that allow it; `fresh` gets what is new."""
         self.steps += 1
         moved = row[opened.kind]
         if moved is None or (is_crashed and moved is row):
@@ -140,7 +140,7 @@ class SubsetSearch:
             fresh[number] = fresh.get(number, 0) | new
 
     def _observed(self, row: Row, sets: int) -> int:
-        """The sets with every open observation that is legal in the state."""
+        """Add every open observation that is legal in the state to the sets."""
         for each in self._opened:
             if not each.is_forced:
                 break
@@ -151,7 +151,7 @@ class SubsetSearch:
         return sets
 
     def _return(self, due: int) -> None:
-        """Only the sets that hold the operation go on, without its slot."""
+        """Keep only the sets that hold the operation, without its slot."""
         number = next(n for n, each in enumerate(self._opened) if each.call == due)
         shift = self._opened.pop(number).shift
         has = self._has[shift.bit_length() - 1]
@@ -161,7 +161,7 @@ class SubsetSearch:
 
 
 def _with_slot(slot: int, slots: int) -> int:
-    """Which of the 2^slots sets hold a slot."""
+    """Bits of those of the 2^slots sets that hold a slot."""
     run = 1 << slot  # so many sets without it, then so many with it
     pattern, length = ((1 << run) - 1) << run, 2 * run
     while length < 1 << slots:

@@ -1,4 +1,4 @@
-"""The states of one partition and the moves between them, computed once each.
+"""States of one partition and the moves between them, computed once each.
 
 States and operations repeat, so both become numbers and `step` of the model runs once for a pair.
 A *row* stands for a state: `row[0]` is the state's part of a cache key, `row[kind]` (kind >= 1)
@@ -13,7 +13,7 @@ from jepsen.linearizability.model import ILLEGAL, UNKNOWN, Model, Part, State
 
 
 class Row(dict[int, Any]):
-    """One state with its known moves; a missing one is asked of the table."""
+    """One state with its known moves; the table computes a missing one."""
 
     __slots__ = ("state", "table")
 
@@ -25,7 +25,7 @@ class Row(dict[int, Any]):
         self[0] = bits
 
     def __missing__(self, kind: int) -> "Row | None":
-        """Asks the table once."""
+        """Compute the move once."""
         moved = self.table.move(self.state, kind)
         self[kind] = moved
         return moved
@@ -43,10 +43,10 @@ class Transitions:
     """
 
     def __init__(self, model: Model, keys: tuple[Any, ...]) -> None:
-        """Knows nothing yet.
+        """Begin without states.
 
         Args:
-            model: What the moves are asked of.
+            model: Computes the moves.
             keys: Keys of the partition, in the order of their states; at least one.
         """
         assert keys
@@ -105,7 +105,7 @@ class Transitions:
         return all(self._model.observes(part.input, part.output) for part in parts)
 
     def describe_state(self, state: State) -> str:
-        """The state as people write it."""
+        """Describe the state for people."""
         if len(self._places) == 1:
             return self._model.describe_state(state)
         assert isinstance(state, tuple)
@@ -115,7 +115,7 @@ class Transitions:
         )
 
     def states(self) -> list[State]:
-        """Every state seen, by number."""
+        """All states seen, by number."""
         return list(self._rows)
 
     def _row(self, state: State) -> Row:
@@ -126,10 +126,10 @@ class Transitions:
 
 
 def describe(model: Model, parts: tuple[Part, ...]) -> str:
-    """An operation as people write it: its parts, joined."""
+    """Describe an operation for people: its parts, joined."""
     return "; ".join(model.describe(part) for part in parts)
 
 
 def is_unknown(parts: tuple[Part, ...]) -> bool:
-    """True if nobody knows what the operation answered."""
+    """True if the answer to the operation is unknown."""
     return all(part.output is UNKNOWN for part in parts)

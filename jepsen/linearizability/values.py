@@ -32,7 +32,7 @@ from typing_extensions import override
 INT64_MIN: Final = -(1 << 63)
 UINT64_MAX: Final = (1 << 64) - 1
 DEPTH_MAX: Final = 100
-"""Values may be nested so deep; deeper ones are refused instead of exhausting the stack."""
+"""Largest depth of a value; deeper ones are refused instead of exhausting the stack."""
 DIGITS_MAX: Final = 4000
 """Digits of a number: CPython itself reads and writes no whole number of more than 4300."""
 
@@ -77,14 +77,14 @@ class MapKey(tuple[Any, ...]):
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """A literal whose tag nobody here knows."""
+    """A literal with an unknown tag."""
 
     tag: str
     value: Any
 
 
 def hashable(value: Any) -> Any:
-    """The value with its vectors, lists and maps made hashable, for keys and items of sets."""
+    """Make vectors, lists and maps in a value hashable, for keys and items of sets."""
     if isinstance(value, list):
         return Vector(hashable(item) for item in value)
     if isinstance(value, dict):
@@ -97,10 +97,10 @@ def hashable(value: Any) -> Any:
 
 
 def whole_number(text: str) -> int:
-    """The int of its digits.
+    """Read an int from its digits.
 
     Raises:
-        ValueError: It is none, or has more than DIGITS_MAX digits.
+        ValueError: It is no int, or has more than DIGITS_MAX digits.
     """
     if len(text) > DIGITS_MAX:
         _check_digits(sum(character.isdigit() for character in text))
@@ -108,7 +108,7 @@ def whole_number(text: str) -> int:
 
 
 def digits_of(number: int) -> str:
-    """The text that `whole_number` reads.
+    """Text that `whole_number` reads.
 
     Raises:
         ValueError: It has more than DIGITS_MAX digits.
@@ -119,10 +119,10 @@ def digits_of(number: int) -> str:
 
 
 def decimal_number(text: str) -> Decimal:
-    """The decimal of a text such as `-1.5E+3`.
+    """Read a decimal from a text such as `-1.5E+3`.
 
     Raises:
-        ValueError: It is none, not finite, or has too many digits or too large an exponent.
+        ValueError: No decimal, not finite, or with too many digits or too large an exponent.
     """
     try:
         number = Decimal(text)
@@ -133,7 +133,7 @@ def decimal_number(text: str) -> Decimal:
 
 
 def check_decimal(number: Decimal) -> None:
-    """Raises ValueError unless every format can hold the number: it is finite and not too long."""
+    """Raise ValueError unless every format can hold the number: it is finite and not too long."""
     if not number.is_finite():
         raise ValueError(f"the decimal {number} is not finite")
     _check_digits(len(number.as_tuple().digits))
@@ -145,7 +145,7 @@ def _check_digits(digits: int) -> None:
 
 
 class Typed(NamedTuple):
-    """A value that Python takes for another one, with its type: 1.0, True and 1 are three values.
+    """A value that Python equates with another, with its type: 1.0, True and 1 are three values.
 
     `value` is hashable. A type is in no history, so nothing else equals it.
     """
@@ -166,7 +166,7 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 
 
 def frozen(value: Any) -> Hashable:  # noqa: PLR0911  # one case each
-    """The value as something hashable that equals another exactly if the histories say the same.
+    """Convert to a hashable that equals another exactly if the histories say the same.
 
     Lists and vectors are equal, as in Clojure; so are sets and maps in any order. A keyword,
     a symbol, a character and a string never are, nor are `true`, `1`, `1.0` and `1.0M`.
@@ -183,7 +183,7 @@ def frozen(value: Any) -> Hashable:  # noqa: PLR0911  # one case each
     if isinstance(value, Tagged):
         return Tagged(value.tag, frozen(value.value))
     if isinstance(value, float) and math.isnan(value):
-        return Typed(float, "NaN")  # a register that holds it tells it
+        return Typed(float, "NaN")  # a register that holds it returns it
     if isinstance(value, Decimal) and value.is_nan():
         return Typed(Decimal, str(value))  # in no file; a caller may hold one
     assert isinstance(value, Hashable), f"{value=}"
@@ -191,7 +191,7 @@ def frozen(value: Any) -> Hashable:  # noqa: PLR0911  # one case each
 
 
 def thawed(value: Any) -> Any:
-    """A value with the meaning of a frozen one, as histories hold it."""
+    """Convert a frozen value to one of the same meaning, as histories hold it."""
     if isinstance(value, Typed):
         if value.kind is dict:
             return map_of((thawed(key), thawed(item)) for key, item in sorted(value.value, key=str))
@@ -206,7 +206,7 @@ def thawed(value: Any) -> Any:
 
 
 def _shown(typed: Typed) -> str:
-    """As people write it: keywords with their colon, truth values as in JSON."""
+    """Text for people: keywords with their colon, truth values as in JSON."""
     kind, value = typed
     if kind is Keyword:
         return f":{value!s}"
@@ -222,7 +222,7 @@ def _shown(typed: Typed) -> str:
 
 
 def map_of(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any] | MapKey:
-    """A map of hashable keys; a MapKey where a dict would take two different keys for one."""
+    """Make a map of hashable keys; a MapKey where a dict would take two different keys for one."""
     given = list(pairs)
     found = dict(given)
     if len(found) == len(given):
@@ -234,7 +234,7 @@ def map_of(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any] | MapKey:
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911, PLR0912  # one case each
-    """The value in the words of JSON; see the table of the module.
+    """Convert the value to what JSON has; see the table of the module.
 
     Raises:
         ValueError: It has no such form or is nested too deep.
@@ -275,7 +275,7 @@ def to_plain(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911, PLR0912
 
 
 def from_plain(plain: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911  # one case each
-    """The value of a plain form.
+    """Read the value of a plain form.
 
     Raises:
         ValueError: A `#` form of no known kind, or nested too deep.

@@ -1,8 +1,8 @@
 """Histories as EDN, JSON lines and MessagePack: text or bytes to events and back.
 
-A harness that is killed leaves a torn last line or object behind whole ones: it is left out, and
-`Parsed.left_out` says so. Torn is what more text could have made whole, and nothing else. Any other
-damage is a `HistoryError` with its place.
+A killed harness leaves a torn last line or object after whole ones: it is left out, and
+`Parsed.left_out` says so. Torn is only what more text could have made whole. Any other damage is a
+`HistoryError` with its place.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ from jepsen.linearizability.values import (
 
 OBJECT_BYTES_MAX: Final = 1 << 26
 OPERATION_TAG: Final = "jepsen.history.Op"
-"""Jepsen 0.3 prints its events as tagged maps."""
+"""Tag of Jepsen 0.3, which prints its events as tagged maps."""
 LEVELS_AROUND_VALUES: Final = 3
-"""Of EDN: a vector of events, the tag of one, its map."""
+"""Levels of EDN: a vector of events, the tag of one, its map."""
 BLANK: Final = re.compile(r"[\s,]*(?:;[^\n]*\n[\s,]*)*")
 JSON_ARRAY: Final = re.compile(r'\[\s*\{\s*"(?:[^"\\]|\\.)*"\s*:')
 JSON_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
@@ -39,15 +39,15 @@ JSON_TOKEN_ENDS: Final = (
 )  # fmt: skip
 JSON_MEMBER_ENDS: Final = ("", "0", ":0", '"":0')
 PACKED_FIELDS: Final = re.compile(rb"(?=(?:[\x81-\x8f]|\xde..|\xdf....)[\xa1-\xbf])", re.DOTALL)
-"""The beginning of a map as MessagePack holds it, if a name of up to 31 bytes stands first."""
+"""Beginning of a map in MessagePack with a name of up to 31 bytes first."""
 LOOKS_MAX: Final = 1000
 LOOK_BYTES: Final = 1 << 16
 
 
 class Parsed(NamedTuple):
-    """The events of a file; `lines` has the line or object of each, from 1.
+    """Events of a file; `lines` has the line or object of each, from 1.
 
-    `left_out` says which torn line or object stands behind them, None if there is none.
+    `left_out` names a torn line or object after them, None if there is none.
     """
 
     events: list[Event]
@@ -56,7 +56,7 @@ class Parsed(NamedTuple):
 
 
 def parse_edn(text: str, source: str) -> Parsed:
-    """One map per event, or one vector of maps; numbered by the line where each ends."""
+    """Parse one map per event, or one vector of maps; numbered by the line where each ends."""
     found = Parsed([], [])
     line, counted = 1, 0
     try:
@@ -82,7 +82,7 @@ def _torn(what: str, number: int) -> str:
 
 
 def _is_last_line(text: str, whole_end: int) -> bool:
-    """Whether what begins behind the last whole form is one event, in the last line, alone."""
+    """True if the text after the last whole form is one event, alone in the last line."""
     start = text.rfind("\n") + 1
     is_alone = whole_end < start < len(text) and BLANK.fullmatch(text, whole_end, start) is not None
     return is_alone and text[start:].lstrip().startswith(("{", "#"))
@@ -103,7 +103,7 @@ def _field_name(name: Any) -> str:
 
 
 def written_edn(events: Sequence[Event]) -> str:
-    """One map per line; names of fields, types and functions are keywords where they can be."""
+    """Write one map per line; names of fields, types and functions are keywords if possible."""
     lines = []
     for event in events:
         fields = fields_of(event)
@@ -117,7 +117,7 @@ def written_edn(events: Sequence[Event]) -> str:
 
 
 def parse_jsonl(text: str, source: str) -> Parsed:
-    """One object per line."""
+    """Parse one object per line."""
     found = Parsed([], [])
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
@@ -136,7 +136,7 @@ def parse_jsonl(text: str, source: str) -> Parsed:
 
 
 def _is_torn_object(line: str) -> bool:
-    """Whether some ending makes the line an object: the rest of a token, a member, brackets."""
+    """True if some ending makes the line an object: the rest of a token, a member, brackets."""
     if not line.lstrip().startswith("{"):
         return False
     closing: list[str] = []
@@ -169,7 +169,7 @@ _JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=whole
 
 
 def written_jsonl(events: Sequence[Event]) -> str:
-    """One object per line, ASCII."""
+    """Write one object per line, in ASCII."""
     return "".join(
         json.dumps(packed_fields(event), separators=(",", ":"), allow_nan=False) + "\n"
         for event in events
@@ -177,7 +177,7 @@ def written_jsonl(events: Sequence[Event]) -> str:
 
 
 def parse_msgpack(data: bytes, source: str) -> Parsed:
-    """One map per event, one behind the other; numbered from 1."""
+    """Parse one map per event, one after the other; numbered from 1."""
     unpacker = msgpack.Unpacker(
         raw=False,
         strict_map_key=False,
@@ -205,10 +205,10 @@ def parse_msgpack(data: bytes, source: str) -> Parsed:
 
 
 def _holds_event(data: bytes, start: int) -> bool:
-    """Whether a whole event stands somewhere behind `start`: damage has swallowed it.
+    """True if a whole event stands somewhere after `start`: damage has swallowed it.
 
-    A value may hold the names of fields too, so they alone say nothing. An event is looked for in
-    the first 1,000 places where a map may begin, in 64 KiB each.
+    A value may hold the names of fields too, so they alone prove nothing. An event is searched for
+    in the first 1,000 places where a map may begin, in 64 KiB each.
     """
     for match in itertools.islice(PACKED_FIELDS.finditer(data, start), LOOKS_MAX):
         looked_at = data[match.start() : match.start() + LOOK_BYTES]
@@ -226,13 +226,13 @@ def _holds_event(data: bytes, start: int) -> bool:
 
 
 def written_msgpack(events: Sequence[Event]) -> bytes:
-    """One map per event, one behind the other."""
+    """Write one map per event, one after the other."""
     packer = msgpack.Packer(unicode_errors="surrogatepass")
     return b"".join(packer.pack(packed_fields(event)) for event in events)
 
 
 def packed_fields(event: Event) -> dict[str, Any]:
-    """The fields in the plain form of `values`, as JSON lines and MessagePack hold them.
+    """Fields in the plain form of `values`, as JSON lines and MessagePack hold them.
 
     Raises:
         HistoryError: A value that no format has.

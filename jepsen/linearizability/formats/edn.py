@@ -56,7 +56,7 @@ BROKEN_OFF: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""A text that ends within a token, where the token has no form of its own yet."""
+"""A text that ends within a token that has no form of its own yet."""
 BROKEN_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d*)?[eE][+-]?")
 INTEGER: Final = re.compile(r"[+-]?\d+N?")
 FLOAT: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
@@ -94,7 +94,7 @@ class EdnError(ValueError):
 
 
 class _Discarded:
-    """Stands for a form behind `#_`."""
+    """Placeholder for a form after `#_`."""
 
 
 class _Reader:
@@ -103,7 +103,7 @@ class _Reader:
         self.offset = 0
 
     def next_form(self, depth: int = 0) -> Any:
-        """The next form; _Discarded() if it is discarded, EOFError behind the last."""
+        """Read the next form; _Discarded() if it is discarded, EOFError after the last."""
         if depth > DEPTH_MAX:
             raise EdnError(f"nested deeper than {DEPTH_MAX}", self.offset)
         match = TOKEN.match(self.text, self.offset)
@@ -187,7 +187,7 @@ def _tagged(tag: str, value: Any) -> Any:
 
 
 def _is_begun(kind: str, token: str) -> bool:
-    """Whether a token that cannot be read could have become one that can."""
+    """True if a token that cannot be read could have become one that can."""
     match kind:
         case "char":
             return any(name.startswith(token[1:]) for name in NAMED_CHARACTERS)
@@ -259,7 +259,7 @@ _ATOMS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def forms(text: str, *, spare_depth: int = 0) -> Iterator[tuple[Any, int]]:
-    """The forms of a text one after the other, each with the offset behind it.
+    """Read the forms of a text one after the other, each with the offset after it.
 
     Args:
         text: Any number of forms.
@@ -279,7 +279,7 @@ def forms(text: str, *, spare_depth: int = 0) -> Iterator[tuple[Any, int]]:
 
 
 def loads(text: str) -> Any:
-    """The one form of a text.
+    """Read the one form of a text.
 
     Raises:
         EdnError: None, more than one, or no EDN.
@@ -291,7 +291,7 @@ def loads(text: str) -> Any:
 
 
 def dumps(value: Any) -> str:  # noqa: C901, PLR0911, PLR0912  # one case each
-    """The value as EDN on one line; `loads` gives it back.
+    """Write the value as EDN on one line; `loads` gives it back.
 
     Raises:
         ValueError: A type or a name that EDN does not have.
@@ -332,7 +332,7 @@ def dumps(value: Any) -> str:  # noqa: C901, PLR0911, PLR0912  # one case each
 
 
 def _is_readable(name: Keyword | Symbol) -> bool:
-    """Whether the reader gives the same name back: foreign ones go beyond what EDN allows."""
+    """True if the reader gives the same name back: foreign ones go beyond what EDN allows."""
     if SURROGATE.search(name) is not None:
         return False
     if isinstance(name, Keyword):

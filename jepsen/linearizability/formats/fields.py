@@ -11,7 +11,7 @@ NAMED: Final = ("index", "time", "process", "type", "f", "value", "error")
 
 
 def fields_of(event: Event) -> dict[str, Any]:
-    """The fields in their canonical order; what is not known is left out, the value never is."""
+    """Fields in their canonical order; unknown ones are left out, the value never is."""
     fields: dict[str, Any] = {}
     for name in NAMED:
         item = getattr(event, name)
@@ -22,10 +22,10 @@ def fields_of(event: Event) -> dict[str, Any]:
 
 
 def event_of(fields: Any) -> Event:
-    """The event of a map.
+    """Read an event from a map.
 
     Raises:
-        ValueError: No map, a field is missing or has a wrong form.
+        ValueError: It is no map, or a field is missing or has a wrong form.
     """
     if not isinstance(fields, Mapping):
         raise ValueError(f"an event is a map, not {fields!r}")  # noqa: TRY004  # input, not a bug

@@ -1,4 +1,4 @@
-"""History files: finds the format by itself; reads and writes every format."""
+"""History files in every format; the format is detected on reading."""
 
 import gzip
 import re
@@ -21,7 +21,7 @@ LOOK_BYTES: Final = 1 << 16
 
 
 class Format(Enum):
-    """The formats, by the names that people use."""
+    """Formats, by the names that people use."""
 
     JEPSEN_LOG = "jepsen-log"
     EDN = "edn"
@@ -30,7 +30,7 @@ class Format(Enum):
 
 
 def format_of(data: bytes, source: str = "history") -> Format:
-    """The format of a file, by its first bytes; an empty file is JSON lines.
+    """Detect the format of a file by its first bytes; an empty file is JSON lines.
 
     Raises:
         HistoryError: It is none of them.
@@ -51,7 +51,7 @@ def format_of(data: bytes, source: str = "history") -> Format:
 
 
 def parse_history(data: bytes, source: str = "history") -> History:
-    """The history of a file's bytes, gzipped or not.
+    """Read the history of a file's bytes, gzipped or not.
 
     Args:
         data: The bytes.
@@ -81,7 +81,7 @@ def _parsed(kind: Format, data: bytes, source: str) -> Parsed:
 
 
 def _decoded(data: bytes, source: str) -> str:
-    """The text; a character that the end cuts is U+FFFD, so that its line does not look whole."""
+    """Decode the text; a character cut by the end is U+FFFD, so that its line is not whole."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -93,9 +93,9 @@ def _decoded(data: bytes, source: str) -> str:
 
 
 def _unzipped(data: bytes, source: str) -> bytes:
-    """What all members of a gzip file hold, one behind the other.
+    """Unzip all members of a gzip file, one after the other.
 
-    The file is given in pieces, for what a member leaves of its piece is copied.
+    The file is fed in pieces, for what a member leaves of its piece is copied.
     """
     found: list[bytes] = []
     room, at = UNPACKED_BYTES_MAX, 0
@@ -113,7 +113,7 @@ def _unzipped(data: bytes, source: str) -> bytes:
                 raise HistoryError(f"{source}: more than {UNPACKED_BYTES_MAX} bytes when unzipped")
         if not unpacker.eof:
             raise HistoryError(f"{source}: cannot be unzipped: the file ends before its data do")
-        padding = PADDING.match(data, at)  # gzip allows zeros behind a member
+        padding = PADDING.match(data, at)  # gzip allows zeros after a member
         assert padding is not None, "it matches nothing too"
         at = padding.end()
         if at == len(data):
@@ -122,7 +122,7 @@ def _unzipped(data: bytes, source: str) -> bytes:
 
 
 def read_history(path: Path) -> History:
-    """The history of a file.
+    """Read the history of a file.
 
     Raises:
         HistoryError: It is no history; the text names file and line.
@@ -132,7 +132,7 @@ def read_history(path: Path) -> History:
 
 
 def written_history(events: Sequence[Event], kind: Format) -> bytes:
-    """The events in a format.
+    """Write the events in a format.
 
     Raises:
         HistoryError: An event holds what the format cannot carry.
@@ -154,6 +154,6 @@ def written_history(events: Sequence[Event], kind: Format) -> bytes:
 
 
 def write_history(path: Path, events: Sequence[Event], kind: Format) -> None:
-    """Writes a history file, gzipped when the name ends so."""
+    """Write a history file, gzipped when the name ends in .gz."""
     data = written_history(events, kind)
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

@@ -21,7 +21,7 @@ KNOWN_FIELDS: Final = "process, type, f, value"
 
 
 def parse(text: str, source: str) -> Parsed:
-    """The events with their line numbers, from 1.
+    """Parse the events with their line numbers, from 1.
 
     Raises:
         HistoryError: A line of the right logger that is no event.
@@ -53,7 +53,7 @@ def parse(text: str, source: str) -> Parsed:
 
 
 def written(events: Sequence[Event]) -> str:
-    """The events as log lines.
+    """Write the events as log lines.
 
     Raises:
         HistoryError: An event holds what a line cannot carry: nothing is lost in silence.

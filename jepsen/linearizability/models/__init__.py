@@ -1,4 +1,4 @@
-"""The sequential models, by the names of the command line."""
+"""Sequential models, by the names of the command line."""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,7 +21,7 @@ MODELS: Final[dict[str, Callable[[], Model]]] = {
 
 
 def model_named(name: str) -> Model:
-    """A fresh model.
+    """Make a model by its name.
 
     Raises:
         ValueError: No model has the name.

@@ -2,13 +2,13 @@
 
 | operation | value at the call | value at the completion |
 |---|---|---|
-| `append` | record | `[record offset]`, the offset nil if it was not told; or the offset alone |
+| `append` | record | `[record offset]`, the offset nil if unknown; or the offset alone |
 | `read` | nil | every record from offset 0 to the end |
 | `read-from` | first offset | the records from there to the end, none if it lies beyond |
 
 The key stands beside the value (`key`) or in front of it (`[key record]`, answered by
 `[key [record offset]]` or `[key offset]`). Where records are pairs and nothing is read, the answers
-tell whether a pair is a record or a key with one; a history whose answers do not is refused.
+show whether a pair is a record or a key with one; a history whose answers do not is refused.
 
 A state is a number: the log is a chain of (log before, last record) pairs, numbered as they are
 met, so that equal logs have equal numbers and comparing two logs costs nothing.
@@ -42,7 +42,7 @@ class AppendLog(Model):
     """Append and read of one log; see the head of the module."""
 
     def __init__(self) -> None:
-        """Knows the empty log."""
+        """Begin with the empty log."""
         self._number: Final[dict[tuple[int, Hashable], int]] = {}
         self._parent: Final[list[int]] = [EMPTY]
         self._record: Final[list[Hashable]] = [None]
@@ -52,7 +52,7 @@ class AppendLog(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
-        """One part each; a refused append has none."""
+        """Make one part each; a refused append has none."""
         is_keyed = may_be_keyed(operations) and _has_keys_in_front(operations)
         return [self._parts(call) for call in calls_of(operations, is_keyed=is_keyed)]
 
@@ -74,7 +74,7 @@ class AppendLog(Model):
         raise refuse(operation, self.name, "append, read, read-from")
 
     def _offset(self, call: Call) -> int | None:
-        """Offset that an append was told; None if none."""
+        """Offset in the answer to an append; None if none."""
         answer = call.output
         if is_pair(answer) and frozen(answer[0]) == frozen(call.value):
             answer = answer[1]
@@ -85,14 +85,14 @@ class AppendLog(Model):
         return None if answer is None else int(answer)
 
     def _check_offset(self, operation: Operation, value: Any) -> None:
-        """Raises OperationError unless it is a whole number from 0."""
+        """Raise OperationError unless it is a whole number from 0."""
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise OperationError(
                 operation, f"offset of {operation.f} is {value!r}, not a whole number from 0"
             )
 
     def _records(self, call: Call) -> tuple[Hashable, ...]:
-        """The records that a read was told; OperationError if they are no list."""
+        """Records in the answer to a read; OperationError if they are no list."""
         if not isinstance(call.output, list | tuple):
             raise OperationError(
                 call.operation, f"{call.operation.f} gave {call.output!r}, not a list of records"
@@ -100,7 +100,7 @@ class AppendLog(Model):
         return tuple(frozen(record) for record in call.output)
 
     def _read(self, call: Call) -> int:
-        """Number of the log that a read from 0 was told."""
+        """Number of the log in the answer to a read from 0."""
         log = EMPTY
         for record in self._records(call):
             log = self._appended(log, record)
@@ -123,7 +123,7 @@ class AppendLog(Model):
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
-        """An append is legal where its offset is the length; a read where it tells this log."""
+        """An append is legal where its offset is the length; a read where it returns this log."""
         f, value = given
         assert isinstance(state, int)
         if f == "append":
@@ -137,7 +137,7 @@ class AppendLog(Model):
         return state if self._ends_with(state, value, output) else ILLEGAL
 
     def _ends_with(self, log: int, offset: int, records: tuple[Hashable, ...]) -> bool:
-        """Whether exactly these records stand from the offset to the end."""
+        """True if exactly these records stand from the offset to the end."""
         if len(records) != max(0, self._length[log] - offset):
             return False
         for record in reversed(records):
@@ -148,11 +148,11 @@ class AppendLog(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
-        """Reads."""
+        """True for reads."""
         return bool(given[0] != "append")
 
     def records(self, state: State) -> list[Hashable]:
-        """The records of a state, from offset 0."""
+        """Records of a state, from offset 0."""
         assert isinstance(state, int)
         found = []
         while state != EMPTY:
@@ -182,10 +182,10 @@ class AppendLog(Model):
 
 
 def _has_keys_in_front(operations: Sequence[Operation]) -> bool:
-    """Whether the values of a history, all of them pairs, are keys with records.
+    """True if the values of a history, all of them pairs, are keys with records.
 
     Raises:
-        OperationError: An append tells an offset in a form that leaves it open.
+        OperationError: The answer to an append gives an offset in a form that leaves it open.
     """
     if any(operation.f != "append" for operation in operations):
         return True  # a read without a key has no pair

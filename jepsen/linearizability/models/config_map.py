@@ -4,7 +4,7 @@
 |---|---|---|
 | `set` | `[key value]` | the same |
 | `delete` | `[key nil]` | the same |
-| `append` | `[key "a,b"]`: items put behind the list, each only if it is not in it | the same |
+| `append` | `[key "a,b"]`: items added to the end of the list, each only if it is new | the same |
 | `subtract` | `[key "a,b"]`: items taken out of the list, each once | the same |
 | both | `[key "a,b" default]`: a string, nil where the key has no default | the same |
 | `get` | `[key nil]` | `[key value]`, nil if not set |
@@ -17,10 +17,10 @@ end of what is appended; a list that becomes empty is "".
 
 Where the key is not set, `append` and `subtract` begin with its default: `cleanup.policy` is
 `delete` by default, and `compact` appended makes `delete,compact`. Only nodes know their defaults,
-so the history tells them, once for a key; a second one that differs is refused. Of a key whose
-default is not told this much is certain: after `append` the items are in the list, after `subtract`
-they are not (no default has an item twice). The first answer that agrees tells the value then, as
-the id of a topic is told; that refutes less, and never wrongly.
+so the history names them, once for a key; a second one that differs is refused. Of a key whose
+default is not named this much is certain: after `append` the items are in the list, after
+`subtract` they are not (no default has an item twice). The first answer that agrees then fixes the
+value, as an answer fixes the id of a topic; that refutes less, and never wrongly.
 
 Source: apache/kafka: `ConfigurationControlManager.incrementalAlterConfigResource` and `getParts`.
 """
@@ -50,7 +50,7 @@ LIST_WRITES: Final = ("append", "subtract")
 
 
 class Default(Enum):
-    """What is known of the default of a key that no operation told."""
+    """Default of a key that no operation names."""
 
     UNTOLD = "untold"
 
@@ -63,20 +63,20 @@ class ListChange(NamedTuple):
 
 
 class FromDefault(NamedTuple):
-    """A list that was changed while only its default, which nobody told, was in force."""
+    """A list that was changed while only its default, which is unknown, was in force."""
 
     has: frozenset[str] = frozenset()
     lacks: frozenset[str] = frozenset()
 
     def changed(self, f: str, items: str) -> "FromDefault":
-        """After `append` or `subtract` of the items."""
+        """State after `append` or `subtract` of the items."""
         given = frozenset(split_list(items)) - {""}
         if f == "append":
             return FromDefault(self.has | given, self.lacks - given)
         return FromDefault(self.has - given, self.lacks | given)
 
     def agrees(self, value: str | None) -> bool:
-        """Whether some default could have become the value."""
+        """True if some default could have become the value."""
         if value is None:
             return False
         items = frozenset(split_list(value))
@@ -90,7 +90,7 @@ class ConfigMap(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
-        """A part for each key that an operation names; a refused write has none."""
+        """Make a part for each key that an operation names; a refused write has none."""
         defaults = self._defaults(operations)
         parts = [self._parts(operation, defaults) for operation in operations]
         untold = {
@@ -102,7 +102,7 @@ class ConfigMap(Model):
         return [tuple(_binding(part, untold) for part in each) for each in parts]
 
     def _defaults(self, operations: Sequence[Operation]) -> dict[Hashable, str | None]:
-        """The defaults that list operations tell, by key; OperationError if two differ."""
+        """Defaults that list operations name, by key; OperationError if two differ."""
         found: dict[Hashable, str | None] = {}
         for operation in operations:
             if operation.f not in LIST_WRITES or not _tells_default(operation.value):
@@ -119,7 +119,7 @@ class ConfigMap(Model):
     def _parts(
         self, operation: Operation, defaults: dict[Hashable, str | None]
     ) -> tuple[Part, ...]:
-        """Input is the name with the value, output what a read was told."""
+        """Make parts: input is the name with the value, output the answer to a read."""
         f = operation.f
         if f not in WRITES + READS:
             raise refuse(operation, self.name, ", ".join(WRITES + READS))
@@ -142,7 +142,7 @@ class ConfigMap(Model):
     def _list_write(
         self, operation: Operation, defaults: dict[Hashable, str | None]
     ) -> tuple[Part, ...]:
-        """Input is the name with a ListChange."""
+        """Make the part: input is the name with a ListChange."""
         value = operation.value[:2] if _tells_default(operation.value) else operation.value
         ((key, items),) = self._pairs(operation, value, many=False)
         if items is None:
@@ -172,7 +172,7 @@ class ConfigMap(Model):
         return found
 
     def _write(self, operation: Operation, value: str | None) -> tuple[str, str | None]:
-        """What a write does to one key."""
+        """Effect of a write on one key."""
         f = "set" if operation.f == "set-many" else operation.f
         if f == "delete" or (operation.f == "set-many" and value is None):
             return ("delete", None)
@@ -182,12 +182,12 @@ class ConfigMap(Model):
 
     @override
     def init(self) -> State:
-        """Not set."""
+        """State of a key that is not set."""
         return None
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
-        """A read is legal where it tells this value; every write is legal everywhere."""
+        """A read is legal where it returns this value; every write is legal everywhere."""
         f, value = given
         if f == "get":
             if output is UNKNOWN or output == state:
@@ -208,7 +208,7 @@ class ConfigMap(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
-        """Reads, but of a key whose default nobody told: an answer may tell its value."""
+        """True for reads, but of a key with an unknown default: an answer may fix its value."""
         f, binds = given
         return f == "get" and (output is UNKNOWN or not binds)
 
@@ -226,7 +226,7 @@ class ConfigMap(Model):
 
     @override
     def describe_state(self, state: State) -> str:
-        """The value, or that there is none."""
+        """Describe the value, or that there is none."""
         if isinstance(state, FromDefault):
             has, lacks = (", ".join(sorted(items)) or "nothing" for items in state)
             return f"its default with {has}, without {lacks}"
@@ -234,7 +234,7 @@ class ConfigMap(Model):
 
 
 def _binding(part: Part, untold: set[Hashable]) -> Part:
-    """A read of a key whose value an answer may tell is marked in its input."""
+    """Mark a read of a key whose value an answer may fix, in its input."""
     binds = part.input[0] == "get" and part.key in untold
     return part._replace(input=("get", True)) if binds else part
 
@@ -244,13 +244,13 @@ def _tells_default(value: Any) -> bool:
 
 
 def split_list(text: str) -> list[str]:
-    """The items as Java's `split(",")` gives them: without the empty ones at the end."""
+    """Items as Java's `split(",")` gives them: without the empty ones at the end."""
     kept = text.rstrip(",")
     return kept.split(",") if kept or not text else []
 
 
 def changed_list(before: str | None, f: str, items: str) -> str:
-    """The list behind `append` or `subtract` of the items; `before` is its value or default."""
+    """List after `append` or `subtract` of the items; `before` is its value or default."""
     found = [item for item in split_list(before or "") if item]
     for item in split_list(items):
         if f == "append" and item not in found:

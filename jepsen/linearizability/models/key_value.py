@@ -4,7 +4,7 @@
 |---|---|---|
 | `get` | nil | the string, "" if absent |
 | `put` | string | the same |
-| `append` | string to put behind the old one | the same |
+| `append` | string to add to the end of the old one | the same |
 
 The key stands beside the value (`:key`) or in front of it (`[key value]`).
 """
@@ -35,11 +35,11 @@ class KeyValue(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
-        """One part each; a refused write has none."""
+        """Make one part each; a refused write has none."""
         return [self._parts(call) for call in calls_of(operations)]
 
     def _parts(self, call: Call) -> tuple[Part, ...]:
-        """Input is the name with the text, output what a get was told."""
+        """Make the part: input is the name with the text, output the answer to a get."""
         operation = call.operation
         if operation.f == "get":
             if operation.type != OK:
@@ -56,18 +56,18 @@ class KeyValue(Model):
         return (Part(call.key, (operation.f, call.value), output),)
 
     def _check_text(self, operation: Operation, value: Any) -> None:
-        """Raises OperationError unless it is a string."""
+        """Raise OperationError unless it is a string."""
         if type(value) is not str:
             raise OperationError(operation, f"value of {operation.f} is {value!r}, not a string")
 
     @override
     def init(self) -> State:
-        """An absent key reads as the empty string."""
+        """State of an absent key, which reads as the empty string."""
         return ""
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
-        """A get is legal where it tells this text; every write is legal everywhere."""
+        """A get is legal where it returns this text; every write is legal everywhere."""
         f, value = given
         assert isinstance(state, str)
         if f == "get":
@@ -76,7 +76,7 @@ class KeyValue(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
-        """Gets."""
+        """True for gets."""
         return bool(given[0] == "get")
 
     @override

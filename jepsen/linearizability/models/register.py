@@ -7,8 +7,8 @@
 | `cas` | `[from to]` | the same; `fail` without an error: the comparison failed |
 
 State: the value, None while absent. A `fail` of cas *with* an error, or with another value than its
-call (`[:not-leader 3]`), certainly did not happen and tells nothing; else it says that the register
-did not hold `from`. A `fail` of a read has an unknown output and ends there.
+call (`[:not-leader 3]`), certainly did not happen and proves nothing; else the register did not
+hold `from`. A `fail` of a read has an unknown output and ends there.
 """
 
 from collections.abc import Sequence
@@ -42,11 +42,11 @@ class Register(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
-        """One part each; what certainly did not happen has none."""
+        """Make one part each; what certainly did not happen has none."""
         return [self._parts(call) for call in calls_of(operations, frozenset({"cas"}))]
 
     def _parts(self, call: Call) -> tuple[Part, ...]:
-        """Input is the name with the value, output what a read was told."""
+        """Make the part: input is the name with the value, output the answer to a read."""
         operation = call.operation
         if operation.f == "read":
             known = operation.type not in (FAIL, INFO)
@@ -60,12 +60,12 @@ class Register(Model):
 
     @override
     def init(self) -> State:
-        """Absent."""
+        """State of an absent value."""
         return None
 
     @override
     def step(self, state: State, given: Any, output: Any) -> State:
-        """A read is legal where it tells this value; every write is legal everywhere."""
+        """A read is legal where it returns this value; every write is legal everywhere."""
         f, value = given
         if f == "read":
             return state if output is UNKNOWN or output == state else ILLEGAL
@@ -73,12 +73,12 @@ class Register(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
-        """Reads."""
+        """True for reads."""
         return bool(given[0] == "read")
 
     @override
     def droppable(self, parts: Sequence[tuple[Part, bool]]) -> set[int]:
-        """Never returned writes of values that nobody can have noticed."""
+        """Never returned writes of values that no operation can have noticed."""
         noticed = set()
         for part, _ in parts:
             f, value = given = part.input
@@ -110,7 +110,7 @@ class Register(Model):
 
     @override
     def describe_state(self, state: State) -> str:
-        """The value, or that there is none."""
+        """Describe the value, or that there is none."""
         return "absent" if state is None else str(state)
 
 
@@ -121,7 +121,7 @@ class CasRegister(Register):
 
     @override
     def _parts(self, call: Call) -> tuple[Part, ...]:
-        """As of a register; a refused cas tells that another value was there."""
+        """Make the part as for a register; a refused cas shows that another value was there."""
         operation = call.operation
         if operation.f in ("read", "write"):
             return super()._parts(call)
@@ -152,5 +152,5 @@ class CasRegister(Register):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
-        """Reads, and a cas that was refused."""
+        """True for reads, and for a refused cas."""
         return bool(given[0] == "read" or output == CAS_REFUSED)

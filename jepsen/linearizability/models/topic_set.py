@@ -10,13 +10,13 @@
 The error stands in `error` (or in the place of the id) of an `ok` or a `fail`: it reflects the
 state, so it is an observation. A `fail` with any other error certainly did not happen.
 
-Ids are *outputs*. A create that never returned may have made the topic with an id that nobody has
-seen: the state is then CREATED, and the first answer that names an id binds it. The binding is
-part of the state, for an id that was bound once is never bound again, and neither is one that
-another create returned. An id that two creates or two names were told is a violation before any
-search.
+Ids are *outputs*. A create that never returned may have made the topic with an id that is in no
+answer yet: the state is then CREATED, and the first answer that names an id binds it. The binding
+is part of the state, for an id that was bound once is never bound again, and neither is one that
+another create returned. An id in the answers of two creates, or for two names, is a violation
+before any search.
 
-A delete by id alone needs an answer that tells the name of the id; else give `[name id]`.
+A delete by id alone needs an answer that names the topic of the id; else give `[name id]`.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ OPERATIONS: Final = "create, delete, exists, list"
 
 
 class Presence(Enum):
-    """A topic of which no id is known: not there, or made by a create that never returned."""
+    """A topic of unknown id: not there, or made by a create that never returned."""
 
     ABSENT = "absent"
     CREATED = "created"
@@ -55,7 +55,7 @@ class Topic(NamedTuple):
     """State of one name.
 
     `current` is ABSENT, CREATED or the id. `bound` holds the ids that belonged to creates that
-    never returned, `excluded` those that the CREATED one cannot have: both are gone for ever.
+    never returned, which are gone for ever; `excluded` those that the CREATED one cannot have.
     """
 
     current: str | Presence
@@ -89,14 +89,14 @@ class Id(NamedTuple):
 
 
 class _Ids(NamedTuple):
-    """Ids that creates returned, the name told for every id, all names in their order."""
+    """Ids that creates returned, the name in answers for every id, all names in their order."""
 
     owned: frozenset[str]
     names: dict[str, str]
     universe: tuple[str, ...]
 
     def tagged(self, topic_id: str | None, name: str) -> Id | None:
-        """The id as the operations of a name know it."""
+        """Id as the operations of a name know it."""
         if topic_id is None:
             return None
         is_free = topic_id not in self.owned and self.names.get(topic_id, name) == name
@@ -111,7 +111,7 @@ class TopicSet(Model):
 
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
-        """A part for the one name; a list has one for every name of the history."""
+        """Make a part for the one name; a list has one for every name of the history."""
         told = [self._told(operation) for operation in operations]
         names = {topic_id: name for pairs in told for name, topic_id in pairs if topic_id}
         universe = tuple({name: None for pairs in told for name, _ in pairs})
@@ -126,7 +126,7 @@ class TopicSet(Model):
 
     @override
     def violation(self, operations: Sequence[Operation]) -> Violation | None:
-        """An id that two creates gave, or that is told for two names."""
+        """Find an id that two creates gave, or that answers give for two names."""
         creators: dict[str, int] = {}
         told: dict[str, tuple[str, int]] = {}
         for index, operation in enumerate(operations):
@@ -143,7 +143,7 @@ class TopicSet(Model):
         return None
 
     def _told(self, operation: Operation) -> list[tuple[str, str | None]]:
-        """Names with the ids that the operation's answer tells for them."""
+        """Names with the ids that the operation's answer gives for them."""
         if operation.f not in OPERATIONS.split(", "):
             raise refuse(operation, self.name, OPERATIONS)
         if operation.f == "list":
@@ -166,7 +166,7 @@ class TopicSet(Model):
         return [(name, given)]
 
     def _check_absent(self, operation: Operation) -> None:
-        """Raises OperationError if an answer says that there is no topic, and its id."""
+        """Raise OperationError if an answer says that there is no topic, and its id."""
         told = operation.output[1] if is_pair(operation.output) else None
         if told is not None and told not in SHORT_NAMES:
             error = _error(operation)
@@ -179,7 +179,7 @@ class TopicSet(Model):
         raise OperationError(operation, f"value of {operation.f} is {value!r}, not [name id]")
 
     def _listed(self, operation: Operation) -> dict[str, str]:
-        """Ids by name as a list was told them; OperationError if the form is another."""
+        """Ids by name in the answer to a list; OperationError if the form is another."""
         try:
             found = dict(operation.output)
         except (TypeError, ValueError):
@@ -191,7 +191,7 @@ class TopicSet(Model):
         return found
 
     def _parts(self, operation: Operation, known: "_Ids") -> tuple[Part, ...]:  # noqa: PLR0911
-        """Input is the name with the id to delete; output the id told, `refused` or UNKNOWN."""
+        """Input is the name with the id to delete; output the id answered, `refused` or UNKNOWN."""
         if operation.f == "list":
             return self._list_parts(operation, known)
         name, topic_id = self._pair(operation, operation.value)
@@ -223,7 +223,7 @@ class TopicSet(Model):
         return (Part(key, given, known.tagged(answered, key)),)
 
     def _list_parts(self, operation: Operation, known: "_Ids") -> tuple[Part, ...]:
-        """A list looks up every name of the history."""
+        """Make a lookup of every name of the history from a list."""
         if operation.type != OK:
             return ()
         listed = self._listed(operation)
@@ -233,7 +233,7 @@ class TopicSet(Model):
         )
 
     def _seen(self, operation: Operation, name: str, known: "_Ids") -> Any:
-        """What an `exists` was told: an id, None where there is no topic, or UNKNOWN."""
+        """Output of an `exists`: an id, None where there is no topic, or UNKNOWN."""
         error = _error(operation)
         if operation.type != INFO and error in UNKNOWN_ERRORS:
             return None
@@ -243,7 +243,7 @@ class TopicSet(Model):
 
     @override
     def init(self) -> State:
-        """Absent."""
+        """State of an absent topic."""
         return Topic(Presence.ABSENT)
 
     @override
@@ -286,7 +286,7 @@ class TopicSet(Model):
 
     @override
     def observes(self, given: Any, output: Any) -> bool:
-        """What neither makes nor deletes a topic nor binds an id."""
+        """True for what neither makes nor deletes a topic nor binds an id."""
         f, topic_id = given
         if f == "exists":
             return output is UNKNOWN or output is None or not output.free
@@ -308,7 +308,7 @@ class TopicSet(Model):
 
     @override
     def describe_state(self, state: State) -> str:
-        """The id, absent, or created with an id that nobody was told."""
+        """Describe the id, absent, or created with an id that is in no answer."""
         assert isinstance(state, Topic)
         if isinstance(state.current, str):
             return state.current
