@@ -91,7 +91,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     inter_broker_listener_name: str | None
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
-    """One of `log_dirs`, unless `metadata.log.dir` names another folder."""
+    """Directory of the metadata log: the first of `log_dirs`, or `metadata.log.dir`."""
     quorum: QuorumConfig = QuorumConfig()
     metadata_log: MetadataLogConfig = MetadataLogConfig()
     broker: BrokerConfig = BrokerConfig()

@@ -37,7 +37,7 @@ def majority_offset(end_offsets: Iterable[Offset | None]) -> Offset | None:
     """
     ordered = sorted([-1 if end is None else end for end in end_offsets], reverse=True)
     assert ordered, "a quorum has voters"
-    end = ordered[len(ordered) // 2]  # as many and one more are at or above it
+    end = ordered[len(ordered) // 2]  # a majority of the offsets is at or above it
     return None if end < 0 else Offset(end)
 
 

@@ -21,7 +21,7 @@ Installed = Callable[[SnapshotLoading], None]
 
 
 class SnapshotDownloads:
-    """At most one download at a time.
+    """The download of a snapshot, at most one at a time.
 
     Args:
         log: the log that a snapshot replaces.

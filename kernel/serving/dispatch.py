@@ -286,7 +286,7 @@ class Dispatch:
         context = request_context(inner, address, principal=principal, is_forwarded=True)
         self._controller.submit(inner.api_key, inner.body, answer, context)
 
-    # ---- small ones --------------------------------------------------------------------------
+    # ---- ApiVersions, UpdateRaftVoter --------------------------------------------------------
 
     def _api_versions(self, client: Client, request: Request) -> Entity:
         if request.error is not None:
