@@ -3,7 +3,6 @@
 Nothing here loads the protocol before the first connection, so that usage errors and help appear
 at once. A broker answers or forwards all requests except those about one broker; of controllers
 only the leader answers, so it is looked up.
-controllers only the leader answers, so it is looked for.
 """
 
 import contextlib
