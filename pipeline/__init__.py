@@ -9,7 +9,7 @@ from typing import Any
 
 
 def register(spark: Any) -> Any:
-    """Make the format `kraft-log` known to a session; returns the session."""
+    """Register the format `kraft-log` with a session and return the session."""
     from pipeline.sources.kraft_log import KraftLogDataSource  # noqa: PLC0415  # needs pyspark
 
     spark.dataSource.register(KraftLogDataSource)
@@ -19,17 +19,17 @@ def register(spark: Any) -> Any:
 def session(
     name: str = "kraftline", master: str | None = None, conf: dict[str, str] | None = None
 ) -> Any:
-    """A Spark session with the settings this package is tested with, the format registered.
+    """Build a Spark session with the settings this package is tested with, the format registered.
 
     Args:
         name: shown in Spark's pages.
-        master: `local[N]` or `spark://HOST:PORT`; None is what spark-submit was given, without it
+        master: `local[N]` or `spark://HOST:PORT`; None: the master of spark-submit, else
             `local[*]`.
-        conf: further settings; they win.
+        conf: further settings; they override the defaults.
 
     Raises:
-        BadInputError: pyspark or Java 17 is missing, the text says what to install; or the master
-            is none, or does not answer.
+        BadInputError: pyspark or Java 17 is missing, with the package to install; or the master
+            is not valid, or does not answer.
     """
     from pipeline.spark_session import make_session  # noqa: PLC0415  # needs pyspark
 

@@ -27,7 +27,7 @@ BAD_INPUT: Final = 2
 INTERNAL: Final = 3
 INTERRUPTED: Final = 130  # as a shell has it
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# job -> its module and what it does
+# job -> its module and its description
 JOBS: Final = {
     "compaction": ("pipeline.jobs.compaction", "what cleaning and retention would free"),
     "audit": ("pipeline.jobs.audit", "are the files sound, and do the replicas agree"),
@@ -36,13 +36,13 @@ JOBS: Final = {
     "linearize": ("pipeline.jobs.linearize", "are thousands of recorded histories linearizable"),
 }
 
-# package -> the extra that brings it
+# package -> the extra that installs it
 EXTRAS: Final = {"numpy": "arrow", "pyarrow": "arrow", "pandas": "spark", "pyspark": "spark",
                  "py4j": "spark", "matplotlib": "plot"}  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one job; returns the exit code."""
+    """Run one job and return the exit code."""
     logging.getLogger().addFilter(_is_no_gateway)
     try:
         return _main(arguments)
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _is_no_gateway(record: logging.LogRecord) -> bool:
-    """Py4J logs tracebacks of what it raises anyway: Ctrl-C, a JVM that is gone."""
+    """Filter out Py4J's tracebacks of errors that it raises anyway: Ctrl-C, a JVM that is gone."""
     return record.module != "java_gateway"
 
 
@@ -92,7 +92,7 @@ def _main(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except ModuleNotFoundError:
         raise
-    except Exception as error:  # noqa: BLE001  # the last resort: say it and exit with its own code
+    except Exception as error:  # noqa: BLE001  # last resort: report it with its own exit code
         told = _system_error(error, parsed.output)
         if told is not None:
             sys.stderr.write(f"pipeline {parsed.job}: {told}\n")
@@ -104,7 +104,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _system_error(error: Exception, output: str | None) -> str | None:
-    """What the system refused of a file, in one line; None when it is something else."""
+    """One line for an error of the system about a file; None for any other error."""
     if not isinstance(error, OSError):
         return None
     if error.filename is not None:
@@ -148,7 +148,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _make_absolute(parsed: argparse.Namespace) -> None:
-    """Executors on other machines have another working directory."""
+    """Resolve paths, since executors on other machines have another working directory."""
     parsed.input = [os.path.abspath(path) for path in parsed.input]  # noqa: PTH100  # may be a glob
     if parsed.output is not None:
         parsed.output = os.path.abspath(parsed.output)  # noqa: PTH100

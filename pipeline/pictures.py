@@ -1,7 +1,7 @@
-"""Pictures of a history and of logs: a PNG each, with the CSV of what it shows beside it.
+"""Pictures of a history and of logs: a PNG each, with the CSV of its data beside it.
 
 Every function takes plain rows, writes NAME.png and NAME.csv into a folder and returns a `Picture`.
-A CSV has at most 20,000 lines: what may have more is summed up, the smallest topics as `(others)`.
+A CSV has at most 20,000 lines: longer data is summed up, the smallest topics as `(others)`.
 """
 
 import csv
@@ -28,7 +28,7 @@ _NOBODY: Final = "#d62728"
 _GREY: Final = "#d9d9d9"
 _WIDTH: Final = 11.0
 _ALL_IN_SYNC: Final = "#2ca02c"
-# red and green have a meaning of their own; what looks like red stands last
+# red and green have a meaning; colours that look like red are last
 _COLOURS: Final = ("#1f77b4", "#ff7f0e", "#9467bd", "#17becf", "#bcbd22", "#393b79", "#7f7f7f",
                    "#e377c2", "#637939", "#8c564b")  # fmt: skip
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ Measures = dict[str, Callable[[list[Any]], Any]]
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A picture that was drawn: files in the folder, and what a person should see in it."""
+    """A picture in the folder, and the text for its reader."""
 
     name: str
     title: str
@@ -45,11 +45,11 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 def leader_timeline(rows: Sequence[Row], folder: Path, end: datetime | None) -> Picture:
-    """Who led each partition, and how many replicas were in sync.
+    """Draw the leader of each partition over time, and its replicas in sync.
 
     Args:
-        rows: of `history_figures.busiest_states`.
-        folder: gets the files.
+        rows: rows of `history.figures.busiest_states`.
+        folder: folder for the files.
         end: the time at which open intervals are drawn to end.
     """
     keys = sorted({(row["topic"], row["partition"]) for row in rows})
@@ -104,13 +104,13 @@ _LEVEL_COLOURS: Final = ("#fdd0a2", "#fd8d3c", "#b3131b")
 def under_replication(
     points: Sequence[Row], folder: Path, begin: datetime | None, end: datetime | None
 ) -> Picture:
-    """How many partitions missed replicas, were below min.insync.replicas, or had no leader.
+    """Draw the numbers of partitions with missing replicas, below min ISR, and without leader.
 
     Args:
-        points: of `history_figures.levels`.
-        folder: gets the files.
-        begin: where the time axis begins, None for the first point.
-        end: where it ends, None for the last point.
+        points: points of `history.figures.levels`.
+        folder: folder for the files.
+        begin: begin of the time axis, None for the first point.
+        end: end of the time axis, None for the last point.
     """
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.2))
     times = [point["ts"] for point in points]
@@ -132,7 +132,7 @@ def under_replication(
 
 
 def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
-    """Batches by size: rows of topic, codec, bucket (bytes, a power of two), batches, bytes."""
+    """Draw batches by size: rows of topic, codec, bucket (a power of two), batches, bytes."""
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.4))
     buckets = _unbroken({row["bucket"] for row in rows}, 2)
     groups = _largest_groups(rows, "batches")
@@ -168,7 +168,7 @@ def batch_sizes(rows: Sequence[Row], folder: Path) -> Picture:
 
 
 def append_lag(rows: Sequence[Row], folder: Path) -> Picture:
-    """Batches behind the newest time before them: rows of topic, bucket_ms, batches, max_ms."""
+    """Draw batches by lag behind the newest time: rows of topic, bucket_ms, batches, max_ms."""
     figure, axes = plt.subplots(figsize=(_WIDTH, 3.2))
     buckets = _unbroken({row["bucket_ms"] for row in rows}, 10)
     counts = [sum(r["batches"] for r in rows if r["bucket_ms"] == one) for one in buckets]
@@ -189,7 +189,7 @@ def append_lag(rows: Sequence[Row], folder: Path) -> Picture:
 
 
 def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
-    """Bytes before and after cleaning per partition: rows of a compaction plan."""
+    """Draw bytes before and after cleaning per partition: rows of a compaction plan."""
     totals: dict[str, list[int]] = {}
     for row in rows:
         known = totals.setdefault(f"{row['topic']}-{row['partition']}", [0, 0])
@@ -222,7 +222,7 @@ def compaction_picture(rows: Sequence[Row], folder: Path) -> Picture:
 
 
 def _unbroken(buckets: set[int], factor: int) -> list[int]:
-    """All buckets from the smallest to the largest, also those that hold nothing; 0 comes first."""
+    """All buckets from the smallest to the largest, empty ones included; 0 comes first."""
     positive = sorted(buckets - {0})
     found = [0] if 0 in buckets else []
     one = positive[0] if positive else 0
@@ -233,7 +233,7 @@ def _unbroken(buckets: set[int], factor: int) -> list[int]:
 
 
 class _Bars:
-    """Rectangles, drawn as one thing: a patch for each takes a millisecond."""
+    """Rectangles drawn as one collection: a patch for each takes a millisecond."""
 
     def __init__(self) -> None:
         self._corners: list[list[tuple[float, float]]] = []
@@ -242,7 +242,7 @@ class _Bars:
     def add(
         self, low: float, high: float, place: tuple[float, float], colour: str, alpha: float = 1.0
     ) -> None:
-        """One from `low` to `high`, and from left to right as `place` says."""
+        """Add one from `low` to `high`, and from left to right as in `place`."""
         left, right = place
         self._corners.append([(left, low), (right, low), (right, high), (left, high)])
         self._colours.append(to_rgba(colour, alpha))
@@ -258,7 +258,7 @@ class _Bars:
 
 
 def _fewer(rows: Sequence[Row], keys: Sequence[str], measures: Measures) -> Sequence[Row]:
-    """Rows that fit a CSV: of the topics with least of the first measure only sums, `(others)`."""
+    """Rows that fit a CSV: topics with the least of the first measure are summed as `(others)`."""
     if len(rows) <= POINTS_MAX:
         return rows
     first = next(iter(measures))
@@ -278,7 +278,7 @@ def _fewer(rows: Sequence[Row], keys: Sequence[str], measures: Measures) -> Sequ
 
 
 def _summed(rows: Sequence[Row], keys: Sequence[str], measures: Measures) -> list[Row]:
-    """A row per distinct keys."""
+    """Sum the measures, a row per distinct keys."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)

@@ -1,4 +1,4 @@
-"""A Spark session as the jobs need it, and a clear refusal where Spark cannot run."""
+"""Spark session for the jobs, and a clear refusal where Spark cannot run."""
 
 import importlib.metadata
 import importlib.util
@@ -14,7 +14,7 @@ from pipeline.core.errors import BadInputError
 
 JAVA_MIN: Final = 17
 LOCAL_MASTER: Final = "local[*]"
-# Attempts of a task before the job fails: Spark's own number, which it does not use with local[N].
+# Attempts of a task before the job fails: Spark's default, which it does not use with local[N].
 TASK_ATTEMPTS: Final = 4
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,(\d+))?\])?")
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|spark://\S+|yarn|k8s://\S+")
@@ -22,7 +22,7 @@ _LOOPBACK: Final = re.compile(r"spark://(127\.0\.0\.1|localhost):\d+")
 
 
 def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
-    """A session; see `pipeline.session` of the package."""
+    """Build a session; see `pipeline.session` of the package."""
     if master is not None and _MASTER.fullmatch(master) is None:
         raise BadInputError(
             f"the master is {master!r}, allowed: local, local[N], spark://HOST:PORT, yarn,"
@@ -31,7 +31,7 @@ def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
     submitted = is_submitted()
     check_spark()
     if not submitted:
-        check_java()  # else the JVM runs already
+        check_java()  # with spark-submit the JVM runs already
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # the extra may be missing
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def make_session(name: str, master: str | None, conf: dict[str, str]) -> Any:
 
 
 def _refusal(master: str, text: str) -> str:
-    """Why there is no session, by what Py4J says: its second line has the Java exception."""
+    """The reason of a failed start in Py4J's text: its second line has the Java exception."""
     first, _, rest = text.partition("\n")
     reason = rest.partition("\n")[0].removeprefix(": ") or first
     hint = "" if is_local(master) else f" (does a master of Spark {_spark_version()} answer there?)"
@@ -69,19 +69,19 @@ def _spark_version() -> str:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit started this process: master and settings are then its."""
+    """Return True if spark-submit started this process, with its master and settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_local(master: str | None) -> bool:
-    """Whether all of Spark runs on this machine and in this working directory."""
+    """Return True if all of Spark runs on this machine and in this working directory."""
     if master is None:
         return not is_submitted()
     return _LOCAL.fullmatch(master) is not None
 
 
 def with_attempts(master: str) -> str:
-    """`local[N]` as `local[N,4]`: a Python worker that is killed costs an attempt, not the job."""
+    """`local[N]` as `local[N,4]`: a killed Python worker costs an attempt, not the job."""
     local = _LOCAL.fullmatch(master)
     if local is None or local[2] is not None:
         return master
@@ -89,7 +89,7 @@ def with_attempts(master: str) -> str:
 
 
 def default_conf(master: str) -> dict[str, str]:
-    """The settings for a master URL."""
+    """Default settings for a master URL."""
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -110,7 +110,7 @@ def default_conf(master: str) -> dict[str, str]:
 
 
 def check_spark() -> None:
-    """Refuse to go on without the extra.
+    """Refuse to run without the extra.
 
     Raises:
         BadInputError: a package is missing.
@@ -123,7 +123,7 @@ def check_spark() -> None:
 
 
 def check_java() -> None:
-    """Refuse to go on without a Java that Spark runs on.
+    """Refuse to run without a Java that Spark supports.
 
     Raises:
         BadInputError: no Java, or one older than 17.

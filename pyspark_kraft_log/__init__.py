@@ -1,6 +1,6 @@
-"""Found by Spark's scan for `pyspark_*` modules: makes the format `kraft-log` known by itself.
+"""Registration of the format `kraft-log` by Spark's scan for `pyspark_*` modules.
 
-An import error here would switch off every format that is found this way, so there is none.
+An import error here would disable every format that is found this way, so none is raised.
 """
 
 import contextlib

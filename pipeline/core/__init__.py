@@ -1,1 +1,1 @@
-"""The pipeline without Spark: bytes of segments in, Arrow record batches and findings out."""
+"""Core of the pipeline, without Spark: bytes of segments to Arrow record batches and findings."""

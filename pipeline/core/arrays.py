@@ -18,17 +18,17 @@ _CODECS: Final = pa.array(CODEC_NAMES)
 
 
 def int32(numbers: npt.NDArray[Any]) -> pa.Array:
-    """As a column of 32 bits."""
+    """A column of 32-bit numbers."""
     return pa.array(numbers.astype(np.int32))
 
 
 def int16(numbers: npt.NDArray[Any]) -> pa.Array:
-    """As a column of 16 bits."""
+    """A column of 16-bit numbers."""
     return pa.array(numbers.astype(np.int16))
 
 
 def timestamps(milliseconds: Int64Array) -> pa.Array:
-    """Times; Kafka's -1 and what does not fit into microseconds become null."""
+    """A column of times; -1 and values that do not fit into microseconds become null."""
     missing = (milliseconds == -1) | (np.abs(milliseconds) > _MS_MAX)
     if bool(missing.any()):
         held = np.where(missing, 0, milliseconds) * 1000
@@ -37,7 +37,7 @@ def timestamps(milliseconds: Int64Array) -> pa.Array:
 
 
 def codec_names(attributes: Int64Array) -> pa.Array:
-    """The name of the codec in each attributes field, null for bits that name none."""
+    """The name of the codec in each attributes field; null for an unknown codec."""
     codes = (attributes & CODEC_MASK).astype(np.int8)
     if len(codes) and bool((codes == codes[0]).all()) and int(codes[0]) < len(CODEC_NAMES):
         return pa.repeat(CODEC_NAMES[int(codes[0])], len(codes))
@@ -47,7 +47,7 @@ def codec_names(attributes: Int64Array) -> pa.Array:
 def slices(data: bytes, starts: Int64Array, lengths: Int64Array) -> pa.Array:
     """Copies of ascending, disjoint parts of a buffer as a binary column; length -1 is null.
 
-    The buffer is seen as a column of 2n-1 values (part, gap, part, gap, ..., part), of which
+    The buffer is viewed as a column of 2n-1 values (part, gap, part, gap, ..., part), of which
     Arrow takes every second one: no loop over the parts.
     """
     count = len(starts)
@@ -66,7 +66,7 @@ def slices(data: bytes, starts: Int64Array, lengths: Int64Array) -> pa.Array:
 
 
 def headers(data: bytes, fields: "Fields", found: "HeaderFields") -> pa.Array:
-    """The column headers; bytes of names that are not UTF-8 become replacement characters."""
+    """The column headers; names that are not UTF-8 get replacement characters."""
     ends = np.cumsum(fields.headers_count)
     offsets = np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)])
     names = slices(data, found.key_start, found.key_length)

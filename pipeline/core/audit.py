@@ -1,7 +1,7 @@
-"""The audit put together: which files are checked, and what is compared when they are.
+"""Steps of an audit: the list of files to check, the check of a file, the comparison of replicas.
 
-`plan_audit` lists; `check_file_fully` is the work of one task; `judge_partition` compares what the
-tasks of one partition found, on all nodes. Between these only values that can be pickled travel.
+`plan_audit` lists; `check_file_fully` is the work of one task; `judge_partition` compares the
+results of the tasks of one partition, on all nodes. Only values that can be pickled pass between.
 """
 
 from collections import defaultdict
@@ -32,12 +32,12 @@ class AuditTask(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """The partition that the file belongs to."""
+        """Partition of the file."""
         return self.file.topic, self.file.partition
 
 
 class AuditPlan(msgspec.Struct, frozen=True):
-    """What an audit will do, and what the log directories themselves gave."""
+    """Files that an audit will check, and the findings of the log directories themselves."""
 
     listing: Listing
     tasks: tuple[AuditTask, ...]
@@ -46,14 +46,14 @@ class AuditPlan(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """What the tasks will read."""
+        """Bytes that the tasks will read."""
         return sum(task.file.size for task in self.tasks)
 
 
 class Judgement(msgspec.Struct):
-    """All about one partition: findings of its files and between them, and the file reports.
+    """Results for one partition: findings of its files and between them, and the file reports.
 
-    `peak_bytes` is the most memory that the process has had which said so.
+    `peak_bytes` is the largest memory of the processes that reported it.
     """
 
     findings: list[Finding]
@@ -69,8 +69,8 @@ def plan_audit(
 
     Args:
         paths: log directories, folders of such, partition directories or files.
-        full: whether records are decoded too.
-        committed: node id -> its high watermark of the metadata log, from the nodes themselves.
+        full: decode the records too.
+        committed: node id -> its high watermark of the metadata log, as the node reports it.
 
     Raises:
         BadInputError: a path that does not exist, or several clusters below one input.
@@ -105,7 +105,7 @@ def plan_audit(
 
 
 def check_file_fully(task: AuditTask) -> FileReport:
-    """One file and the indexes beside it."""
+    """Check one file and the indexes beside it."""
     report = check_file(task.file, is_cleaned=task.is_cleaned, full=task.is_full)
     return with_findings(report, check_indexes(report, is_cleaned=task.is_cleaned))
 
@@ -131,7 +131,7 @@ def judge_partition(copies: Sequence[PartitionFiles], reports: Sequence[FileRepo
 
 
 def _inferred(replicas: Sequence[Replica]) -> int | None:
-    """The committed end of the metadata log as the files of its voters show it."""
+    """Infer the committed end of the metadata log from the files of its voters."""
     if replicas[0].copy.topic != METADATA_TOPIC_NAME:
         return None
     voters = max((report.voters for replica in replicas for report in replica.reports
@@ -153,7 +153,7 @@ def _inferred(replicas: Sequence[Replica]) -> int | None:
 
 
 def _home(home: str, copies: list[PartitionFiles]) -> list[Finding]:
-    """The files of a log directory; a partition directory named itself has none above it."""
+    """Check the files of a log directory; a partition directory given alone has none above it."""
     is_log_directory = Path(home, "meta.properties").exists() or any(
         copy.topic == METADATA_TOPIC_NAME and copy.partition == 0 for copy in copies
     )
@@ -161,7 +161,7 @@ def _home(home: str, copies: list[PartitionFiles]) -> list[Finding]:
 
 
 def _twice(homes: dict[str, list[PartitionFiles]]) -> list[Finding]:
-    """Two directories with the same partition of the same node."""
+    """Find directories with the same partition of the same node."""
     seen: dict[tuple[str, int, int], str] = {}
     findings = []
     for home, copies in sorted(homes.items()):

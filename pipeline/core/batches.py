@@ -1,9 +1,9 @@
-"""The header walk: where the batches of a segment are, and which of them are damaged.
+"""Header walk: positions of the batches of a segment, and the damage between them.
 
 A segment is read through a window of some MiB. Inside a window a scalar loop hops from length to
 length and numpy gathers all 61-byte headers at once: a batch costs well under a microsecond.
-What stands between two sound batches is a `Fault`; after one the walk goes on at the next position
-where a batch with a valid checksum starts (`resync`), so damage never hides what follows it.
+The bytes between two sound batches are a `Fault`; after one the walk continues at the next position
+where a batch with a valid checksum starts (`resync`), so damage never hides later batches.
 """
 
 import os
@@ -29,7 +29,7 @@ from wire.batch import BatchHeader as _BatchHeader
 Int64Array = npt.NDArray[np.int64]
 WINDOW_BYTES: Final = 8 << 20
 BATCH_BYTES_MAX: Final = 256 << 20  # no broker takes larger ones; a limit for damaged lengths
-RESYNC_LENGTH_MAX: Final = 100 << 20  # what `resync` believes
+RESYNC_LENGTH_MAX: Final = 100 << 20  # longest batch that `resync` considers
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _HOP: Final = struct.Struct(">i4xb")  # length, then magic, from byte 8 of a batch
 _HOP_BYTES: Final = LOG_OVERHEAD_BYTES + 5
@@ -45,11 +45,11 @@ _HEADER_RANGE: Final = np.arange(HEADER_BYTES)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that are no sound batch.
+    """Bytes that are not a sound batch.
 
     `reason` is one of short_header, partial_tail, bad_length, bad_magic, old_magic, bad_crc,
     unknown_codec, reserved_attr_bits, record_count_mismatch, bad_records, offset_not_monotone,
-    ts_gt_max, vanished. `position` is in the file, `length` the bytes until reading goes on.
+    ts_gt_max, vanished. `position` is in the file, `length` the bytes until reading continues.
     """
 
     reason: str
@@ -79,7 +79,7 @@ class BatchRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchTable:
-    """Neighbouring sound batches inside one window, as columns, and what ended them.
+    """Neighbouring sound batches inside one window, as columns, and the fault that follows them.
 
     `positions` are relative to `buffer`, whose first byte is at `origin` of the file. `headers` has
     a field for each of `wire.batch.BatchHeader`. `fault` follows the batches, None for none;
@@ -104,16 +104,16 @@ class BatchTable:
         self.damaged: BatchTable | None = None
 
     def __len__(self) -> int:
-        """The number of batches."""
+        """Number of batches."""
         return len(self.positions)
 
     def column(self, name: str) -> Int64Array:
-        """A header field as int64."""
+        """Return a header field as int64."""
         return self.headers[name].astype(np.int64)
 
     @property
     def sizes(self) -> Int64Array:
-        """Bytes of each whole batch."""
+        """Size of each whole batch in bytes."""
         return self.column("batch_length") + LOG_OVERHEAD_BYTES
 
     @property
@@ -122,11 +122,11 @@ class BatchTable:
         return self.column("base_offset") + self.column("last_offset_delta")
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "BatchTable":
-        """The batches where the mask is true; the fault stays behind."""
+        """Return the batches where the mask is true, without the fault."""
         return BatchTable(self.buffer, self.origin, self.positions[mask], self.headers[mask])
 
     def refs(self) -> list[BatchRef]:
-        """The batches as values."""
+        """Return the batches as values."""
         names = "base_offset", "last_offset_delta", "leader_epoch", "attributes"
         base, delta, epoch, attrs = (self.headers[name].tolist() for name in names)
         names = "base_timestamp_ms", "max_timestamp_ms", "producer_id", "producer_epoch"
@@ -142,9 +142,9 @@ class BatchTable:
 
 
 class Window:
-    """Positioned reads of one file up to a frozen size; the last read stays in memory.
+    """Positioned reads of one file up to a frozen size; the last read is kept.
 
-    Never maps the file: a log that is truncated under a map kills the process.
+    The file is never mapped: truncation of a mapped log kills the process.
     """
 
     def __init__(self, source: bytes | int, frozen_size: int, window_bytes: int) -> None:
@@ -156,7 +156,7 @@ class Window:
         self.is_short = False  # the file lost bytes below the frozen size
 
     def at(self, position: int, needed: int = HEADER_BYTES) -> tuple[bytes, int]:
-        """A buffer that holds `needed` bytes from `position` if the file does, and its origin."""
+        """Return a buffer with `needed` bytes from `position`, if the file has them; its origin."""
         assert 0 <= position <= self.size
         wanted = min(needed, self.size - position)
         held = self._origin + len(self._data) - position
@@ -194,12 +194,12 @@ def scan(
 
     Args:
         source: the content of a file, or a descriptor of it.
-        start: where a batch starts.
+        start: position of a batch.
         end: exclusive; a batch may reach beyond it, up to `frozen_size`.
-        frozen_size: nothing at or after it is read.
-        is_last: whether a cut batch at the end is a live append, and no fault.
-        validate: none or header: the checksums are not looked at; crc or full: they are.
-        window_bytes: how much is read at a time.
+        frozen_size: limit of positions that are read, exclusive.
+        is_last: True if a cut batch at the end counts as a live append, not as a fault.
+        validate: none or header: checksums are not checked; crc or full: they are.
+        window_bytes: bytes per read.
     """
     assert 0 <= start <= end <= frozen_size
     window = Window(source, frozen_size, window_bytes)
@@ -257,12 +257,12 @@ def resync(
 
 
 def is_batch_at(source: bytes | int, position: int, frozen_size: int) -> bool:
-    """Whether a whole batch with a valid checksum starts there."""
+    """Return True if a whole batch with a valid checksum starts there."""
     return _is_sound(Window(source, frozen_size, HEADER_BYTES), position)
 
 
 def _hop(buffer: bytes, position: int, end: int) -> tuple[list[int], int, str]:
-    """Starts of whole batches, where the walk stopped, why (cut: the buffer ended; "": done)."""
+    """Starts of whole batches, position of the stop, reason (cut: end of the buffer; "": done)."""
     positions: list[int] = []
     append, unpack, size = positions.append, _HOP.unpack_from, len(buffer)
     while position < end:
@@ -282,7 +282,7 @@ def _hop(buffer: bytes, position: int, end: int) -> tuple[list[int], int, str]:
 
 
 def _grow(window: Window, position: int) -> bool:
-    """Whether the batch there is whole in the file; then it is in the window now."""
+    """Read the whole batch into the window; returns False if the file does not have all of it."""
     buffer, origin = window.at(position)
     at = position - origin
     if len(buffer) - at < _HOP_BYTES:
@@ -321,7 +321,7 @@ def _first_bad_crc(table: BatchTable) -> int | None:
 def _fault_at(
     window: Window, position: int, reason: str, end: int, *, is_last: bool
 ) -> tuple[Fault | None, int]:
-    """What is wrong at a position, and where reading goes on."""
+    """Classify the fault at a position; returns it and the position where reading continues."""
     buffer, origin = window.at(position)
     at = position - origin
     left = window.size - position
@@ -354,7 +354,7 @@ def _fault(reason: str, position: int, length: int, base_offset: int | None, det
 
 
 def _following(window: Window, position: int, reason: str) -> int | None:
-    """Where the next batch starts: by the length of a sound header, else by search."""
+    """Position of the next batch: by the length of a sound header, else by search."""
     if reason == "bad_crc":
         buffer, origin = window.at(position)
         (length,) = struct.unpack_from(">i", buffer, position - origin + 8)
@@ -365,7 +365,7 @@ def _following(window: Window, position: int, reason: str) -> int | None:
 
 
 def _is_sound(window: Window, position: int) -> bool:
-    """Whether a batch with a plausible header and a valid checksum starts there."""
+    """Return True if a batch with a plausible header and a valid checksum starts there."""
     if window.size - position < HEADER_BYTES:
         return False
     buffer, origin = window.at(position)

@@ -1,4 +1,4 @@
-"""Audit of the files of a log directory that belong to no partition."""
+"""Audit of the files of a log directory outside its partitions."""
 
 import json
 from collections import Counter
@@ -28,7 +28,7 @@ def check_directory(path: str, copies: Sequence[PartitionFiles]) -> list[Finding
 
     Args:
         path: the directory.
-        copies: the partitions found in it.
+        copies: partitions found in it.
     """
     node_id = next((copy.node_id for copy in copies if copy.node_id is not None), None)
     findings = _meta_properties(path, node_id)
@@ -100,7 +100,7 @@ def _clean_shutdown(path: str, node_id: int | None) -> list[Finding]:
     except OSError:
         return []
     try:
-        # before 3.7 it was empty
+        # before 3.7 the file was empty
         if content and not isinstance(json.loads(content), dict):
             return [Finding(severity=INFO, check="clean_shutdown_garbled", path=path,
                             node_id=node_id, detail="not a JSON object")]  # fmt: skip

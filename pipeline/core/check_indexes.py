@@ -1,6 +1,6 @@
 """Audit of the files beside a segment: offset, time and transaction index, producer snapshot.
 
-`storage.index` owns the formats and reads them leniently. Here every entry is compared with the
+`storage.index` defines the formats and reads them leniently. Here every entry is compared with the
 batches of the segment, so that a finding names the entry; the entries are read as numpy rows.
 """
 
@@ -28,8 +28,8 @@ def check_indexes(report: FileReport, *, is_cleaned: bool = False) -> list[Findi
     """Compare the index files of a segment with its batches.
 
     Args:
-        report: of the segment.
-        is_cleaned: whether compaction may have removed markers.
+        report: report of the segment.
+        is_cleaned: True if compaction may have removed markers.
     """
     file = report.file
     if file.is_snapshot:
@@ -42,7 +42,7 @@ def check_indexes(report: FileReport, *, is_cleaned: bool = False) -> list[Findi
 
 
 def check_producer_snapshot(path: str, file: SegmentFile) -> list[Finding]:
-    """Audit one `.snapshot`: version, checksum, number of entries."""
+    """Audit one producer `.snapshot`: version, checksum, number of entries."""
     content = _read(path)
     if content is None:
         return []
@@ -109,7 +109,7 @@ def _check_offset_index(report: FileReport) -> list[Finding]:
 def _entry_fault(
     digest: Any, index: int, after: int, position: int, offset: int
 ) -> tuple[str, str] | None:
-    """Why the entry does not fit the batch at `index`; the next entry's batch is at `after`."""
+    """Return the check that an entry for the batch at `index` fails; `after` is the next one's."""
     if index >= len(digest) or int(digest["position"][index]) != position:
         return "index_position", f"no batch begins at {position}"
     base = int(digest["base"][index])
@@ -144,7 +144,7 @@ def _check_time_index(report: FileReport) -> list[Finding]:
         before = timestamp, relative
         index = int(np.searchsorted(digest["last"], offset))
         if report.damaged:
-            continue  # the largest time may have been in what is damaged
+            continue  # the largest time may have been in the damaged part
         if index >= len(digest):
             if not (file.is_last and _size_now(file) > file.size) and timestamp >= 0:
                 found.append(in_file(file, ERROR, "timeindex_beyond_end", place, **at,
@@ -185,7 +185,7 @@ def _check_transaction_index(
 
 
 def _used(content: bytes, entry: np.dtype[Any]) -> Any:
-    """The entries up to the preallocated zeros; (0, 0) counts as one only before others."""
+    """Return the entries without the zeros at the end; (0, 0) before other entries is one."""
     whole = len(content) // entry.itemsize
     rows = np.frombuffer(content, entry, whole)
     names = entry.names
@@ -207,7 +207,7 @@ def _check_size(
 def _check_padding(
     file: SegmentFile, path: str, content: bytes, used: int, found: list[Finding]
 ) -> list[Finding]:
-    """Zeros after the entries: only the active segment is allowed to have some."""
+    """Check for zeros after the entries, which only the active segment may have."""
     unused = len(content) - used
     if not unused or file.is_last or found:
         return []
@@ -216,7 +216,7 @@ def _check_padding(
 
 
 def _check_empty(report: FileReport, path: str) -> list[Finding]:
-    """An index without entries beside a rolled segment that is long enough for some."""
+    """Check for an index without entries beside a rolled segment long enough for some."""
     digest = report.digest
     if not len(digest) or report.damaged:
         return []
@@ -228,7 +228,7 @@ def _check_empty(report: FileReport, path: str) -> list[Finding]:
 
 
 def _missing(report: FileReport, check: str, path: str) -> Finding:
-    """A rolled segment has both indexes; the active one of a running node may not have them yet."""
+    """A missing index: a warning for a rolled segment; the active one may not have it yet."""
     severity = INFO if report.file.is_last else WARN
     return in_file(report.file, severity, check, 0, path=path, detail="there is no such file")
 

@@ -1,7 +1,7 @@
 """Audit of one replica: its segments as a chain, and the small files beside them.
 
-What the checkpoints of the log directory say about the partition is compared here too; the files
-themselves are the business of `check_directory`.
+The entries of the log directory's checkpoints for the partition are compared here too; the files
+themselves are checked by `check_directory`.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from storage.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
 from wire.batch import CONTROL_BIT
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 
-# what a node leaves behind when it is killed between two steps; it clears them itself
+# files of a step that a killed node did not finish; it removes them itself
 LEFTOVER_SUFFIXES: Final = (".tmp", ".part", ".deleted", ".cleaned", ".swap")
 _SEGMENT_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", PRODUCER_SNAPSHOT_SUFFIX)
 _KNOWN: Final = (
@@ -43,8 +43,8 @@ def check_partition(
 
     Args:
         copy: the replica.
-        reports: of its segments and snapshots, in any order.
-        is_cleaned: whether any replica of the partition is known to be compacted.
+        reports: reports of its segments and snapshots, in any order.
+        is_cleaned: True if any replica of the partition is known to be compacted.
     """
     logs = sorted(
         (report for report in reports if not report.file.is_snapshot),
@@ -65,7 +65,7 @@ def check_partition(
 
 
 class _Checker:
-    """Collects the findings of one replica."""
+    """Checks of one replica, with their findings."""
 
     def __init__(self, copy: PartitionFiles, logs: list[FileReport], *, is_cleaned: bool) -> None:
         self.copy = copy
@@ -81,7 +81,7 @@ class _Checker:
         self.findings.append(in_partition(self.copy, severity, check, path, **more))
 
     def chain(self) -> None:
-        """Each segment begins where the one before ended, with no smaller epoch."""
+        """Check that each segment begins at the end of the one before, with no smaller epoch."""
         for before, after in itertools.pairwise(self.logs):
             end, base = before.end_offset, after.file.base_offset
             if base < end:
@@ -105,14 +105,14 @@ class _Checker:
                     )  # fmt: skip
 
     def _is_gap(self, before: FileReport, after: FileReport) -> bool:
-        """Whether offsets are missing between two segments that nothing explains."""
+        """Return True if offsets are missing between two segments without a known reason."""
         end, base = before.end_offset, after.file.base_offset
         cut = any(stop >= before.file.size for _, stop in before.damaged)
         below_start = base <= (self.copy.log_start or 0)
         return base > end and not (self._is_cleaned or cut or below_start)
 
     def epoch_checkpoint(self) -> None:
-        """`leader-epoch-checkpoint` gives each batch the epoch that it has."""
+        """Check that `leader-epoch-checkpoint` has the epoch of each batch."""
         if not self.logs:
             return
         name = EPOCH_CHECKPOINT_NAME
@@ -165,7 +165,7 @@ class _Checker:
     def _wrong_epoch(
         self, report: FileReport, index: int, expected: int, lines: list[tuple[int, int]]
     ) -> None:
-        """An epoch that the checkpoint does not have; behind its last entry it is only late."""
+        """Report an epoch that the checkpoint does not have; after its last entry it only lags."""
         row = report.digest[index]
         base, epoch = int(row["base"]), int(row["epoch"])
         is_late = not lines or (base > lines[-1][1] and epoch > lines[-1][0])
@@ -181,7 +181,7 @@ class _Checker:
         )  # fmt: skip
 
     def _epochs_known_from(self, lines: list[tuple[int, int]]) -> int:
-        """The epochs below the log's start are dropped when it moves, inside a segment too."""
+        """Return the offset from which epochs are known: earlier ones are dropped with the log."""
         first = lines[0][1] if lines else 0
         moved_to = max(
             [self.copy.log_start or 0, *(file.base_offset for file in self.copy.snapshots)]
@@ -189,7 +189,7 @@ class _Checker:
         return first if first <= moved_to else 0
 
     def transactions(self) -> None:
-        """Each aborted transaction that has data stands in the index of its segment."""
+        """Check that each aborted transaction with data is in the index of its segment."""
         if self._is_cleaned or self._is_damaged:
             return
         opened: set[int] = set()
@@ -213,7 +213,7 @@ class _Checker:
                         )  # fmt: skip
 
     def offsets_of_checkpoints(self) -> None:
-        """High watermark and log start lie in the log."""
+        """Check that high watermark and log start lie in the log."""
         if not self.logs:
             return
         home = self.copy.directory.rpartition("/")[0]
@@ -240,7 +240,7 @@ class _Checker:
             )  # fmt: skip
 
     def _flushed_end(self) -> None:
-        """The end that kraftline flushed: nothing below it may be missing."""
+        """Check that nothing is missing below the end that kraftline flushed."""
         try:
             content = Path(self.copy.directory, FLUSHED_END_NAME).read_bytes()
         except OSError:
@@ -255,7 +255,7 @@ class _Checker:
                      detail="flushed records are missing")  # fmt: skip
 
     def snapshot(self, report: FileReport) -> None:
-        """A snapshot begins with its header, ends with its footer, and lies in the log."""
+        """Check that a snapshot has its header and footer at the ends, and lies in the log."""
         file, digest = report.file, report.digest
         if not file.size:
             self.findings.append(in_file(file, ERROR, "snapshot_empty", 0, detail="no bytes"))
@@ -280,7 +280,7 @@ class _Checker:
             )  # fmt: skip
 
     def metadata_log(self, snapshots: list[FileReport]) -> None:
-        """What only the metadata log has: snapshots for its deleted begin, quorum-state."""
+        """Check the parts that only the metadata log has: snapshots of its begin, quorum-state."""
         first = self.logs[0].file.base_offset if self.logs else 0
         ends = sorted(report.file.base_offset for report in snapshots
                       if parse_snapshot_name(report.file.name))  # fmt: skip
@@ -303,11 +303,11 @@ class _Checker:
         self.findings += check_quorum_state(self.copy, voters and voters[1], epoch)
 
     def names(self) -> None:
-        """Files that are missing, left over, or of no known kind."""
+        """Check for files that are missing, left over, or of no known kind."""
         try:
             names = sorted(os.listdir(self.copy.directory))  # noqa: PTH208  # names, not paths
         except OSError:
-            return  # a file named itself, or gone
+            return  # a file was given directly, or it is gone
         listed = {Path(report.file.path).name for report in self.logs}
         if not any(name.endswith((".log", CHECKPOINT_SUFFIX)) for name in names):
             listed = set()
@@ -351,7 +351,7 @@ class _Checker:
                      detail="the directory is named as the metadata log")  # fmt: skip
 
     def _grew(self) -> bool:
-        """Whether a node appended since the sizes were taken."""
+        """Return True if a node has appended since the sizes were taken."""
         file = self.logs[-1].file
         try:
             names = os.listdir(self.copy.directory)  # noqa: PTH208  # names, not paths

@@ -18,12 +18,12 @@ _FIELDS: Final = frozenset(
 def check_quorum_state(
     copy: PartitionFiles, voters: tuple[int, ...] | None, epoch: int | None
 ) -> list[Finding]:
-    """Compare the file with the log.
+    """Compare `quorum-state` with the log.
 
     Args:
         copy: a replica of the metadata log.
-        voters: of the last leader change in the log; None for none.
-        epoch: of the last batch; None for an empty log.
+        voters: voters of the last leader change in the log; None without one.
+        epoch: epoch of the last batch; None for an empty log.
     """
     path = f"{copy.directory}/{QUORUM_STATE_NAME}"
 

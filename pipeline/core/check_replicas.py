@@ -1,10 +1,10 @@
 """Audit across replicas: the same batches at the same offsets, byte for byte.
 
-Below the end that is committed they must be equal; on the metadata log also by the Raft property:
-equal offset and epoch, equal prefix. A batch is compared by base offset, last offset, epoch, record
+Below the committed end they must be equal; on the metadata log also by Raft's log matching: equal
+offset and epoch, equal prefix. A batch is compared by base offset, last offset, epoch, record
 count and checksum: the checksum covers everything from the attributes on, but neither base offset
 nor epoch. Compaction works on each replica by itself, so the batches of a compacted partition may
-differ: there the records that both still have are compared instead.
+differ: then the records that both still have are compared instead.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class ReplicaDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """Two replicas that differ at a batch; `nodes` maps a log directory to what stands there."""
+    """A batch in which two replicas differ; `nodes` maps a log directory to its batch there."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class ReplicaDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct):
-    """What comparing the replicas of one partition gave; `batches` counts pairs that are equal."""
+    """Result of comparing the replicas of one partition; `batches` counts equal pairs."""
 
     findings: list[Finding]
     differences: list[ReplicaDifference]
@@ -55,7 +55,7 @@ class Comparison(msgspec.Struct):
 
 
 class _Log(msgspec.Struct, frozen=True):
-    """A replica's batches as one array, sorted by base offset; `files` has the report's index."""
+    """Batches of a replica as one array, sorted by base offset; `files` has the report's index."""
 
     replica: Replica
     digest: Any
@@ -65,11 +65,11 @@ class _Log(msgspec.Struct, frozen=True):
 
 
 class _Pair(msgspec.Struct, frozen=True):
-    """Two replicas and how far they must be equal.
+    """Two replicas and the offsets up to which they must be equal.
 
-    Below `committed` (exclusive, what both nodes know themselves) a difference is an error; below
-    `inferred` one of them may be a node that was away and has a tail to be cut. Up to `proven`
-    (inclusive) Raft itself promises equality.
+    Below `committed` (exclusive, known to both nodes) a difference is an error. Below `inferred`
+    one of them may have been away and have a tail to truncate. Up to `proven` (inclusive) Raft
+    guarantees equality.
     """
 
     one: _Log
@@ -81,7 +81,7 @@ class _Pair(msgspec.Struct, frozen=True):
     proven: int
 
     def severity(self, offset: int, outcome: str) -> tuple[str, str]:
-        """Severity and name of a difference at an offset."""
+        """Return severity and name of a difference at an offset."""
         if offset <= self.proven:
             return ERROR, "log_matching"
         if self.committed is not None and offset < self.committed:
@@ -104,10 +104,9 @@ def compare_replicas(
     """Compare every two replicas of one partition.
 
     Args:
-        replicas: all of the same topic and partition; `copy.high_watermark` is what each node
-            knows to be committed.
-        inferred: what the files of all show to be committed, exclusive; None for not known.
-        differences_max: how many differing batches are listed; the findings cover all.
+        replicas: all of the same topic and partition; `copy.high_watermark` is the node's own.
+        inferred: committed end inferred from all files, exclusive; None if unknown.
+        differences_max: limit of listed differing batches; the findings cover all.
     """
     found = Comparison([], [])
     _topic_ids(replicas, found)
@@ -189,7 +188,7 @@ def _inside(log: _Log, start: int, end: int) -> Any:
 def _proven_equal(one: _Log, two: _Log) -> int:
     """The largest last offset at which both have a batch of the same epoch; -1 for none.
 
-    By the Raft property everything up to there is the same in both.
+    By Raft's log matching everything up to there is the same in both.
     """
     left = one.digest["last"].astype("i8"), one.digest["epoch"].astype("i8")
     right = two.digest["last"].astype("i8"), two.digest["epoch"].astype("i8")
@@ -212,7 +211,7 @@ def _overlaps(digest: Any, base: int, last: int) -> bool:
 
 
 def _finding(pair: _Pair, outcome: str, named: tuple[str, str], bases: list[int]) -> Finding:
-    """One for neighbouring differences: in a replica that has the first, the second one first."""
+    """One finding for neighbouring differences, in the second replica if that has the first one."""
     first = bases[0]
     log = pair.two if _index(pair.two, first) is not None else pair.one
     other = pair.one if log is pair.two else pair.two
@@ -266,7 +265,7 @@ def _difference(pair: _Pair, base: int, outcome: str) -> ReplicaDifference:
 
 
 def _compare_records(pair: _Pair, found: Comparison) -> None:
-    """For compacted partitions: what both still hold is the same."""
+    """Compare the records that both replicas of a compacted partition still have."""
     one, two, start, end = pair.one, pair.two, pair.start, pair.end
     if pair.committed is not None:
         end = min(end, pair.committed)

@@ -1,8 +1,8 @@
 """Audit of one segment or snapshot: checksums and headers of all batches, at the speed of a walk.
 
-Everything here looks at one file only; what two segments, indexes, checkpoints or replicas say of
-each other is compared by the modules `check_indexes`, `check_partition` and `check_replicas` from
-the `FileReport`.
+Each file is checked alone; segments, indexes, checkpoints and replicas are compared with each
+other by the modules `check_indexes`, `check_partition` and `check_replicas` from the
+`FileReport`.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ def check_file(file: SegmentFile, *, is_cleaned: bool = False, full: bool = Fals
 
     Args:
         file: a segment or a snapshot.
-        is_cleaned: whether compaction may have left holes between offsets.
+        is_cleaned: True if compaction may have removed offsets.
         full: decode all records too (counts, offsets, times against the header).
     """
     walk = _Walk(file, is_cleaned=is_cleaned, full=full)
@@ -83,7 +83,7 @@ class _Walk:
         self._parts: list[npt.NDArray[Any]] = []
         self._codecs: Counter[int] = Counter()
         self._min_ts: int | None = None
-        # None: anything may follow
+        # None: any offset may follow
         self._next_offset: int | None = None if file.is_snapshot else file.base_offset
         self._floor = -1  # the last offset so far
         self._run = (-1, 0, -1)  # epoch of the newest batches, where they begin, epoch before
@@ -147,7 +147,7 @@ class _Walk:
             self._min_ts = least if self._min_ts is None else min(self._min_ts, least)
 
     def _at(self, table: BatchTable, mask: Any) -> list[tuple[int, int, dict[str, Any]]]:
-        """Index, position, and what names the batch, for each batch where the mask is true."""
+        """Return index, position, and identifying fields of each batch where the mask is true."""
         return [
             (
                 index,
@@ -162,7 +162,7 @@ class _Walk:
         ]
 
     def _headers(self, table: BatchTable) -> None:
-        """What a header says by itself."""
+        """Check each header alone."""
         attributes, count = table.column("attributes"), table.column("records_count")
         delta = table.column("last_offset_delta")
         for index, at, batch in self._at(table, (attributes & CODEC_MASK) > Codec.ZSTD):
@@ -177,7 +177,7 @@ class _Walk:
                 actual=str(int(delta[index])), detail="fewer offsets than records", **batch,
             )  # fmt: skip
         base_ts, max_ts = table.column("base_timestamp_ms"), table.column("max_timestamp_ms")
-        # elsewhere the base is the time of the client, or of the deletion to come
+        # elsewhere the base is the client's time, or that of the delete horizon
         plain = (attributes & (LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT)) == 0
         late = plain & (count > 0) & (max_ts >= 0) & (base_ts > max_ts)
         for index, at, batch in self._at(table, late):
@@ -213,7 +213,7 @@ class _Walk:
         self._next_offset = int(last[-1]) + 1
 
     def _epochs(self, table: BatchTable) -> None:
-        """Report the runs of batches whose epoch stands out from both sides, at their begin."""
+        """Report each run of batches whose epoch does not fit either neighbour, at its begin."""
         epochs: Int64Array = table.column("leader_epoch")
         changes = np.flatnonzero(np.diff(epochs, prepend=self._run[0]) != 0)
         for index in changes.tolist():
@@ -223,7 +223,7 @@ class _Walk:
             if epoch >= highest:
                 self._run = epoch, at, highest
                 continue
-            outlier = before <= epoch  # the run before is what does not fit
+            outlier = before <= epoch  # the run before is the one that does not fit
             where, wrong = (began_at, highest) if outlier else (at, epoch)
             limit = f"at most {epoch}" if outlier else f"at least {highest}"
             self.add(ERROR, "epoch_decreases", where, epoch=wrong, expected=limit,
@@ -248,7 +248,7 @@ class _Walk:
             self._sequences[producer] = epoch, (sequence + int(delta[index]) + 1) % _INT32
 
     def _control(self, table: BatchTable) -> None:
-        """Transactions and leader changes, in the order of the log."""
+        """Collect transactions and leader changes, in the order of the log."""
         attributes = table.column("attributes")
         ids = table.column("producer_id")
         for index, at, batch in self._at(table, (attributes & _IN_ORDER) != 0):
@@ -285,7 +285,7 @@ class _Walk:
         self._voters = int(record.offset), ids
 
     def _records(self, table: BatchTable) -> None:
-        """Everything inside the batches, by the reader itself."""
+        """Check the contents of the batches with the reader itself."""
         file = self.file
         context = RowContext(topic=file.topic, partition=file.partition, segment=file.name)
         schema = schema_of("records", "offset")
@@ -296,12 +296,12 @@ class _Walk:
                          offset=rows.base_offset, detail=rows.detail)  # fmt: skip
 
     def _fault(self, table: BatchTable) -> None:
-        """Bytes that are no batch."""
+        """Report bytes that are not a batch."""
         fault = table.fault
         assert fault is not None
         severity, check = ERROR, fault.reason
         if self.file.is_last and check in ("short_header", "partial_tail"):
-            severity, check = INFO, "partial_tail"  # an append under way, or cut by a crash
+            severity, check = INFO, "partial_tail"  # an append in progress, or cut by a crash
         elif check == "vanished":
             severity = INFO
         elif self._is_zero(fault):
@@ -316,7 +316,7 @@ class _Walk:
         self._sequences.clear()
 
     def _is_zero(self, fault: Fault) -> bool:
-        """Whether there is nothing but zeros to the end of the file."""
+        """Return True if the file has only zeros from the fault to its end."""
         if fault.position + fault.length < self.file.size:
             return False
         try:
@@ -338,7 +338,7 @@ def _codec_name(code: int) -> str:
 
 
 def with_findings(report: FileReport, found: list[Finding]) -> FileReport:
-    """The report with more findings and the state that follows."""
+    """Return the report with more findings and the resulting state."""
     findings = report.findings + found
     summary = msgspec.structs.replace(report.summary, state=worst(findings))
     return msgspec.structs.replace(report, findings=findings, summary=summary)

@@ -1,8 +1,8 @@
-"""What two replicas of a compacted partition both still hold, record by record.
+"""Comparison of two replicas of a compacted partition by the records that both still have.
 
 Batches that both replicas have with the same offsets, count, size and checksum are not opened. The
-records of the others are read by offset range, some 262,144 at a time, as offset and hash: that,
-not the log, is what the memory depends on (and on what is known of each batch already).
+records of the others are read by offset range, some 262,144 at a time, as offset and hash: the
+memory depends on that number and on the number of batches, not on the log.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ CHUNK_RECORDS: Final = 1 << 18
 _SCHEMA: Final = schema_of("records", "offset,key,value,batchPosition")
 _CONTEXT: Final = RowContext(topic="", partition=0, segment="")
 _EQUAL: Final = ("last", "crc", "count", "size")
-_GAP_BYTES: Final = 256 << 10  # what is read on rather than opened again
+_GAP_BYTES: Final = 256 << 10  # gap that is read on rather than opened again
 
 
 class LogBatches(msgspec.Struct, frozen=True):
-    """The sound batches of one replica: `digest` (dtype DIGEST) is sorted by base offset.
+    """Sound batches of one replica: `digest` (dtype DIGEST) is sorted by base offset.
 
-    `files` has for each batch the index of its segment.
+    `files` has the index of the segment for each batch.
     """
 
     digest: Any
@@ -40,14 +40,14 @@ class LogBatches(msgspec.Struct, frozen=True):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether no two batches share an offset."""
+        """True if no two batches share an offset."""
         return bool((self.digest["base"][1:] > self.digest["last"][:-1]).all())
 
 
 class RecordComparison(msgspec.Struct):
-    """Records on both sides and those that both have; `batches` are the left ones with such.
+    """Numbers of records on both sides and in both; `batches`: left ones with a shared record.
 
-    `first` is the first record that differs: offset, and index of its batch on the right side.
+    `first` is the first differing record: offset, and index of its batch on the right side.
     """
 
     left: int = 0
@@ -67,9 +67,9 @@ class _Records(msgspec.Struct, frozen=True):
 
 
 class _Side(msgspec.Struct, frozen=True):
-    """A replica and which of its batches are opened, in offset order.
+    """A replica and its batches that are opened, in offset order.
 
-    `reach` is the largest last offset so far.
+    `reach` is the largest last offset up to each of them.
     """
 
     log: LogBatches
@@ -82,15 +82,15 @@ def compare_records(
 ) -> RecordComparison:
     """Compare the records at offsets in [start, end) by key and value.
 
-    Batches that can not be read are left out: the audit of their file tells of them. Where a
-    replica has an offset twice, the record that comes last in the files counts.
+    Unreadable batches are left out: the audit of their file reports them. Where a replica has an
+    offset twice, the record that comes last in the files counts.
 
     Args:
         left: one replica.
         right: another one of the same partition.
         start: inclusive.
         end: exclusive.
-        chunk_records: held at a time, of both together, and one batch more.
+        chunk_records: limit of records held at a time, of both together, and one batch more.
     """
     found = RecordComparison()
     if start >= end:
@@ -121,7 +121,7 @@ def compare_records(
 def _equal_batches(
     left: LogBatches, right: LogBatches, start: int, end: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Indices of the batches, inside the range, that hold the same by their checksums."""
+    """Return indices of the batches inside the range that are equal by their checksums."""
     if not (left.is_ordered and right.is_ordered):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     one, two = left.digest, right.digest
@@ -142,7 +142,7 @@ def _side(log: LogBatches, equal: Int64Array) -> _Side:
 def _chunks(
     one: _Side, two: _Side, start: int, end: int, records: int
 ) -> Iterator[tuple[int, int]]:
-    """Ranges of offsets, ends exclusive, that together are [start, end)."""
+    """Yield ranges of offsets, ends exclusive, that together are [start, end)."""
     bases = np.concatenate([side.log.digest["base"][side.wanted] for side in (one, two)])
     counts = np.concatenate([side.log.digest["count"][side.wanted] for side in (one, two)])
     order = np.argsort(bases, kind="stable")
@@ -153,7 +153,7 @@ def _chunks(
 
 
 def _records(side: _Side, low: int, high: int) -> _Records:
-    """What the batches to be opened hold at offsets in [low, high)."""
+    """Read the records at offsets in [low, high) from the batches to open."""
     digest = side.log.digest
     first = int(np.searchsorted(side.reach, low))
     last = int(np.searchsorted(digest["base"][side.wanted], high))
@@ -163,7 +163,7 @@ def _records(side: _Side, low: int, high: int) -> _Records:
     selection = RowSelection(start=low, end=high, include_control=True)
     parts = []
     for run in _runs(side.log, batches):
-        with contextlib.suppress(OSError):  # the audit of the file tells of it
+        with contextlib.suppress(OSError):  # the audit of the file reports it
             parts += list(_read(side.log, run, selection))
     if not parts:
         return _Records(*(np.empty(0, np.int64) for _ in range(3)))
@@ -176,7 +176,7 @@ def _records(side: _Side, low: int, high: int) -> _Records:
 
 
 def _runs(log: LogBatches, batches: Int64Array) -> list[Int64Array]:
-    """Batches that lie near each other in one file."""
+    """Group batches that lie near each other in one file."""
     if not len(batches):
         return []
     position, files = log.digest["position"][batches], log.files[batches]
@@ -188,7 +188,7 @@ def _runs(log: LogBatches, batches: Int64Array) -> list[Int64Array]:
 def _read(
     log: LogBatches, run: Int64Array, selection: RowSelection
 ) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
-    """Offsets, hashes and batches of the records of a run."""
+    """Yield offsets, hashes and batches of the records of a run."""
     file = log.segments[int(log.files[run[0]])]
     positions = log.digest["position"][run]
     start, end = int(positions[0]), int(positions[-1]) + int(log.digest["size"][run[-1]])

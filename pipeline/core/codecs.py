@@ -1,9 +1,9 @@
-"""Plain record sections of many batches in one buffer, within a limit.
+"""Decompressed record sections of many batches in one buffer, within a limit.
 
-The framing of the codecs is that of `wire.compression`. The two that unfold without bounds are read
-here piece by piece, so that a small blob can not fill the memory: what is over the limit is a fault
-of its batch. One zstd context serves the process (making one costs as much as a batch of 16 KiB);
-a reader is one thread.
+The framing of the codecs is that of `wire.compression`. The two that decompress without a limit are
+read here piece by piece, so that a small blob cannot fill the memory: exceeding the limit is a
+fault of the batch. One zstd context serves the process (making one costs as much as a batch of 16
+KiB); a reader is one thread.
 """
 
 import zlib
@@ -21,15 +21,15 @@ from wire.errors import CorruptBatchError
 CODEC_MASK: Final = 0x07
 CODEC_NAMES: Final = tuple(codec.name.lower() for codec in Codec)
 _GZIP_WINDOW_BITS: Final = 31
-_PIECE_BYTES: Final = 8192  # of zstd, which unfold to 256 MiB at most
+_PIECE_BYTES: Final = 8192  # of zstd, which decompress to 256 MiB at most
 _ZSTD: Final = zstandard.ZstdDecompressor()
 
 
 def plain_section(codec: Codec, section: bytes, bytes_max: int = BATCH_BYTES_MAX) -> bytes:
-    """The records section of one batch, decompressed.
+    """Decompress the records section of one batch.
 
     Raises:
-        CorruptBatchError: not a stream of the codec, or more than `bytes_max` come out of it.
+        CorruptBatchError: not a stream of the codec, or larger than `bytes_max`.
     """
     if not section:
         return b""  # a batch that compaction emptied
@@ -51,13 +51,13 @@ class _TooLargeError(CorruptBatchError):
 def plain_sections(
     table: BatchTable, bytes_max: int, total_max: int
 ) -> tuple[bytes, Int64Array, Int64Array]:
-    """A buffer with the plain sections of the first batches, and where each starts and ends in it.
+    """A buffer with the plain sections of the first batches, and start and end of each in it.
 
-    Batches without compression are not copied when all are such. Of compressed ones no more are
-    taken once `total_max` bytes have come out, at least one: the arrays tell how many by length.
+    If no batch is compressed nothing is copied. Otherwise sections are added until `total_max`
+    bytes are reached, at least one: the length of the arrays is their number.
 
     Raises:
-        CorruptBatchError: some section is damaged; which one, the caller finds out one by one.
+        CorruptBatchError: some section is damaged; the caller finds it by decoding one by one.
     """
     starts = table.positions + HEADER_BYTES
     ends = table.positions + table.sizes

@@ -1,8 +1,8 @@
 """Records of `__consumer_offsets`, `__transaction_state` and `__share_group_state`, key and value.
 
-A record's key starts with an int16 that says what it is; the value starts with its version. The
+A record's key starts with an int16 for its type; the value starts with its version. The
 layouts are those of Kafka's schemas (group-coordinator, transaction-coordinator and
-share-coordinator, src/main/resources/common/message). What is not listed here is left to the
+share-coordinator, src/main/resources/common/message). Other types are left to the
 caller in hex.
 """
 
@@ -29,11 +29,11 @@ SHARE_GROUP_STATE: Final = "__share_group_state"
 
 
 class CoordinatorRecordError(Exception):
-    """A record that can not be read; the text says why."""
+    """A record that cannot be decoded; the text has the reason."""
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True):
-    """`content` is what Kafka's dump tool prints of key and value; `version` is the value's.
+    """Decoded record: `content` as Kafka's dump tool prints key and value, `version` of the value.
 
     {"key": {"type": "0", "data": {...}}, "value": {"version": "1", "data": {...}} or null}
     """
@@ -48,11 +48,11 @@ Decoder = Callable[[bytes | None, bytes | None], CoordinatorRecord]
 
 # A layout: fields in order as (JSON name, type, first version, last version or None).
 # Types: struct codes, "s" string, "?s" nullable string, "y" bytes, "uuid", ("[", layout or type),
-# (tag, type) of a tagged field, which is shown at its place when it is there.
+# (tag, type) of a tagged field, which is shown at its place if present.
 Field = tuple[str, Any, int, int | None]
 
 
-_ABSENT: Final = object()  # a tagged field that is not there
+_ABSENT: Final = object()  # a tagged field that is not present
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ _KINDS: Final[dict[str, dict[int, _Kind]]] = {
 
 
 def coordinator_decoder(topic: str) -> Decoder | None:
-    """The reader of a topic's records, None for a topic that is not known here."""
+    """The decoder of a topic's records; None for any other topic."""
     kinds = _KINDS.get(topic)
     if kinds is None:
         return None

@@ -1,9 +1,9 @@
 """Batches to Arrow: one row per record, or one per batch.
 
-The fast path reads the fields of all records of a group of batches at once (`sections.py`). When it
-meets anything that does not fit, the group is decoded again batch by batch with the slow and
-obvious reader, `decode_batch_py`, which alone decides whether a batch is sound and what it holds.
-So there is one meaning of a batch, `wire.batch`, and a damaged batch never spoils its neighbours.
+The fast path reads the fields of all records of a group of batches at once (`sections.py`). When
+anything does not fit, the group is decoded again batch by batch with the slow and
+obvious reader, `decode_batch_py`, which alone decides if a batch is sound, and its records.
+So there is one definition of a batch, `wire.batch`, and a damaged one never spoils its neighbours.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ _RESERVED_BITS: Final = 0xFF80
 
 
 class RowSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are wanted: offsets in [start, end), end None for all; no aborted ones.
+    """Wanted records: offsets in [start, end), end None for all; without aborted ones.
 
     `aborted` holds (producer id, first offset, last offset), both inclusive.
     """
@@ -47,7 +47,7 @@ class RowSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What ends a record batch, and what one batch of the log may unfold to."""
+    """Limits of a record batch, and of the decompressed size of one batch of the log."""
 
     size_bytes: int = 16 << 20
     rows: int = 65_536
@@ -76,31 +76,31 @@ class Group:
         self._headers: pa.Array = None
 
     def per_record(self, name: str) -> Int64Array:
-        """A header field, repeated for each record of its batch."""
+        """Return a header field, repeated for each record of its batch."""
         return self.table.column(name)[self.fields.batch]
 
     def offsets(self) -> Int64Array:
-        """The offset of each record."""
+        """Return the offset of each record."""
         return self.per_record("base_offset") + self.fields.offset_delta
 
     def timestamps_ms(self) -> Int64Array:
-        """The time of each record; -1 for none."""
+        """Return the time of each record; -1 for none."""
         appended = (self.per_record("attributes") & LOG_APPEND_TIME_BIT) != 0
         created = self.per_record("base_timestamp_ms") + self.fields.timestamp_delta
         return np.where(appended, self.per_record("max_timestamp_ms"), created)
 
     def keys(self) -> pa.Array:
-        """The keys, null where there is none."""
+        """Return the keys, with nulls."""
         fields = self.fields
         return arrays.slices(self.data, fields.key_start, fields.key_length)
 
     def values(self) -> pa.Array:
-        """The values, null where there is none."""
+        """Return the values, with nulls."""
         fields = self.fields
         return arrays.slices(self.data, fields.value_start, fields.value_length)
 
     def headers(self) -> pa.Array:
-        """The headers of the records.
+        """Return the headers of the records.
 
         Raises:
             SuspectError: they do not fill their records exactly.
@@ -114,10 +114,10 @@ class Group:
 def decode_batch_py(
     table: BatchTable, index: int, bytes_max: int = BATCH_BYTES_MAX
 ) -> list[RecordView]:
-    """The records of one batch by the slow reader: the oracle of the fast one.
+    """Decode the records of one batch by the slow reader, the oracle of the fast one.
 
     Raises:
-        CorruptBatchError: the batch is damaged; the text says how.
+        CorruptBatchError: the batch is damaged; the text has the reason.
     """
     position = int(table.positions[index])
     header = parse_batch_header(table.buffer, position)
@@ -141,16 +141,16 @@ def decode_batches(
     describe: Describe | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch | Fault]:
-    """The records of the table's batches in order; damaged batches come as faults in between.
+    """Yield the records of the table's batches in order; damaged batches as faults in between.
 
     Args:
-        table: sound headers; the checksums are the caller's business.
+        table: sound headers; the caller has checked the checksums.
         schema: the columns wanted, names of `schema.columns_of`.
         context: the constant columns.
-        selection: which records; None for all but control records.
+        selection: wanted records; None for all but control records.
         validate: `full` also checks counts, offsets and times against the header.
         describe: makes the columns of decode=json.
-        limits: when a record batch is yielded.
+        limits: size at which a record batch is yielded.
     """
     wanted = selection or RowSelection()
     table = select_batches(table, wanted)
@@ -171,7 +171,7 @@ class _Target(msgspec.Struct, frozen=True):
 def select_batches(
     table: BatchTable, selection: RowSelection, *, with_control: bool = False
 ) -> BatchTable:
-    """The batches that can hold wanted records; control batches too when asked."""
+    """Return the batches that can hold wanted records; with `with_control` also control batches."""
     if not len(table):
         return table
     mask = table.last_offsets >= selection.start
@@ -185,7 +185,7 @@ def select_batches(
 
 
 def _is_aborted(table: BatchTable, aborted: Sequence[tuple[int, int, int]]) -> Any:
-    """Whether each batch belongs to an aborted transaction of its producer."""
+    """Return a mask of the batches in an aborted transaction of their producer."""
     found = np.zeros(len(table), np.bool_)
     attributes = table.column("attributes")
     candidates = (attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)) == TRANSACTIONAL_BIT
@@ -198,7 +198,7 @@ def _is_aborted(table: BatchTable, aborted: Sequence[tuple[int, int, int]]) -> A
 
 
 def _groups(table: BatchTable, limits: Limits) -> Iterator[BatchTable]:
-    """Parts of the table below the limits, compressed batches counted at their compressed size."""
+    """Yield parts of the table below the limits, compressed batches by their compressed size."""
     counts = np.clip(table.column("records_count"), 0, table.sizes)
     rows, size = np.cumsum(counts), np.cumsum(table.sizes)
     if len(table) and rows[-1] * 4 <= limits.rows * 5 and size[-1] <= limits.size_bytes:
@@ -229,9 +229,9 @@ def _decode_group(table: BatchTable, target: _Target) -> Iterator[pa.RecordBatch
 
 
 def _fast_rows(table: BatchTable, target: _Target) -> tuple[pa.RecordBatch | None, int]:
-    """The rows of the first batches and how many these are.
+    """Return the rows of the first batches, and the number of these batches.
 
-    None stands for all of them when some batch needs the slow reader's judgement.
+    None in place of rows: some batch needs the slow reader.
     """
     limits = target.limits
     try:
@@ -258,7 +258,7 @@ def _decode_one_by_one(table: BatchTable, target: _Target) -> Iterator[pa.Record
         try:
             records = decode_batch_py(one, 0, target.limits.batch_bytes_max)
         except CorruptBatchError as error:
-            rows, _ = _fast_rows(one, target)  # it takes header names that are not UTF-8
+            rows, _ = _fast_rows(one, target)  # the fast path accepts names that are not UTF-8
             if rows is None:
                 yield _fault(one, _reason(one), str(error))
             elif rows.num_rows:
@@ -287,7 +287,7 @@ def _header_fault(one: BatchTable, records: list[RecordView]) -> Fault | None:
 
 
 def _canonical_group(one: BatchTable, records: list[RecordView], topic: str) -> Group:
-    """The records of one batch, written anew in the form that the fast reader takes."""
+    """The records of one batch, encoded again in the form that the fast reader takes."""
     header = parse_batch_header(one.buffer, int(one.positions[0]))
     plain = msgspec.structs.replace(header, attributes=header.attributes & ~CODEC_MASK)
     section = encode_records(plain, records)[HEADER_BYTES:]
@@ -313,7 +313,7 @@ def _fault(one: BatchTable, reason: str, detail: str) -> Fault:
 
 
 def _check_against_header(group: Group) -> None:
-    """The checks of validate=full, over all batches at once."""
+    """Do the checks of validate=full over all batches at once."""
     table, delta = group.table, group.fields.offset_delta
     if not len(delta):
         return
@@ -330,7 +330,7 @@ def _check_against_header(group: Group) -> None:
 
 
 def _full_fault(one: BatchTable, records: list[RecordView]) -> Fault | None:
-    """What the header of a readable batch says wrongly, None for nothing."""
+    """Return the fault in the header of a readable batch, None without one."""
     base, last = int(one.column("base_offset")[0]), int(one.last_offsets[0])
     if len(records) > last - base + 1:
         detail = f"{len(records)} records for {last - base + 1} offsets"

@@ -1,8 +1,8 @@
-"""What lies below the paths that a person names: log directories, partitions, segments, snapshots.
+"""Discovery of log directories, partitions, segments and snapshots below the given paths.
 
 A path is a log directory, a folder of such (a cluster's), a partition directory, a `.log` or a
 `.checkpoint` file, or a glob of these. Everything is only read, also in directories of live nodes,
-and every file size is taken once: what is appended later belongs to the next listing.
+and every file size is taken once: later appends belong to the next listing.
 """
 
 import glob
@@ -53,7 +53,7 @@ _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
     """A segment or a snapshot with its size at the time of listing.
 
-    `base_offset` is the segment's, of a snapshot its exclusive end offset. Only the last segment of
+    `base_offset` is the segment's, for a snapshot its exclusive end. Only the last segment of
     a directory may end inside a batch.
     """
 
@@ -69,31 +69,31 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The file name: the column `segment`."""
+        """File name: the column `segment`."""
         return self.path.rpartition("/")[2]
 
     @property
     def directory(self) -> str:
-        """The partition directory."""
+        """Partition directory."""
         return self.path.rpartition("/")[0]
 
     @property
     def log_directory(self) -> str:
-        """The directory of the node's partitions; the file's own where it is in no partition."""
+        """Directory of the node's partitions; for a file outside any partition its own one."""
         if self.topic == UNKNOWN_TOPIC or self.name == BOOTSTRAP_NAME:
             return self.directory
         return self.directory.rpartition("/")[0] or "."
 
     def beside(self, suffix: str) -> str:
-        """The path of an index or state file of the same segment."""
+        """Return the path of an index or state file of the same segment."""
         return self.path.removesuffix(LOG_SUFFIX) + suffix
 
 
 class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica: its segments in offset order and what the checkpoints beside it say.
+    """One replica: its segments in offset order and its entries in the checkpoints.
 
-    `log_start` and `high_watermark` are None where no checkpoint names the partition; the former
-    also where the files themselves were named: these are read whole.
+    `log_start` and `high_watermark` are None if no checkpoint names the partition; the former
+    also if the files themselves were given: these are read whole.
     """
 
     directory: str
@@ -109,17 +109,17 @@ class PartitionFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_offset(self) -> int:
-        """Where the files begin."""
+        """Base offset of the first segment."""
         return self.segments[0].base_offset if self.segments else 0
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that is not deleted: DeleteRecords leaves what is below it in a file."""
+        """First offset that is not deleted: DeleteRecords leaves earlier records in a file."""
         return max(self.first_offset, self.log_start or 0)
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """All partitions found, in order of topic, partition, node; and what was wrong beside them."""
+    """All partitions found, sorted by topic, partition, node; and the problems beside them."""
 
     partitions: tuple[PartitionFiles, ...]
     problems: tuple[str, ...] = ()
@@ -139,17 +139,17 @@ def discover(
     include_snapshots: bool = False,
     strict: bool = True,
 ) -> Listing:
-    """List what lies below the paths.
+    """List the files below the paths.
 
     Args:
         paths: of directories or files; globs are expanded.
-        include_hidden: whether `-delete`, `-stray` and `-future` directories count.
-        include_snapshots: whether snapshots in directories count; one named itself always does.
-        strict: whether a damaged small file (meta.properties, checkpoints) is an error; otherwise
+        include_hidden: include `-delete`, `-stray` and `-future` directories.
+        include_snapshots: include snapshots in directories; one given by its path always is.
+        strict: raise for a damaged small file (meta.properties, checkpoints); otherwise
             it is one of `problems`.
 
     Raises:
-        BadInputError: a path that does not exist or can not be read, several clusters, or a
+        BadInputError: a path that does not exist or cannot be read, several clusters, or a
             damaged file when `strict`.
     """
     walk = _Walk(include_hidden, include_snapshots)
@@ -183,7 +183,7 @@ def _expand(pattern: str) -> Iterator[str]:
 
 
 class _Walk:
-    """What has been found so far."""
+    """Files found so far."""
 
     def __init__(self, include_hidden: bool, include_snapshots: bool) -> None:  # noqa: FBT001
         self.include_hidden = include_hidden
@@ -199,7 +199,7 @@ class _Walk:
             self._add_file(path)
             return
         real = os.path.realpath(path)
-        if real in self._visited:  # by a link, or named twice
+        if real in self._visited:  # by a link, or given twice
             return
         self._visited.add(real)
         names = self._list(path)
@@ -270,7 +270,7 @@ class _Walk:
     def _file(
         self, owner: PartitionFiles, name: str, base_offset: int, *, is_last: bool
     ) -> list[SegmentFile]:
-        """One file with its size; none when it was deleted since the directory was listed."""
+        """Return one file with its size; none if it was deleted since the directory was listed."""
         path = f"{owner.directory}/{name}"
         try:
             found = Path(path).stat()
@@ -342,7 +342,7 @@ class _Walk:
 
 
 class _LogDirectory(msgspec.Struct):
-    """What the files beside the partition directories say."""
+    """Contents of the files beside the partition directories."""
 
     node_id: int | None = None
     cluster_id: str | None = None

@@ -1,4 +1,4 @@
-"""How reading goes wrong: the user's fault, or the data's at one position of one file."""
+"""Errors of reading: bad input by the user, or damaged data at one position of one file."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from typing_extensions import override
 
 
 class BadInputError(Exception):
-    """A path, an option or a range that cannot be used; the text names it and what is allowed."""
+    """A path, option or range that cannot be used; the text names it and the allowed values."""
 
 
 class DataLossError(Exception):
-    """Records that were asked for or already read are not in the log any more."""
+    """Requested or already read records that are no longer in the log."""
 
 
 class CorruptSegmentError(Exception):
-    """A damaged batch, read in mode FAILFAST."""
+    """A damaged batch in mode FAILFAST."""
 
     def __init__(self, path: str, position: int, base_offset: int | None, reason: str) -> None:
         super().__init__(path, position, base_offset, reason)
@@ -25,11 +25,11 @@ class CorruptSegmentError(Exception):
 
     @override
     def __str__(self) -> str:
-        """One line: file, position, offset, reason."""
+        """Return one line: file, position, offset, reason."""
         offset = "" if self.base_offset is None else f" (base offset {self.base_offset})"
         return f"{self.path}:{self.position}{offset}: {self.reason}"
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel from a task to the driver by pickle."""
+        """Support pickle, by which errors travel from a task to the driver."""
         return type(self), (self.path, self.position, self.base_offset, self.reason)

@@ -1,4 +1,4 @@
-"""What an audit says: findings with file, position and reason, and one summary per segment."""
+"""Findings of an audit with file, position and reason, and one summary per segment."""
 
 from typing import Any, Final
 
@@ -7,16 +7,16 @@ import numpy as np
 
 from pipeline.core.discovery import PartitionFiles, SegmentFile
 
-ERROR: Final = "error"  # what was written can not be trusted, or is lost
+ERROR: Final = "error"  # written data cannot be trusted, or is lost
 WARN: Final = "warn"  # nothing is lost, but a node would repair it or complain
 INFO: Final = "info"  # legal, and worth knowing
 SEVERITIES: Final = (ERROR, WARN, INFO)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be.
+    """One defect, or something worth knowing, at a place of a file.
 
-    `position` is the byte in the file at `path`; `length` the bytes concerned, where known.
+    `position` is the byte in the file at `path`; `length` the number of bytes concerned, if known.
     """
 
     severity: str
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
     def line(self) -> str:
-        """For people."""
+        """Return one line for people."""
         place = f"{self.path}:{self.position}"
         offset = "" if self.offset is None else f" offset {self.offset}"
         against = ""
@@ -88,7 +88,7 @@ DIGEST: Final = np.dtype(
 
 
 class FileReport(msgspec.Struct, kw_only=True):
-    """What one file says: `digest` (dtype DIGEST) has a row for each sound batch in file order."""
+    """Results of one file: `digest` (dtype DIGEST) has a row for each sound batch in file order."""
 
     file: SegmentFile
     findings: list[Finding]
@@ -100,12 +100,12 @@ class FileReport(msgspec.Struct, kw_only=True):
 
     @property
     def end_offset(self) -> int:
-        """Exclusive; the base offset when there is no batch."""
+        """End offset, exclusive; the base offset without batches."""
         return int(self.digest["last"].max()) + 1 if len(self.digest) else self.file.base_offset
 
 
 def in_file(file: SegmentFile, severity: str, check: str, position: int, **more: Any) -> Finding:
-    """A finding in a segment or beside it; `path` in `more` names another file than its own."""
+    """A finding in a segment or beside it; `path` in `more` names a file other than its own."""
     known: dict[str, Any] = {
         "path": file.path, "node_id": file.node_id, "topic": file.topic,
         "topic_id": file.topic_id, "partition": file.partition, "segment": file.name,
@@ -125,6 +125,6 @@ def in_partition(
 
 
 def worst(findings: list[Finding]) -> str:
-    """`error`, `warn` or `ok`."""
+    """The worst severity of the findings: `error`, `warn` or `ok`."""
     found = {finding.severity for finding in findings}
     return next((severity for severity in (ERROR, WARN) if severity in found), "ok")

@@ -1,4 +1,4 @@
-"""What a stream skipped, as JSON lines beside the damaged batches of `errorsPath`."""
+"""Records that a stream skipped, as JSON lines beside the damaged batches of `errorsPath`."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from pipeline.core.stream import Problem
 
 
 def write_gaps(folder: str, problems: Sequence[Problem]) -> None:
-    """One file per gap, named by what it says: seen twice, it is written once."""
+    """Write one file per gap, named by its content: a gap seen twice is written once."""
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     for problem in problems:

@@ -1,7 +1,7 @@
-"""The index files beside a segment, read leniently: what is missing or damaged is None.
+"""Index files beside a segment, read leniently: a missing or damaged one is None.
 
-`storage.index` and `storage.transaction_index` own the formats. Nothing here depends on an index:
-the segment itself always answers the same question, only slower.
+`storage.index` and `storage.transaction_index` define the formats. No result depends on an index:
+the segment itself gives the same answer, only slower.
 """
 
 from pathlib import Path
@@ -39,7 +39,7 @@ def time_entries(file: SegmentFile) -> list[tuple[int, int]] | None:
 
 
 def aborted_entries(file: SegmentFile) -> list[AbortedTransaction]:
-    """The aborted transactions that end in the segment by its `.txnindex`; none without one."""
+    """Aborted transactions that end in the segment by its `.txnindex`; empty without one."""
     content = _read(file.beside(TRANSACTION_INDEX_SUFFIX))
     return [] if content is None else decode_transaction_index(content)
 

@@ -1,8 +1,8 @@
-"""decode=json: what the values of Kafka's own topics say.
+"""decode=json: the records of Kafka's own topics as JSON.
 
-Metadata records come as Kafka's dump tool prints them. A value that nobody can read (an unknown
+Metadata records have the form of Kafka's dump tool. A value that cannot be decoded (an unknown
 type, a newer version, damage) is kept in hex and never stops a read. Values of other topics are
-passed through when they are JSON and become a JSON string in base64 when not.
+passed through if they are JSON, and otherwise become a JSON string in base64.
 """
 
 import json
@@ -46,7 +46,7 @@ def describe_records(group: "Group", keys: pa.Array, values: pa.Array) -> dict[s
 
 
 def describe_metadata(key: bytes | None, value: bytes | None) -> Described:  # noqa: ARG001
-    """A record of the metadata log or of a snapshot."""
+    """Describe a record of the metadata log or of a snapshot."""
     if value is None:
         return None, None, None, None
     api_key: int | None = None
@@ -67,7 +67,7 @@ def describe_metadata(key: bytes | None, value: bytes | None) -> Described:  # n
 
 
 def describe_control(key: bytes | None, value: bytes | None) -> Described:
-    """A control record; the JSON is what Kafka's dump tool prints after its name."""
+    """Describe a control record by the JSON that Kafka's dump tool prints after its name."""
     kind: int | None = None
     try:
         kind = control_records.control_type(key)
@@ -86,13 +86,13 @@ def describe_control(key: bytes | None, value: bytes | None) -> Described:
 
 
 def describe_other(key: bytes | None, value: bytes | None) -> Described:  # noqa: ARG001
-    """A value of an ordinary topic."""
+    """Describe a value of an ordinary topic."""
     if value is None:
         return None, None, None, None
     try:
         msgspec.json.decode(value)
         return value.decode(), None, None, None
-    except (ValueError, RecursionError):  # the latter: JSON, but nested too deep for a reader
+    except (ValueError, RecursionError):  # RecursionError: JSON, but nested too deep for a reader
         return f'"{b64encode(value).decode()}"', None, None, None
 
 

@@ -1,6 +1,7 @@
-"""The high watermark of the metadata log as running nodes of kraftline tell it themselves.
+"""High watermark of the metadata log, as running nodes of kraftline report it.
 
-`GET /v1/quorum` of the inspection API. A node's answer is never too high: it has all below it.
+The source is `GET /v1/quorum` of the inspection API. It is never too high: the node has all records
+below it.
 """
 
 import json
@@ -16,14 +17,14 @@ _ANSWER_BYTES_MAX: Final = 4 << 20
 
 
 def ask_nodes(urls: Sequence[str], cluster_id: str | None = None) -> dict[int, int]:
-    """Node id -> its high watermark (exclusive); a node that does not know one is left out.
+    """Node id -> its high watermark (exclusive); a node without one is left out.
 
     Args:
-        urls: of the inspection API of one or more nodes, like http://localhost:11092.
-        cluster_id: of the files, if known: a node of another cluster is refused.
+        urls: inspection APIs of one or more nodes, like http://localhost:11092.
+        cluster_id: cluster of the files, if known: a node of another cluster is refused.
 
     Raises:
-        BadInputError: a node can not be asked, or answers something else, or is of another cluster.
+        BadInputError: a node cannot be reached, is of another cluster, or has another API there.
     """
     found: dict[int, int] = {}
     for url in urls:

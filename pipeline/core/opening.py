@@ -1,4 +1,4 @@
-"""Opening segments to read, also while a node is deleting them."""
+"""Opening of segments for reading, even while a node deletes them."""
 
 import errno
 import os
@@ -11,16 +11,16 @@ from pipeline.core.errors import BadInputError
 
 DELETED_SUFFIX: Final = ".deleted"
 NO_FILE: Final = "not a regular file"
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK  # a pipe would wait for a writer; files do not care
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK  # a pipe would wait for a writer; no effect on files
 
 
 @contextmanager
 def open_segment(path: str) -> Iterator[int]:
-    """A descriptor of the file; of its `.deleted` form when retention has just renamed it.
+    """Open the file, or its `.deleted` form if retention has just renamed it; yields a descriptor.
 
     Raises:
-        FileNotFoundError: it is gone.
-        OSError: it can not be read, or is no regular file.
+        FileNotFoundError: the file is gone.
+        OSError: the file cannot be read, or is not a regular file.
     """
     try:
         descriptor = os.open(path, _FLAGS)
@@ -31,7 +31,7 @@ def open_segment(path: str) -> Iterator[int]:
         yield descriptor
     except OSError as error:
         if error.filename is None:
-            error.filename = path  # a read knows only its descriptor
+            error.filename = path  # an error of a read only knows the descriptor
         raise
     finally:
         os.close(descriptor)
@@ -44,10 +44,10 @@ def _check_regular(descriptor: int, path: str) -> None:
 
 @contextmanager
 def input_errors() -> Iterator[None]:
-    """What the system says of a file becomes bad input, also as a decorator.
+    """Turn system errors about a file into bad input; also usable as a decorator.
 
     Raises:
-        BadInputError: a file that is gone or can not be read; the text names it.
+        BadInputError: a file is gone or cannot be read; the text names it.
     """
     try:
         yield

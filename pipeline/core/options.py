@@ -1,7 +1,7 @@
-"""The options of the source, checked once: names and meanings as in Spark's Kafka source.
+"""Options of the source, checked once: names and meanings as in Spark's Kafka source.
 
-Keys come without case and values as strings, as Spark hands them over. Every refusal names the
-option, its value and what is allowed.
+Keys are case-insensitive and values are strings, as Spark passes them. Every refusal names the
+option, its value and the allowed values.
 """
 
 import json
@@ -68,7 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_trigger_delay_ms: int = 15 * 60_000
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Whether subscribe, subscribePattern or assign takes in the partition."""
+        """Return True if subscribe, subscribePattern or assign includes the partition."""
         if self.assign is not None:
             return partition in self.assign.get(topic, ())
         if self.subscribe is not None:
@@ -101,10 +101,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def parse_stream_options(given: Mapping[str, str]) -> Options:
-    """Read the options of `spark.readStream.format(...)`, as Spark's Kafka source does: no end.
+    """Read the options of `spark.readStream.format(...)`: no end, as in Spark's Kafka source.
 
     Raises:
-        BadInputError: as `parse_options`, or an option says where to end.
+        BadInputError: as `parse_options`, or an option sets an end.
     """
     for name in given:
         option, _ = _BY_NAME.get(name.lower(), (name, None))
@@ -208,7 +208,7 @@ def _ending(option: str, value: str) -> int | Positions:
 
 
 def _positions(option: str, value: str) -> Positions:
-    """`{"topic": {"0": 23}}`."""
+    """Parse positions such as `{"topic": {"0": 23}}`."""
     shape = f'{option} is {value!r}, allowed: JSON like {{"topic": {{"0": 23}}}}'
     try:
         parsed = json.loads(value)

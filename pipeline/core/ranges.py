@@ -1,4 +1,4 @@
-"""From options to what is read of each partition: an offset range and the aborted transactions."""
+"""Options to ranges: the offsets to read of each partition, and its aborted transactions."""
 
 import itertools
 
@@ -18,7 +18,7 @@ from wire.errors import CorruptBatchError
 
 
 class PartitionRange(msgspec.Struct, frozen=True):
-    """A partition, the rows wanted of it, and the files that can hold them."""
+    """A partition, the selected rows of it, and the files that can hold them."""
 
     partition: PartitionFiles
     selection: RowSelection
@@ -26,7 +26,7 @@ class PartitionRange(msgspec.Struct, frozen=True):
 
 
 def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRange], list[str]]:
-    """What to read of each wanted partition, and warnings where data is missing.
+    """Resolve the range of each wanted partition, and warnings about missing data.
 
     Raises:
         DataLossError: a start below the log's start or a gap between segments, unless
@@ -62,14 +62,14 @@ def resolve_ranges(listing: Listing, options: Options) -> tuple[list[PartitionRa
 
 
 def log_end_offset(file: SegmentFile) -> int:
-    """The exclusive end offset of a segment, by its last batches; its base when it is empty."""
+    """Exclusive end offset of a segment, by its last batches; its base offset when it is empty."""
     return _tail(file)[0]
 
 
 def gap_between(before: SegmentFile, after: SegmentFile) -> str | None:
-    """What is missing between two neighbouring segments, None for nothing.
+    """Describe the offsets missing between two neighbouring segments; None without any.
 
-    Where the first one ends in damage that is the reader's to tell.
+    Damage at the end of the first one is reported by the reader instead.
     """
     end, is_damaged = _tail(before)
     if end >= after.base_offset or is_damaged:
@@ -78,7 +78,7 @@ def gap_between(before: SegmentFile, after: SegmentFile) -> str | None:
 
 
 def _tail(file: SegmentFile) -> tuple[int, bool]:
-    """The exclusive end offset, and whether damage follows the batch before it."""
+    """Exclusive end offset, and True if damage follows the last batch."""
     entries = offset_entries(file)
     starts = [position for _, position in entries[-1:]] if entries else []
     for start in [*starts, 0]:
@@ -97,9 +97,9 @@ def _tail(file: SegmentFile) -> tuple[int, bool]:
 
 
 def offset_of_time(partition: PartitionFiles, timestamp_ms: int) -> int | None:
-    """The offset of the first record whose time is at or after the given one; None for none.
+    """Offset of the first record whose time is at or after the given one; None without one.
 
-    The time index only says which segments can not hold it; the answer comes from the batches.
+    The time index only excludes segments; the answer comes from the batches.
     """
     for file in partition.segments:
         entries = time_entries(file)
@@ -148,7 +148,7 @@ def wanted_start(partition: PartitionFiles, options: Options) -> int | None:
 
 
 def _end(partition: PartitionFiles, options: Options) -> int | None:
-    """Exclusive end; None for all there is."""
+    """Exclusive end; None for all offsets."""
     time = _time(partition, options.ending_timestamp, options.ending_offsets_by_timestamp)
     if time is not None:
         return offset_of_time(partition, time)
@@ -175,7 +175,7 @@ def _log_end(partition: PartitionFiles) -> int:
 
 
 def _losses(partition: PartitionFiles, start: int | None) -> list[str]:
-    """Records that are missing though they were asked for or stood between others."""
+    """Describe requested records that are gone, and gaps between segments."""
     problems: list[str] = []
     log_start = partition.log_start_offset
     if start is not None and start < log_start:
@@ -192,11 +192,11 @@ def _losses(partition: PartitionFiles, start: int | None) -> list[str]:
 
 
 def _files(partition: PartitionFiles, selection: RowSelection) -> tuple[SegmentFile, ...]:
-    """Segments that can hold a wanted offset, and the snapshots."""
+    """Segments that can hold a selected offset, and the snapshots."""
     segments = partition.segments
     kept = []
     for index, file in enumerate(segments):
-        # what follows the segment's base is known only by the next base
+        # the end of a segment is known only by the base of the next one
         if index + 1 < len(segments) and segments[index + 1].base_offset <= selection.start:
             continue
         if selection.end is not None and file.base_offset >= selection.end:

@@ -1,7 +1,7 @@
-"""One piece of work from options to rows: what a Spark task, a test or a command line runs.
+"""Steps of a read from options to rows, as a Spark task, a test or a command line runs them.
 
-`plan_read` lists, resolves and cuts; `read_splits` reads some of the splits. Between the two lies
-only what can be pickled. What is damaged is handled by mode: FAILFAST raises, PERMISSIVE gives one
+`plan_read` lists, resolves and cuts; `read_splits` reads some of the splits. Only values that can
+be pickled pass between the two. Damage is handled by mode: FAILFAST raises, PERMISSIVE gives one
 row with `_corrupt_batch`, DROPMALFORMED leaves it out; the latter two can write it to `errorsPath`.
 """
 
@@ -33,14 +33,14 @@ from pipeline.core.split import Split, pack_splits, plan_splits, total_bytes
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A split and which of its rows are wanted."""
+    """A split and the selected rows of it."""
 
     split: Split
     selection: RowSelection
 
 
 class ReadPlan(msgspec.Struct, frozen=True):
-    """What a read will do: packs of pieces, one per task; and warnings for the user."""
+    """Packs of pieces that a read will process, one per task, and warnings for the user."""
 
     packs: tuple[tuple[Piece, ...], ...]
     warnings: tuple[str, ...]
@@ -48,7 +48,7 @@ class ReadPlan(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """What all tasks together will read."""
+        """Bytes that all tasks together will read."""
         return total_bytes([piece.split for pack in self.packs for piece in pack])
 
 
@@ -67,7 +67,7 @@ def plan_read(options: Options) -> ReadPlan:
     """List the input and cut it into tasks.
 
     Raises:
-        BadInputError: the input can not be used.
+        BadInputError: the input cannot be used.
         DataLossError: wanted records are missing, unless failOnDataLoss is false.
     """
     listing = discover(
@@ -94,17 +94,17 @@ def read_splits(
     pieces: Sequence[Piece], options: Options, schema: pa.Schema | None = None,
     on_fault: Callable[[SegmentFile, Fault], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """The rows of the pieces in order.
+    """Yield the rows of the pieces in order.
 
     Args:
-        pieces: of a plan made with these options.
-        options: of the read.
-        schema: the columns wanted, when not those of the options.
-        on_fault: is told of everything damaged that does not end the read.
+        pieces: pieces of a plan made with these options.
+        options: options of the read.
+        schema: the columns to read, if not those of the options.
+        on_fault: called for all damage that does not end the read.
 
     Raises:
         CorruptSegmentError: a damaged batch, in mode FAILFAST.
-        BadInputError: a file can not be opened, in mode FAILFAST.
+        BadInputError: a file cannot be opened, in mode FAILFAST.
     """
     reader = _Reader(options, read_schema(options) if schema is None else schema, on_fault)
     try:
@@ -116,7 +116,7 @@ def read_splits(
 
 
 def read_table(options: Options) -> pa.Table:
-    """Everything in one table, in this process: the single-process reader."""
+    """Read everything into one table in this process."""
     schema = read_schema(options)
     batches = [
         rows for pack in plan_read(options).packs for rows in read_splits(pack, options, schema)
@@ -125,7 +125,7 @@ def read_table(options: Options) -> pa.Table:
 
 
 def _selection(file: SegmentFile, selection: RowSelection) -> RowSelection:
-    """A snapshot has offsets of its own, so ranges do not apply to it."""
+    """The selection for a file; a snapshot has offsets of its own, so ranges do not apply to it."""
     if not file.is_snapshot:
         return selection
     return RowSelection(include_control=selection.include_control)
@@ -143,7 +143,7 @@ def _pack(pieces: list[Piece], options: Options, max_split: int) -> tuple[tuple[
 
 
 class _Reader:
-    """Reads pieces one after the other in the mode of the options."""
+    """Reader of pieces, one after the other, in the mode of the options."""
 
     def __init__(
         self, options: Options, schema: pa.Schema,
@@ -218,7 +218,7 @@ class _Reader:
 
 
 class _ErrorsFile:
-    """JSON lines of what was left out; visible under its name only when the task is done."""
+    """JSON lines of damage that was left out; the file gets its name when the task is done."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder

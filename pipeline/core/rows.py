@@ -1,4 +1,4 @@
-"""Record batches put together from columns, and the rows that stand for whole batches."""
+"""Record batches made from columns, and rows for whole batches."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,7 +18,7 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 
 class RowContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What all rows of a file have in common; None where nobody knows."""
+    """Common values of all rows of a file; None if unknown."""
 
     topic: str
     partition: int
@@ -35,9 +35,9 @@ def batch_rows(
     crc_ok: bool | None,
     fault: Fault | None = None,
 ) -> pa.RecordBatch:
-    """One row per batch (decode=metadata, decode=raw); `fault` is what is wrong with all of them.
+    """One row per batch (decode=metadata, decode=raw); `fault` is the damage of all of them.
 
-    `crc_ok` None says that nobody looked.
+    `crc_ok` None: the checksum was not checked.
     """
     attributes = table.column("attributes")
     ends = table.positions + table.sizes
@@ -72,7 +72,7 @@ def batch_rows(
 def corrupt_row(
     schema: pa.Schema, context: RowContext, fault: Fault, *, position_column: str
 ) -> pa.RecordBatch:
-    """The one row that stands for a damaged batch in mode PERMISSIVE."""
+    """The one row for a damaged batch in mode PERMISSIVE."""
     known = {
         "topic": context.topic,
         "partition": context.partition,
@@ -122,7 +122,7 @@ def assemble(
 
 
 def _repeated(value: str | int | None, type_: pa.DataType, rows: int) -> pa.Array:
-    """A constant column; large ones are parts of one that is kept."""
+    """A constant column; a large one is a slice of a cached column."""
     if _KEPT_MIN <= rows <= _KEPT_ROWS:
         return _kept(value, type_).slice(0, rows)
     return pa.repeat(pa.scalar(value, type_), rows)

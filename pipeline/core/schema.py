@@ -1,4 +1,4 @@
-"""The columns of the source: names, Arrow types, order; one table per decode mode.
+"""Columns of the source: names, Arrow types, order; one table per decode mode.
 
 Arrow types are those that Spark accepts from a Python source: string and binary with 32-bit
 offsets, timestamps in microseconds of UTC. Every column is nullable.
@@ -57,11 +57,11 @@ _JSON: Final[dict[str, pa.DataType]] = {
     "apiVersion": pa.int32(),
 }
 RECORD_COLUMNS: Final = _KAFKA | _PHYSICAL
-# "value" becomes what is in it
+# JSON columns take the place of "value"
 JSON_COLUMNS: Final = (
     {"key": pa.binary()} | _JSON | {name: _KAFKA[name] for name in list(_KAFKA)[2:]} | _PHYSICAL
 )
-# Only by name: sizes without a copy of the bytes, -1 for null.
+# Columns given only by name: sizes without a copy of the bytes, -1 for null.
 SIZE_COLUMNS: Final[dict[str, pa.DataType]] = {"keySize": pa.int32(), "valueSize": pa.int32()}
 BATCH_COLUMNS: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
@@ -99,7 +99,7 @@ _FULL: Final = {
 
 
 def columns_of(decode: str) -> dict[str, pa.DataType]:
-    """Every column that can be asked for by name in a decode mode, in order."""
+    """Every column of a decode mode that can be named, in order."""
     if decode in ("records", "json"):
         return _FULL[decode] | SIZE_COLUMNS
     return _FULL[decode]
@@ -113,12 +113,12 @@ def schema_of(
     Args:
         decode: one of DECODE_MODES.
         columns: `full`, `kafka` (Spark's own Kafka source; only decode=records), or names
-            separated by commas, in the order wanted.
-        include_headers: whether `kafka` has the column headers.
-        corrupt: whether the column `_corrupt_batch` follows (mode PERMISSIVE).
+            separated by commas, in that order.
+        include_headers: add the column headers to `kafka`.
+        corrupt: append the column `_corrupt_batch` (mode PERMISSIVE).
 
     Raises:
-        BadInputError: a name that does not exist or stands there twice.
+        BadInputError: a name does not exist or is given twice.
     """
     known = columns_of(decode)
     if columns == "full":
@@ -139,7 +139,7 @@ def schema_of(
 
 
 def check_names(names: list[str], decode: str) -> None:
-    """Refuse columns that do not exist in a decode mode.
+    """Refuse columns that a decode mode does not have.
 
     Raises:
         BadInputError: no name, an unknown one, or one given twice.

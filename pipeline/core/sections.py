@@ -1,9 +1,9 @@
-"""Where the records of many batches start and what their fields are, as columns.
+"""Positions and fields of the records of many batches, as columns.
 
 The records of a batch are a chain: each starts with its length. Chains of many batches are followed
 in lock step, one vector operation per record number; a few long chains are followed by a scalar
-loop over the lengths alone. All other fields are read for all records at once. Whatever does not
-fit exactly raises `SuspectError`, and the caller asks the slow reader (`wire.batch`) what it is.
+loop over the lengths alone. All other fields are read for all records at once. Bytes that do not
+fit exactly raise `SuspectError`, and the caller has the slow reader (`wire.batch`) decide.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ RECORD_BYTES_MIN: Final = 7
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """Fields of records, one entry each; starts are positions in the content, -1 lengths null."""
+    """Fields of records, one entry each; starts are positions in the content, length -1 is null."""
 
     batch: Int64Array  # index of the record's batch
     timestamp_delta: Int64Array
@@ -46,14 +46,14 @@ def read_fields(
     content: npt.NDArray[np.uint8], data: bytes, starts: Int64Array, ends: Int64Array,
     counts: Int64Array,
 ) -> Fields:  # fmt: skip
-    """The fields of all records.
+    """Read the fields of all records.
 
     Args:
         content: `data` as numbers.
         data: a buffer that holds the plain records sections.
-        starts: of each section, ascending; sections do not overlap.
-        ends: of each section, exclusive.
-        counts: records that each section claims to hold.
+        starts: start of each section, ascending; sections do not overlap.
+        ends: end of each section, exclusive.
+        counts: number of records in the header of each section.
 
     Raises:
         SuspectError: some section does not hold exactly its records.
@@ -91,7 +91,7 @@ class HeaderFields(msgspec.Struct, frozen=True):
 
 
 def read_headers(content: npt.NDArray[np.uint8], fields: Fields) -> HeaderFields:
-    """The headers of the records, flattened.
+    """Read the headers of the records, flattened.
 
     Raises:
         SuspectError: they do not fill their records exactly, or a name is null.
@@ -128,7 +128,7 @@ def _record_bounds(
     content: npt.NDArray[np.uint8], data: bytes, starts: Int64Array, ends: Int64Array,
     counts: Int64Array,
 ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
-    """Of each record the position after its length and its end."""
+    """For each record the position after its length, and its end."""
     total = int(counts.sum())
     steps = int(counts.max()) if len(counts) else 0
     if steps * _LOCK_STEP_RECORDS > total:
@@ -171,9 +171,9 @@ def _lock_step(
 ) -> tuple[Int64Array, Int64Array]:
     total = int(counts.sum())
     firsts, record_ends = np.empty(total, np.int64), np.empty(total, np.int64)
-    order = np.argsort(-counts, kind="stable")  # the longest chains first: the rest drops off
+    order = np.argsort(-counts, kind="stable")  # long chains first: ended ones are last
     slots = (np.cumsum(counts) - counts)[order]
-    # how many chains have more than k records, for each k
+    # number of chains with more than k records, for each k
     alive = len(counts) - np.searchsorted(np.sort(counts), np.arange(int(counts.max())), "right")
     at = starts[order].copy()
     try:
@@ -197,8 +197,8 @@ def _lock_step(
     return firsts, record_ends
 
 
-# From the start of a record to its end by the first two bytes: those of the length and what it
-# says. 0 where they do not tell: a length of three bytes, a negative one, one written too long.
+# Distance from the start of a record to its end, by the first two bytes: those of the length.
+# 0 where two bytes are not enough: a length of three bytes, a negative or an overlong one.
 _STEP_ONE_BYTE_MAX: Final = 1 + 63
 _STEP: Final = np.where(
     (PAIR_LENGTH > 2)

@@ -1,7 +1,7 @@
-"""Cutting segments into pieces of work.
+"""Cuts of segments into pieces of work.
 
 A split owns every batch whose first byte lies in [start, end), and may read beyond its end to
-finish the last one. Cuts lie at positions that the offset index names and where a sound batch
+finish the last one. Cuts are at positions of the offset index where a sound batch
 starts; without a usable index the headers are walked. Small files are packed together.
 """
 
@@ -19,7 +19,7 @@ from pipeline.core.opening import open_segment
 MAX_SPLIT_BYTES: Final = 128 << 20
 OPEN_COST_BYTES: Final = 4 << 20
 _STEP_BYTES: Final = 1 << 20
-_STEPS_A_CUT: Final = 16  # how finely a cut is placed where no index helps
+_STEPS_A_CUT: Final = 16  # precision of a cut without an index
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -32,12 +32,12 @@ class Split(msgspec.Struct, frozen=True):
 
     @property
     def frozen_size(self) -> int:
-        """Nothing at or after it is read."""
+        """Limit of positions that are read, exclusive."""
         return self.file.size
 
     @property
     def size(self) -> int:
-        """Bytes owned."""
+        """Number of bytes owned."""
         return self.end - self.start
 
 
@@ -47,12 +47,12 @@ def plan_splits(
     *,
     max_records: int | None = None,
 ) -> list[Split]:
-    """Every byte of every file in exactly one split.
+    """Cut files so that every byte is in exactly one split.
 
     Args:
         files: segments and snapshots; empty ones give no split.
-        max_split: bytes above which a file is cut, where an index entry allows it.
-        max_records: likewise records, counted by offsets.
+        max_split: size in bytes above which a file is cut, where an index entry allows it.
+        max_records: likewise the number of records, counted by offsets.
     """
     assert max_split > 0
     splits: list[Split] = []
@@ -71,7 +71,7 @@ def plan_splits(
 def pack_splits(
     splits: Sequence[Split], max_split: int = MAX_SPLIT_BYTES, open_cost: int = OPEN_COST_BYTES
 ) -> list[tuple[Split, ...]]:
-    """Neighbouring splits together while their bytes and the cost of opening each fit."""
+    """Group neighbouring splits while their bytes and the cost of opening each fit."""
     packs: list[list[Split]] = []
     filled = 0
     for split in splits:
@@ -103,17 +103,17 @@ def _cuts(file: SegmentFile, max_split: int, max_records: int | None) -> list[tu
             if wanted and is_batch_at(descriptor, position, file.size):
                 cuts.append((position, hint))
                 start, start_offset = position, hint
-            hint = offset  # an entry's offset is the last of its append: only a hint
+            hint = offset  # the offset of an entry is the last of its append: only a hint
     return cuts
 
 
 def _walked_entries(
     file: SegmentFile, max_split: int, max_records: int | None
 ) -> list[tuple[int, int]]:
-    """What an index would say, by the headers: as many entries as the cuts need, not one a batch.
+    """Entries like those of an index, by the headers: as many as the cuts need, not one a batch.
 
     Returns:
-        (last offset, position) of a batch every so many bytes and, where asked, offsets.
+        (last offset, position) of a batch every so many bytes and, with max_records, offsets.
     """
     step_bytes = min(_STEP_BYTES, max(1, max_split // _STEPS_A_CUT))
     step_records = None if max_records is None else max(1, max_records // _STEPS_A_CUT)
@@ -134,5 +134,5 @@ def _walked_entries(
 
 
 def total_bytes(splits: Sequence[Split]) -> int:
-    """What a run will read."""
+    """Bytes that a run will read."""
     return sum(split.size for split in splits)

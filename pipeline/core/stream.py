@@ -1,12 +1,12 @@
-"""Following live partitions: offsets, limits, guards. The Spark stream is a thin wrapper of this.
+"""Stream of live partitions: offsets, limits, guards. The Spark stream is a thin wrapper of this.
 
-An offset is JSON as Spark keeps it in its checkpoint:
+An offset is JSON, stored by Spark in its checkpoint:
 
     {"v": 1, "topics": {"orders": {"id": "<topic id>", "p": {"0": {"o": 123, "e": 7}}}}}
 
 `o` is the next offset to read, `e` the leader epoch of the batch before it (-1 at a log's start).
-Spark itself does not notice an offset that goes backwards or a log that is no longer the one it
-read, so every call compares the offset with what lies on the disk (`check_start`).
+Spark itself does not notice an offset that goes backwards or a log that was replaced, so every call
+compares the offset with the files on disk (`check_start`).
 """
 
 import itertools
@@ -41,7 +41,7 @@ StreamOffset = dict[str, Any]
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Where a partition has been read to."""
+    """Position up to which a partition has been read."""
 
     topic: str
     partition: int
@@ -51,26 +51,26 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """The copy of a partition that is read, and how far it may be: exclusive, a batch boundary."""
+    """The copy of a partition that is read, and its readable end: exclusive, a batch boundary."""
 
     files: PartitionFiles
     end: Boundary
 
     @property
     def key(self) -> tuple[str, int]:
-        """Topic and partition."""
+        """Topic and partition of the replica."""
         return self.files.topic, self.files.partition
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """What one micro-batch may read; None for any amount."""
+    """Limit of one micro-batch; None for any amount."""
 
     rows: int | None = None
     size_bytes: int | None = None
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a partition can not go on where it stopped, and where it goes on if that is accepted."""
+    """Reason why a partition cannot continue at its point, and the point to resume at instead."""
 
     topic: str
     partition: int
@@ -80,7 +80,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def encode_offset(points: dict[tuple[str, int], Point]) -> StreamOffset:
-    """As Spark's checkpoint keeps it."""
+    """Encode points as an offset for Spark's checkpoint."""
     topics: dict[str, Any] = {}
     for (topic, partition), point in sorted(points.items()):
         entry = topics.setdefault(topic, {"id": point.topic_id, "p": {}})
@@ -89,7 +89,7 @@ def encode_offset(points: dict[tuple[str, int], Point]) -> StreamOffset:
 
 
 def decode_offset(offset: StreamOffset) -> dict[tuple[str, int], Point]:
-    """What `encode_offset` wrote.
+    """Decode an offset of `encode_offset`.
 
     Raises:
         BadInputError: another version or shape: the checkpoint is not of this source.
@@ -108,12 +108,12 @@ def decode_offset(offset: StreamOffset) -> dict[tuple[str, int], Point]:
 
 
 def replicas(options: Options) -> dict[tuple[str, int], Replica]:
-    """The wanted partitions with the copy to read of each and how far it may be read.
+    """The wanted partitions, each with the copy to read and its readable end.
 
     Raises:
-        BadInputError: the input can not be used, or a high watermark is not known, or a
+        BadInputError: the input cannot be used, or a high watermark is not known, or a
             node in `inspect` gives no answer.
-        CorruptSegmentError: in mode FAILFAST, damage stands between the last sound batch and the
+        CorruptSegmentError: in mode FAILFAST, damage between the last sound batch and the
             high watermark.
     """
     listing: Listing = discover(options.paths, include_hidden=options.include_hidden)
@@ -145,7 +145,7 @@ def replicas(options: Options) -> dict[tuple[str, int], Replica]:
 
 
 def _check_tail(files: PartitionFiles, end: Boundary, options: Options) -> None:
-    """Damage with nothing sound behind it would never be in a range; other modes wait for that."""
+    """Raise for damage without a sound batch after it, which no range would contain."""
     fault = tail_fault(files, end, options.validate)
     if fault is not None:
         file = max((one for one in files.segments if one.base_offset <= end.offset),
@@ -155,9 +155,9 @@ def _check_tail(files: PartitionFiles, end: Boundary, options: Options) -> None:
 
 
 def initial_offset(options: Options) -> StreamOffset:
-    """Where a new query starts; the same as long as the files are.
+    """Start of a new query; the same as long as the files are.
 
-    A start below the log's start is kept: the guards of the first micro-batch tell it.
+    A start below the log's start is kept: the guards of the first micro-batch report it.
 
     Raises:
         BadInputError: as `replicas`, and an option names a partition that does not exist.
@@ -176,17 +176,17 @@ def latest_offset(
     limit: Limit,
     targets: dict[tuple[str, int], int] | None = None,
 ) -> tuple[StreamOffset, list[Problem]]:
-    """Where the next micro-batch ends: at batch boundaries, within the limit.
+    """End of the next micro-batch: at batch boundaries, within the limit.
 
     Args:
-        start: where the last one ended.
-        options: of the query.
+        start: end of the last one.
+        options: options of the query.
         limit: shared among the partitions in proportion to their lag; at least one batch each.
         targets: exclusive ends that must not be passed (trigger AvailableNow); partitions without
             one are not read.
 
     Returns:
-        The end, and what was skipped (failOnDataLoss=false).
+        The end, and the skipped ranges (failOnDataLoss=false).
 
     Raises:
         DataLossError: a guard failed and failOnDataLoss is true.
@@ -216,7 +216,7 @@ def check_start(
     current: dict[tuple[str, int], Replica],
     options: Options,
 ) -> tuple[dict[tuple[str, int], Point], list[Problem]]:
-    """The points to go on from, after comparing them with what lies on the disk.
+    """The points to continue from, after comparing them with the files on disk.
 
     Raises:
         DataLossError: truncation, retention, another topic or another history below a point, and
@@ -255,7 +255,7 @@ def plan_batch(
     for key, until in decode_offset(end).items():
         replica = current.get(key)
         if replica is None:
-            continue  # check_start has said so
+            continue  # check_start has reported it
         begin = first.get(key) or _log_start_point(replica)
         if until.offset <= begin.offset:
             continue
@@ -279,10 +279,10 @@ def plan_batch(
 def _packs(
     files: PartitionFiles, start: int, end: int, selection: RowSelection, options: Options
 ) -> list[tuple[Piece, ...]]:
-    """One task per segment part; it ends where the batch at `end` starts, whatever follows.
+    """One task per segment part; it ends at the start of the batch at `end`, whatever follows.
 
     A segment with a successor at or below the end is read to its last byte. Only a start inside a
-    batch is a matter of offsets, all else of bytes: a batch whose offset is wrong is not lost.
+    batch selects by offset, all else by bytes: a batch with a wrong offset is not lost.
     """
     packs: list[tuple[Piece, ...]] = []
     segments = files.segments
@@ -304,7 +304,7 @@ def _packs(
 
 
 def _gaps(replica: Replica, start: int, end: int) -> list[Problem]:
-    """Records of [start, end) that stood in a segment which is not there."""
+    """Find records of [start, end) whose segment is missing."""
     found = []
     topic, partition = replica.key
     for before, after in itertools.pairwise(replica.files.segments):
@@ -329,9 +329,9 @@ def _cut(first: int, last: int, file: SegmentFile, options: Options) -> list[tup
 def _readable_end(
     files: PartitionFiles, limit: int | None, options: Options
 ) -> tuple[Boundary, int | None]:
-    """The last batch boundary at or below the limit and, for committed data, the stable offset.
+    """The last readable batch boundary, and the offset that limits it.
 
-    With the lower of these two; None where there is neither.
+    It is the lower of `limit` and, for committed data, the last stable offset; else None.
     """
     if options.isolation == "read_committed":
         stable = transaction_state(files.segments).last_stable_offset
@@ -362,7 +362,7 @@ def _point(replica: Replica, offset: int, epoch: int) -> Point:
 
 
 def _problem(point: Point, replica: Replica | None, validate: str) -> Problem | None:
-    """Why the partition can not go on from its point; None when it can."""
+    """Reason why the partition cannot continue from its point; None if it can."""
     if replica is None:
         return Problem(point.topic, point.partition, "deleted", "the partition is gone", None)
     files, start = replica.files, _log_start_point(replica)
@@ -380,7 +380,7 @@ def _problem(point: Point, replica: Replica | None, validate: str) -> Problem | 
         found = "truncation", detail, _point(replica, end.offset, end.epoch)
     elif point.epoch != NO_EPOCH and point.offset > log_start:
         epoch = epoch_before(files, point.offset, validate)
-        # the cleaner may have taken the batches of the last epochs before the point
+        # the cleaner may have removed the batches of the last epochs before the point
         is_other = epoch > point.epoch if files.is_cleaned else epoch != point.epoch
         if is_other and epoch != NO_EPOCH:
             detail = (
@@ -392,7 +392,7 @@ def _problem(point: Point, replica: Replica | None, validate: str) -> Problem | 
 
 
 def _share(limit: Limit, behind: int, lag: int) -> Limit:
-    """A partition's part of the limit, in proportion to how far it is behind."""
+    """A partition's part of the limit, in proportion to its lag."""
     rows = None if limit.rows is None else max(1, limit.rows * behind // lag)
     size = None if limit.size_bytes is None else max(1, limit.size_bytes * behind // lag)
     return Limit(rows, size)

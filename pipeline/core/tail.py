@@ -1,4 +1,4 @@
-"""Finding places in a log by its headers: the batch of an offset, the end, an epoch."""
+"""Places in a log by its headers: the batch of an offset, the end, an epoch."""
 
 from collections.abc import Iterator
 
@@ -14,9 +14,9 @@ _WINDOW_BYTES = 1 << 20
 
 
 class Boundary(msgspec.Struct, frozen=True, gc=False):
-    """Between two batches: the next offset and the epoch and bytes of the batch before it.
+    """A boundary between two batches: the next offset, and epoch and size of the batch before it.
 
-    `position` is where that batch starts in its segment, `base` its first offset.
+    `position` is the start of that batch in its segment, `base` its first offset.
     """
 
     offset: int
@@ -29,10 +29,10 @@ class Boundary(msgspec.Struct, frozen=True, gc=False):
 def walk_from(
     file: SegmentFile, start: int, end: int, validate: str = "header"
 ) -> Iterator[Boundary]:
-    """The end of each sound batch that starts in [start, end), ascending; damage is passed over.
+    """Yield the end of each sound batch that starts in [start, end), ascending; damage is skipped.
 
-    What counts as damage is that of a reader with this `validate`. No checksum covers the base
-    offset: a batch that stands above the next one or below the one before ends nothing.
+    Damage is defined by `validate`, as in a reader. No checksum covers the base offset: a batch
+    with a higher one than the next batch, or a lower one than the one before, gives no boundary.
     """
     low, held = file.base_offset, None
     for boundary in _all_ends(file, start, end, validate):
@@ -60,10 +60,10 @@ def _all_ends(file: SegmentFile, start: int, end: int, validate: str) -> Iterato
 
 
 def locate(file: SegmentFile, offset: int, validate: str = "header") -> int:
-    """Where the last sound batch with all offsets below the given one ends; else the begin.
+    """End of the last sound batch with all offsets below the given one; else the begin.
 
-    Damage behind that batch is so read by who begins at the offset, not by who ends there: each
-    byte of a segment belongs to exactly one of two neighbouring ranges.
+    Damage after that batch is read by the range that begins at the offset, not by the one that ends
+    there: each byte of a segment belongs to exactly one of two neighbouring ranges.
     """
     reached = start = _position_before(file, offset)
     for boundary in walk_from(file, start, file.size, validate):
@@ -74,9 +74,9 @@ def locate(file: SegmentFile, offset: int, validate: str = "header") -> int:
 
 
 def end_boundary(files: PartitionFiles, limit: int | None, validate: str = "header") -> Boundary:
-    """The last batch boundary, at or below the limit when one is given.
+    """The last batch boundary, at or below the limit if one is given.
 
-    The begin of an empty last segment is one too, also when the offsets before it are gone.
+    The begin of an empty last segment is one too, even if the offsets before it are gone.
     """
     rolled_to = files.first_offset
     for file in reversed(files.segments):
@@ -99,7 +99,7 @@ def end_boundary(files: PartitionFiles, limit: int | None, validate: str = "head
 
 
 def tail_fault(files: PartitionFiles, end: Boundary, validate: str) -> Fault | None:
-    """The damage that begins right at a boundary; a batch that is cut is none."""
+    """The damage that begins right at a boundary; a cut batch does not count."""
     for file in reversed(files.segments):
         if file.base_offset > end.offset:
             continue
@@ -116,7 +116,7 @@ def tail_fault(files: PartitionFiles, end: Boundary, validate: str) -> Fault | N
 
 
 def epoch_before(files: PartitionFiles, offset: int, validate: str = "header") -> int:
-    """The leader epoch of the last batch that begins below the offset; -1 when there is none."""
+    """Leader epoch of the last batch that begins below the offset; -1 without one."""
     for file in reversed(files.segments):
         if file.base_offset >= offset:
             continue
@@ -131,7 +131,7 @@ def epoch_before(files: PartitionFiles, offset: int, validate: str = "header") -
 
 
 def _position_before(file: SegmentFile, offset: int) -> int:
-    """Where, by the index, a sound batch with all offsets below the given one starts; else 0."""
+    """Position, by the index, of a sound batch after batches below the given offset; else 0."""
     position = 0
     for last_offset, at in offset_entries(file) or ():
         if last_offset >= offset:

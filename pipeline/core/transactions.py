@@ -1,8 +1,8 @@
-"""Which records of a partition a reader of committed data must not see.
+"""Records of a partition that a reader of committed data must not see.
 
-All headers from the log's begin on are walked (no record is decoded but the markers'): what a
-marker with ABORT ends is aborted, and what no marker has ended yet bounds the reader at the last
-stable offset. The `.txnindex` files say only the former, so the walk replaces them.
+All headers from the log's begin on are walked (only the records of markers are decoded): data ended
+by a marker with ABORT is aborted, and data without a marker bounds the reader at the last stable
+offset. The `.txnindex` files have only the former, so the walk replaces them.
 """
 
 from collections.abc import Sequence

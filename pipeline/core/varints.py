@@ -1,7 +1,7 @@
-"""Many variable-length integers at once: numpy versions of `wire.primitives`.
+"""Vectorized variable-length integers: numpy versions of `wire.primitives`.
 
-Nearly all numbers in a record have one or two bytes, so those are looked up in tables of what two
-bytes mean; longer ones are put together byte by byte.
+Nearly all numbers in a record have one or two bytes, so those are looked up in tables indexed by
+two bytes; longer ones are assembled byte by byte.
 """
 
 from typing import Final
@@ -16,13 +16,13 @@ VARLONG_BITS: Final = 64
 
 
 class SuspectError(Exception):
-    """Bytes that the vector reader does not vouch for; the scalar reader decides what they are."""
+    """Bytes that the vector reader cannot decode for sure; the scalar reader decides."""
 
 
 def read_varints(
     content: Bytes, positions: Int64Array, bits: int = VARINT_BITS
 ) -> tuple[Int64Array, Int64Array]:
-    """The zigzag numbers at the positions and the positions after them.
+    """The zigzag numbers at the positions, and the positions after them.
 
     Raises:
         SuspectError: a position outside the content, or a number of more than `bits` bits.
@@ -36,7 +36,7 @@ def read_varints(
     if int(first.max()) < 128:
         return zigzag(first.astype(np.int64)), positions + 1
     if last + 1 < len(content):
-        # int64, since numpy looks up by anything else three times as slowly
+        # int64, since numpy indexes by any other type three times as slowly
         pair = first | content[positions + 1].astype(np.int64) << 8
         length = PAIR_LENGTH[pair]
         if int(length.max()) <= 2:
@@ -47,7 +47,7 @@ def read_varints(
 def _read_any(
     content: Bytes, positions: Int64Array, first: Bytes, bits: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Numbers of any length; `first` are their first bytes."""
+    """Read numbers of any length; `first` are their first bytes."""
     number = (first & 0x7F).astype(np.uint64)
     after = positions + 1
     more: npt.NDArray[np.intp] = np.flatnonzero(first & 0x80)
@@ -70,14 +70,14 @@ def _read_any(
 
 
 def zigzag(numbers: Int64Array) -> Int64Array:
-    """The signed numbers that the unsigned ones stand for."""
+    """The signed numbers encoded by the unsigned ones."""
     return (numbers >> 1) ^ -(numbers & 1)
 
 
 _PAIR: Final = np.arange(1 << 16, dtype=np.int64)
 _LOW: Final = _PAIR & 0xFF
 _HIGH: Final = _PAIR >> 8
-# of two bytes, the first one low: bytes of the number that starts there, 3 for "three or more"
+# by two bytes, the first one low: bytes of the number that starts there, 3 for "three or more"
 PAIR_LENGTH: Final = np.where(_LOW < 128, 1, np.where(_HIGH < 128, 2, 3)).astype(np.uint8)
 PAIR_NUMBER: Final = zigzag(np.where(_LOW < 128, _LOW, _LOW & 0x7F | (_HIGH & 0x7F) << 7)).astype(
     np.int16

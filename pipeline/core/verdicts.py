@@ -1,8 +1,8 @@
-"""Verdicts on recorded histories, in pieces that can run anywhere.
+"""Verdicts on recorded histories, in pieces that can run on any worker.
 
-The judge is `jepsen.linearizability`, the local checker itself. A piece of work is one history, or,
-where every operation is about one key, some of its keys: splitting by key is exact then. What a
-piece says about a key is what `check` says; the verdict on a history is put together from them as
+The checker is `jepsen.linearizability`, as on one machine. A piece of work is one history or, if
+every operation is about one key, some of its keys: splitting by key is exact then. The verdict of a
+piece on a key is that of `check`; the verdict on a history is combined from them as
 `check` does it.
 """
 
@@ -39,11 +39,11 @@ from pipeline.core.errors import BadInputError
 HISTORY_SUFFIXES: Final = (".jsonl", ".edn", ".msgpack", ".log", ".json")
 NAMES: Final = {OK: "valid", ILLEGAL: "invalid", UNKNOWN: "unknown"}
 UNREADABLE: Final = "unreadable"
-WHOLE: Final = "*"  # the key of a row about the history as a whole
+WHOLE: Final = "*"  # the key of a row about the whole history
 
 
 class HistoryTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One history, or the keys whose number modulo `shares` is `share`."""
+    """One history, or its keys whose number modulo `shares` is `share`."""
 
     path: str
     size: int
@@ -55,7 +55,7 @@ class HistoryTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the result; `key` is `*` for what is about the whole history."""
+    """A row of the result; `key` is `*` for the whole history."""
 
     run: str
     key: str
@@ -73,9 +73,9 @@ class KeyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def find_histories(paths: Sequence[str]) -> list[tuple[str, int]]:
     """Path and bytes of each history below the paths, largest first.
 
-    A file that is named counts as it is. Of files in a folder those whose name begins with
-    `history` are taken if there are any (a folder of runs), else all of a known suffix; of one
-    history in several formats, the first by name of the suffixes in HISTORY_SUFFIXES.
+    A file given by its path always counts. In a folder, files whose name begins with
+    `history` count if there are any (a folder of runs), else all with a known suffix; of one
+    history in several formats, the one whose suffix comes first in HISTORY_SUFFIXES.
 
     Raises:
         BadInputError: a path does not exist, or there is no history.
@@ -121,7 +121,7 @@ def _rank(path: Path) -> int:
 
 
 def judge(task: HistoryTask) -> list[KeyVerdict]:
-    """The rows of one piece of work; a history that can not be read is one row."""
+    """Judge one piece of work; an unreadable history gives one row."""
     started = time.perf_counter()
     try:
         history = read_history(Path(task.path))
@@ -129,7 +129,7 @@ def judge(task: HistoryTask) -> list[KeyVerdict]:
         if task.shares > 1 and can_split(history, model):
             return _judge_share(task, history, model, started)
         if task.share:
-            return []  # the first share does all of it
+            return []  # the first share judges all of it
         return _judge_whole(task, history, model, started)
     except (HistoryError, OSError) as error:
         if task.share:
@@ -139,11 +139,11 @@ def judge(task: HistoryTask) -> list[KeyVerdict]:
 
 
 def can_split(history: History, model: Model) -> bool:
-    """Whether the keys of the history can be judged apart: exactly, and without a common rule.
+    """Return True if the keys can be judged separately: exactly, and without a common rule.
 
-    A model tells from all operations of a history what its values mean (is a pair a key with a
-    value?). The operations of each key alone must mean what they mean among the others. A history
-    without keys is judged whole: `check` says why there is nothing to judge.
+    A model infers the meaning of values from all operations of a history (is a pair a key with a
+    value?). The operations of each key alone must have the same meaning as among the others. A
+    history without keys is judged whole: `check` gives the reason if there is nothing to judge.
     """
     try:
         if model.violation(history.operations) is not None:
@@ -157,7 +157,7 @@ def can_split(history: History, model: Model) -> bool:
 
 
 def _means_the_same(partition: Partition, history: History, model: Model) -> bool:
-    """Whether the model takes the operations of a partition alone as it does in the history."""
+    """Return True if the model prepares the operations of a partition alone as in the history."""
     alone = [history.operations[item.operation] for item in partition.items]
     try:
         return model.prepare(alone) == [item.parts for item in partition.items]
@@ -183,7 +183,7 @@ def _judge_whole(
 def _judge_share(
     task: HistoryTask, history: History, model: Model, started: float
 ) -> list[KeyVerdict]:
-    """Some keys, each as a history of its own."""
+    """Judge some keys, each as a history of its own."""
     rows = []
     for number, partition in enumerate(partitions_of(history.operations, model)):
         if number % task.shares != task.share:
@@ -195,7 +195,7 @@ def _judge_share(
         if result.verdict == ILLEGAL and task.explain_seconds > 0:
             found = explain(part, model, result=result, seconds=task.explain_seconds)
         rows.append(_result_row(task, before, _key_text(partition.keys), result, found))
-    if task.share == 0:  # `put_together` gives it the verdict
+    if task.share == 0:  # `put_together` sets the verdict
         count, reason = len(history.operations), history.left_out
         rows.append(_row(task, started, key=WHOLE, ops=count, verdict="", reason=reason))
     return rows
@@ -212,7 +212,7 @@ def _result_row(
 
 
 def put_together(rows: Iterable[KeyVerdict]) -> list[KeyVerdict]:
-    """All rows of all pieces, with a verdict on each history whose keys were judged apart."""
+    """Combine the rows of all pieces; adds the verdict on each history whose keys were split."""
     by_path: dict[str, list[KeyVerdict]] = {}
     for row in rows:
         by_path.setdefault(row.history_path, []).append(row)
@@ -240,7 +240,7 @@ def _whole_of(whole: KeyVerdict, keys: list[KeyVerdict]) -> KeyVerdict:
 
 
 def _row(task: HistoryTask, started: float, **more: Any) -> KeyVerdict:
-    """A row; `more` are its fields but those that the task and the process tell."""
+    """Build a row; `more` has its fields except those of the task and the process."""
     kibibytes = 1 if sys.platform == "darwin" else 1024
     known: dict[str, Any] = {"engine": "", "states": 0} | more
     return KeyVerdict(
@@ -253,7 +253,7 @@ def _row(task: HistoryTask, started: float, **more: Any) -> KeyVerdict:
 
 
 def _run_of(path: str) -> str:
-    """The folder of a run, or the file's name where that says more."""
+    """The folder of a run, or the file's name where it is more specific."""
     file = Path(path)
     if file.name.startswith("history."):
         return file.parent.name

@@ -1,4 +1,4 @@
-"""Options that name topics and partitions, held against what is there."""
+"""Check of options that name topics and partitions against those found."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,13 +7,13 @@ from pipeline.core.options import Options
 
 
 def check_named(present: Iterable[tuple[str, int]], options: Options) -> None:
-    """Refuse a name for which nothing would be read, without a word.
+    """Refuse a name for which nothing would be read silently.
 
-    `subscribePattern` may match what is still to come, so it names nothing.
+    `subscribePattern` may match future topics, so it names nothing.
 
     Args:
-        present: topic and partition of all that was found below the paths, wanted or not.
-        options: of the read.
+        present: topic and partition of everything found below the paths, wanted or not.
+        options: options of the read.
 
     Raises:
         BadInputError: subscribe, assign or one of the offset and time options names a topic or

@@ -1,11 +1,11 @@
-"""How far a partition is committed, as far as its files tell.
+"""Committed end of a partition, as far as its files show it.
 
 For an ordinary partition that is the broker's `replication-offset-checkpoint`, a few seconds old at
-worst and never too high. The metadata log has no such file: there the offset up to which a majority
-of the voters hold the same batches is taken, from the folders given ("inferred": a leader may not
-know yet that it is committed, but no election can undo what a majority holds in its own epoch).
-Copies that do not hold that end alike are not to be read: what they hold below it may be a tail of
-an old leader that its node will cut.
+most and never too high. The metadata log has no such file: there the committed end is the offset up
+to which a majority of the voters have the same batches in the given folders ("inferred": a leader
+may not know yet that it is committed, but no election can undo what a majority has in its own
+epoch). Copies without that end are not to be read: below it they may hold the tail of an old
+leader, which its node will truncate.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,9 +25,9 @@ _Batch = tuple[int, int, int]  # end offset, epoch, checksum
 def committed_copies(
     copies: Sequence[PartitionFiles],
 ) -> tuple[int | None, list[PartitionFiles]]:
-    """The exclusive committed end over all copies of a partition, and the copies that hold it.
+    """The exclusive committed end over all copies of a partition, and the copies that have it.
 
-    Without anything that tells the end is None, and any copy may be read.
+    If no file shows it the end is None, and any copy may be read.
     """
     known = [copy.high_watermark for copy in copies if copy.high_watermark is not None]
     if known:
@@ -49,10 +49,10 @@ def committed_copies(
 def watermark_of_nodes(
     copies: Sequence[PartitionFiles], committed: dict[int, int]
 ) -> tuple[int, list[PartitionFiles]]:
-    """The committed end of the metadata log that running nodes tell, and the copies to read.
+    """The committed end of the metadata log reported by running nodes, and the copies to read.
 
-    Below its own high watermark a node has what is committed, so its copy is the one to read; when
-    no copy is that of a node that answered, any may be.
+    Below its own high watermark a node has all committed records, so its copy is the one to read;
+    if no copy belongs to a node that answered, any copy may be read.
 
     Args:
         copies: replicas of the metadata log.
@@ -67,7 +67,7 @@ def watermark_of_nodes(
 
 
 def one_log_a_voter(logs: Iterable[tuple[int | None, set[_Batch]]]) -> list[set[_Batch]]:
-    """Of several copies of one node (a backup beside the folder) the most recent: one vote a node.
+    """Keep the newest of several copies of one node (such as a backup), so that a node counts once.
 
     Args:
         logs: node id and (end offset, epoch, checksum) of the batches of each copy.
@@ -81,13 +81,13 @@ def one_log_a_voter(logs: Iterable[tuple[int | None, set[_Batch]]]) -> list[set[
 
 
 def inferred_from_batches(logs: Sequence[set[_Batch]], voters: int, first: int = 0) -> int | None:
-    """The end that a majority holds alike; None when too few logs are there to tell.
+    """The end that a majority has in common; None with too few logs for a majority.
 
     Args:
-        logs: one of each voter at hand (`one_log_a_voter`): (end offset, epoch, checksum) of its
+        logs: one for each available voter (`one_log_a_voter`): (end offset, epoch, checksum) of its
             batches.
-        voters: how many voters there are in all.
-        first: the answer when a majority is there and holds nothing in common.
+        voters: number of all voters.
+        first: the result for a majority that has nothing in common.
     """
     if not _is_majority(len(logs), voters):
         return None
@@ -100,7 +100,7 @@ def _is_majority(count: int, voters: int) -> bool:
 
 
 def _last_of_majority(logs: Sequence[set[_Batch]], voters: int) -> _Batch | None:
-    """The last batch that a majority holds alike."""
+    """The last batch that a majority has in common."""
     counted: dict[_Batch, int] = {}
     for log in logs:
         for batch in log:
@@ -109,7 +109,7 @@ def _last_of_majority(logs: Sequence[set[_Batch]], voters: int) -> _Batch | None
 
 
 def _batches(copy: PartitionFiles) -> set[_Batch]:
-    """(end offset, epoch, checksum) of every batch."""
+    """Return (end offset, epoch, checksum) of every batch."""
     found: set[_Batch] = set()
     for file in copy.segments:
         with open_segment(file.path) as descriptor:
@@ -124,7 +124,7 @@ def _batches(copy: PartitionFiles) -> set[_Batch]:
 
 
 def _voters(copy: PartitionFiles) -> tuple[int, frozenset[int]]:
-    """The offset and the voters of the last leader change; (-1, nobody) without one."""
+    """Offset and voters of the last leader change; (-1, empty) without one."""
     found: tuple[int, frozenset[int]] = (-1, frozenset())
     for file in copy.segments:
         with open_segment(file.path) as descriptor:

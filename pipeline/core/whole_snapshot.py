@@ -1,4 +1,4 @@
-"""Whether a snapshot is whole: it begins with its header and ends with its footer."""
+"""Check that a snapshot is whole: it begins with its header and ends with its footer."""
 
 from pipeline.core.batches import BatchTable, scan
 from pipeline.core.decode import decode_batch_py
@@ -11,13 +11,13 @@ from wire.errors import CorruptBatchError
 
 
 def check_snapshot(file: SegmentFile) -> None:
-    """Refuse a snapshot that was cut: what it leaves out would look as if it had been removed.
+    """Refuse a snapshot that was cut: objects missing from it would look like removed ones.
 
     Headers and checksums are read, and the records of the first and the last batch.
 
     Raises:
         BadInputError: it is empty, damaged, or lacks its header or footer.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     first = last = None
     with open_segment(file.path) as descriptor:
@@ -37,7 +37,7 @@ def check_snapshot(file: SegmentFile) -> None:
 
 
 def _control_type(table: BatchTable, index: int, record: int) -> ControlType | None:
-    """The type of a batch's first (0) or last (-1) record, None in a batch of data."""
+    """Control type of a batch's first (0) or last (-1) record; None in a batch of data."""
     if not int(table.column("attributes")[index]) & CONTROL_BIT:
         return None
     try:

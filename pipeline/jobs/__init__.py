@@ -1,1 +1,1 @@
-"""The jobs: each a module with `add_arguments(parser)` and `run(config) -> JobResult`."""
+"""Jobs, each a module with `add_arguments(parser)` and `run(config) -> JobResult`."""

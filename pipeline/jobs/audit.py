@@ -1,4 +1,4 @@
-"""`audit`: are the files of one or more nodes sound, and do the replicas agree byte for byte?
+"""`audit`: soundness of the files of one or more nodes, and equality of replicas byte for byte.
 
 Files are checked in parallel, one task each; then one task per partition compares the files of
 each replica and the replicas. Only findings, one row per segment and, between the two steps, 54
@@ -81,7 +81,7 @@ DIFFERENCES_SCHEMA: Final = pa.schema(
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The job's own flags."""
+    """Add the flags of this job."""
     parser.add_argument("--validate", default="crc", choices=("crc", "full"),
                         help="full also decodes every record")  # fmt: skip
     parser.add_argument(
@@ -99,7 +99,7 @@ def run(config: JobConfig) -> JobResult:
     """Audit the input; without an output the findings are only printed.
 
     Raises:
-        BadInputError: nothing to check, or a node that can not be asked.
+        BadInputError: nothing to check, or a node that cannot be reached.
     """
     arguments = config.arguments
     committed: dict[int, int] = {}
@@ -155,7 +155,7 @@ def _audited(config: JobConfig, plan: AuditPlan, folder: Path | None) -> JobResu
 
 
 def _seen_from_here(finding: Finding) -> Finding:
-    """A file that was gone for a task but is there for the driver can not be called deleted."""
+    """Rewrite `vanished`: a file gone for a task but present for the driver was not deleted."""
     path = Path(finding.path)
     if finding.check != "vanished" or not (path.exists() or path.is_symlink()):
         return finding
@@ -166,7 +166,7 @@ def _seen_from_here(finding: Finding) -> Finding:
 
 
 def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
-    """The verdict on each partition: in this process, or in Spark's tasks."""
+    """Yield the judgement of each partition: in this process, or from Spark's tasks."""
     if not config.spark and plan.bytes < SPARK_BYTES_MIN:
         tasks_of: dict[tuple[str, int], list[AuditTask]] = defaultdict(list)
         for task in plan.tasks:
@@ -188,7 +188,7 @@ def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
     def judge(pair: tuple[Any, Any]) -> Judgement:
         return _without_digests(judge_partition(copies_of[pair[0]], list(pair[1])))
 
-    # large files first: the last task to end is then a small one
+    # large files first, so that a small task ends last
     tasks = sorted(plan.tasks, key=lambda task: -task.file.size)
     slices = min(len(tasks), _TASKS_MAX)
     groups = min(len(copies_of), spark.sparkContext.defaultParallelism * 4)
@@ -202,7 +202,7 @@ def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
 
 
 def _without_digests(judged: Judgement) -> Judgement:
-    """What leaves a task: nothing per batch."""
+    """Drop the data per batch before the result leaves the task."""
     for report in judged.reports:
         report.digest = report.digest[:0]
         report.transactions = []

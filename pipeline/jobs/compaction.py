@@ -1,8 +1,8 @@
-"""`compaction`: what cleaning would free, per segment, and what retention would delete.
+"""`compaction`: bytes that cleaning would free, per segment, and segments that retention deletes.
 
-Partitions are those that a cleaner has touched (cleaner-offset-checkpoint) and Kafka's compacted
+Partitions are those in a cleaner's checkpoint (cleaner-offset-checkpoint) and Kafka's compacted
 internal topics; others are named with --subscribe. Sizes after cleaning are exact for batches that
-stay whole or go, and in proportion to the kept records for those between.
+stay whole or are removed, and in proportion to the kept records for the others.
 """
 
 import time
@@ -27,7 +27,7 @@ INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The job's own flags."""
+    """Add the flags of this job."""
     parser.add_argument("--subscribe", metavar="TOPICS", help="topics with commas, also ones that"
                         " are not known as compacted")  # fmt: skip
     parser.add_argument("--now", type=int, metavar="MS", help="time of the plan, default now")
@@ -75,7 +75,7 @@ def run(config: JobConfig) -> JobResult:
 
 
 def wanted_partitions(inputs: tuple[str, ...], subscribe: str | None) -> list[PartitionFiles]:
-    """The copies of partitions to plan.
+    """Copies of the partitions to plan.
 
     Raises:
         BadInputError: there is none.
@@ -99,7 +99,7 @@ def wanted_partitions(inputs: tuple[str, ...], subscribe: str | None) -> list[Pa
 
 
 def known_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
-    """The copies of partitions that are known as compacted."""
+    """Copies of the partitions that are known as compacted."""
     found = _data_partitions(inputs)
     return [one for one in found if one.is_cleaned or one.topic in INTERNAL_TOPICS]
 
@@ -112,17 +112,17 @@ def _data_partitions(inputs: tuple[str, ...]) -> list[PartitionFiles]:
 def plan_all(
     partitions: list[PartitionFiles], now_ms: int, policies: list[Policy], spark: Any = None
 ) -> list[PartitionPlan]:
-    """The plans of the copies, in this process or by Spark's tasks.
+    """Plan the copies, in this process or by Spark's tasks.
 
     Args:
         partitions: each with at least one segment.
         now_ms: time of the plan.
-        policies: of retention.
+        policies: retention policies.
         spark: the session, None for this process.
 
     Raises:
-        CorruptSegmentError: a damaged batch; of Spark as what Spark makes of it.
-        BadInputError: likewise a file that is gone or can not be read.
+        CorruptSegmentError: a damaged batch; from Spark as its own exception.
+        BadInputError: likewise a file that is gone or cannot be read.
     """
     if spark is None:
         return [plan_one(found, now_ms, policies) for found in partitions]
@@ -134,7 +134,7 @@ def plan_all(
 def plan_one(
     partition: PartitionFiles, now_ms: int, policies: list[Policy], spark: Any = None
 ) -> PartitionPlan:
-    """As `plan_all`, of one copy."""
+    """Plan one copy, as `plan_all`."""
     if spark is not None:
         return plan_all([partition], now_ms, policies, spark)[0]
     work = key_work(partition)
@@ -163,7 +163,7 @@ def _publish(folder: Path, plans: list[PartitionPlan], arguments: Any, size: int
 
 
 def _policies(arguments: Any) -> list[Policy]:
-    """The grid; every combination of what is given."""
+    """Every combination of the given limits."""
     if not arguments.retention_ms and not arguments.retention_bytes:
         return []
     return [

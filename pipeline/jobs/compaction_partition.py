@@ -1,7 +1,7 @@
-"""The plan of one copy of a partition: what a task of the job does, in this process or elsewhere.
+"""Plan of one copy of a partition: the work of a task of the job, in this process or elsewhere.
 
-`key_work` says what of its records is read, `finished` plans from what came of that. Between the
-two lie a row per record (which key, how heavy) and then a row per batch.
+`key_work` selects the records to read, `finished` plans from their counts. Between the two are a
+row per record (key and weight) and then a row per batch.
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ from storage.checkpoint_files import decode_offsets
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
-    """All that is planned for one copy of a partition."""
+    """Plan for one copy of a partition."""
 
     rows: list[PlanRow]
     retention: list[dict[str, Any]]
@@ -43,7 +43,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 
 
 class KeyWork(msgspec.Struct, frozen=True):
-    """Which records a cleaner would look at: those below `end` (exclusive), in packs to read."""
+    """Records that a cleaner would read: those below `end` (exclusive), in packs."""
 
     end: int
     options: Options
@@ -52,10 +52,10 @@ class KeyWork(msgspec.Struct, frozen=True):
 
 @input_errors()
 def key_work(partition: PartitionFiles) -> KeyWork:
-    """Walk the headers for transactions and cut into packs what lies below the open ones.
+    """Walk the headers for transactions and cut the records below the open ones into packs.
 
     Raises:
-        BadInputError: a file is gone or can not be read.
+        BadInputError: a file is gone or cannot be read.
     """
     active = partition.segments[-1]
     stable = transaction_state(partition.segments).last_stable_offset
@@ -69,7 +69,7 @@ def key_work(partition: PartitionFiles) -> KeyWork:
 
 
 def counted(work: KeyWork) -> tuple[pa.Table, int]:
-    """BATCH_COUNTS and the number of keys, in this process."""
+    """Return BATCH_COUNTS and the number of keys, computed in this process."""
     batches = [rows for pack in work.packs for rows in key_rows(pack, work.options)]
     rows = pa.Table.from_batches(batches, KEY_ROWS)
     if not batches:
@@ -82,18 +82,18 @@ def finished(
     partition: PartitionFiles, end: int, counts: tuple[pa.Table, int], now_ms: int,
     policies: list[Policy],
 ) -> PartitionPlan:  # fmt: skip
-    """The plan of one copy.
+    """Plan one copy from the counts of its records.
 
     Args:
         partition: with at least one segment.
-        end: of its `KeyWork`.
-        counts: BATCH_COUNTS of the records below it, and how many keys they have.
+        end: end of its `KeyWork`.
+        counts: BATCH_COUNTS of the records below it, and their number of keys.
         now_ms: time of the plan.
-        policies: of retention.
+        policies: retention policies.
 
     Raises:
         CorruptSegmentError: a damaged batch.
-        BadInputError: a file is gone or can not be read.
+        BadInputError: a file is gone or cannot be read.
     """
     options = _options(partition, decode="metadata", columns=HEADER_COLUMNS)
     headers = read_headers([one for pack in plan_read(options).packs for one in pack], options)
@@ -117,7 +117,7 @@ def _options(partition: PartitionFiles, **more: str) -> Options:
 
 
 def _first_dirty(partition: PartitionFiles) -> int:
-    """Where the cleaner goes on, by its checkpoint."""
+    """Offset at which the cleaner continues, by its checkpoint."""
     path = Path(partition.directory).parent / CLEANER_NAME
     if not path.exists() or not path.stat().st_size:
         return partition.first_offset

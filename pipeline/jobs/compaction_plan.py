@@ -1,9 +1,9 @@
-"""What Kafka's cleaner and retention would leave of a partition. No Spark below this line.
+"""Plan of Kafka's cleaner and retention for a partition, without Spark.
 
 The cleaner keeps, below the active segment and the last stable offset, the last record of each key,
 tombstones until their delete horizon, and nothing of aborted transactions. A batch that loses all
-its records stays as an empty header when it is the last of an idempotent producer. Markers go when
-their horizon has passed and no record of their transaction is left.
+its records stays as an empty header if it is the last of an idempotent producer. Markers are
+removed when their horizon has passed and no record of their transaction is left.
 (apache/kafka: storage/internals/log/Cleaner.java, CleanedTransactionMetadata.java)
 """
 
@@ -62,7 +62,7 @@ BATCH_COUNTS: Final = pa.schema(
 
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment: before and after. `action` is clean, delete (nothing is left) or keep."""
+    """One segment before and after. `action` is clean, delete (nothing is left) or keep."""
 
     topic: str
     partition: int
@@ -82,7 +82,7 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Retention of a what-if; None for no limit, `segment_bytes` None for segments as they are."""
+    """Retention limits to try; None for no limit, `segment_bytes` None for segments as they are."""
 
     ms: int | None = None
     bytes: int | None = None
@@ -95,7 +95,7 @@ def segment_base(name: str) -> int:
 
 
 def key_rows(pieces: Sequence[Piece], options: Options) -> Iterator[pa.RecordBatch]:
-    """One row per record: which key (as a 128-bit hash; null for none), and how heavy."""
+    """Yield one row per record: key (as a 128-bit hash; null for none) and weight."""
     for rows in read_splits(pieces, options, schema_of("records", RECORD_COLUMNS)):
         hashes = [
             None if key is None else hashlib.md5(key, usedforsecurity=False).digest()
@@ -120,7 +120,7 @@ def key_rows(pieces: Sequence[Piece], options: Options) -> Iterator[pa.RecordBat
 
 
 def count_batches(rows: pa.Table) -> pa.Table:
-    """Per batch: records, and those that are the last of their key. In this process.
+    """Count per batch the records, and those that are the last of their key, in this process.
 
     Args:
         rows: KEY_ROWS of one partition.
@@ -184,15 +184,15 @@ _TIMES: Final = {"baseTimestamp": "base_ms", "maxTimestamp": "max_ms"}
 
 
 def read_headers(pieces: Sequence[Piece], options: Options) -> Headers:
-    """Walk the headers of all batches of one partition; the checksums are looked at, too.
+    """Walk the headers of all batches of one partition; the checksums are checked too.
 
     Args:
         pieces: in offset order.
-        options: with decode=metadata.
+        options: options with decode=metadata.
 
     Raises:
         CorruptSegmentError: a damaged batch.
-        BadInputError: a file can not be opened.
+        BadInputError: a file cannot be opened.
     """
     segments: dict[str, int] = {}
     parts: defaultdict[str, list[Any]] = defaultdict(list)
@@ -222,7 +222,7 @@ def _milliseconds(moments: pa.Array) -> Int64Array:
 
 
 class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan needs beside the batches: offsets are exclusive ends."""
+    """Values that a plan needs beside the batches; offsets are exclusive ends."""
 
     topic: str
     partition: int
@@ -233,12 +233,12 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_partition(headers: Headers, counts: pa.Table, facts: PartitionFacts) -> list[PlanRow]:
-    """The plan of one partition, a row per segment in order.
+    """Plan one partition, a row per segment in order.
 
     Args:
-        headers: of all its batches.
+        headers: headers of all its batches.
         counts: BATCH_COUNTS of those below `cleanable_end`; aborted batches have none.
-        facts: of the partition.
+        facts: facts of the partition.
     """
     base, size = headers.base, headers.size
     dirty = int(size[(base >= facts.first_dirty) & (base < facts.cleanable_end)].sum())
@@ -274,7 +274,7 @@ def _action(totals: dict[str, int]) -> str:
 
 
 def _aligned(headers: Headers, counts: pa.Table) -> dict[str, Int64Array]:
-    """The counts of each batch in the order of the headers, 0 where there are none."""
+    """Counts of each batch in the order of the headers, 0 where there are none."""
     names = BATCH_COUNTS.names[2:]
     found = {name: np.zeros(len(headers.base), np.int64) for name in names}
     if not counts.num_rows or not len(headers.base):
@@ -297,7 +297,7 @@ def _aligned(headers: Headers, counts: pa.Table) -> dict[str, Int64Array]:
 def _after(
     headers: Headers, counts: dict[str, Int64Array], facts: PartitionFacts
 ) -> dict[str, Any]:
-    """What each batch adds to the totals of its segment."""
+    """Contribution of each batch to the totals of its segment."""
     size, count = headers.size, headers.count
     is_below = headers.base < facts.cleanable_end
     is_data = is_below & ~headers.is_control
@@ -323,7 +323,7 @@ def _after(
 
 
 def _follows_data(headers: Headers, is_below: BoolArray) -> BoolArray:
-    """Whether the batch before, of the same producer and below the end, is no marker."""
+    """Mask of batches after a data batch of the same producer that is below the end too."""
     below = np.flatnonzero(is_below)
     ordered = below[np.argsort(headers.producer[below], kind="stable")]
     producer = headers.producer[ordered]
@@ -333,7 +333,7 @@ def _follows_data(headers: Headers, is_below: BoolArray) -> BoolArray:
 
 
 def _is_last_of_producer(headers: Headers) -> BoolArray:
-    """Whether a batch ends where the last one of its idempotent producer does."""
+    """Mask of batches that end where the last one of their idempotent producer does."""
     producers, number = np.unique(headers.producer, return_inverse=True)
     newest = np.empty(len(producers), np.int64)
     newest[number] = headers.last  # of equal numbers the last one counts
@@ -342,14 +342,14 @@ def _is_last_of_producer(headers: Headers) -> BoolArray:
 
 
 def offset_map(keys: int, buffer_bytes: int) -> dict[str, int]:
-    """Memory that the cleaner needs for so many keys, and passes with a buffer of a size."""
+    """Memory that the cleaner needs for so many keys, and its passes with a given buffer."""
     needed = -(-keys * KEY_BYTES * 10 // 9)
     per_pass = int(buffer_bytes * LOAD / KEY_BYTES)
     return {"offset_map_bytes": needed, "cleaner_passes": max(1, -(-keys // per_pass))}
 
 
 def retention_row(headers: Headers, policy: Policy, now_ms: int) -> dict[str, Any]:
-    """Which segments a policy deletes: from the oldest on, never the active one.
+    """Segments that a policy deletes: from the oldest on, never the active one.
 
     Returns:
         segments_deleted, bytes_freed, new_log_start, oldest_ts (ms, None for an empty log).
@@ -375,7 +375,7 @@ def retention_row(headers: Headers, policy: Policy, now_ms: int) -> dict[str, An
 
 
 def _segment_starts(headers: Headers, segment_bytes: int | None) -> Int64Array:
-    """First batches of the segments as they are, or as they would be rolled at another size."""
+    """First batches of the segments as they are, or as rolled at another size."""
     if segment_bytes is None:
         return np.flatnonzero(np.diff(headers.segment, prepend=-1))
     ends = np.cumsum(headers.size)

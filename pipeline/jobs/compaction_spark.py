@@ -1,7 +1,7 @@
-"""Compaction planned by Spark's tasks: the driver has the packs to read and gets the result rows.
+"""Compaction planned by Spark's tasks: the driver has only the packs to read and the result rows.
 
 One task per copy of a partition walks its headers for transactions; one per pack makes a row of
-some 60 bytes per record; a shuffle by key says which records are the last of theirs, so that no
+some 60 bytes per record; a shuffle by key finds the last record of each key, so that no
 task holds more than its share of the keys; one task per copy then plans from a row per batch.
 """
 
@@ -27,12 +27,12 @@ _TASKS_MAX: Final = 10_000
 def plan_by_spark(
     partitions: list[PartitionFiles], now_ms: int, policies: list[Policy], spark: Any
 ) -> list[PartitionPlan]:
-    """The plans of all copies, in their order; the same as without Spark.
+    """Plan all copies, in their order; the result is the same as without Spark.
 
     Args:
         partitions: each with at least one segment.
         now_ms: time of the plan.
-        policies: of retention.
+        policies: retention policies.
         spark: the session.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # the extra may be missing
@@ -44,7 +44,7 @@ def plan_by_spark(
         for copy, (partition, work) in enumerate(zip(partitions, works, strict=True))
     ]
     marks = spark.createDataFrame(copies, "copy int, work binary")
-    # the end of a partition travels with its counts; one without counts is planned, too
+    # the end of a partition travels with its counts; one without counts is planned too
     rows = _counts(works, spark).unionByName(marks, allowMissingColumns=True)
 
     def plan(table: pa.Table) -> pa.Table:
@@ -58,7 +58,7 @@ def plan_by_spark(
         content = msgspec.msgpack.encode(found)
         return pa.table({"copy": pa.array([copy["copy"]], pa.int32()), "plan": [content]})
 
-    # by number: Spark would put small groups into one task, but the work is in the files
+    # by copy: Spark would put small groups into one task, but the work is in the files
     planned = rows.repartition(tasks, F.col("copy")).groupBy("copy")
     plans = planned.applyInArrow(plan, "copy int, plan binary").toArrow().to_pylist()
     plans.sort(key=lambda row: row["copy"])
@@ -90,7 +90,7 @@ def _counts(works: list[KeyWork], spark: Any) -> Any:
 
     rows = frame.mapInArrow(work, ddl(_KEY_ROWS))
     keyed = F.col("hash").isNotNull()
-    spread = F.when(~keyed, F.col("position"))  # records without a key do not meet in one task
+    spread = F.when(~keyed, F.col("position"))  # spreads records without a key over the tasks
     last = F.max("offset").over(Window.partitionBy("copy", "hash", spread))
     kept = (keyed & (F.col("offset") == F.col("last"))).cast("bigint")
     dead = kept * F.col("is_tombstone").cast("bigint")

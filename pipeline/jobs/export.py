@@ -2,7 +2,7 @@
 
 The files are written by Arrow in the process that decodes (this one, or Spark's tasks): no row
 passes through the JVM. A file is named after its segment and position, so a run repeated over the
-same splits gives the same names. Rows stand in the order of the log.
+same splits gives the same names. Rows are in the order of the log.
 
     data/topic=T/partition=P/node=N/SEGMENT-POSITION.parquet
     data/topic=T/partition=P/date=2026-11-21/node=N/SEGMENT-POSITION.parquet    with --by date
@@ -31,14 +31,14 @@ from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, p
 NAME: Final = "export"
 DATE_COLUMNS: Final = {"records": "timestamp", "json": "timestamp",
                        "metadata": "maxTimestamp", "raw": "maxTimestamp"}  # fmt: skip
-_SHOWN: Final = 20  # damaged places named on stderr; all are in --errors-path
+_SHOWN: Final = 20  # damaged places printed on stderr; all are in --errors-path
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """One file that was written: a row of the manifest.
+    """One written file: a row of the manifest.
 
     `start` and `end` are the split's positions in the segment, which has `segment_bytes`;
-    `crc_of_crcs` is the CRC-32C of the checksums of the split's batches as they stand there,
+    `crc_of_crcs` is the CRC-32C of the stored checksums of the split's batches,
     so two exports can be compared without reading either.
     """
 
@@ -55,13 +55,13 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Damage(msgspec.Struct):
-    """What was damaged in a split: how often, and the first places."""
+    """Damage in a split: the count, and the first places."""
 
     count: int = 0
     first: list[Finding] = []
 
     def add(self, file: SegmentFile, fault: Fault) -> None:
-        """Count one more."""
+        """Count one fault."""
         self.count += 1
         if len(self.first) < _SHOWN:
             self.first.append(
@@ -73,7 +73,7 @@ class Damage(msgspec.Struct):
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The job's own flags."""
+    """Add the flags of this job."""
     parser.add_argument("--decode", default="records", help="metadata, records, raw or json")
     parser.add_argument("--columns", default="full", help="full, kafka or names with commas")
     parser.add_argument("--mode", default="FAILFAST", help="FAILFAST, PERMISSIVE, DROPMALFORMED")
@@ -91,7 +91,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(config: JobConfig) -> JobResult:
     """Write the input's records below the output.
 
-    What is damaged or missing is counted as findings, the first of it named on stderr; in mode
+    Damaged or missing data counts as findings, the first of it printed on stderr; in mode
     FAILFAST it ends the run.
 
     Raises:
@@ -154,7 +154,7 @@ def _options(config: JobConfig) -> Options:
 
 
 def _date_column(config: JobConfig, options: Options) -> str | None:
-    """The column that says the day, None when the files are not to be cut by day."""
+    """The column with the day, None if the files are not cut by day."""
     if config.arguments.by != "date":
         return None
     name = DATE_COLUMNS[options.decode]
@@ -187,7 +187,7 @@ def _write_all(
 def write_pieces(
     pieces: Sequence[Piece], options: Options, target: Target
 ) -> Iterator[Exported | Damage]:
-    """Write each piece to its files; a task that is tried again writes the same files anew."""
+    """Write each piece to its files; a task that runs again writes the same files."""
     schema = read_schema(options)
     for piece in pieces:
         split, file = piece.split, piece.split.file
@@ -217,5 +217,5 @@ def crc_of_crcs(piece: Piece) -> int:
             ):  # fmt: skip
                 found = crc32c.crc32c(table.headers["crc"].tobytes(), found)
     except OSError:
-        return 0  # the reader says what is wrong, by its mode
+        return 0  # the reader reports the error, by its mode
     return found

@@ -13,22 +13,22 @@ from pipeline.jobs.task_files import temporary_of
 
 ROW_GROUP_ROWS: Final = 1 << 18
 ROW_GROUP_BYTES: Final = 64 << 20
-NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"  # what readers of such folders take for null
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"  # null in folders of Hive's layout
 _OPEN_MAX: Final = 32
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where the files go, and the column whose day cuts them (None: nothing does)."""
+    """Folder of the files, and the column whose day splits them (None: not split)."""
 
     folder: str
     date_column: str | None = None
 
 
 class SplitFiles:
-    """Writes the rows of a split; files get their names when they are complete.
+    """Parquet files with the rows of a split; files get their names when they are complete.
 
-    With days at most 32 files are open: when one more is needed, the one opened first is closed,
-    and what comes later for its day goes into a further file, numbered.
+    With days at most 32 files are open: if one more is needed, the one opened first is closed, and
+    later rows of its day go into a further file, numbered.
     """
 
     def __init__(self, target: Target, piece: Piece, schema: pa.Schema) -> None:
@@ -53,7 +53,7 @@ class SplitFiles:
             self._file(NO_DATE if day is None else day).write(batch.filter(mask))
 
     def close(self) -> list[tuple[Path, int]]:
-        """Complete all files: path and rows of each; a split without rows has one empty file."""
+        """Complete all files; returns path and rows of each (without days at least one file)."""
         if not self._open and not self._done and self._date_column is None:
             self._file("")
         while self._open:

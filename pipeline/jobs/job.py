@@ -1,6 +1,6 @@
-"""What all jobs have in common: their configuration, result, publishing and progress.
+"""Common parts of all jobs: configuration, result, publishing and progress.
 
-A job writes into a folder that nobody looks at and is published by renames at its very end, so a
+A job writes into a folder that nobody reads and is published by renames at its very end, so a
 failed run leaves nothing half-published:
 
     OUTPUT/_tmp/RUN_ID/...   while the job runs
@@ -34,26 +34,26 @@ RUN_NAME: Final = "run.json"
 TEMPORARY_NAME: Final = "_tmp"
 _LOCK_SUFFIX: Final = ".lock"
 PROGRESS_SECONDS: Final = 5.0
-# Below so many bytes a job runs in this process unless Spark is asked for.
+# Below this size a job runs in this process unless Spark is requested.
 SPARK_BYTES_MIN: Final = 1 << 30
 
 
 class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What every job is told; `arguments` holds the job's own flags."""
+    """Configuration of a job; `arguments` has the job's own flags."""
 
     inputs: tuple[str, ...]
     output: str | None
     run_id: str
     spark: bool = False
     master: str | None = None  # as `pipeline.session` takes it
-    conf: dict[str, str] = {}  # of Spark, beside what the session sets
+    conf: dict[str, str] = {}  # for Spark, beside the session's own settings
     as_json: bool = False
     dry_run: bool = False
     overwrite: bool = False
     arguments: Namespace = Namespace()  # never written to
 
     def session(self, job: str) -> Any:
-        """The Spark session of the run, made at the first use.
+        """Return the Spark session of the run, made at the first call.
 
         Raises:
             BadInputError: Spark or Java is missing.
@@ -64,7 +64,7 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job did: rows per table and counters; findings decide the exit code."""
+    """Result of a job: rows per table and counters; findings decide the exit code."""
 
     tables: dict[str, int] = {}
     counters: dict[str, int] = {}
@@ -73,16 +73,16 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def publishing(config: JobConfig, inputs: Sequence[Split] = ()) -> Iterator["Publication"]:
-    """A folder to write into; its entries appear in the output when the block ends well.
+    """Yield a folder to write into; its entries appear in the output if the block succeeds.
 
-    What runs that were killed left behind is removed.
+    Folders of killed runs are removed.
 
     Args:
-        config: of the run; `output` must be given.
-        inputs: what is read, for run.json.
+        config: configuration of the run; `output` must be given.
+        inputs: splits that are read, for run.json.
 
     Raises:
-        BadInputError: the output is missing, can not be one, lies in a log directory, or holds a
+        BadInputError: the output is missing, cannot be one, lies in a log directory, or holds a
             finished run and `overwrite` is not set.
     """
     output = usable_output(config, inputs)
@@ -107,7 +107,7 @@ def publishing(config: JobConfig, inputs: Sequence[Split] = ()) -> Iterator["Pub
 
 
 def usable_output(config: JobConfig, inputs: Sequence[Split]) -> Path:
-    """The output of a run, which may not be there yet.
+    """The output of a run, which need not exist yet.
 
     Raises:
         BadInputError: it is missing, no directory, or lies in a log directory that is read: Kafka
@@ -132,7 +132,7 @@ def usable_output(config: JobConfig, inputs: Sequence[Split]) -> Path:
 
 @contextmanager
 def _alive(lock: Path) -> Iterator[None]:
-    """Whoever finds the file locked knows that the run is at work; a process that dies lets go."""
+    """Hold the lock file of a live run; the system releases it if the process dies."""
     hidden = lock.with_name(f".{lock.name}")
     with hidden.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -141,7 +141,7 @@ def _alive(lock: Path) -> Iterator[None]:
 
 
 def _remove_dead(temporary: Path) -> None:
-    """Remove the folders of runs that do not live."""
+    """Remove the folders of dead runs."""
     for lock in temporary.glob(f"*{_LOCK_SUFFIX}"):
         try:
             with lock.open("r+") as file:  # network file systems lock what is open to write
@@ -149,11 +149,11 @@ def _remove_dead(temporary: Path) -> None:
                 shutil.rmtree(temporary / lock.name.removesuffix(_LOCK_SUFFIX), ignore_errors=True)
                 lock.unlink()
         except (BlockingIOError, FileNotFoundError):
-            continue  # at work, or just ended
+            continue  # running, or just ended
 
 
 class Publication:
-    """The folder of a run; `result` must be set before the block ends."""
+    """Folder of a run; `result` must be set before the block ends."""
 
     def __init__(self, folder: Path, config: JobConfig, inputs: Sequence[Split]) -> None:
         self.folder = folder
@@ -173,7 +173,7 @@ class Publication:
         """Rename everything into place, `_SUCCESS` last.
 
         Raises:
-            BadInputError: another run has been faster, and `overwrite` is not set.
+            BadInputError: another run has finished first, and `overwrite` is not set.
         """
         self.seal()
         if (output / SUCCESS_NAME).exists() and not self._config.overwrite:
@@ -203,7 +203,7 @@ class Publication:
 
 
 class Progress:
-    """How far a run is: tasks, planned bytes, seconds left. No figure but the last ever falls."""
+    """Progress of a run: tasks, planned bytes, seconds left. Only the last can fall."""
 
     def __init__(self, planned_bytes: int, tasks: int = 0, spark: Any = None) -> None:
         self._planned_bytes = planned_bytes
@@ -213,12 +213,12 @@ class Progress:
         self._bytes = 0
 
     def step(self, size: int) -> None:
-        """A task of so many planned bytes is done in this process."""
+        """Count a task of so many planned bytes as done in this process."""
         self._done += 1
         self._bytes += size
 
     def figures(self) -> tuple[int, int, int]:
-        """Tasks that are done, tasks as far as they are known, planned bytes that are done."""
+        """Return tasks done, tasks known so far, and planned bytes done."""
         if self._stages is not None:
             self._done, total = self._stages.tasks()
             self._tasks = max(self._tasks, total)
@@ -227,7 +227,7 @@ class Progress:
         return self._done, self._tasks, self._bytes
 
     def line(self, seconds: float, *, as_json: bool) -> str:
-        """One line for a person or a machine, after so many seconds."""
+        """Format one line for a person or a machine, after so many seconds."""
         done, total, read = self.figures()
         share = read / self._planned_bytes if self._planned_bytes else done / max(1, total)
         left = seconds * (1 - share) / share if share else None
@@ -235,7 +235,7 @@ class Progress:
 
 
 class _Stages:
-    """The tasks of all of Spark's stages since it was made, also of those that have ended."""
+    """Tasks of all of Spark's stages since it was made, including ended stages."""
 
     def __init__(self, spark: Any) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -244,12 +244,12 @@ class _Stages:
         self._known: dict[int, tuple[int, int]] = {}
 
     def tasks(self) -> tuple[int, int]:
-        """Tasks that are done, and all of the stages that have begun."""
+        """Return tasks done, and all tasks of the stages that have begun."""
         for job in set(self._tracker.getJobIdsForGroup(self._group)) - self._before:
             info = self._tracker.getJobInfo(job)
             for stage_id in () if info is None else info.stageIds:
                 stage = self._tracker.getStageInfo(stage_id)
-                if stage is not None:  # None: it has not begun
+                if stage is not None:  # None: the stage has not begun
                     done, total = self._known.get(stage_id, (0, 0))
                     self._known[stage_id] = (
                         max(done, stage.numCompletedTasks), max(total, stage.numTasks)
@@ -263,16 +263,16 @@ class _Stages:
 def progress(
     spark: Any, planned_bytes: int, *, tasks: int = 0, as_json: bool = False
 ) -> Iterator[Progress]:
-    """Work is done inside the block, with a line on stderr every five seconds.
+    """Run a block of work, with a line on stderr every five seconds.
 
     Args:
-        spark: works; None when this process does, and tells of it by `Progress.step`.
-        planned_bytes: of all tasks.
-        tasks: how many there will be, as far as that is known; Spark's stages may add to it.
-        as_json: a line for machines.
+        spark: the session that works; None if this process works and calls `Progress.step`.
+        planned_bytes: bytes of all tasks.
+        tasks: number of tasks, as far as it is known; Spark's stages may add to it.
+        as_json: print lines for machines.
 
     Raises:
-        BadInputError: a task met damaged or missing data; what it said, not Spark's account of it.
+        BadInputError: a task met damaged or missing data; the text is the task's, not Spark's.
     """
     over = threading.Event()
     started = time.monotonic()
@@ -282,7 +282,7 @@ def progress(
         while not over.wait(PROGRESS_SECONDS):
             try:
                 line = told.line(time.monotonic() - started, as_json=as_json)
-            except Exception:  # noqa: BLE001  # Spark is gone: who works with it says so
+            except Exception:  # noqa: BLE001  # Spark is gone: its caller reports it
                 return
             sys.stderr.write(line + "\n")
 
@@ -301,7 +301,7 @@ def progress(
 
 
 def data_error(text: str) -> str | None:
-    """The data's error, or a full disk, in what Spark says of a failed task; None without one."""
+    """Find a data error, or a full disk, in Spark's text about a failed task; None without one."""
     for kind in (CorruptSegmentError, BadInputError, DataLossError):
         _, found, rest = text.partition(f"{kind.__module__}.{kind.__name__}: ")
         if found:
@@ -313,7 +313,7 @@ def data_error(text: str) -> str | None:
 def progress_line(
     done: int, total: int, sizes: tuple[int, int], left_seconds: float | None, *, as_json: bool
 ) -> str:
-    """One line of progress; `sizes` are the bytes that are done and those planned."""
+    """Format one line of progress; `sizes` are the bytes done and the bytes planned."""
     read, planned = sizes
     if as_json:
         seconds = None if left_seconds is None else round(left_seconds)
@@ -324,13 +324,13 @@ def progress_line(
 
 
 def peak_bytes() -> int:
-    """The most memory this process has held: of a task, with what its worker did before."""
+    """Peak memory of this process: for a task, including earlier tasks of its worker."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def tool_version() -> str:
-    """The installed version of this project."""
+    """Installed version of this project."""
     return _version("kraftline") or "source"
 
 

@@ -1,11 +1,11 @@
 """`linearize`: verdicts on thousands of recorded histories in parallel.
 
 Every history (or, with `--group key`, some keys of it) is a task; heavy ones start first. The
-judge is the local checker, so the verdicts are its own. A budget ends a search as `unknown`, never
+checker is the local one, so the verdicts are the same. A budget ends a search as `unknown`, never
 a hang.
 
 Table `verdicts`: one row per history (key `*`) and one per key. Exit code 1 when a history is
-invalid or can not be read.
+invalid or cannot be read.
 """
 
 import sys
@@ -48,7 +48,7 @@ SCHEMA: Final = pa.schema(
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The job's own flags."""
+    """Add the flags of this job."""
     parser.add_argument("--model", required=True, choices=MODELS, help="the sequential model")
     parser.add_argument("--group", default="run", choices=("run", "key"),
                         help="key: large histories are cut by key")  # fmt: skip
@@ -97,7 +97,7 @@ def run(config: JobConfig) -> JobResult:
 
 
 def plan_histories(config: JobConfig) -> list[HistoryTask]:
-    """The tasks, heavy ones first."""
+    """List the tasks, heavy ones first."""
     arguments = config.arguments
     for name in ("time_limit", "steps", "cache_entries"):
         value = getattr(arguments, name)
@@ -148,7 +148,7 @@ def _rows(config: JobConfig, tasks: list[HistoryTask], size: int) -> Iterator[Ke
                 told.step(0 if task.share else task.size)
         return
     spark = config.session(NAME)
-    # one task each, in the order of the list: what is heavy does not start last
+    # one task each, in the order of the list, so that heavy ones do not start last
     slices = min(len(tasks), _TASKS_MAX)
     ordered = [task for first in range(slices) for task in tasks[first::slices]]
     with progress(spark, size, tasks=slices, as_json=config.as_json):

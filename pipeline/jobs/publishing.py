@@ -1,15 +1,15 @@
-"""Publishing an archive: the whole new version or the whole old one, whenever the power goes.
+"""Publication of an archive: the whole new version or the whole old one, even if the power fails.
 
-An archive can not be made again, since the log it was fed from is deleted. So it is never changed
+An archive cannot be rebuilt, since the log it was fed from is deleted. So it is never changed
 in place:
 
     OUTPUT/_tmp/RUN_ID            while the job runs
     OUTPUT/_versions/RUN_ID       a whole archive: tables, run.json, _SUCCESS; never changed again
-    OUTPUT/_current               a link to the version that counts: replacing it publishes
+    OUTPUT/_current               link to the current version: replacing it publishes
     OUTPUT/TABLE                  links to _current/TABLE, for people and for Spark
 
-Versions share the files that did not change (hard links). The one before stays until the next run,
-so whoever reads it is not disturbed. A reader asks once for `current_version` and reads below it.
+Versions share unchanged files (hard links). The previous one stays until the next run, so its
+readers are not disturbed. A reader asks once for `current_version` and reads below it.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ _NEXT_NAME: Final = "_current.next"
 
 
 def current_version(root: str | Path) -> Path:
-    """The folder of the version that counts; the root itself where there are no versions."""
+    """Folder of the current version; the root itself if there are no versions."""
     try:
         return Path(root, Path(root, CURRENT_NAME).readlink())
     except OSError:
@@ -46,16 +46,16 @@ def current_version(root: str | Path) -> Path:
 
 @contextmanager
 def publishing_version(config: JobConfig, inputs: Sequence[Split] = ()) -> Iterator[Publication]:
-    """A folder to write into; it is the archive's new version when the block ends well.
+    """Yield a folder to write into; it becomes the archive's new version if the block succeeds.
 
-    One run at a time; the folders of runs that were killed are removed.
+    Only one run at a time; the folders of killed runs are removed.
 
     Args:
-        config: of the run; `output` must be given.
-        inputs: what is read, for run.json.
+        config: configuration of the run; `output` must be given.
+        inputs: splits that are read, for run.json.
 
     Raises:
-        BadInputError: the output is missing, can not be one, lies in a log directory, is in use by
+        BadInputError: the output is missing, cannot be one, lies in a log directory, is in use by
             another run, holds a finished run and `overwrite` is not set, or something that is not
             an archive.
     """
@@ -78,10 +78,10 @@ def publishing_version(config: JobConfig, inputs: Sequence[Split] = ()) -> Itera
 
 
 def publish_version(output: Path, folder: Path) -> None:
-    """Make a sealed folder the version that counts.
+    """Make a sealed folder the current version.
 
-    Before the one rename that does so nothing that a reader sees has changed; what comes after it
-    only tidies up, and the next run does it again.
+    Before the one rename that does so nothing visible to readers has changed; the steps after it
+    only tidy up, and the next run does them again.
     """
     names = {entry.name for entry in folder.iterdir()}
     version = output / VERSIONS_NAME / folder.name
@@ -92,7 +92,7 @@ def publish_version(output: Path, folder: Path) -> None:
     folder.rename(version)
     _sync(version.parent)
     for name in sorted(names - {entry.name for entry in output.iterdir()}):
-        (output / name).symlink_to(Path(CURRENT_NAME, name))  # leads nowhere until the next step
+        (output / name).symlink_to(Path(CURRENT_NAME, name))  # dangling until the next step
     before = current_version(output)
     following = output / _NEXT_NAME
     following.unlink(missing_ok=True)
@@ -126,7 +126,7 @@ def _is_ours(entry: Path) -> bool:
 
 @contextmanager
 def _locked(output: Path) -> Iterator[None]:
-    """The lock of the output; a process that dies gives it back."""
+    """Hold the lock of the output; the system releases it if the process dies."""
     with (output / LOCK_NAME).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,7 +136,7 @@ def _locked(output: Path) -> Iterator[None]:
 
 
 def _sync_tree(folder: Path) -> None:
-    """What is new goes to the disk; shared files are there already."""
+    """Sync new files to the disk; shared ones are there already."""
     for place, _, files in os.walk(folder):
         for name in files:
             path = Path(place, name)

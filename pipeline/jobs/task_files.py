@@ -1,4 +1,4 @@
-"""Files that one task writes: temporary names beside the final ones, until the task is done."""
+"""Files of one task: temporary names beside the final ones, until the task is done."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def temporary_of(final: Path) -> Path:
-    """A name of this attempt alone: another one of the same task may run on another machine."""
+    """A name unique to this attempt: another one of the same task may run on another machine."""
     return final.parent / f".{final.stem}.{os.uname().nodename}.{os.getpid()}.tmp"
 
 
@@ -18,7 +18,7 @@ class TaskFiles:
         self._files: dict[str, tuple[Any, Path, Path]] = {}
 
     def get(self, key: str) -> Any | None:
-        """The writer of a key, None before `open`."""
+        """Return the writer of a key, None before `open`."""
         found = self._files.get(key)
         return None if found is None else found[0]
 
@@ -39,7 +39,7 @@ class TaskFiles:
         self._files.clear()
 
     def discard(self) -> None:
-        """Remove what was not published."""
+        """Remove unpublished files."""
         for writer, temporary, _ in self._files.values():
             writer.close()
             temporary.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""The format `kraft-log` of Spark: thin wrappers round `pipeline.core`."""
+"""Spark's format `kraft-log`: thin wrappers of `pipeline.core`."""

@@ -1,7 +1,7 @@
-"""`spark.read.format("kraft-log")`: the batch side, and the door to the stream.
+"""`spark.read.format("kraft-log")`: the batch source, and the entry to the stream.
 
 There is no filter push-down on purpose: in Spark 4.3 it gives wrong answers when a DataFrame is
-used twice. What is read is chosen by options; which columns, by option `columns` or `.schema(...)`.
+used twice. Options choose the range to read; option `columns` or `.schema(...)` the columns.
 """
 
 import sys
@@ -26,29 +26,29 @@ class KraftLogDataSource(DataSource):
     @classmethod
     @override
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """Return the name for `format(...)`."""
         return FORMAT
 
     @override
     def schema(self) -> str:
-        """The columns by the options."""
+        """Return the columns of the options."""
         return ddl(read_schema(parse_options(self.options)))
 
     @override
     def reader(self, schema: Any) -> "KraftLogReader":
-        """Spark calls this by keyword."""
+        """Return the batch reader; Spark passes the schema by keyword."""
         options = parse_options(self.options)
         return KraftLogReader(options, wanted_schema(schema, options))
 
     @override
     def streamReader(self, schema: Any) -> KraftLogStreamReader:
-        """Spark calls this by keyword."""
+        """Return the stream reader; Spark passes the schema by keyword."""
         options = parse_stream_options(self.options)
         return KraftLogStreamReader(options, wanted_schema(schema, options))
 
 
 class KraftLogReader(DataSourceReader):
-    """Lists and cuts in the planner, reads in the tasks."""
+    """Batch reader that lists and cuts in the planner and reads in the tasks."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class KraftLogReader(DataSourceReader):
 
     @override
     def partitions(self) -> Sequence[InputPartition]:
-        """One per task; Spark keeps this list as long as the DataFrame lives."""
+        """Return one partition per task; Spark keeps this list while the DataFrame lives."""
         plan = plan_read(self._options)
         for warning in plan.warnings:
             sys.stderr.write(f"{FORMAT}: {warning}\n")
@@ -64,13 +64,13 @@ class KraftLogReader(DataSourceReader):
 
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task; an input without segments is one partition without value."""
+        """Yield the rows of one task; an input without segments is one partition without value."""
         return read_task(partition.value, self._options, self._schema)
 
 
 def read_task(
     pieces: Sequence[Piece] | None, options: Options, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """What a Python worker does: one thread, since Spark uses every core already."""
+    """Read in a Python worker, with one thread since Spark uses every core already."""
     pa.set_cpu_count(1)
     yield from read_splits(pieces or (), options, schema)

@@ -38,7 +38,7 @@ from pipeline.core.stream import (
 
 
 class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One runs on the driver for the life of a query; `read` runs in tasks on a copy."""
+    """Stream reader on the driver for the life of a query; `read` runs in tasks on a copy."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options
@@ -48,7 +48,7 @@ class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @override
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options allow per trigger."""
+        """Return the limit per trigger from the options."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -57,17 +57,17 @@ class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @override
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember the ends of now: what comes later is for the next run."""
+        """Remember the current ends: later records are for the next run."""
         self._targets = {key: found.end.offset for key, found in replicas(self._options).items()}
 
     @override
     def initialOffset(self) -> StreamOffset:
-        """Where a query without a checkpoint starts."""
+        """Return the start offset of a query without a checkpoint."""
         return initial_offset(self._options)
 
     @override
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        """Where the next micro-batch ends; `start` when there is nothing to do yet."""
+        """Return the end of the next micro-batch; `start` while there is nothing to do."""
         end, problems = latest_offset(start, self._options, self._limit(limit), self._targets)
         self._report(problems)
         if self._targets is None and self._waits(start, end):
@@ -77,25 +77,25 @@ class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @override
     def reportLatestOffset(self) -> StreamOffset | None:
-        """The ends of now, for the progress report."""
+        """Return the current ends, for the progress report."""
         end, _ = latest_offset(encode_offset({}), self._options, Limit())
         return end
 
     @override
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        """The tasks of [start, end)."""
+        """Return the tasks of [start, end)."""
         packs, problems = plan_batch(start, end, self._options)
         self._report(problems)
         return [InputPartition(pack) for pack in packs]
 
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         pa.set_cpu_count(1)
         return read_splits(partition.value or (), self._options, self._schema)
 
     def _limit(self, limit: ReadLimit) -> Limit:
-        """Spark's limit; one that asks for everything overrides the options."""
+        """Convert Spark's limit; ReadAllAvailable overrides the options."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         if rows is not None:
@@ -103,7 +103,7 @@ class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Limit(rows, size)
 
     def _waits(self, start: StreamOffset, end: StreamOffset) -> bool:
-        """Whether there is less than minOffsetsPerTrigger and maxTriggerDelay has not passed."""
+        """Return True below minOffsetsPerTrigger until maxTriggerDelay has passed."""
         least = self._options.min_offsets_per_trigger
         if least is None or _records(start, end) >= least:
             return False
@@ -121,7 +121,7 @@ class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _records(start: StreamOffset, end: StreamOffset) -> int:
-    """How many offsets lie between two stream offsets."""
+    """Number of offsets between two stream offsets."""
     before: Any = decode_offset(start)
     return sum(
         point.offset - (before[key].offset if key in before else 0)

@@ -1,7 +1,7 @@
-"""Rows of a read as a DataFrame without the named source: what the jobs build on.
+"""Rows of a read as a DataFrame without the named source, for the jobs.
 
-`mapInArrow` over the list of tasks is as fast as the source and lists the input anew at each call,
-and any function from record batches to record batches can run where the bytes are decoded.
+`mapInArrow` over the list of tasks is as fast as the source, lists the input at each call,
+and lets any function from record batches to record batches run where the bytes are decoded.
 """
 
 import pickle
@@ -27,9 +27,9 @@ def spark_scan(
 
     Args:
         spark: a session.
-        options: of the read.
+        options: options of the read.
         transform: applied to each task's record batches in the worker: filter or aggregate there.
-        schema: what `transform` yields; the read's own without it.
+        schema: schema of the rows of `transform`; None: that of the read.
     """
     assert (transform is None) == (schema is None)
     source = read_schema(options)

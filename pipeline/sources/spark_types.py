@@ -1,4 +1,4 @@
-"""Arrow schemas as Spark's, and a person's `.schema(...)` as columns."""
+"""Conversion between Arrow's and Spark's schemas, and check of `.schema(...)`."""
 
 from typing import Any
 
@@ -34,10 +34,10 @@ def ddl_type(type_: pa.DataType) -> str:
 
 
 def wanted_schema(given: Any, options: Options) -> pa.Schema:
-    """The Arrow schema of the columns of a Spark schema.
+    """Arrow schema of the columns of a Spark schema.
 
     Raises:
-        BadInputError: a column that does not exist, or has another type here.
+        BadInputError: a column that does not exist or has another type in the source.
     """
     known = columns_of(options.decode)
     names = [field.name for field in given.fields if field.name != CORRUPT_BATCH]

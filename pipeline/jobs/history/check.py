@@ -1,4 +1,4 @@
-"""A snapshot and the history must say the same about the offset at which the snapshot ends.
+"""Comparison of a snapshot with the history at the offset at which the snapshot ends.
 
 Both sides are states, not histories, so this needs no fold: rows as text, compared as sets.
 """
@@ -23,7 +23,7 @@ from pipeline.jobs.history.schema import KEYED_STATES, VALIDITY
 _ROWS_SHOWN: Final = 20
 _LINES_SHOWN: Final = 5
 _COMPARED_BYTES_MAX: Final = 256 << 20  # of snapshots
-# A snapshot does not know what was before, nor which broker took the last block of producer ids.
+# A snapshot has no previous values, and not the broker that took the last block of producer ids.
 _NOT_STATE: Final = {
     *(part.split()[0] for part in VALIDITY.split(", ")),
     "prev_leader", "prev_isr", "prev_replicas", "prev_elr", "change", "current",
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """Rows of the table `findings`, and the names of the snapshots that agree."""
+    """Rows of the table `findings`, and names of the snapshots that agree."""
 
     rows: list[dict[str, str]]
     agreeing: tuple[str, ...]
@@ -49,10 +49,10 @@ def compare_snapshots(
 
     Args:
         snapshots: of the log; those above `end` are left out.
-        root: the tables of the history.
-        events: a folder for what they are decoded to.
+        root: folder of the tables of the history.
+        events: folder for the events decoded from them.
         end: the exclusive end offset of the history.
-        reveal: whether the history shows secrets.
+        reveal: True if the history shows secrets.
     """
     rows: list[dict[str, str]] = []
     agreeing = []
@@ -71,7 +71,7 @@ def compare_snapshots(
 
 
 def tell_differences(rows: Sequence[dict[str, str]]) -> None:
-    """The first findings on stderr."""
+    """Print the first findings to stderr."""
     for row in rows[:_LINES_SHOWN]:
         sys.stderr.write("error {snapshot} {check}: only the {side} has a row of {table_name}:"
                          " {row}\n".format(**row))  # fmt: skip
@@ -83,9 +83,9 @@ def compare_snapshot(root: str, events: str, name: str, end: int) -> list[dict[s
     """Findings `snapshot_mismatch`: rows that only one side has, at most 20 per table and side.
 
     Args:
-        root: the tables of the history.
-        events: the snapshot's events.
-        name: of the snapshot's file.
+        root: folder of the tables of the history.
+        events: folder of the snapshot's events.
+        name: name of the snapshot's file.
         end: its exclusive end offset.
     """
     theirs = _snapshot_states(events)
@@ -103,7 +103,7 @@ def compare_snapshot(root: str, events: str, name: str, end: int) -> list[dict[s
 
 
 def states_at(root: str, table: str, end: int) -> Iterator[Row]:
-    """The rows of an SCD table that hold as of an offset (exclusive)."""
+    """Yield the rows of an SCD table that are valid at an offset (exclusive)."""
     files = [str(path) for path in sorted(Path(root, table).rglob("*.parquet"))]
     if not files:
         return
@@ -114,7 +114,7 @@ def states_at(root: str, table: str, end: int) -> Iterator[Row]:
 
 
 def _texts(table: str, rows: Iterable[Row]) -> set[str]:
-    # Kafka writes the state of a migration that never was (0) into snapshots, not into the log.
+    # Kafka writes the state of a migration that never ran (0) into snapshots, not into the log.
     return {_text(table, row) for row in rows if table != "zk_migration" or row["state"]}
 
 
@@ -150,7 +150,7 @@ def _snapshot_states(events: str) -> dict[str, list[Row]]:
 
 
 def _plain(row: Row) -> Row:
-    """Without packing."""
+    """Unpack the lists of a row."""
     found = {
         name: list(unpack(value)) if isinstance(value, bytes) else value
         for name, value in row.items() if name not in ("topic_id", "directories")

@@ -1,10 +1,10 @@
-"""Whether the log that `--append` is given is the one that the archive was fed from.
+"""Check that the log given to `--append` is the one that the archive was fed from.
 
-An archive can not be made again, so nothing is added to it before that is known. It keeps the
-cluster's id and the last batch it took. By Raft's log matching one batch is enough: where two logs
-hold a batch of the same epoch at the same offset, all before it is equal. A log that no longer
-holds that batch must be vouched for by the cluster's id or by a snapshot, and no snapshot beside it
-may say otherwise.
+An archive cannot be rebuilt, so nothing is appended before that is known. It keeps the cluster id
+and the last batch that it has read. By Raft's log matching one batch is enough: if two logs
+have a batch of the same epoch at the same offset, all before it is equal. A log that no longer
+has that batch must match by the cluster id or a snapshot, and no snapshot beside it
+may contradict the archive.
 """
 
 from argparse import Namespace
@@ -25,7 +25,7 @@ from pipeline.jobs.history.query import counters
 
 STATE_NAME: Final = "state"
 _NAME: Final = "log.json"
-# flag, its counter, what an archive does with it and without
+# flag, its counter, description of an archive with it and without
 _LASTING_FLAGS: Final = (
     ("--intra-batch", "intra_batch", "keeps every state of a batch",
      "keeps the last state of a batch"),
@@ -43,9 +43,9 @@ class LastBatch(msgspec.Struct, frozen=True):
 
 
 class ArchivedLog(msgspec.Struct, frozen=True):
-    """What an archive knows of the log it was fed from.
+    """Identity of the log that an archive was fed from.
 
-    `cluster_id` and `last` are None where nothing told; `snapshots` are the names of those that
+    `cluster_id` and `last` are None if unknown; `snapshots` are the names of those that
     were compared and agreed.
     """
 
@@ -57,10 +57,10 @@ class ArchivedLog(msgspec.Struct, frozen=True):
 def archived_log(
     known: ArchivedLog, choice: LogChoice, end: int, agreeing: Sequence[str]
 ) -> ArchivedLog:
-    """What an archive knows of its log after a run.
+    """Identity of an archive's log after a run.
 
     Args:
-        known: what it knew before.
+        known: identity before the run.
         choice: the log of the run.
         end: the archive's exclusive end offset.
         agreeing: names of the snapshots that agree with it.
@@ -73,7 +73,7 @@ def archived_log(
 
 
 def write_archived_log(state: Path, log: ArchivedLog) -> None:
-    """For the next append."""
+    """Write the identity of the log for the next append."""
     (state / _NAME).write_bytes(msgspec.json.encode(log))
 
 
@@ -87,10 +87,10 @@ def _read_archived_log(state: Path) -> ArchivedLog:
 
 @input_errors()
 def batch_before(copy: PartitionFiles, offset: int) -> LastBatch | None:
-    """The batch that holds the record before an offset; None when the files begin later.
+    """The batch with the record before an offset; None if the files begin later.
 
     Raises:
-        BadInputError: a file that can not be read.
+        BadInputError: a file that cannot be read.
         CorruptSegmentError: the batch is damaged.
     """
     for file in reversed(copy.segments):
@@ -117,14 +117,14 @@ def _batch_of(file: SegmentFile, offset: int) -> LastBatch | None:
 
 
 class Archive:
-    """An archive that is to go on: one version of it.
+    """One version of an archive that a run continues.
 
     Args:
-        root: the version's folder.
-        name: the archive's, for messages.
+        root: folder of the version.
+        name: name of the archive for messages.
 
     Raises:
-        BadInputError: what it knows of its log can not be read.
+        BadInputError: the identity of its log cannot be read.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -135,10 +135,10 @@ class Archive:
         self._is_same = False
 
     def check_flags(self, arguments: Namespace) -> None:
-        """Flags that change what rows mean must be as when it began.
+        """Check that flags with an effect on rows are the same as in the first run.
 
         Raises:
-            BadInputError: one is not.
+            BadInputError: a flag differs.
         """
         for flag, name, on, off in _LASTING_FLAGS:
             if self.counters[name] != int(getattr(arguments, name)):
@@ -146,15 +146,15 @@ class Archive:
                 raise BadInputError(f"{self.name} {kept}; {flag} must be as when it began")
 
     def check(self, choice: LogChoice) -> LogChoice:
-        """Refuse a log that is not the archive's; `choice.start` is where the archive ends.
+        """Refuse a log that is not the archive's; `choice.start` is the end of the archive.
 
         Returns:
-            The choice with just the snapshots that are to be compared: those since the archive's
-            beginning that no run before found to agree.
+            The choice with only the snapshots to compare: those since the archive's beginning
+            that have not agreed in an earlier run.
 
         Raises:
-            BadInputError: another cluster, or nothing vouches for the log.
-            DataLossError: another batch in the place of the archive's last one.
+            BadInputError: another cluster, or nothing identifies the log.
+            DataLossError: another batch at the place of the archive's last one.
         """
         given, known = choice.partition.directory, self.log
         is_named = None not in (known.cluster_id, choice.cluster_id)
@@ -184,10 +184,10 @@ class Archive:
         return msgspec.structs.replace(choice, others=new)
 
     def check_compared(self, choice: LogChoice, compared: Compared) -> None:
-        """A log without the archive's last batch is refused when a snapshot says otherwise.
+        """Refuse a log without the archive's last batch if a snapshot contradicts the archive.
 
         Raises:
-            BadInputError: one does.
+            BadInputError: a snapshot does.
         """
         if compared.rows and not self._is_same:
             tell_differences(compared.rows)

@@ -1,7 +1,7 @@
-"""Metadata records to typed events and to the `records` archive: what a task of `history` does.
+"""Metadata records to typed events and to the `records` archive: the work of a task of `history`.
 
-A record is decoded once, by `metadata.record_codec`. What leaves the task are Parquet files written
-by Arrow: nothing of the bulk passes through the JVM's rows. Secrets (SCRAM credentials, password
+A record is decoded once, by `metadata.record_codec`. A task writes Parquet files with
+Arrow: no bulk data passes through the JVM's rows. Secrets (SCRAM credentials, password
 configs) are hidden here, so that no file ever holds them, unless `reveal` is set.
 """
 
@@ -43,22 +43,22 @@ Place = tuple[int, int, int, int, Any, int, str, bool]
 
 
 class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What every task of a run is told.
+    """Parameters of every decoding task of a run.
 
-    `snapshot_end` is set when a snapshot is read: its records stand at the offset before it.
+    `snapshot_end` is set for a snapshot: its records get the offset before it.
     """
 
     events: str  # folder of the events, one folder per kind below
-    archive: str | None  # folder that gets `records`; None for no archive
+    archive: str | None  # folder for `records`; None for no archive
     label: str = "0"  # differs between runs that feed one archive
-    buckets: int = 1  # of partitions
+    buckets: int = 1  # number of buckets of partitions
     transactions: tuple[Transaction, ...] = ()
     snapshot_end: int | None = None
     reveal: bool = False
 
 
 class EventCounts(msgspec.Struct, frozen=True):
-    """What a task wrote."""
+    """Counts of the records that a task has written."""
 
     records: int = 0
     unknown: int = 0
@@ -66,10 +66,10 @@ class EventCounts(msgspec.Struct, frozen=True):
 
 
 def write_events(pieces: Sequence[Piece], options: Options, plan: EventPlan) -> EventCounts:
-    """Decode the records of the pieces; the files appear when all of them are read.
+    """Decode the records of the pieces; files get their names when all pieces are read.
 
     Raises:
-        CorruptSegmentError: a damaged batch, or a record that nobody can read.
+        CorruptSegmentError: a damaged batch, or a record that cannot be read.
     """
     sink = EventSink(plan, f"{plan.label}-{int(plan.snapshot_end is None)}-{_name(pieces)}")
     writer = _Writer(sink, plan)
@@ -91,7 +91,7 @@ def _name(pieces: Sequence[Piece]) -> str:
 
 
 class _Writer:
-    """Takes records in offset order and hands rows to the sink."""
+    """Writer of records in offset order, which passes rows to the sink."""
 
     def __init__(self, sink: EventSink, plan: EventPlan) -> None:
         self.snapshot_time: Any = None
@@ -105,11 +105,11 @@ class _Writer:
 
     @property
     def counts(self) -> EventCounts:
-        """What has been taken so far."""
+        """Counts of the records so far."""
         return EventCounts(self._records, self._unknown, self._aborted)
 
     def take(self, rows: pa.RecordBatch, path: str) -> None:
-        """Records of a file in offset order, with the columns `COLUMNS`; NoOps are dropped.
+        """Write records of a file in offset order, with the columns `COLUMNS`; NoOps are dropped.
 
         Raises:
             CorruptSegmentError: a record without a value.
@@ -190,7 +190,7 @@ class _Writer:
         self._sink.add(folder, row, len(text or ""))
 
     def uuid(self, content: bytes) -> str:
-        """16 bytes as Kafka shows them; remembered, since few topics have most records."""
+        """Return an id as Kafka shows it; cached, since few topics have most records."""
         text = self._uuids.get(content)
         if text is None:
             if len(self._uuids) > _ROWS_MAX:
@@ -199,11 +199,11 @@ class _Writer:
         return text
 
     def uuids(self, contents: Iterable[bytes]) -> list[str]:
-        """Several of them."""
+        """Return several ids as `uuid` does."""
         return [self.uuid(one) for one in contents]
 
     def packed(self, ids: tuple[int, ...] | None) -> bytes | None:
-        """Node ids as `history_lists` packs them; None stays None: unchanged."""
+        """Pack node ids as in `history.lists`; None, for unchanged, stays None."""
         try:
             return self._packed[ids]
         except KeyError:
@@ -213,7 +213,7 @@ class _Writer:
             return found
 
     def partition(self, record: m.PartitionRecord, place: Place) -> None:
-        """Resets the partition: every field is set."""
+        """Add an event that resets the partition: every field is set."""
         packed = self.packed
         directories = record.directories or (DIRECTORY_MIGRATING,) * len(record.replicas)
         row = (
@@ -227,7 +227,7 @@ class _Writer:
         self._sink.add("partition", (*row, *place[:6], place[7]), _PARTITION_SIZE)
 
     def partition_change(self, record: m.PartitionChangeRecord, place: Place) -> None:
-        """Overlays the partition: None where the record leaves a field as it is."""
+        """Add an event that overlays the partition: None for each field that does not change."""
         packed = self.packed
         state = record.leader_recovery_state
         row = (
@@ -242,19 +242,19 @@ class _Writer:
         self._sink.add("partition", (*row, *place[:6], place[7]), _PARTITION_SIZE)
 
     def clear_elr(self, record: m.ClearElrRecord, place: Place) -> None:
-        """Empties the ELRs of one topic, or of all when the name is empty."""
+        """Add an event that clears the ELRs of one topic, or of all if the name is empty."""
         self._sink.add("clear_elr", (record.topic_name, *place), 100)
 
     def keyed(
         self, kind: str, key: Any, state: Any, place: Place, owner: str | None = None
     ) -> None:
-        """The whole state of a key, None when it is removed; it goes with its owner, a topic."""
+        """Add the whole state of a key, None if it is removed; it ends with its owner, a topic."""
         text = None if state is None else _dumps(state).decode()
         row = (kind, _dumps(key).decode(), owner, text, *place)
         self._sink.add("keyed", row, 200 + len(text or ""))
 
     def broker(self, record: Any, place: Place, **changes: Any) -> None:
-        """Overlays a broker: `changes` are columns of `BROKER_EVENTS`; others are unchanged."""
+        """Add an event that overlays a broker: `changes` are columns of `BROKER_EVENTS`."""
         broker_id = record.id if hasattr(record, "id") else record.broker_id
         names = EVENTS["broker"].names[1 : -len(place)]
         defaults = {"is_reset": False, "is_removed": False}
@@ -262,7 +262,7 @@ class _Writer:
         self._sink.add("broker", row, 300)
 
     def register(self, record: m.RegisterBrokerRecord, place: Place) -> None:
-        """Resets the broker: a new incarnation."""
+        """Add an event that resets the broker: a new incarnation."""
         registration = {
             "broker_epoch": record.broker_epoch,
             "incarnation": uuid_text(record.incarnation_id),
@@ -279,7 +279,7 @@ class _Writer:
         )  # fmt: skip
 
     def registration_change(self, record: m.BrokerRegistrationChangeRecord, place: Place) -> None:
-        """Overlays fencing, shutdown and directories; an empty list of directories: unchanged."""
+        """Add changes of fencing, shutdown and directories; an empty list of directories: none."""
         directories = self.uuids(sorted_directories(record.log_dirs)) if record.log_dirs else None
         self.broker(
             record, place, fenced=_FENCED.get(record.fenced),
@@ -288,13 +288,13 @@ class _Writer:
         )  # fmt: skip
 
     def cordoned(self, directories: Any) -> str | None:
-        """Cordoned directories as JSON; None stays None: unchanged."""
+        """Return cordoned directories as JSON; None, for unchanged, stays None."""
         if directories is None:
             return None
         return _dumps(self.uuids(sorted_directories(directories))).decode()
 
     def config(self, record: m.ConfigRecord, place: Place) -> None:
-        """A config; a null value removes it, a secret one is hidden."""
+        """Add a config; a null value removes it, a secret one is hidden."""
         hidden = not self._plan.reveal and _is_secret(record)
         state = None
         if record.value is not None:
@@ -310,14 +310,14 @@ class _Writer:
         self.keyed("configs", key, state, place, owner)
 
     def quota(self, record: m.ClientQuotaRecord, place: Place) -> None:
-        """A quota of an entity, whose parts stand in the order of their types."""
+        """Add a quota of an entity, with its parts sorted by type."""
         entity = {part.entity_type: part.entity_name for part in record.entity}
         entity = dict(sorted(entity.items()))
         state = {"entity": entity, "key": record.key, "value": record.value}
         self.keyed("quotas", [entity, record.key], None if record.remove else state, place)
 
     def scram(self, record: m.UserScramCredentialRecord, place: Place) -> None:
-        """A SCRAM credential; salt and keys are hidden unless `reveal` is set."""
+        """Add a SCRAM credential; salt and keys are hidden unless `reveal` is set."""
         state = {"name": record.name, "mechanism": record.mechanism,
                  "iterations": record.iterations}  # fmt: skip
         for name in ("salt", "stored_key", "server_key"):
@@ -326,7 +326,7 @@ class _Writer:
         self.keyed("scram", [record.mechanism, record.name], state, place)
 
     def controller(self, record: m.RegisterControllerRecord, place: Place) -> None:
-        """A controller's registration."""
+        """Add a controller's registration."""
         state = {
             "controller_id": record.controller_id,
             "incarnation": uuid_text(record.incarnation_id),
@@ -337,7 +337,7 @@ class _Writer:
         self.keyed("controllers", record.controller_id, state, place)
 
     def token(self, record: m.DelegationTokenRecord, place: Place) -> None:
-        """A delegation token."""
+        """Add a delegation token."""
         state = {
             "token_id": record.token_id, "owner": record.owner, "requester": record.requester,
             "renewers": record.renewers, "issue_timestamp_ms": record.issue_timestamp,
@@ -347,7 +347,7 @@ class _Writer:
         self.keyed("delegation_tokens", record.token_id, state, place)
 
     def acl(self, record: m.AccessControlEntryRecord, place: Place) -> None:
-        """An ACL by its id."""
+        """Add an ACL by its id."""
         state = {"id": uuid_text(record.id)}
         for name in ("resource_type", "resource_name", "pattern_type", "principal", "host",
                      "operation", "permission_type"):  # fmt: skip
@@ -372,7 +372,7 @@ def _features(features: Iterable[m.SupportedFeature]) -> dict[str, dict[str, int
 
 
 def _is_secret(record: m.ConfigRecord) -> bool:
-    """Whether Kafka takes the config for a password; brokers' unknown ones count as such."""
+    """Return True if Kafka treats the config as a password, or it is an unknown one of a broker."""
     if record.resource_type != m.CONFIG_BROKER:
         return False
     definition = broker_config(record.name)

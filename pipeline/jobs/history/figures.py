@@ -1,6 +1,6 @@
-"""What the page of a history shows, in figures: read by columns and summed up while reading.
+"""Figures for the page of a history, read by columns and summed up while reading.
 
-No table is held as a whole: what is kept is bounded by `POINTS_MAX` rows of a CSV, by the number
+No table is held as a whole: memory is bounded by `POINTS_MAX` rows of a CSV, by the number
 of partitions and, for the levels, by 11 bytes for each span of missing replicas.
 """
 
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The counts on top of the page, and the time it is about (None: nothing has a time)."""
+    """The counts on top of the page, and the history's time span (None: no record has a time)."""
 
     partitions: int
     changes: int
@@ -49,7 +49,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts(root: str) -> Facts:
-    """The counts and the time of a history."""
+    """Read the counts and the time span of a history."""
     now = ~pc.field("valid_to_offset").is_valid()
     covered = counters(root)
     begin, end = _times(root, "records", "ts")
@@ -67,7 +67,7 @@ def facts(root: str) -> Facts:
 
 
 def first_state(root: str) -> datetime | None:
-    """When the first partition was there."""
+    """Time of the first partition."""
     return _times(root, "partitions", "valid_from_ts")[0]
 
 
@@ -88,9 +88,9 @@ def latest_changes(root: str) -> list[Row]:
 def busiest_states(root: str, begin: datetime | None, end: datetime | None) -> list[Row]:
     """States of the partitions that changed most, for the timeline; at most `POINTS_MAX`.
 
-    A partition with more than its share of states has those that begin in one of as many equal
-    times put together, `states` of them in a row: `leader` is the one of the longest, `isr` that
-    in which most replicas were missing.
+    A partition with more than its share of states has those that begin in the same one of that many
+    equal spans merged, `states` of them in a row: `leader` is that of the longest, `isr` that
+    with most replicas missing.
     """
     counts = _busiest(root)
     if not counts:
@@ -113,14 +113,14 @@ def busiest_states(root: str, begin: datetime | None, end: datetime | None) -> l
 
 
 class _States:
-    """States by lane and bucket; one row for each is kept."""
+    """States by lane and bucket, merged to one row for each."""
 
     def __init__(self) -> None:
         self._kept: pa.Table | None = None
         self._waiting: list[pa.Table] = []
 
     def add(self, batch: pa.RecordBatch, lane: Any, bucket: Any, since: Any) -> None:
-        """Add states; `since` is when they begin, in us."""
+        """Add states; `since` is the begin of each, in us."""
         until = _numbers(batch.column("valid_to_ts"), _OPEN)
         missing = pc.subtract(
             *(pc.list_value_length(batch.column(name)) for name in ("replicas", "isr"))
@@ -137,7 +137,7 @@ class _States:
             self._merge()
 
     def rows(self, lanes: list[tuple[str, int]]) -> list[Row]:
-        """What was added, by lane and time."""
+        """Return the merged states, by lane and time."""
         self._merge()
         if self._kept is None:
             return []
@@ -181,7 +181,7 @@ class _States:
 
 
 def _busiest(root: str) -> dict[tuple[str, int], int]:
-    """The partitions with most states and their numbers of states, in order of their names."""
+    """The partitions with the most states and their numbers of states, sorted by name."""
     total: pa.Table | None = None
     for batch in _batches(root, "partitions", _KEY):
         one = pa.Table.from_batches([batch]).group_by(_KEY).aggregate([([], "count_all")])
@@ -198,14 +198,14 @@ def _busiest(root: str) -> dict[tuple[str, int], int]:
 
 
 def levels(root: str, end: datetime | None) -> list[Row]:
-    """How many partitions missed replicas, were below min.insync.replicas or had no leader.
+    """Numbers of partitions with missing replicas, below min.insync.replicas, and without leader.
 
-    A row per time at which that changed; of more than `POINTS_MAX` times the largest in each of as
-    many equal spans of time. The columns are `ts` and `pictures.LEVELS`.
+    A row per time at which they change; above `POINTS_MAX` times, the largest values in each of
+    as many equal spans. The columns are `ts` and `pictures.LEVELS`.
 
     Args:
         root: output of `history`.
-        end: when spans that are not over are taken to end.
+        end: assumed end of spans that are open.
     """
     moments: list[Any] = [np.empty(0, np.int64)]
     changes: list[Any] = [np.empty((0, len(LEVELS)), np.int8)]
@@ -231,7 +231,7 @@ def levels(root: str, end: datetime | None) -> list[Row]:
 
 
 def _points(moments: Any, changes: Any) -> list[Row]:
-    """The levels at each time from the changes at these times."""
+    """Levels at each time, from the changes at these times."""
     if not len(moments):
         return []
     order = np.argsort(moments, kind="stable")
@@ -252,7 +252,7 @@ def _points(moments: Any, changes: Any) -> list[Row]:
 
 
 def _largest(moments: Any, found: Any) -> tuple[Any, Any]:
-    """The largest levels in equal spans of time, and what holds after each that is left quiet."""
+    """Largest levels in equal spans of time, and the level in the quiet time after each span."""
     width = (int(moments[-1]) - int(moments[0])) // (POINTS_MAX // 2) + 1
     bucket = (moments - moments[0]) // width
     first = np.flatnonzero(np.diff(bucket, prepend=-1))
@@ -260,7 +260,7 @@ def _largest(moments: Any, found: Any) -> tuple[Any, Any]:
     starts = moments[0] + bucket[first] * width
     entered = np.zeros((len(first), found.shape[1]), np.int64)
     entered[1:] = found[last[:-1]]
-    entered[starts == moments[first]] = 0  # it ends where the span begins
+    entered[starts == moments[first]] = 0  # the level before ends where the span begins
     peaks = np.maximum(np.maximum.reduceat(found, first, axis=0), entered)
     is_quiet = np.append(np.diff(bucket[first]) > 1, True)
     ends = np.minimum(starts + width, moments[-1])[is_quiet]
@@ -272,7 +272,7 @@ def _largest(moments: Any, found: Any) -> tuple[Any, Any]:
 def _batches(
     root: str, name: str, columns: list[str], wanted: Any = None
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of a table, piece by piece; only rows for which `wanted` of them holds."""
+    """Yield the columns of a table, piece by piece, with only the rows that match `wanted`."""
     for path in sorted(Path(root, name).rglob("*.parquet")):
         with pq.ParquetFile(path, pre_buffer=False) as file:
             for batch in file.iter_batches(_WAITING_MAX, columns=columns, use_threads=False):
@@ -287,7 +287,7 @@ def _count(root: str, name: str, wanted: Any = None) -> int:
 
 
 def _times(root: str, name: str, column: str) -> tuple[datetime | None, datetime | None]:
-    """The first and the last time in a column."""
+    """First and last time in a column."""
     least, most = _OPEN, _UNKNOWN
     for batch in _batches(root, name, [column], pc.field(column).is_valid()):
         numbers = _numbers(batch.column(0), _UNKNOWN)

@@ -1,7 +1,7 @@
-"""Everything but partitions: events to intervals, one after the other, on the driver.
+"""Fold of all events but those of partitions to intervals, one after the other, on the driver.
 
-These records are few beside changes of partitions. What a key holds is kept until the next event of
-the key; of several events in one step only the last counts. Topics, configs, ACLs and the like are
+These records are few beside changes of partitions. The state of a key is kept until its next event;
+of several events in one step only the last counts. Topics, configs, ACLs and the like are
 whole states in JSON ("keyed"); a broker's events overlay each other.
 """
 
@@ -30,7 +30,7 @@ _json = msgspec.json.Decoder().decode
 
 
 class Held(msgspec.Struct, gc=False):
-    """What a key holds since an event (`state` None: nothing), and what it held before that."""
+    """State of a key since an event (None: removed), and the state before that."""
 
     state: Any
     place: tuple[Any, ...]  # as in _PLACE
@@ -38,7 +38,7 @@ class Held(msgspec.Struct, gc=False):
 
 
 class Ended(msgspec.Struct, gc=False):
-    """An interval; the ends None when it is open."""
+    """An interval; its ends are None while it is open."""
 
     state: Any
     place: tuple[Any, ...]
@@ -47,7 +47,7 @@ class Ended(msgspec.Struct, gc=False):
     to_batch: int | None
 
     def validity(self) -> Row:
-        """The common columns of the tables."""
+        """Return the common columns of the tables."""
         visible, offset, _, batch, ts, epoch, api, seed = self.place
         return {
             "valid_from_offset": visible, "valid_from_ts": ts, "valid_to_offset": self.to_offset,
@@ -60,7 +60,7 @@ class Intervals:
     """The fold of keys whose events carry whole states.
 
     Args:
-        intra_batch: whether every state counts that a batch gives a key.
+        intra_batch: keep every state that a batch gives a key.
     """
 
     def __init__(self, *, intra_batch: bool) -> None:
@@ -68,7 +68,7 @@ class Intervals:
         self._held: dict[Any, Held] = {}
 
     def take(self, key: Any, state: Any, place: tuple[Any, ...]) -> Ended | None:
-        """The next event of a key; returns the interval that is over now."""
+        """Apply the next event of a key; returns the interval that has ended."""
         held = self._held.get(key)
         if held is None:
             if state is not None:
@@ -83,12 +83,12 @@ class Intervals:
         return ended
 
     def state(self, key: Any) -> Any:
-        """What a key holds."""
+        """Return the current state of a key."""
         held = self._held.get(key)
         return None if held is None else held.state
 
     def rest(self) -> Iterator[tuple[Any, Ended]]:
-        """The remaining intervals, in the end."""
+        """Yield the remaining intervals after the last event."""
         for key, held in self._held.items():
             ended = _ended(held)
             if ended is not None:
@@ -105,7 +105,7 @@ def _ended(held: Held) -> Ended | None:
 
 
 class FoldPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fold is told; `state` is that of the archive that goes on, None for a new one."""
+    """Parameters of the fold; `state` is that of the archive that continues, None for a new one."""
 
     events: Path
     folder: Path
@@ -115,9 +115,9 @@ class FoldPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fold_keyed(plan: FoldPlan) -> dict[str, int]:
-    """Write the keyed tables and what is open; rows of each.
+    """Write the keyed tables and the open intervals; returns the rows of each.
 
-    Leaves `topics.parquet` beside the events: all topics with their ends, also those ended before.
+    Also writes `topics.parquet` beside the events: all topics with their ends, earlier ones too.
     """
     fold = _Keyed(plan)
     if plan.state is not None:
@@ -148,7 +148,7 @@ class _Keyed:
         self._add(kind, key, row["state"], place)
 
     def _remove_owned(self, topic: str, place: tuple[Any, ...]) -> None:
-        """The configs of a topic go with it."""
+        """Remove the configs of a topic with it."""
         text = self._intervals.state(("topics", topic))
         if text is None:
             return
@@ -190,10 +190,10 @@ def fold_brokers(
 
     Args:
         plan: of the fold.
-        base: rows of `brokers` that an archive left open.
+        base: open rows of `brokers` in the archive.
 
     Returns:
-        rows; and (broker, from batch, to batch or None, 2 * fenced + in_shutdown) for each.
+        The number of rows; and (broker, from batch, to batch or None, 2 * fenced + in_shutdown).
     """
     intervals = Intervals(intra_batch=plan.intra_batch)
     sink = TableSink("brokers", plan.folder / "brokers", plan.label)
@@ -254,7 +254,7 @@ def _base_place(row: Row) -> tuple[Any, ...]:
 
 
 def _rows(files: list[Path]) -> Iterator[Row]:
-    """Plain rows; times as integers, which are cheaper and exact."""
+    """Yield plain rows; times as integers, which are cheaper and exact."""
     for path in files:
         for batch in pq.ParquetFile(path).iter_batches(_ROWS):
             at = batch.schema.get_field_index("ts")
@@ -262,7 +262,7 @@ def _rows(files: list[Path]) -> Iterator[Row]:
 
 
 def broker_base(root: Path) -> list[Row]:
-    """What an archive's table `brokers` left open, times as integers."""
+    """Open rows of an archive's table `brokers`, times as integers."""
     files = sorted((root / "brokers" / "current=true").glob("*.parquet"))
     rows: list[Row] = []
     for batch in ds.dataset(files).to_batches() if files else ():
@@ -283,7 +283,7 @@ def min_isr_ranges(folders: list[Path]) -> list[Range]:
             resource = row["resource"]
             is_cluster = row["resource_type"] == CONFIG_BROKER
             if is_cluster != (resource == "") or not row["value"].isdigit():
-                continue  # of one broker, or nonsense
+                continue  # of one broker, or not a number
             start, end = row["valid_from_offset"], row["valid_to_offset"]
             found[resource, start] = resource, start, end, int(row["value"])
     return list(found.values())

@@ -1,7 +1,7 @@
-"""What `history` reads: one copy of the metadata log, a snapshot where the log starts later.
+"""Input of `history`: one copy of the metadata log, and a snapshot if the log starts later.
 
-Before anything is decoded the log is scanned once for what decides over other records: the markers
-of metadata transactions and the changes of leader. Both are few, so they live on the driver.
+Before anything is decoded the log is scanned once for records that affect others: the markers
+of metadata transactions and the leader changes. Both are few, so the driver holds them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """What the first look at some splits found."""
+    """Results of the first scan of some splits."""
 
     records: int = 0
     no_ops: int = 0
@@ -92,10 +92,10 @@ class Scanned(msgspec.Struct, frozen=True):
 
 
 class LogChoice(msgspec.Struct, frozen=True):
-    """The copy of the metadata log that is read, and from where to where.
+    """The copy of the metadata log to read, and its range of offsets.
 
-    Offsets in [start, end); `seed` is the snapshot at `start`, None when the log starts there;
-    `others` are its snapshots up to the end, ascending; those after `start` if no archive goes on.
+    The range is [start, end); `seed` is the snapshot at `start`, None if the log starts there;
+    `others` are its snapshots up to the end, ascending; for a new history those after `start`.
     """
 
     partition: PartitionFiles
@@ -109,18 +109,18 @@ class LogChoice(msgspec.Struct, frozen=True):
 
 @input_errors()
 def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoice:
-    """The copy that reaches back furthest, then the most recent: by its last epoch, then its end.
+    """Choose the copy that reaches back furthest, then the newest: by its last epoch, then its end.
 
-    Only copies count that hold what is known to be committed; to go on with an archive, only those
-    that hold its next offset, and rather one that also holds what is before it.
+    Only copies with the known committed end qualify; to continue an archive, only those
+    with its next offset, preferably also with the record before it.
 
     Args:
         inputs: paths as `discover` takes them.
-        continue_at: the offset at which an archive goes on; None for a history of its own.
+        continue_at: the offset at which an archive continues; None for a new history.
 
     Raises:
         BadInputError: no metadata log, or one whose beginning is in no snapshot.
-        DataLossError: no log holds the offset at which the archive goes on.
+        DataLossError: no log has the offset at which the archive continues.
     """
     listing: Listing = discover(inputs, include_snapshots=True)
     copies = [found for found in listing.partitions if found.topic == METADATA_TOPIC_NAME]
@@ -144,7 +144,7 @@ def choose_log(inputs: Sequence[str], continue_at: int | None = None) -> LogChoi
 def _beginning(
     copies: Sequence[PartitionFiles], ends: Mapping[str, Boundary]
 ) -> tuple[PartitionFiles, int]:
-    """The copy for a new history, and where it begins."""
+    """The copy for a new history, and its begin."""
     reach = {found.directory: _first_usable(found) for found in copies}
     usable = [found for found in copies if reach[found.directory] is not None]
     if not usable:
@@ -162,7 +162,7 @@ def _beginning(
 def _continuation(
     copies: Sequence[PartitionFiles], ends: Mapping[str, Boundary], offset: int
 ) -> PartitionFiles:
-    """The copy with which an archive goes on that ends at an offset."""
+    """The copy that continues an archive with a given end."""
     newest = min(copies, key=lambda found: _age(ends[found.directory]))
     usable = [
         found for found in copies if found.first_offset <= offset <= ends[found.directory].offset
@@ -181,12 +181,12 @@ def _continuation(
 
 
 def _end_of(copy: PartitionFiles) -> Boundary:
-    """Where a copy ends, damage before that or not, and its last epoch."""
+    """End and last epoch of a copy, even if damage precedes the end."""
     return Boundary(log_end_offset(copy.segments[-1]), end_boundary(copy, None).epoch)
 
 
 def _age(end: Boundary) -> tuple[int, int]:
-    """Sorts the most recent log first, as voters compare logs."""
+    """Sort key with the newest log first, as voters compare logs."""
     return -end.epoch, -end.offset
 
 
@@ -203,7 +203,7 @@ def check_snapshots(choice: LogChoice) -> None:
     """Refuse snapshots that were cut.
 
     Raises:
-        BadInputError: one is empty, damaged, or lacks its header or footer.
+        BadInputError: a snapshot is empty, damaged, or lacks its header or footer.
     """
     for snapshot in choice.others if choice.seed is None else (choice.seed, *choice.others):
         check_snapshot(snapshot)
@@ -237,7 +237,7 @@ def snapshot_pieces(file: SegmentFile) -> list[Piece]:
 
 
 def scan_pieces(pieces: Sequence[Piece], options: Options) -> Scanned:
-    """Look for markers, leader changes and the end, at the speed of the vector reader."""
+    """Find markers, leader changes and the end, at the speed of the vector reader."""
     records = no_ops = end = 0
     markers: list[Marker] = []
     leaders: list[LeaderStart] = []
@@ -262,7 +262,7 @@ def scan_pieces(pieces: Sequence[Piece], options: Options) -> Scanned:
 
 
 def merge_scans(found: Iterable[Scanned]) -> Scanned:
-    """What all tasks saw together, in offset order."""
+    """Combine the results of all tasks, in offset order."""
     records = no_ops = end = 0
     markers: list[Marker] = []
     leaders: list[LeaderStart] = []
@@ -278,10 +278,10 @@ def merge_scans(found: Iterable[Scanned]) -> Scanned:
 
 
 def transactions_of(markers: Sequence[Marker]) -> tuple[list[Transaction], int | None]:
-    """The ended transactions and the offset at which an open one begins.
+    """The ended transactions, and the begin offset of an open one.
 
     Raises:
-        BadInputError: markers that contradict each other.
+        BadInputError: contradictory markers.
     """
     found: list[Transaction] = []
     begin: int | None = None
@@ -304,7 +304,7 @@ def transactions_of(markers: Sequence[Marker]) -> tuple[list[Transaction], int |
 def snapshot_time(
     rows: Iterator[pa.RecordBatch],
 ) -> tuple[int | None, Iterator[pa.RecordBatch]]:
-    """The append time (microseconds) of the last record of a snapshot, and its rows."""
+    """Append time (microseconds) of the last record in a snapshot, and the rows of the snapshot."""
     for first in rows:
         found: int | None = None
         for row in first.filter(first.column("isControl")).to_pylist():

@@ -1,4 +1,4 @@
-"""Files of one table of a history: typed rows by Arrow, split by whether the interval is open."""
+"""Files of one table of a history: typed rows by Arrow, open and closed intervals apart."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +14,11 @@ Row = dict[str, Any]
 
 
 class TableSink:
-    """Writes one SCD table; times come as microseconds.
+    """Writer of one SCD table; times are given as microseconds.
 
     Args:
-        table: its name.
-        folder: gets `current=true` and `current=false`, the latter only when something ended.
+        table: name of the table.
+        folder: folder of `current=true` and `current=false`, the latter only if an interval ended.
         label: part of the file names; differs between runs that feed one archive.
     """
 
@@ -33,7 +33,7 @@ class TableSink:
         self._open(is_open=True)
 
     def add(self, row: Row, *, is_open: bool) -> None:
-        """One row, its columns by name; what is missing is null."""
+        """Add one row, its columns by name; missing ones are null."""
         self._count += 1
         rows = self._rows[is_open]
         rows.append(row)
@@ -41,7 +41,7 @@ class TableSink:
             self._flush(is_open=is_open)
 
     def close(self) -> int:
-        """Finish the files; all rows written."""
+        """Finish the files; returns the number of rows written."""
         for is_open in (True, False):
             self._flush(is_open=is_open)
         for sink in self._files.values():

@@ -1,8 +1,8 @@
 """Columns of the fold: short lists packed into bytes, numbers with a sentinel for "none".
 
-A list of node ids is one binary value (32 bits each, in this machine's order), one of directories
-another (16 bytes each). So lists compare and travel as plain values, and whatever is computed from
-them is computed once per distinct value (`by_distinct`): a log has few distinct ISRs.
+A list of node ids is one binary value (32 bits each, in native byte order), one of directories
+another (16 bytes each). So lists compare and travel as plain values, and functions of them are
+computed once per distinct value (`by_distinct`): a log has few distinct ISRs.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -15,7 +15,7 @@ import pyarrow as pa
 from metadata.json_form import uuid_text
 from pipeline.core.schema import TIMESTAMP
 
-NONE: Final = int(np.iinfo(np.int64).min)  # of every number that can be missing
+NONE: Final = int(np.iinfo(np.int64).min)  # marks a missing number
 UUID_BYTES: Final = 16
 ID_BYTES: Final = 4
 Numbers = npt.NDArray[np.int64]
@@ -23,12 +23,12 @@ Flags = npt.NDArray[np.bool_]
 
 
 def pack(ids: Sequence[int]) -> bytes:
-    """Node ids as one value."""
+    """Pack node ids as one value."""
     return np.array(ids, np.int32).tobytes()
 
 
 def unpack(packed: bytes) -> tuple[int, ...]:
-    """The node ids of a packed value."""
+    """Node ids of a packed value."""
     return tuple(np.frombuffer(packed, np.int32).tolist())
 
 
@@ -41,14 +41,14 @@ def codes(values: pa.Array) -> tuple[Numbers, pa.Array]:
 def by_distinct(
     function: Callable[..., Hashable], *columns: tuple[Numbers, Sequence[Any]]
 ) -> tuple[Numbers, list[Any]]:
-    """What a function says of some columns, asked once per distinct combination.
+    """Apply a function to some columns, once per distinct combination.
 
     Args:
         function: takes one value of each column.
-        columns: codes and the value of each code; -1 stands for None.
+        columns: codes and the value of each code; -1 for None.
 
     Returns:
-        For each row the index of its answer, and the answers, each once.
+        For each row the index of its result, and the results, each once.
     """
     joint = np.zeros(len(columns[0][0]), np.int64)
     for numbers, _ in columns:
@@ -88,7 +88,7 @@ def nullable(numbers: Numbers, type_: pa.DataType) -> pa.Array:
 
 
 def numbers_of(column: pa.Array) -> Numbers:
-    """The opposite of `nullable`."""
+    """Reverse `nullable`."""
     if column.type == TIMESTAMP:
         column = column.view(pa.int64())
     if column.null_count:
@@ -98,14 +98,14 @@ def numbers_of(column: pa.Array) -> Numbers:
 
 
 def int_lists(packed: pa.Array) -> pa.Array:
-    """Packed node ids as lists."""
+    """Lists from packed node ids."""
     offsets, content, mask = _parts(packed)
     values = pa.array(np.frombuffer(content, np.int32))
     return pa.ListArray.from_arrays(pa.array(offsets // ID_BYTES), values, mask=mask)
 
 
 def uuid_lists(packed: pa.Array) -> pa.Array:
-    """Packed directories as lists of their text."""
+    """Lists of texts from packed directories."""
     offsets, content, mask = _parts(packed)
     whole = content[: len(content) // UUID_BYTES * UUID_BYTES]
     flat = pa.FixedSizeBinaryArray.from_buffers(
@@ -115,7 +115,7 @@ def uuid_lists(packed: pa.Array) -> pa.Array:
 
 
 def uuid_texts(uuids: pa.Array) -> pa.Array:
-    """Ids as Kafka writes them."""
+    """Ids in Kafka's text form."""
     index, found = codes(uuids)
     texts = pa.array([uuid_text(one) for one in found.to_pylist()], pa.string())
     return texts.take(pa.array(index))
@@ -128,7 +128,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _parts(packed: pa.Array) -> tuple[npt.NDArray[np.int32], bytes, pa.Array | None]:
-    """Offsets from 0, the bytes they point into, and the mask of nulls."""
+    """Offsets from 0, the bytes that they delimit, and the mask of nulls."""
     offsets = np.frombuffer(packed.buffers()[1], np.int32)
     offsets = offsets[packed.offset : packed.offset + len(packed) + 1]
     buffer = packed.buffers()[2]

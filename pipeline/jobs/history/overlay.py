@@ -1,13 +1,14 @@
 """Partition events to intervals: vector operations over one chunk of the log at a time.
 
-What is open from earlier chunks, or from the archive, stands before the chunk's events as a state
-that sets every field (`carry`). All rows are sorted by key and place. A field holds "the last value
+The open state from earlier chunks, or from the archive, precedes the chunk's events as an event
+that sets every field (`carry`). All rows are sorted by key and place. A field has "the last value
 that is not none" of its key; leader epoch and partition epoch are those of the last PartitionRecord
-plus the changes since. The meaning is that of `metadata.apply`; tests compare both at every offset.
+plus the changes since. The semantics are those of `metadata.apply`; tests compare both at every
+offset.
 
-An interval holds where `valid_from_offset <= X < valid_to_offset`, X being the last record that
-counts. Of several states that one batch gives a key only the last is kept, unless every one counts.
-A topic id is never used twice, so the removal of a topic ends whatever has its id.
+An interval is valid where `valid_from_offset <= X < valid_to_offset`, X being the last record that
+counts. Of several states that one batch gives a key only the last is kept, unless all are wanted.
+A topic id is never used twice, so the removal of a topic ends all intervals with its id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,11 +52,11 @@ class Frame(msgspec.Struct, frozen=True):
     packed: dict[str, Any]
 
     def __len__(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(next(iter(self.numbers.values())))
 
     def take(self, index: Numbers) -> "Frame":
-        """The rows of an index."""
+        """Return the rows of an index."""
         chosen = pa.array(index)
         return Frame(
             {name: column[index] for name, column in self.numbers.items()},
@@ -63,12 +64,12 @@ class Frame(msgspec.Struct, frozen=True):
         )
 
     def filter(self, mask: Flags) -> "Frame":
-        """The rows where the mask is true."""
+        """Return the rows where the mask is true."""
         return self if bool(mask.all()) else self.take(np.flatnonzero(mask))
 
     @staticmethod
     def concat(frames: Sequence["Frame"]) -> "Frame":
-        """One below the other; a column that a frame lacks is none there."""
+        """Join frames one below the other; a column that a frame lacks is none there."""
         if len(frames) == 1:
             return frames[0]
         names = dict.fromkeys(name for one in frames for name in one.numbers)
@@ -90,7 +91,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Topics:
-    """Every topic that was there, by a number; times and offsets of its removal, `NONE` if never.
+    """Every topic with a number; times and offsets of its removal are `NONE` if it still exists.
 
     Args:
         rows: columns topic_id, name, valid_from_offset, valid_to_offset, valid_to_ts, to_batch.
@@ -106,20 +107,20 @@ class Topics:
         self._numbers = {text: number for number, text in enumerate(self.ids.to_pylist())}
 
     def numbers(self, ids: pa.Array) -> Numbers:
-        """The number of each binary id, -1 for a topic that nobody ever saw."""
+        """Return the number of each binary id, -1 for an unknown topic."""
         index, found = codes(ids)
         known = [self._numbers.get(uuid_text(one), -1) for one in found.to_pylist()]
         return np.array([*known, -1], np.int64)[index]
 
 
 class Clears(msgspec.Struct, frozen=True):
-    """ClearElrRecords in log order: whose topic, empty for all, and where they take effect."""
+    """ClearElrRecords in log order: the topic, empty for all, and the place of each."""
 
     topics: tuple[str, ...]
     places: dict[str, Numbers]
 
     def between(self, after_batch: int, until_batch: int) -> "Clears":
-        """Those whose batch lies in (after_batch, until_batch]."""
+        """Return those whose batch is in (after_batch, until_batch]."""
         batches = self.places["batch_offset"]
         mask = (batches > after_batch) & (batches <= until_batch)
         return Clears(
@@ -129,7 +130,7 @@ class Clears(msgspec.Struct, frozen=True):
 
 
 def event_frame(batches: Iterable[pa.RecordBatch], topics: Topics) -> Frame:
-    """Events as the tasks wrote them; those of topics that came and went unseen are left out."""
+    """Events of the tasks as a frame, without those of unknown topics."""
     table = pa.Table.from_batches(batches, PARTITION_EVENTS).combine_chunks()
     columns = {name: whole(table.column(name)) for name in table.column_names}
     numbers = {
@@ -142,7 +143,7 @@ def event_frame(batches: Iterable[pa.RecordBatch], topics: Topics) -> Frame:
 
 
 def state_frame(table: pa.Table, topics: Topics) -> Frame:
-    """The opposite of `state_table`."""
+    """Reverse `state_table`."""
     columns = {name: whole(table.column(name)) for name in table.column_names}
     packed = {name: columns.pop(name) for name in (*LISTS, *PREVIOUS)}
     number = topics.numbers(columns.pop("topic_id"))
@@ -151,7 +152,7 @@ def state_frame(table: pa.Table, topics: Topics) -> Frame:
 
 
 def state_table(frame: Frame, ids: pa.Array) -> pa.Table:
-    """Open intervals as they are kept for the next run; `ids` are the binary ids of the topics."""
+    """Open intervals as stored for the next run; `ids` are the binary ids of the topics."""
     columns = [
         ids.take(pa.array(frame.numbers["topic"])) if field.name == "topic_id"
         else frame.packed[field.name] if field.name in frame.packed
@@ -166,9 +167,9 @@ class Chunk:
 
     Args:
         rows: carried states, events and clears, sorted by key and place.
-        topics: all.
+        topics: all topics.
         until_batch: every record up to the end of this batch is in the rows or before them.
-        step: `visible` when every state counts, else `batch_offset`.
+        step: `visible` to keep every state, else `batch_offset`.
     """
 
     def __init__(self, rows: Frame, topics: Topics, until_batch: int, step: str) -> None:
@@ -182,7 +183,7 @@ class Chunk:
         cls, carry: Frame, events: Frame, clears: Clears, topics: Topics, *, until_batch: int,
         step: str,
     ) -> Self:  # fmt: skip
-        """Put together what one fold looks at."""
+        """Build the rows of one fold."""
         carried = _as_events(carry)
         parts = [carried, events] if len(events) else [carried]
         made = _clear_events(clears, Frame.concat([_keys(one) for one in parts]), topics)
@@ -192,7 +193,7 @@ class Chunk:
         return cls(rows.take(order), topics, until_batch, step)
 
     def folded(self, carry: Frame) -> Frame:
-        """The states that are kept, with where they end and what they replaced.
+        """Return the kept states, with the end of each and the state before it.
 
         Further numbers: `to_offset`, `to_ts` (`NONE`: open), `first` of its key, `carried` (its
         row in `carry`, `NONE` for a new state), `prev_leader`, `change`.
@@ -218,7 +219,7 @@ class Chunk:
         self._start = starts_of(self._first)
 
     def _last(self, mask: Flags) -> Numbers:
-        """For each row the last row of its key, up to itself, where the mask is true."""
+        """Return for each row the last row of its key, up to itself, where the mask is true."""
         return last_where(mask, self._start)
 
     def _valid(self, name: str) -> Flags:
@@ -226,7 +227,7 @@ class Chunk:
         return found
 
     def _drop_clears_of_nothing(self) -> None:
-        """A partition without ELR is not changed by a ClearElrRecord."""
+        """Drop clears of partitions without ELR, which a ClearElrRecord does not change."""
         is_clear = self._rows.numbers["api"] == CLEARED
         if not bool(is_clear.any()):
             return
@@ -238,9 +239,9 @@ class Chunk:
         self._arrange(self._rows.filter(~is_clear | (known > 0)))
 
     def _follow_moves(self) -> None:
-        """Records that name no directories get those that follow from their replicas.
+        """Set the directories of records without any, from their replicas.
 
-        A replica keeps its directory as long as it stays a replica, a new one is MIGRATING.
+        A replica keeps its directory while it stays a replica, a new one is MIGRATING.
         """
         rows = self._rows
         named, moved = self._valid("directories"), self._valid("replicas")
@@ -262,7 +263,7 @@ class Chunk:
         rows.packed["directories"] = pool.take(pa.array(index))
 
     def _overlaid(self) -> Frame:
-        """Every field as it is after each row."""
+        """Return every field as it is after each row."""
         rows, n = self._rows, self._rows.numbers
         is_reset = n["api"] == RESET
         base = self._last(is_reset)
@@ -280,14 +281,14 @@ class Chunk:
         return Frame(same | made, packed)
 
     def _ends(self) -> Numbers:
-        """Of each row the offset at which its topic was removed in this chunk, else `NONE`."""
+        """Return for each row the offset of its topic's removal in this chunk, else `NONE`."""
         topic = self._rows.numbers["topic"]
         batch = self._topics.died_batch[topic]
         return np.where((batch != NONE) & (batch <= self._until_batch), self._topics.died[topic],
                         NONE)  # fmt: skip
 
     def _is_kept(self) -> Flags:
-        """Whether nothing follows in the same step."""
+        """Return a mask of the rows that no row and no removal follows in the same step."""
         n = self._rows.numbers
         step = n[self._step]
         died = self._topics.died if self._step == "visible" else self._topics.died_batch
@@ -312,7 +313,7 @@ def last_where(mask: Flags, start: Numbers) -> Numbers:
 
 
 def _with_changes(kept: Frame, carry: Frame, first: Flags) -> Frame:
-    """What differs from the state before; nothing for the first one; a carried one knows it."""
+    """Add the changes from the state before; none for the first; carried states keep theirs."""
     n = kept.numbers
     count = len(kept)
     carried = n["carried"] != NONE
@@ -356,7 +357,7 @@ def _key(rows: Frame) -> Numbers:
 
 
 def _clear_events(clears: Clears, keys: Frame, topics: Topics) -> Frame:
-    """One event for each partition whose topic lives when a ClearElrRecord names it, or all."""
+    """One event for each partition of a ClearElrRecord's topic, or of all, alive at its place."""
     both = np.unique(_key(keys)) if clears.topics else np.empty(0, np.int64)
     topic, partition = both >> _ID_BITS, both & ((1 << _ID_BITS) - 1)
     names = np.array(topics.names.take(pa.array(topic)).to_pylist(), object)

@@ -1,6 +1,6 @@
-"""`history --report`: one HTML page that a person understands without a manual.
+"""Page of `history --report`: one HTML page with pictures, readable without a manual.
 
-The page holds its pictures itself and needs no network; PNG and CSV files lie beside it.
+The page embeds its pictures and needs no network; PNG and CSV files are beside it.
 """
 
 import glob
@@ -57,14 +57,14 @@ Row = dict[str, Any]
 def write_page(
     session: Callable[[], Any] | None, root: str, folder: str, inputs: Sequence[str] | None = None
 ) -> None:
-    """Write the page and what is beside it.
+    """Write the page and the files beside it.
 
     Args:
-        session: gives Spark for partitions that are too large to plan in this process.
+        session: returns Spark for partitions that are too large to plan in this process.
         root: output of `history`.
-        folder: gets index.html, PNG and CSV files.
-        inputs: logs below them are looked at for batch sizes and compaction; None for those that
-            the history was fed from, if they are still there: else the page says so.
+        folder: folder for index.html, PNG and CSV files.
+        inputs: logs below them are read for batch sizes and compaction; None for those that
+            the history was fed from, if they still exist: else the page says so.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def write_page(
 
 
 def fed_from(root: str) -> list[str]:
-    """The paths that the last run of a history was given."""
+    """Paths given to the last run of a history."""
     run = json.loads(Path(root, RUN_NAME).read_text())
     if "paths" in run:
         return list(run["paths"])
@@ -99,7 +99,7 @@ def fed_from(root: str) -> list[str]:
 
 
 def _split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those that are there, and those that are not."""
+    """Existing and missing paths."""
     there: list[str] = []
     gone: list[str] = []
     for path in inputs:

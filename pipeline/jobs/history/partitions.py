@@ -1,7 +1,7 @@
-"""One bucket of partitions: events in, intervals and reports out; what a folding task does.
+"""One bucket of partitions: events in, intervals and reports out; the work of a folding task.
 
-A bucket is read in log order, chunk by chunk; what is open is carried to the next chunk, so a task
-holds one chunk and the open states of its bucket, however long the log is. Files appear under their
+A bucket is read in log order, chunk by chunk; open states are carried to the next chunk, so a task
+holds one chunk and the open states of its bucket, however long the log is. Files get their
 names when the bucket is done. A chunk never ends inside a batch: of several states that one batch
 gives a partition only the last counts.
 """
@@ -56,10 +56,10 @@ assert len(_LABELS) == len(CHANGES)
 
 
 class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What every folding task of a run is told; folders as text.
+    """Parameters of every folding task of a run; folders as text.
 
-    `state` is that of the archive that goes on, None for a new one; `chunk_rows` are folded at
-    once, and the rest of the last batch.
+    `state` is that of the archive that continues, None for a new one; `chunk_rows` are folded at
+    once, and the rest of the last batch with them.
     """
 
     events: str
@@ -72,7 +72,7 @@ class BucketPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BucketCounts(msgspec.Struct, frozen=True):
-    """What a task wrote."""
+    """Numbers of rows that a task has written."""
 
     partitions: int = 0
     leader_changes: int = 0
@@ -80,7 +80,7 @@ class BucketCounts(msgspec.Struct, frozen=True):
 
 
 def bucket_of(topic_ids: pa.Array, partitions: Any, buckets: int) -> Any:
-    """The bucket of each partition, from the last bytes of its topic id and its number."""
+    """Bucket of each partition, from the last bytes of its topic id and its number."""
     last = pc.binary_slice(topic_ids, 12, 16)
     content = b"".join(last.to_pylist())
     return (np.frombuffer(content, ">u4").astype(np.int64) + partitions) % buckets
@@ -102,7 +102,7 @@ def fold_bucket(bucket: int, plan: BucketPlan, around: reports.Surroundings,
 
 
 class _Bucket:
-    """The fold of one bucket over its chunks."""
+    """Fold of one bucket over its chunks."""
 
     def __init__(
         self, bucket: int, plan: BucketPlan, around: reports.Surroundings, clears: Clears,
@@ -121,7 +121,7 @@ class _Bucket:
         self._away = reports.Away(_away_frame(_stored(plan, "away", AWAY_STATE, bucket), topics))
 
     def take(self, events: Frame, until_batch: int) -> None:
-        """Fold the events that take effect up to a batch, and write what ended."""
+        """Fold the events that take effect up to a batch, and write the ended intervals."""
         carry = self._carry
         clears = self._clears.between(self._seen_batch, until_batch)
         chunk = Chunk.of(carry, events, clears, self._around.topics, until_batch=until_batch,
@@ -137,7 +137,7 @@ class _Bucket:
         self._carry = kept.filter(~ended)
 
     def finish(self) -> BucketCounts:
-        """Apply what comes after the last event, and write what is open."""
+        """Fold the rest of the log without events, and write the open intervals."""
         self.take(self._carry.filter(np.zeros(len(self._carry), np.bool_)), _ALL)
         carry, around = self._carry, self._around
         self._write(0, "partitions/current=true", self._table(carry))
@@ -189,7 +189,7 @@ _API_NAMES: Final = pa.array(_APIS)
 
 
 def chunks_of(plan: BucketPlan, bucket: int, topics: Topics) -> Iterator[tuple[Frame, int]]:
-    """The bucket's events in parts that end with a batch, and that batch."""
+    """Yield the bucket's events in parts that end with a batch, and that batch."""
     held: list[Frame] = []
     rows = 0
     for batch in _event_batches(plan, bucket):
@@ -200,7 +200,7 @@ def chunks_of(plan: BucketPlan, bucket: int, topics: Topics) -> Iterator[tuple[F
             cut, until_batch = _cut(frame, plan.chunk_rows)
             if not cut:
                 held = [frame]
-                break  # all of it belongs together
+                break  # all of it belongs to one batch
             everything = np.arange(rows)
             yield frame.take(everything[:cut]), until_batch
             held, rows = [frame.take(everything[cut:])], rows - cut
@@ -210,7 +210,7 @@ def chunks_of(plan: BucketPlan, bucket: int, topics: Topics) -> Iterator[tuple[F
 
 
 def _cut(frame: Frame, rows: int) -> tuple[int, int]:
-    """After how many of the rows, at least so many, a chunk can end, 0 for none; its last batch."""
+    """Number of rows, at least `rows`, after which a chunk can end (0: none); its last batch."""
     batches = frame.numbers["batch_offset"]
     is_seed = frame.numbers["seed"] == 1
     ends = np.flatnonzero((batches[1:] != batches[:-1]) | is_seed[1:]) + 1
@@ -218,7 +218,7 @@ def _cut(frame: Frame, rows: int) -> tuple[int, int]:
     if not len(ends):
         return 0, NONE
     cut = int(ends[0])
-    # seeds share one offset: nothing of the log's own has been seen while they are read
+    # seeds share one offset: while they are read nothing of the log itself has been folded
     return cut, int(batches[cut - 1]) - int(is_seed[cut])
 
 
@@ -231,14 +231,14 @@ def _event_batches(plan: BucketPlan, bucket: int) -> Iterator[pa.RecordBatch]:
 
 
 def read_partition_events(events: str) -> Iterator[dict[str, Any]]:
-    """All events of a folder as plain rows."""
+    """Yield all events of a folder as plain rows."""
     for path in sorted(Path(events, "partition").glob("*.arrow")):
         with pa.OSFile(str(path)) as source:
             yield from pa.ipc.open_file(source).read_all().to_pylist()
 
 
 def _stored(plan: BucketPlan, name: str, schema: pa.Schema, bucket: int) -> pa.Table:
-    """The bucket's part of what the archive keeps open."""
+    """The bucket's part of an open state in the archive."""
     if plan.state is None:
         return schema.empty_table()
     files = sorted(Path(plan.state, name).glob("*.parquet"))
@@ -264,7 +264,7 @@ def _away_frame(table: pa.Table, topics: Topics) -> Frame:
 
 
 def _away_table(away: reports.Away, carry: Frame, ids: pa.Array) -> pa.Table:
-    """Who is away from partitions that still exist."""
+    """Brokers that are away from ISRs of existing partitions."""
     n = away.rows.numbers
     lives = np.isin(n["topic"], carry.numbers["topic"])
     n = away.rows.filter(lives).numbers
@@ -276,7 +276,7 @@ def _away_table(away: reports.Away, carry: Frame, ids: pa.Array) -> pa.Table:
 
 
 class _Sink:
-    """Parquet files of one bucket: temporary names until `publish`."""
+    """Parquet files of one bucket, with temporary names until `publish`."""
 
     def __init__(self, plan: BucketPlan, bucket: int) -> None:
         self._name = f"{plan.label}-{bucket:04d}"
@@ -284,7 +284,7 @@ class _Sink:
         self._files = TaskFiles()
 
     def write(self, name: str, table: pa.Table) -> None:
-        """Add rows to a file; one without rows is only made for what is open."""
+        """Add rows to a file; a file without rows is made only for some names."""
         if not table.num_rows and name not in _ALWAYS:
             return
         schema = _SCHEMAS[name]
@@ -296,7 +296,7 @@ class _Sink:
         self._files.publish()
 
     def discard(self) -> None:
-        """Remove what was not published."""
+        """Remove unpublished files."""
         self._files.discard()
 
     def _open(self, name: str, schema: pa.Schema) -> Any:

@@ -1,4 +1,4 @@
-"""Questions to a finished history: the state at an offset or a time, and who led a partition.
+"""Queries of a finished history: the state at an offset or a time, and the leader of a partition.
 
     from pipeline.jobs.history.query import as_of, who_led
     as_of(spark, "OUT", ts=datetime(2026, 11, 17, 14, 7, tzinfo=UTC))["partitions"].show()
@@ -61,10 +61,10 @@ _WHY: Final = {
 
 
 def table(spark: Any, root: str, name: str) -> Any:
-    """One table of a history as a DataFrame.
+    """Read one table of a history as a DataFrame.
 
     Raises:
-        BadInputError: no such table.
+        BadInputError: there is no such table.
     """
     if name not in _TABLES:
         raise BadInputError(f"table {name!r} does not exist; there are: {', '.join(_TABLES)}")
@@ -75,7 +75,7 @@ def table(spark: Any, root: str, name: str) -> Any:
 
 
 def tables(spark: Any, root: str) -> dict[str, Any]:
-    """All tables of a history by name; each is also a temporary view of that name."""
+    """Read all tables of a history by name; each is also a temporary view of that name."""
     root = _pinned(root)
     found = {name: table(spark, root, name) for name in _TABLES}
     for name, frame in found.items():
@@ -86,10 +86,10 @@ def tables(spark: Any, root: str) -> dict[str, Any]:
 def as_of(
     spark: Any, root: str, *, offset: int | None = None, ts: datetime | None = None
 ) -> dict[str, Any]:
-    """The state at one moment: every table with just the rows that held then.
+    """Select the rows of every table that are valid at one moment.
 
-    Each is also a temporary view NAME_asof. An offset inside a batch stands for the batch's start,
-    unless the history was built with --intra-batch: nobody ever saw half a batch.
+    Each is also a temporary view NAME_asof. An offset inside a batch means the batch's start,
+    unless the history was built with --intra-batch: half a batch was never visible.
 
     Args:
         spark: a session.
@@ -98,7 +98,7 @@ def as_of(
         ts: a time with zone.
 
     Raises:
-        BadInputError: not exactly one of the two, or outside of what the history covers.
+        BadInputError: not exactly one of the two, or a moment outside the history.
     """
     root = _pinned(root)
     end = resolve(root, offset=offset, ts=ts)
@@ -113,10 +113,10 @@ def as_of(
 
 
 def resolve(root: str, *, offset: int | None = None, ts: datetime | None = None) -> int:
-    """The exclusive end offset of a moment; the end of the history without one.
+    """The exclusive end offset of a moment; without a moment the end of the history.
 
     Raises:
-        BadInputError: both are given, or outside of what the history covers.
+        BadInputError: both are given, or a moment outside the history.
     """
     root = _pinned(root)
     covered = counters(root)
@@ -141,10 +141,10 @@ def _pinned(root: str) -> str:
 
 
 def counters(root: str | Path) -> dict[str, int]:
-    """The counters of the last run.
+    """Read the counters of the last run.
 
     Raises:
-        BadInputError: no finished history, or its description can not be read.
+        BadInputError: no finished history, or its description cannot be read.
     """
     path = Path(root, RUN_NAME)
     if not path.exists() or not Path(root, SUCCESS_NAME).exists():
@@ -168,23 +168,23 @@ def finished_history(inputs: tuple[str, ...]) -> str | None:
 
 
 def archive_end(root: Path | None) -> int | None:
-    """Where an archive goes on; None when there is none yet."""
+    """End offset of an archive, where it continues; None without one."""
     if root is None or not Path(root, SUCCESS_NAME).exists():
         return None
     return counters(root)["end_offset"]
 
 
 def controller_epochs(root: str | Path) -> list[dict[str, Any]]:
-    """The controller epochs, ascending."""
+    """Controller epochs, ascending."""
     rows = _rows(root, "controller_epochs", None)
     return sorted(rows, key=lambda row: row["start_offset"])
 
 
 def moment(text: str | None) -> dict[str, Any]:
-    """`--at` as an argument of `as_of`.
+    """Parse `--at` to an argument of `as_of`.
 
     Raises:
-        BadInputError: neither an offset nor a time.
+        BadInputError: the text is neither an offset nor a time.
     """
     if text is None:
         return {}
@@ -203,7 +203,7 @@ def moment(text: str | None) -> dict[str, Any]:
 def who_led(
     root: str, partition: str, *, offset: int | None = None, ts: datetime | None = None
 ) -> dict[str, Any]:
-    """Who led a partition at a moment, since when, why, and until when. Needs no Spark.
+    """Find the leader of a partition at a moment, since when, why, and until when, without Spark.
 
     Args:
         root: output of `history`.
@@ -216,7 +216,7 @@ def who_led(
         `leader_changes` or None), controller, and `text`, the answer in words.
 
     Raises:
-        BadInputError: the partition did not exist then, or the moment is outside.
+        BadInputError: the partition did not exist then, or a moment outside the history.
     """
     topic, _, number = partition.rpartition("-")
     if not topic or not number.isdigit():
@@ -304,10 +304,10 @@ def _records(root: str) -> Any:
 
 
 def _offset_of(root: str, ts: datetime, end: int) -> int:
-    """The first offset whose record is later than the time; the end when there is none.
+    """Offset of the first record later than the time; the end without one.
 
     Raises:
-        BadInputError: that is the first record, so nothing of the history had happened yet.
+        BadInputError: it is the first record, so the history begins later.
     """
     if not any(Path(root, "records").rglob("*.parquet")):
         return end
@@ -330,7 +330,7 @@ def _offset_of(root: str, ts: datetime, end: int) -> int:
 
 
 def _batch_start(root: str, offset: int) -> int:
-    """The offset itself, or the start of the batch that it cuts."""
+    """The offset itself, or the start of the batch that it lies in."""
     if not any(Path(root, "records").rglob("*.parquet")):
         return offset
     records = _records(root)

@@ -1,8 +1,8 @@
-"""What the intervals say: changes of leaders and why, churn of ISRs, under-replication.
+"""Reports from the intervals: changes of leaders and why, churn of ISRs, under-replication.
 
-Computed from the kept states of a chunk while they are in memory. What a report must remember of a
-key beyond the chunk lies with the key's open state: the last change of its leader, where the span
-of missing replicas began, which brokers are away.
+They are computed from the kept states of a chunk while these are in memory. Values that a report
+needs beyond the chunk are stored with the key's open state: the last change of its leader, the
+begin of the span of missing replicas, the brokers that are away.
 """
 
 from typing import Any, Final
@@ -43,7 +43,7 @@ NO_LEADER: Final = -1
 
 
 class Timeline:
-    """Values that hold in ranges of offsets, by key: who was fenced, what a config said.
+    """Values valid in ranges of offsets, by key, such as registrations of brokers and configs.
 
     Args:
         rows: (key, from, to or None, value); ranges of one key ascend and do not overlap.
@@ -59,7 +59,7 @@ class Timeline:
             self._ranges[key] = np.array(starts), np.array(ends), list(values)
 
     def at(self, keys: list[Any], key_index: Numbers, places: Numbers, missing: int) -> Numbers:
-        """The value of each row's key where start <= place < end, else `missing`."""
+        """Return the value of each row's key where start <= place < end, else `missing`."""
         found = np.full(len(places), missing)
         for index, key in enumerate(keys):
             if key not in self._ranges:
@@ -73,10 +73,10 @@ class Timeline:
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the reports ask about others than partitions.
+    """State of brokers, topics and configs that the reports of partitions need.
 
-    `brokers`: 2 * fenced + in_shutdown by broker id and batch; `min_isr` by name of a topic or ""
-    for the cluster, and offset.
+    `brokers`: 2 * fenced + in_shutdown by broker id and batch; `min_isr` by topic name (or ""
+    for the cluster) and offset.
     """
 
     topics: Topics
@@ -93,7 +93,7 @@ class Away(msgspec.Struct):
 def leader_changes(kept: Frame, carry: Frame, around: Surroundings) -> pa.Table:
     """One row per change of leader or of its epoch alone, with the inferred kind.
 
-    Leaves in `kept` when the leader of each key last changed (`last_change_ts`).
+    Sets in `kept` the time of the last leader change of each key (`last_change_ts`).
     """
     n = kept.numbers
     before = np.arange(len(kept)) - 1
@@ -135,7 +135,7 @@ def _kinds(kept: Frame, rows: Numbers, around: Surroundings) -> tuple[Numbers, l
     moving = _lengths(kept, "adding") + _lengths(kept, "removing") > 0
     moves = moving[rows - 1] | ((n["change"][rows] & _REPLICAS_BIT) != 0)
     old, old_ids = distinct(n["prev_leader"][rows])
-    # how the old leader's registration stands after the batch that changed the leader
+    # registration of the old leader after the batch that changed the leader
     standing = around.brokers.at(old_ids, old, n["batch_offset"][rows], NONE)
     chosen = pa.array(rows)
     lists = [
@@ -149,7 +149,7 @@ def _kinds(kept: Frame, rows: Numbers, around: Surroundings) -> tuple[Numbers, l
 def _kind(
     to: int, old: int, standing: int, moves: int, prev_isr: tuple[int, ...], *others: Any
 ) -> str:
-    """Why the leader changed, as far as the records tell."""
+    """Infer from the records why the leader changed."""
     prev_elr, prev_replicas, replicas, isr = (one or () for one in others)
     is_live = to >= 0
     is_unclean = is_live and to in prev_replicas and to not in prev_isr
@@ -167,10 +167,10 @@ def _kind(
 
 
 def under_replicated(kept: Frame, carry: Frame, around: Surroundings) -> pa.Table:
-    """Spans of time that ended, in which the same replicas were missing from the ISR.
+    """Ended spans of time in which the same replicas were missing from the ISR.
 
-    Replicas that a reassignment adds do not count as missing until it is complete. Leaves in `kept`
-    where the span of each state began (`span_ts`, `span_offset`, `span_in_sync`).
+    Replicas that a reassignment adds do not count as missing until it is complete. Sets in `kept`
+    the begin of the span of each state (`span_ts`, `span_offset`, `span_in_sync`).
     """
     n = kept.numbers
     missing, answers = by_distinct(
@@ -239,7 +239,7 @@ def _missing(
 
 
 def isr_churn(kept: Frame, away: Away, topics: Topics) -> pa.Table:
-    """Rows of `CHURN`: who left and joined ISRs, and how long whoever came back was away."""
+    """Rows of `CHURN`: brokers that left and joined ISRs, and the time that each was away."""
     moves = _moves(kept)
     both = Frame.concat([away.rows, moves])
     n = both.numbers
@@ -264,7 +264,7 @@ def isr_churn(kept: Frame, away: Away, topics: Topics) -> pa.Table:
 
 
 def _moves(kept: Frame) -> Frame:
-    """Who left and who joined the ISR, one row each."""
+    """Brokers that left or joined the ISR, one row each."""
     n = kept.numbers
     rows = np.flatnonzero(((n["change"] & _ISR_BIT) != 0) & (n["carried"] == NONE))
     chosen = pa.array(rows)
@@ -291,7 +291,7 @@ def _moved(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[tuple[int, 
 
 
 def _grouped(moves: Frame, topics: Topics, seconds: Any, fresh: Flags) -> pa.Table:
-    """Moves that tell something, by hour, topic and broker."""
+    """Group moves with any information by hour, topic and broker."""
     wanted = fresh | ~np.isnan(seconds)
     n = moves.filter(wanted).numbers
     index, names = codes(topics.names.take(pa.array(n["topic"])))
@@ -312,7 +312,7 @@ def _grouped(moves: Frame, topics: Topics, seconds: Any, fresh: Flags) -> pa.Tab
 
 
 def merged_churn(tables: list[pa.Table]) -> tuple[pa.Table, pa.Table]:
-    """All of `CHURN` with one row per group, and the report `isr_churn`."""
+    """Merge `CHURN` to one row per group, and build the report `isr_churn`."""
     everything = pa.concat_tables([CHURN.empty_table(), *tables]).combine_chunks()
     index, names = codes(whole(everything.column("topic")))
     out = whole(everything.column("out_s"))
@@ -371,7 +371,7 @@ def _churn_table(grouped: dict[str, pa.Array]) -> pa.Table:
 
 
 def _medians(lists: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Median and maximum of sorted lists, null for empty ones."""
+    """Median and maximum of sorted lists; null for empty ones."""
     values = lists.values.to_numpy()
     offsets = lists.offsets.to_numpy()
     starts, ends = offsets[:-1], offsets[1:]

@@ -2,12 +2,12 @@
 
     1 scan     headers, transaction markers, leader changes            vector reader, tasks
     2 decode   typed events and the `records` archive                  once per record, tasks
-    3 fold     topics, configs, brokers and the like (`history_fold`)  driver
-    4 fold     partitions and all reports (`history_partitions`)       vectors, one task per bucket
+    3 fold     topics, configs, brokers and the like (`fold`)          driver
+    4 fold     partitions and all reports (`partitions`)               vectors, one task per bucket
 
-Spark hands out the tasks; the data goes from file to file by Arrow and never through the JVM.
-With `--append` an archive goes on where it ended: only new records are decoded and only what they
-touch gets new intervals; what was closed stays as the files it is. Kafka deletes its metadata log
+Spark distributes the tasks; data goes from file to file by Arrow and never through the JVM.
+With `--append` an archive continues where it ended: only new records are decoded and only the keys
+they change get new intervals; closed intervals keep their files. Kafka deletes its metadata log
 after days, so an archive must be fed before that.
 """
 
@@ -66,14 +66,14 @@ from pipeline.jobs.publishing import current_version, publishing_version
 
 NAME: Final = "history"
 _SPLITS_MIN: Final = 4
-_BUCKET_RECORDS: Final = 65_536  # fewer are not worth a task
+_BUCKET_RECORDS: Final = 65_536  # below this a task is not worth its start
 Packs = list[tuple[Piece, ...]]
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The job's own flags."""
+    """Add the flags of this job."""
     parser.add_argument("--append", action="store_true", help="go on with the archive in --output")
     parser.add_argument("--follow", type=float, metavar="SECONDS",
                         help="append again and again, that many seconds apart")  # fmt: skip
@@ -89,13 +89,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: JobConfig) -> JobResult:
-    """Build or continue the tables below the output; answer and picture what is asked.
+    """Build or continue the tables below the output; then answer and draw as the flags ask.
 
     An input that is itself a finished history is not built again.
 
     Raises:
         BadInputError: no metadata log, a damaged option, an output that is in use.
-        DataLossError: an archive whose next records are gone.
+        DataLossError: the next records of an archive are gone.
         CorruptSegmentError: a damaged batch.
     """
     arguments = config.arguments
@@ -122,7 +122,7 @@ def run(config: JobConfig) -> JobResult:
 
 
 def follow(config: JobConfig, pauses: Iterable[object]) -> JobResult:
-    """Append once, and again after each pause; the result of the last run.
+    """Append once, and again after each pause; returns the result of the last run.
 
     Raises:
         DataLossError: the archive's next records are gone.
@@ -142,10 +142,10 @@ def _sleeps(seconds: float) -> Iterator[None]:
 
 
 def build(config: JobConfig) -> JobResult:
-    """One run: read what is new (or all) and publish the tables.
+    """Read the new records (or all) in one run and publish the tables.
 
     Raises:
-        BadInputError: an input or an archive that can not be used, or the two do not belong
+        BadInputError: an input or an archive that cannot be used, or the two do not belong
             together.
         DataLossError: the archive's next records are gone, or its last ones were cut.
     """
@@ -189,7 +189,7 @@ def build(config: JobConfig) -> JobResult:
 
 
 def _nothing_new(config: JobConfig, archive: Archive, choice: LogChoice) -> JobResult:
-    """Nothing to append; but what lies beside the log must agree with the archive."""
+    """Append nothing, but check that the snapshots beside the log agree with the archive."""
     with tempfile.TemporaryDirectory() as events:
         compared = compare_snapshots(
             choice.others, archive.root, Path(events), archive.counters["end_offset"],
@@ -200,13 +200,13 @@ def _nothing_new(config: JobConfig, archive: Archive, choice: LogChoice) -> JobR
 
 
 def _packs(options: Options) -> Packs:
-    """Tasks of at most a quarter of the log: metadata logs are small, decoding them is not."""
+    """Tasks of at most a quarter of the log: metadata logs are small, decoding them is slow."""
     plan = plan_read(msgspec.structs.replace(options, min_partitions=_SPLITS_MIN))
     return list(plan.packs)
 
 
 class _Run:
-    """The steps of one run."""
+    """Steps of one run."""
 
     def __init__(
         self, config: JobConfig, spark: Any, choice: LogChoice, packs: Packs, *, folder: Path,
@@ -218,15 +218,15 @@ class _Run:
         self._packs = packs
         self._folder = folder
         self._events = events
-        self._archive = archive  # that goes on
+        self._archive = archive  # the archive that continues, if any
 
     @property
     def _base(self) -> Path | None:
-        """The version of the archive that goes on."""
+        """Version of the archive that continues."""
         return None if self._archive is None else self._archive.root
 
     def result(self) -> JobResult:
-        """Do everything; the tables lie in the folder afterwards."""
+        """Run all steps; the tables are in the folder afterwards."""
         config, choice = self._config, self._choice
         options = log_options(choice)
         scanned = self._scan(options)
@@ -264,7 +264,7 @@ class _Run:
         return merge_scans(self._in_tasks(lambda pack: scan_pieces(pack, options), self._packs))
 
     def _buckets(self, records: int) -> int:
-        """Into how many tasks the partitions are divided."""
+        """Return the number of tasks among which the partitions are divided."""
         most = 2 * int(self._spark.sparkContext.defaultParallelism)
         return max(1, min(most, records // _BUCKET_RECORDS))
 
@@ -285,7 +285,7 @@ class _Run:
         return EventCounts(*map(sum, totals)) if found else EventCounts()
 
     def _in_tasks(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-        """What `work` gives for each item, by one of Spark's tasks each."""
+        """Apply `work` to each item in one of Spark's tasks each; returns the results."""
         if not items:
             return []
 
@@ -299,7 +299,7 @@ class _Run:
         return found
 
     def _fold(self, events: EventPlan) -> dict[str, int]:
-        """All tables and reports from the events; rows of each."""
+        """Fold the events to all tables and reports; returns the rows of each."""
         intra_batch = bool(self._config.arguments.intra_batch)
         root = self._base
         state = None if root is None else root / STATE_NAME
@@ -355,7 +355,7 @@ class _Run:
         return len(rows)
 
     def _compare(self, end: int) -> int:
-        """The snapshots must say what the history says; leaves what the next append must know."""
+        """Compare snapshots with the history; writes the state that the next append needs."""
         compared = compare_snapshots(
             self._choice.others, self._folder, self._events, end,
             reveal=self._config.arguments.reveal,
@@ -377,7 +377,7 @@ _TABLES: Final = ("partitions", "brokers", *KEYED_STATES, *REPORT_ARROW)
 
 
 def keep_closed(root: Path, folder: Path) -> None:
-    """The closed intervals and finished report rows of an archive stay as the files they are."""
+    """Link the closed intervals and finished report rows of an archive as files."""
     for name in ("partitions", "brokers", *KEYED_STATES):
         link_files(root / name / "current=false", folder / name / "current=false")
     for name in ("leader_changes", "under_replicated"):
@@ -385,7 +385,7 @@ def keep_closed(root: Path, folder: Path) -> None:
 
 
 def write_churn(events: Path, folder: Path, state: Path | None) -> None:
-    """`isr_churn` of the whole history: medians need all times, not only the new ones."""
+    """Write `isr_churn` of the whole history: medians need all times, not only the new ones."""
     parts = [] if state is None else [state / "churn" / "part-0.parquet"]
     parts += sorted((events / "churn").glob("*.parquet"))
     merged, report = merged_churn([pq.read_table(path) for path in parts])
@@ -396,7 +396,7 @@ def write_churn(events: Path, folder: Path, state: Path | None) -> None:
 
 
 def clears_of(folder: Path) -> Clears:
-    """All ClearElrRecords, in log order."""
+    """Read all ClearElrRecords, in log order."""
     files = sorted(folder.glob("*.parquet"))
     table = pa.concat_tables([CLEAR_EVENTS.empty_table(), *map(pq.read_table, files)])
     names = tuple(table.column("topic").to_pylist())
@@ -405,7 +405,7 @@ def clears_of(folder: Path) -> Clears:
 
 
 def link_files(source: Path, target: Path, pattern: str = "*.parquet") -> None:
-    """Hard links of the files of one folder in another, copies where links do not work."""
+    """Hard-link the files of one folder in another; copy them where links do not work."""
     if not source.exists():
         return
     target.mkdir(parents=True, exist_ok=True)
@@ -419,5 +419,5 @@ def link_files(source: Path, target: Path, pattern: str = "*.parquet") -> None:
 
 
 def parquet_rows(folder: Path) -> int:
-    """The number of rows in all Parquet files below a folder, by their footers."""
+    """Number of rows in all Parquet files below a folder, by their footers."""
     return sum(pq.ParquetFile(path).metadata.num_rows for path in folder.rglob("*.parquet"))

@@ -1,4 +1,4 @@
-"""The tables of a history: columns in Spark's DDL, and the Arrow schemas of what tasks hand on.
+"""Tables of a history: columns in Spark's DDL, and the Arrow schemas of files between tasks.
 
 Tasks write typed events, one file per task and kind: `partition` and `broker` events overlay each
 other, `keyed` ones hold a whole state as JSON (null: removed). They are folded into intervals.
@@ -12,7 +12,7 @@ from pipeline.core.schema import TIMESTAMP
 
 INTS: Final = pa.list_(pa.int32())
 TEXTS: Final = pa.list_(pa.string())
-# Where an event takes effect. `visible` is its offset, inside a transaction that of the end.
+# Place at which an event takes effect. `visible` is its offset; in a transaction that of its end.
 PLACE: Final = [
     ("visible", pa.int64()),
     ("offset", pa.int64()),
@@ -23,7 +23,7 @@ PLACE: Final = [
     ("api", pa.string()),
     ("seed", pa.bool_()),
 ]
-# Lists are packed (`history_lists`); the places of events that no transaction delays repeat.
+# Lists are packed (`history.lists`); without a transaction `visible` repeats `offset`.
 _PACKED: Final = [
     (name, pa.binary())
     for name in ("replicas", "isr", "elr", "last_known_elr", "adding", "removing", "directories")
@@ -50,7 +50,7 @@ PARTITION_EVENTS: Final = pa.schema(
         *_NUMBERS,
     ]
 )
-# An open interval with all that the next run needs to go on: also with the open ends of reports.
+# An open interval with the state that the next run needs, including the open ends of reports.
 PARTITION_STATE: Final = pa.schema(
     [
         ("topic_id", pa.binary()),
@@ -73,7 +73,7 @@ PARTITION_STATE: Final = pa.schema(
         ("span_in_sync", pa.int32()),
     ]
 )
-# A broker that left the ISR of a partition and is not back.
+# A broker that left the ISR of a partition and has not come back.
 AWAY_STATE: Final = pa.schema(
     [
         ("topic_id", pa.binary()),
@@ -82,7 +82,7 @@ AWAY_STATE: Final = pa.schema(
         ("ts", TIMESTAMP),
     ]
 )
-# `isr_churn` before its medians: of each group all times away, in seconds.
+# `isr_churn` before its medians: all times away of each group, in seconds.
 CHURN: Final = pa.schema(
     [
         ("window", TIMESTAMP),
@@ -152,7 +152,7 @@ VALIDITY: Final = (
 )
 _ENDPOINTS: Final = "array<struct<name:string,host:string,port:int,protocol:int>>"
 _FEATURES: Final = "map<string,struct<min:int,max:int>>"
-# What the JSON state of a keyed table holds; `kind` is the table's name.
+# JSON state of a keyed table; `kind` is the table's name.
 KEYED_STATES: Final = {
     "topics": "topic_id string, name string",
     "controllers": (
@@ -225,7 +225,7 @@ _SIMPLE: Final = {
 
 
 def arrow_schema(columns: str) -> pa.Schema:
-    """Columns in Spark's DDL as an Arrow schema, without a JVM."""
+    """Arrow schema of columns in Spark's DDL, without a JVM."""
     fields = []
     for column in _split(columns):
         name, _, type_ = column.partition(" ")
@@ -247,7 +247,7 @@ def _arrow_type(text: str) -> pa.DataType:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that are in no angle brackets."""
+    """Split at the commas outside angle brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "<") - (letter == ">")

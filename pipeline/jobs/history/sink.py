@@ -1,4 +1,4 @@
-"""Files of a decoding task: the archive and the events, temporary names until it is done."""
+"""Files of a decoding task: the archive and the events, with temporary names until it is done."""
 
 from functools import partial
 from pathlib import Path
@@ -20,14 +20,14 @@ _BYTES_MAX: Final = 16 << 20
 
 
 class EventSink:
-    """Collects rows by folder and writes them by Arrow.
+    """Writer that collects rows by folder and writes them by Arrow.
 
     Events of partitions go into Arrow files whose batches belong to the buckets in turn: batch i to
     bucket i modulo their number. All others are Parquet.
 
     Args:
-        plan: `history_events.EventPlan`.
-        name: of the files; names of one run sort in the order of the log.
+        plan: `events.EventPlan`.
+        name: name of the files; names of one run sort in the order of the log.
     """
 
     def __init__(self, plan: Any, name: str) -> None:
@@ -38,7 +38,7 @@ class EventSink:
         self._files = TaskFiles()
 
     def add(self, folder: str, row: tuple[Any, ...], size: int) -> None:
-        """One row and its size in bytes, about."""
+        """Add one row with its approximate size in bytes."""
         rows = self._rows.get(folder)
         if rows is None:
             rows = self._rows[folder] = []
@@ -49,13 +49,13 @@ class EventSink:
             self._flush(folder)
 
     def publish(self) -> None:
-        """Write what is left and give the files their names."""
+        """Write the rest and give the files their names."""
         for folder in list(self._rows):
             self._flush(folder)
         self._files.publish()
 
     def discard(self) -> None:
-        """Remove what was not published."""
+        """Remove unpublished files."""
         self._files.discard()
 
     def _flush(self, folder: str) -> None:
@@ -94,7 +94,7 @@ class EventSink:
 
 
 def _column(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
-    """A column; times come as microseconds."""
+    """A column; times are given as microseconds."""
     if type_ == TIMESTAMP:
         return pa.array(values, pa.int64()).view(TIMESTAMP)
     return pa.array(values, type_)
