@@ -1,1 +1,1 @@
-"""Measured claims: one file per claim, the same script for any Kafka-protocol cluster."""
+"""Benchmarks of claims: one file per claim, the same script for any Kafka-protocol cluster."""

@@ -25,7 +25,7 @@ VERSION: Final = 1
 
 
 def measure(count: int) -> dict[str, int]:
-    """Rates of one batch of so many records."""
+    """Rates for one batch of `count` records."""
     values = [record_codec.encode(change(number), VERSION) for number in range(count)]
     content = encode_batch(values, 0, 1, 1)
     assert [len(batch.records) for batch in committed_batches(content)] == [count]

@@ -51,7 +51,7 @@ LULL_S: Final = 0.3
 
 
 class Watch(threading.Thread):
-    """Polls Metadata of a sample of topics until none is led by the lost broker."""
+    """Poller of Metadata for a sample of topics, until none is led by the lost broker."""
 
     def __init__(self, address: str, names: list[str], lost: int) -> None:
         super().__init__(daemon=True)
@@ -62,7 +62,7 @@ class Watch(threading.Thread):
 
     @override
     def run(self) -> None:
-        """Samples first; then all of them once, which is nearly always only a confirmation."""
+        """Poll the sample; then all topics once, nearly always only as a confirmation."""
         left = self._names[:: max(1, len(self._names) // SAMPLE)]
         left = self._until_moved(left)
         self._until_moved(self._names)
@@ -86,7 +86,7 @@ class Watch(threading.Thread):
 
 
 class Probe(threading.Thread):
-    """Asks the active controller something else every 10 ms."""
+    """Prober that sends the active controller another request every 10 ms."""
 
     def __init__(self, address: str) -> None:
         super().__init__(daemon=True)
@@ -96,7 +96,7 @@ class Probe(threading.Thread):
 
     @override
     def run(self) -> None:
-        """Until told to stop."""
+        """Send requests until `is_over` is set."""
         while not self.is_over:
             begin = time.monotonic()
             self._client.send(DESCRIBE_QUORUM, describe_quorum_request())
@@ -106,7 +106,7 @@ class Probe(threading.Thread):
 
 
 class Moves:
-    """The last change of a leader in the log, and the append time of the first."""
+    """Changes of leaders in the log: arrival of the last one, append time of the first."""
 
     def __init__(self, tail: Tail, count: int, lost: int) -> None:
         self._tail, self._count, self._lost = tail, count, lost
@@ -117,7 +117,7 @@ class Moves:
         self.is_fenced = False
 
     def is_complete(self) -> bool:
-        """Whether every leader moved; decodes only in a lull, because that costs the measured."""
+        """Return True if every leader moved; decodes only in a lull, to spare the measured node."""
         arrivals = self._tail.arrivals
         if not arrivals or time.monotonic() - arrivals[-1][0] < LULL_S:
             return False
@@ -136,7 +136,7 @@ class Moves:
 
 
 def placed(topics: int, partitions: int, nodes: list[int], tag: str) -> dict[str, Any]:
-    """Topics with even leaders and even pairs of replicas."""
+    """Replicas of topics, with even leaders and even pairs of replicas."""
     count = len(nodes)
     pairs = [
         (nodes[index % count], nodes[(index + 1 + index // count % (count - 1)) % count])
@@ -151,7 +151,7 @@ def placed(topics: int, partitions: int, nodes: list[int], tag: str) -> dict[str
 def lose(
     where: tuple[str, str], tail: Tail, broker: FakeBroker, led: list[str], *, is_death: bool
 ) -> dict[str, float]:
-    """Figures of one loss: `where` is the active controller and a node that answers Metadata."""
+    """Measure one loss: `where` is the active controller and a node that answers Metadata."""
     active, other = where
     pid = listener_pid(active)
     watch, probe = Watch(other, led, broker.node_id), Probe(active)
@@ -195,7 +195,7 @@ def lose(
 def measure(
     controllers: list[str], brokers: list[str], topics: int, partitions: int
 ) -> dict[str, Any]:
-    """Both losses on a running cluster."""
+    """Measure both losses on a running cluster."""
     wait_until_writable(controllers)
     active, tail, fakes = start_brokers(controllers, BROKERS, FIRST_ID)
     names = placed(topics, partitions, [fake.node_id for fake in fakes], f"loss-{time.time_ns()}-")
@@ -210,7 +210,7 @@ def measure(
     ]
     where = (active, (not_leading or brokers)[0])
     for broker, kind in ((fakes[0], "shutdown"), (fakes[1], "death")):
-        time.sleep(2.5)  # everybody beats once more, with the newest offset
+        time.sleep(2.5)  # every broker sends one more heartbeat, with the newest offset
         led = _led_by(where[1], list(names), broker.node_id)
         found = lose(where, tail, broker, led, is_death=kind == "death")
         figures |= {f"{kind}_{name}": value for name, value in found.items()}
@@ -223,7 +223,7 @@ def measure(
 
 
 def _led_by(address: str, names: list[str], node_id: int) -> list[str]:
-    """One entry per partition that the broker leads; topics by name."""
+    """Topic names, one entry for each partition that the broker leads."""
     client = TypedClient(address)
     led = []
     for start in range(0, len(names), 1000):
@@ -235,7 +235,7 @@ def _led_by(address: str, names: list[str], node_id: int) -> list[str]:
 
 
 def main() -> None:
-    """Measure what the flags name."""
+    """Measure the systems that the flags name."""
     flags = report.parser(__doc__)
     flags.add_argument("--controllers", help="measure this cluster on this machine: host:port,...")
     flags.add_argument("--broker", help="its node (host:port) that shows what is visible")

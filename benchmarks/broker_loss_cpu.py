@@ -48,7 +48,7 @@ FIRST = 101
 
 
 def directory(broker_id: int) -> DirectoryId:
-    """The one directory of a broker."""
+    """The only directory of a broker."""
     return DirectoryId(broker_id.to_bytes(16, "big"))
 
 
@@ -93,7 +93,7 @@ def cluster(topics: int, brokers: int) -> list[Record]:
 
 
 class Bench:
-    """A controller over the cluster; its proposals are encoded and commit when told to."""
+    """A controller over the cluster; its proposals are encoded and committed by `take`."""
 
     def __init__(self, topics: int, brokers: int) -> None:
         draft = Draft(EMPTY, Offset(0))
@@ -108,7 +108,7 @@ class Bench:
         self.controller.activate(LeaderEpoch(1), draft.end_offset, draft.image, 0, 0)
 
     def take(self, output: Output) -> None:
-        """Encode what is proposed and commit it."""
+        """Encode the proposals and commit them."""
         for proposal in output.proposals:
             for record in proposal.records:
                 self.bytes += len(record_codec.encode(record, record_version(record, LEVEL)))
@@ -116,13 +116,13 @@ class Bench:
         self.controller.commit(self.controller.next_offset)
 
     def turn(self, output_of: Any) -> None:
-        """One turn of the controller, timed."""
+        """Run one turn of the controller and record its CPU time."""
         start = time.process_time()
         self.take(output_of())
         self.turns.append(time.process_time() - start)
 
     def heartbeat(self, broker_id: int, *, stop: bool = False) -> None:
-        """A heartbeat of a broker that has read everything."""
+        """Send a heartbeat of a broker that has read everything."""
         new = codec.newest(HEARTBEAT, "request")
         body = new.BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -135,14 +135,14 @@ class Bench:
         self.turn(lambda: self.controller.submit(request, self.now_ms, 0))
 
     def run_until_quiet(self) -> None:
-        """Turns until no work is due."""
+        """Run turns until no work is due."""
         while self.controller.next_deadline_ms() == self.now_ms:
             self.turn(lambda: self.controller.tick(self.now_ms, 0))
 
 
 def lose(topics: int, brokers: int, kind: str) -> dict[str, float]:
-    """Figures of one loss: `death` by silence or `shutdown` by the broker's own wish."""
-    gc.set_threshold(100_000, 20, 50)  # as a node has it
+    """Measure one loss: `death` by silence or `shutdown` at the broker's own request."""
+    gc.set_threshold(100_000, 20, 50)  # as in a node
     bench = Bench(topics, brokers)
     gc.collect()
     gc.freeze()

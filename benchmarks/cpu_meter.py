@@ -1,4 +1,4 @@
-"""CPU seconds of a process and everything below it, also of what ends meanwhile (Linux)."""
+"""CPU time of a process and its descendants, including those that end meanwhile (Linux)."""
 
 import os
 import threading
@@ -11,10 +11,10 @@ INTERVAL_SECONDS: Final = 0.5
 
 
 class CpuMeter:
-    """Measures the block it is entered for: `cpu` and `wall` in seconds.
+    """Context manager that measures its block: `cpu` and `wall` in seconds.
 
-    Spark ends idle Python workers when it likes, and their time would be gone with them. So the
-    tree is looked at twice a second, and a process that is gone counts with what it had then.
+    Spark ends idle Python workers at any time, and their CPU time would be lost with them. So the
+    process tree is read twice a second, and an ended process counts with its last reading.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class CpuMeter:
         self._started = 0.0
 
     def __enter__(self) -> Self:
-        """Start."""
+        """Start measuring."""
         self._before = process_ticks()
         self._started = time.perf_counter()
         self._thread.start()
@@ -39,7 +39,7 @@ class CpuMeter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop; the figures are there now."""
+        """Stop measuring and set the figures."""
         self.wall = time.perf_counter() - self._started
         self._over.set()
         self._thread.join()
@@ -53,7 +53,7 @@ class CpuMeter:
 
 
 def process_ticks() -> dict[int, int]:
-    """Clock ticks that this process and each below it have used themselves."""
+    """Clock ticks used by this process and by each of its descendants."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -61,7 +61,7 @@ def process_ticks() -> dict[int, int]:
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # it ended
+                continue  # the process ended
             parents[int(entry.name)] = int(fields[1])
             ticks[int(entry.name)] = int(fields[11]) + int(fields[12])
     tree = {os.getpid()}

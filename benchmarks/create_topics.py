@@ -33,7 +33,7 @@ def flush_probe_ms(folder: Path, rounds: int = 200) -> float:
 
 
 def sequential(address: str, prefix: str, count: int) -> dict[str, float]:
-    """Latency of one create after the other over one connection."""
+    """Latency of creates in sequence over one connection."""
     connection, took = protocol.Connection(address), []
     for number in range(count + 50):
         body = protocol.create_topics_frame([f"{prefix}{number}"])
@@ -47,7 +47,7 @@ def sequential(address: str, prefix: str, count: int) -> dict[str, float]:
 
 
 def in_flight(address: str, prefix: str, depth: int, seconds: float) -> float:
-    """Creates per second with `depth` connections that each wait for one answer."""
+    """Creates per second over `depth` connections with one request in flight each."""
     selector = selectors.DefaultSelector()
     number = 0
     for _ in range(depth):
@@ -75,7 +75,7 @@ def _create_next(connection: protocol.Connection, name: str) -> None:
 
 
 def large(address: str, names: list[str], partitions: int) -> float:
-    """Milliseconds of one request."""
+    """Time of one request in milliseconds."""
     connection = protocol.Connection(address, timeout_s=60)
     begin = time.perf_counter()
     answer = connection.call(
@@ -104,7 +104,7 @@ def measure(
 
 
 def main() -> None:
-    """Measure what the flags name."""
+    """Measure the systems that the flags name."""
     flags = report.parser(__doc__)
     flags.add_argument("--controllers", help="measure this cluster: host:port,...")
     flags.add_argument("--broker", help="send through this broker (host:port) instead")

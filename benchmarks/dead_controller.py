@@ -52,26 +52,26 @@ class Target(Protocol):
     addresses: dict[int, str]
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL; returns when the process is gone."""
+        """Send SIGKILL and return when the process is gone."""
         ...
 
     def start(self, node_id: int) -> None:
-        """Start it again."""
+        """Start the node again."""
 
 
 class OurTarget:
-    """Combined nodes of ours."""
+    """Combined kraftline nodes."""
 
     def __init__(self, cluster: OurCluster) -> None:
         self.addresses = dict(enumerate(cluster.brokers, 1))
         self._cluster = cluster
 
     def kill(self, node_id: int) -> None:
-        """By the script."""
+        """Kill the node with the script."""
         self._cluster.run("kill", str(node_id))
 
     def start(self, node_id: int) -> None:
-        """By the script, which waits until it serves."""
+        """Restart the node with the script, which waits until it serves."""
         self._cluster.run("restart", str(node_id))
 
 
@@ -83,30 +83,30 @@ class KafkaTarget:
         self._cluster = cluster
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL its process."""
+        """Send SIGKILL to its process."""
         self._cluster.stop(node_id)
 
     def start(self, node_id: int) -> None:
-        """Start it; does not wait."""
+        """Start the node without waiting for it."""
         self._cluster.start(node_id)
 
 
 class Creator(threading.Thread):
-    """Creates topics one after the other until it is stopped."""
+    """Client that creates topics in sequence until it is stopped."""
 
     def __init__(self, addresses: dict[int, str], prefix: str, timeout_s: float) -> None:
         super().__init__(daemon=True)
         bootstrap = ",".join(addresses.values())
         self.client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self.ended: list[tuple[float, float, KafkaError | None]] = []
-        """End of each create (monotonic), seconds it took, and its error."""
+        """End of each create (monotonic), its duration in seconds, and its error."""
         self._prefix = prefix
         self._timeout_s = timeout_s
         self._stop_asked = threading.Event()
 
     @override
     def run(self) -> None:
-        """Create until stopped."""
+        """Create topics until stopped."""
         while not self._stop_asked.wait(PAUSE_S):
             name, begin, error = f"{self._prefix}-{len(self.ended)}", time.monotonic(), None
             wanted = self.client.create_topics(
@@ -120,13 +120,13 @@ class Creator(threading.Thread):
             self.ended.append((now, now - begin, error))
 
     def stop(self) -> None:
-        """End after the create that is under way."""
+        """Stop after the pending create."""
         self._stop_asked.set()
         self.join()
 
 
 def brokers_in_metadata(address: str) -> set[int]:
-    """Ids of the brokers that a broker names; empty when it does not answer."""
+    """Ids of the brokers in a broker's Metadata; empty if it does not answer."""
     with (
         contextlib.suppress(OSError, ProtocolError),
         contextlib.closing(TypedClient(address, timeout_s=2.0)) as client,
@@ -137,7 +137,7 @@ def brokers_in_metadata(address: str) -> set[int]:
 
 
 def wait_for_brokers(target: Target, asked: set[int], wanted: set[int]) -> float:
-    """Seconds until each of the brokers asked names just the wanted ones."""
+    """Seconds until Metadata of each asked broker has exactly the wanted ones."""
     begin = time.monotonic()
     while any(brokers_in_metadata(target.addresses[id_]) != wanted for id_ in asked):
         if time.monotonic() > begin + READY_S:
@@ -147,7 +147,7 @@ def wait_for_brokers(target: Target, asked: set[int], wanted: set[int]) -> float
 
 
 def play(target: Target, number: int, down_s: float, timeout_s: float) -> dict[str, Any]:
-    """One round: what the creates from the kill on gave, and the two waits."""
+    """Run one round; returns the results of the creates from the kill on, and the two waits."""
     everybody = set(target.addresses)
     wait_for_brokers(target, everybody, everybody)
     creator = Creator(target.addresses, f"round{number}", timeout_s)
@@ -177,7 +177,7 @@ def play(target: Target, number: int, down_s: float, timeout_s: float) -> dict[s
 
 
 def measure(target: Target, args: argparse.Namespace) -> dict[str, Any]:
-    """All rounds of one system."""
+    """Run all rounds of one system."""
     rounds = [play(target, i, args.down, args.timeout) for i in range(args.rounds)]
     slowest = [row["slowest_s"] for row in rounds]
     return {
@@ -195,7 +195,7 @@ def measure(target: Target, args: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(cluster: OurCluster | KafkaCluster | SplitCluster) -> Iterator[None]:
-    """Up, and down at the end."""
+    """Start the cluster, and stop it at the end."""
     try:
         cluster.up()
         yield
@@ -204,7 +204,7 @@ def running(cluster: OurCluster | KafkaCluster | SplitCluster) -> Iterator[None]
 
 
 def systems(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Target]]:
-    """Each system while it runs."""
+    """Yield each system while it runs."""
     if args.kafka_brokers:
         for name, is_ours in (("kraftline", True), ("kafka", False)):
             split = SplitCluster(folder / name, args.base_port, is_ours=is_ours)
@@ -221,7 +221,7 @@ def systems(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Targe
 
 
 def main() -> None:
-    """Measure what the flags name."""
+    """Measure the systems that the flags name."""
     flags = report.parser(__doc__)
     flags.add_argument("--kafka", action="store_true", help="combined nodes of Kafka after ours")
     flags.add_argument("--kafka-brokers", action="store_true", help="brokers of Kafka, see above")

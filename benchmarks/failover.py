@@ -29,66 +29,66 @@ class Target(Protocol):
     controllers: list[str]
 
     def pid(self, node_id: int) -> int:
-        """The process of a node that runs; asked before the window begins."""
+        """Return the process id of a running node; called before the window begins."""
         ...
 
     def start(self, node_id: int) -> None:
-        """Start it again."""
+        """Start the node again."""
 
 
 class OurTarget:
-    """Our cluster, by the script's commands."""
+    """A kraftline cluster, controlled by the script."""
 
     def __init__(self, cluster: OurCluster) -> None:
         self.controllers = cluster.controllers
         self._cluster = cluster
 
     def pid(self, node_id: int) -> int:
-        """As the script knows it."""
+        """Return the process id in the script's status."""
         nodes = self._cluster.status()["nodes"]
         return int(next(node["pid"] for node in nodes if node["id"] == node_id))
 
     def start(self, node_id: int) -> None:
-        """Restart."""
+        """Restart the node."""
         self._cluster.run("restart", str(node_id))
 
 
 class KafkaTarget:
-    """A Kafka cluster of ours."""
+    """A Kafka cluster started by this benchmark."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self.controllers = cluster.controllers
         self._cluster = cluster
 
     def pid(self, node_id: int) -> int:
-        """As the peer knows it."""
+        """Return the process id of the started node."""
         return self._cluster.pid(node_id)
 
     def start(self, node_id: int) -> None:
-        """Wait for the old process, then start."""
+        """Wait for the end of the old process, then start the node."""
         self._cluster.stop(node_id)
         self._cluster.start(node_id)
 
 
 class GivenTarget:
-    """Local processes behind addresses; a command of the person starts one again."""
+    """Local processes behind addresses; a command of the user starts one again."""
 
     def __init__(self, controllers: list[str], restart: str) -> None:
         self.controllers = controllers
         self._restart = restart
 
     def pid(self, node_id: int) -> int:
-        """Whoever listens where the leader answers."""
+        """Return the process that listens at the leader's address."""
         del node_id
         return listener_pid(protocol.find_leader(self.controllers))
 
     def start(self, node_id: int) -> None:
-        """Run the command; it waits for the old process itself."""
+        """Run the command, which itself waits for the end of the old process."""
         subprocess.run(shlex.split(self._restart.format(id=node_id)), check=True)
 
 
 class Writer:
-    """Creates topics one after the other at whichever controller leads."""
+    """Client that creates topics in sequence at the controller that leads."""
 
     def __init__(self, controllers: list[str], prefix: str) -> None:
         self._controllers = controllers
@@ -97,7 +97,7 @@ class Writer:
         self._connection: protocol.Connection | None = None
 
     def create(self) -> bool:
-        """One attempt; False when the controller asked does not lead or is gone."""
+        """Try to create one topic; False if the controller does not lead or is gone."""
         self._number += 1
         try:
             if self._connection is None:
@@ -113,7 +113,7 @@ class Writer:
         return True
 
     def until_created(self, seconds: float = 30.0) -> float:
-        """Try until one succeeds; gives the instant of its answer (perf_counter, seconds)."""
+        """Retry until one succeeds; returns the instant of its answer (perf_counter, seconds)."""
         deadline = time.perf_counter() + seconds
         while not self.create():
             assert time.perf_counter() < deadline, "no create succeeded"
@@ -137,12 +137,12 @@ def window(target: Target, prefix: str, sent: signal.Signals) -> float:
     worst = max(worst, now - last)
     target.start(leader_id)
     protocol.wait_for_leader(target.controllers)
-    time.sleep(1.0)  # the restarted node fetches what it missed
+    time.sleep(1.0)  # the restarted node catches up
     return worst
 
 
 def measure(target: Target, rounds: int) -> dict[str, Any]:
-    """Medians and worst of both signals."""
+    """Medians and maxima of the windows for both signals."""
     figures: dict[str, Any] = {}
     for name, sent in (("sigkill", signal.SIGKILL), ("sigterm", signal.SIGTERM)):
         windows = [window(target, f"{name}-{i}-", sent) for i in range(rounds)]
@@ -153,7 +153,7 @@ def measure(target: Target, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure ours, and Kafka when asked."""
+    """Measure kraftline, and Kafka if the flags ask for it."""
     flags = report.parser(__doc__)
     flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
     flags.add_argument("--controllers", help="measure these local nodes: host:port,...")

@@ -1,4 +1,4 @@
-"""Brokers that register, send heartbeats and host nothing: they show a controller alone.
+"""Brokers that register and send heartbeats but host nothing, to load a controller alone.
 
 Each is a thread with one blocking connection to the active controller. Their metadata offset is
 that of a `Tail`, an observer that follows the committed log by Fetch, as a broker does.
@@ -34,14 +34,14 @@ INTERVAL_S: Final = 2.0
 """broker.heartbeat.interval.ms"""
 ACTIVE_AGAIN_S: Final = 0.02
 SECOND_ASK_S: Final = 0.05
-"""After the first answer to the wish to stop (apache/kafka: BrokerLifecycleManager)."""
+"""Pause after the first request to stop (apache/kafka: BrokerLifecycleManager)."""
 _WRONG_EPOCH: Final = (74, 75)
-"""FENCED and UNKNOWN_LEADER_EPOCH: the answer names the one to ask with."""
+"""FENCED and UNKNOWN_LEADER_EPOCH: the response has the epoch for the next request."""
 _FETCH_BYTES: Final = 8 << 20
 
 
 class Tail(threading.Thread):
-    """Follows the metadata log; keeps (arrival on the monotonic clock, bytes) of what it read."""
+    """Observer of the metadata log; keeps (arrival on the monotonic clock, bytes) of each read."""
 
     def __init__(self, address: str) -> None:
         super().__init__(daemon=True)
@@ -81,7 +81,7 @@ class Tail(threading.Thread):
 
 
 def _end(content: bytes, next_offset: int, epoch: int) -> tuple[int, int]:
-    """Position behind the last whole batch, by headers only: decoding would cost the measured."""
+    """Position after the last whole batch, by headers only, not to load the measured process."""
     position = 0
     while position + 61 <= len(content):
         size = int.from_bytes(content[position + 8 : position + 12], "big") + 12
@@ -96,7 +96,7 @@ def _end(content: bytes, next_offset: int, epoch: int) -> tuple[int, int]:
 
 
 class FakeBroker(threading.Thread):
-    """One broker; registered and beating once started."""
+    """One broker; registers and sends heartbeats once started."""
 
     def __init__(self, address: str, node_id: int, tail: Tail) -> None:
         super().__init__(daemon=True)
@@ -113,7 +113,7 @@ class FakeBroker(threading.Thread):
 
     @override
     def run(self) -> None:
-        """Register, then beat until gone, allowed to stop or refused."""
+        """Register, then send heartbeats until it vanishes, may stop or is refused."""
         try:
             self._live()
         except (OSError, RefusedError) as error:
@@ -159,7 +159,7 @@ class FakeBroker(threading.Thread):
         return int(check(self._client.ask(REGISTER, body)).broker_epoch)
 
     def _beat(self) -> float | None:
-        """One heartbeat; gives the pause until the next, None when the broker may stop."""
+        """Send one heartbeat; returns the pause until the next, None if the broker may stop."""
         self.last_beat = time.monotonic()
         body = request(HEARTBEAT).BrokerHeartbeatRequest(
             broker_id=self.node_id,
@@ -170,7 +170,7 @@ class FakeBroker(threading.Thread):
         )
         answer: Any = self._client.ask(HEARTBEAT, body)
         if answer.error_code is ErrorCode.request_timed_out:
-            return ACTIVE_AGAIN_S  # a busy controller; a broker asks again too
+            return ACTIVE_AGAIN_S  # the controller is busy; a broker retries too
         check(answer)
         if self._wants_stop and answer.should_shut_down:
             self.may_stop_at = time.monotonic()
@@ -184,12 +184,12 @@ class FakeBroker(threading.Thread):
         return INTERVAL_S
 
     def shut_down(self) -> None:
-        """Ask to stop, at once and with every beat."""
+        """Request to stop, at once and with every later heartbeat."""
         self._wants_stop = True
         self._wake.set()
 
     def vanish(self) -> None:
-        """Beat no more, without a word."""
+        """Stop sending heartbeats, without a request to stop."""
         self._is_gone = True
         self._wake.set()
 
@@ -197,7 +197,7 @@ class FakeBroker(threading.Thread):
 def start_brokers(
     controllers: list[str], count: int, first_id: int
 ) -> tuple[str, Tail, list[FakeBroker]]:
-    """Address of the active controller, its tail, and brokers that are unfenced."""
+    """Start brokers; returns the active controller's address, a tail, and the unfenced brokers."""
     deadline = time.monotonic() + 60
     while True:
         address = wait_for_leader(controllers)

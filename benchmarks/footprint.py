@@ -14,11 +14,11 @@ from benchmarks.processes import cpu_seconds, listener_pid, resident_mb
 from benchmarks.systems import started_systems
 
 SETTLE_S = 5.0
-"""After the start: what a node does once is over."""
+"""Pause after the start, until its one-time work is over."""
 
 
 def measure(controllers: list[str], seconds: float) -> dict[str, float]:
-    """The figures of the processes behind these addresses."""
+    """Figures of the processes behind these addresses."""
     protocol.wait_for_leader(controllers)
     time.sleep(SETTLE_S)
     pids = [listener_pid(address) for address in controllers]
@@ -34,7 +34,7 @@ def measure(controllers: list[str], seconds: float) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure what the flags name."""
+    """Measure the systems that the flags name."""
     flags = report.parser(__doc__)
     flags.add_argument("--controllers", help="measure these local nodes: host:port,...")
     flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")

@@ -1,4 +1,4 @@
-"""What Kafka's own classes do with metadata records, from benchmarks/KafkaCodecs.java."""
+"""Figures of Kafka's own codecs for metadata records, from benchmarks/KafkaCodecs.java."""
 
 import subprocess
 from pathlib import Path
@@ -13,9 +13,9 @@ HEAP: Final = "3g"
 
 
 def kafkas_figures(*words: str) -> dict[str, Any]:
-    """Run one of its parts in a JVM that compiles it first; its figures by name.
+    """Run one part of it in a JVM, which compiles it first; returns its figures by name.
 
-    A machine without a JDK is a failure: a run that says it compared must have.
+    A machine without a JDK is a failure: a run that claims a comparison must make it.
     """
     command = ["java", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-cp", f"{jars()}/*", str(SOURCE)]
     done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Real Apache Kafka beside us: jars through Maven, its tools, and clusters on loopback.
+"""Apache Kafka as a peer: jars through Maven, its tools, and clusters on loopback.
 
 Used by the benchmarks that measure both in one run and by the tests that compare with Kafka.
 """
@@ -31,7 +31,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 def jars() -> Path:
     """The folder with Kafka's class path, fetched once per version.
 
-    A missing Java or Maven is a failure, not a skip: a run that says it compared must have.
+    A missing Java or Maven is a failure, not a skip: a run that claims a comparison must make it.
     """
     for program in ("java", "mvn"):
         assert shutil.which(program), f"{program} is needed to compare with real Kafka"
@@ -52,12 +52,12 @@ def jars() -> Path:
 
 
 def java(main_class: str, *words: str, heap: str = "256m") -> list[str]:
-    """The command line of a Kafka class."""
+    """Command line of a Kafka class."""
     return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", f"{jars()}/*", main_class, *words]
 
 
 def tool(main_class: str, *words: str) -> str:
-    """Run a Kafka tool and give its standard output; a failure shows both outputs."""
+    """Run a Kafka tool and return its standard output; a failure shows both outputs."""
     done = subprocess.run(
         java(main_class, *words), capture_output=True, text=True, timeout=120, check=False
     )
@@ -66,7 +66,7 @@ def tool(main_class: str, *words: str) -> str:
 
 
 def dump_metadata_log(folder: Path) -> str:
-    """What Kafka's DumpLogSegments reads in a metadata log folder."""
+    """Output of Kafka's DumpLogSegments for a metadata log folder."""
     files = ",".join(str(path) for path in sorted(folder.glob("*.log")))
     return tool(
         "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", files
@@ -74,7 +74,7 @@ def dump_metadata_log(folder: Path) -> str:
 
 
 def format_node(properties: Path, cluster_id: str, *words: str) -> None:
-    """Kafka's own `kafka-storage format`."""
+    """Run Kafka's own `kafka-storage format`."""
     tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), *words)
 
 
@@ -122,17 +122,17 @@ class KafkaCluster:
             format_node(properties, CLUSTER_ID)
 
     def start(self, node_id: int) -> None:
-        """Start one node; does not wait."""
+        """Start one node without waiting for it."""
         home = self.folder / f"node{node_id}"
         self._processes[node_id] = start_node(home / "server.properties", home / "node.log")
 
     def up(self) -> None:
-        """Format, start all and wait for a leader."""
+        """Format and start all nodes, and wait for a leader."""
         self.format()
         self.launch()
 
     def launch(self) -> None:
-        """Start all, formatted already, and wait for a leader."""
+        """Start all formatted nodes, and wait for a leader."""
         for node_id in (1, 2, 3):
             self.start(node_id)
         deadline = time.monotonic() + 60
@@ -146,7 +146,7 @@ class KafkaCluster:
                 return
 
     def pid(self, node_id: int) -> int:
-        """Process id of a node."""
+        """Return the process id of a node."""
         return self._processes[node_id].pid
 
     def stop(self, node_id: int, sent: signal.Signals = signal.SIGKILL) -> None:

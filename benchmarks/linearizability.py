@@ -25,10 +25,10 @@ VALUES = 5
 def register_operations(
     count: int, *, functions: Sequence[str], seed: int, lost_share: float = 0.0
 ) -> list[Operation]:
-    """What clients of one register saw, each always with one open operation.
+    """Operations of clients of one register, each always with one open operation.
 
-    Every operation takes effect at a random moment between call and return; the others go on
-    meanwhile, so about ten are open at any time.
+    Every operation takes effect at a random moment between call and return, concurrently with the
+    others, so about ten are open at any time.
     """
     rng = random.Random(seed)
     events = [(rng.randrange(100), client, "call") for client in range(CLIENTS)]
@@ -84,14 +84,14 @@ def performed(state: int | None, f: str, value: Any) -> tuple[int | None, tuple[
 
 
 def with_a_wrong_end(operations: list[Operation]) -> list[Operation]:
-    """The operations and one more that read what nobody wrote."""
+    """The operations and one more that reads a value never written."""
     last = max(each.end for each in operations if each.end is not None)
     wrong = Operation(process=10**6, f="read", output=VALUES, call=last + 1, end=last + 2)
     return [*operations, wrong]
 
 
 def hard_operations(count: int) -> list[Operation]:
-    """Concurrent writes of different values and reads in an order that no write order gives."""
+    """Concurrent writes of different values and reads in an order that no write order allows."""
     writes = [Operation(process=n, f="write", value=n, call=0, end=100) for n in range(count)]
     reads = [
         Operation(process=50, f="read", output=n % 2, call=101 + 2 * n, end=102 + 2 * n)
@@ -101,7 +101,7 @@ def hard_operations(count: int) -> list[Operation]:
 
 
 def measured(operations: list[Operation], *, prune: bool = True) -> dict[str, Any]:
-    """One check in CPU seconds; events and operations are made before."""
+    """Measure one check in CPU seconds; operations and history are made before."""
     history = history_of(operations)
     assert history.operations
     gc.collect()
@@ -119,7 +119,7 @@ def measured(operations: list[Operation], *, prune: bool = True) -> dict[str, An
 
 
 def measured_folder(folder: Path) -> dict[str, Any]:
-    """All `*.log` files below a folder, read and checked."""
+    """Read and check all `*.log` files below a folder."""
     started = time.process_time()
     operations = steps = files = 0
     for path in sorted(folder.rglob("*.log")):
@@ -136,7 +136,7 @@ def measured_folder(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs everything and prints the figures."""
+    """Run everything and print the figures."""
     parser = report.parser(__doc__)
     parser.add_argument("--operations", type=int, default=100_000)
     parser.add_argument("--histories", type=Path, help="folder with foreign *.log histories")

@@ -62,7 +62,7 @@ def creation(topics: int, partitions: int) -> Iterator[Record]:
 
 
 def encoded(records: Iterable[Record]) -> Iterator[list[bytes]]:
-    """Framed values, 1000 in a list."""
+    """Yield lists of 1000 framed values."""
     values: list[bytes] = []
     for record in records:
         version = record_version(record, METADATA_VERSION_DEFAULT)
@@ -75,7 +75,7 @@ def encoded(records: Iterable[Record]) -> Iterator[list[bytes]]:
 
 
 def load(batches: Iterable[list[bytes]]) -> Image:
-    """The image that encoded records lead to."""
+    """Decode and apply records; returns their image."""
     image, base = EMPTY, 0
     for values in batches:
         records = map(record_codec.decode, values)
@@ -85,7 +85,7 @@ def load(batches: Iterable[list[bytes]]) -> Image:
 
 
 def rate(records: list[Record], image: Image) -> tuple[Image, int]:
-    """The image after the records and the rate at which they were applied, best of some."""
+    """Image after the records, and the best of some rates of applying them."""
     best, after = float("inf"), image
     for _ in range(ROUNDS):
         begin = time.process_time()
@@ -96,7 +96,7 @@ def rate(records: list[Record], image: Image) -> tuple[Image, int]:
 
 def measure(topics: int, partitions: int) -> dict[str, int]:
     """Rates of loading, of scattered changes, and of walking the image for a snapshot."""
-    gc.set_threshold(100_000, 20, 50)  # as a node has it
+    gc.set_threshold(100_000, 20, 50)  # as in a node
     records = list(creation(topics, partitions))
     batches = list(encoded(records))
     best, image = float("inf"), EMPTY
@@ -130,7 +130,7 @@ def measure(topics: int, partitions: int) -> dict[str, int]:
 
 
 def bytes_per_partition(topics: int, partitions: int) -> int:
-    """Of this process, which should have done nothing else."""
+    """Bytes per partition in this process, which must have done nothing else before."""
     gc.set_threshold(100_000, 20, 50)
     load(encoded(creation(1, 1)))  # compiles readers and writers
     gc.collect()

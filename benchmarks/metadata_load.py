@@ -33,7 +33,7 @@ PATIENCE_S = 120
 
 
 def shows(address: str, topic: str) -> bool:
-    """Whether a node answers, and knows the topic."""
+    """Return True if a node answers and its metadata has the topic."""
     try:
         client = TypedClient(address, timeout_s=5)
         answer = client.ask(METADATA, metadata_request([topic]))
@@ -44,7 +44,7 @@ def shows(address: str, topic: str) -> bool:
 
 
 def restart(target: Target, brokers: list[str]) -> float:
-    """Seconds until a node that does not lead is back with everything."""
+    """Seconds until a restarted node that does not lead has caught up."""
     leader = protocol.wait_until_writable(target.controllers)
     index = next(i for i, address in enumerate(target.controllers) if address != leader)
     os.kill(target.pid(index + 1), signal.SIGTERM)
@@ -72,7 +72,7 @@ def failover(target: Target, prefix: str) -> float:
 
 
 def cold(target: Target, launch: Callable[[], None], prefix: str) -> float:
-    """Seconds until a topic can be created after all were killed and started."""
+    """Seconds until a topic can be created after all nodes were killed and started."""
     protocol.wait_until_writable(target.controllers)
     for pid in [target.pid(number + 1) for number in range(len(target.controllers))]:
         os.kill(pid, signal.SIGKILL)
@@ -113,7 +113,7 @@ def measure(
 
 
 def main() -> None:
-    """Measure ours, and Kafka when asked."""
+    """Measure kraftline, and Kafka if the flags ask for it."""
     flags = report.parser(__doc__)
     flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
     flags.add_argument("--topics", type=int, default=1_000)

@@ -10,7 +10,7 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "quorum"
 
 
 class OurCluster:
-    """Three combined nodes in a folder, or what `up` is told."""
+    """A cluster in a folder: three combined nodes unless `up` gets other words."""
 
     def __init__(self, folder: Path, base_port: int) -> None:
         self.folder = folder
@@ -19,7 +19,7 @@ class OurCluster:
         self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(3)]
 
     def run(self, *words: str) -> str:
-        """One command of the script; what it says on standard error is for whoever measures."""
+        """Run one command of the script; its standard error is passed on."""
         command = [sys.executable, str(SCRIPT), words[0], "--dir", str(self.folder), *words[1:]]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -28,7 +28,7 @@ class OurCluster:
         self.run("up", "--base-port", str(self.base_port), *words)
 
     def status(self) -> dict[str, Any]:
-        """The status object, also while a node is down."""
+        """Return the status object, even while a node is down."""
         command = [sys.executable, str(SCRIPT), "status", "--dir", str(self.folder), "--json"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         status: dict[str, Any] = json.loads(done.stdout)

@@ -53,7 +53,7 @@ READS: Final = {
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the figures."""
     parser = report.parser(__doc__)
     parser.add_argument("--megabytes", type=int, default=280, help="plain bytes of each log")
     parser.add_argument("--metadata-records", type=int, default=400_000)
@@ -116,7 +116,7 @@ def _metadata(folder: Path, records: int, *, with_kafka: bool) -> dict[str, Any]
 
 
 def _audit(folder: Path) -> int:
-    """Every check of a segment by itself: checksums, headers, order, epochs, producers."""
+    """Check each segment by itself: checksums, headers, order, epochs, producers."""
     batches = 0
     for file in discover([str(folder)]).files:
         report = check_file(file)
@@ -188,14 +188,14 @@ def _spark_seconds(frame: Any) -> tuple[float, float]:
 
 
 def _worker_peak_megabytes() -> int:
-    """The largest resident size that a Python worker below this process has had."""
+    """Largest resident size so far of a Python worker below this process."""
     peak = 0
     for process in process_ticks():
         try:
             is_python = "pyspark" in Path(f"/proc/{process}/cmdline").read_text()
             status = Path(f"/proc/{process}/status").read_text()
         except OSError:
-            continue  # it ended
+            continue  # the process ended
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         if found and is_python and process != os.getpid() and "java" not in status[:40]:
             peak = max(peak, int(found[1]))

@@ -1,4 +1,4 @@
-"""Logs to measure the pipeline with: records like a log's, batches of a chosen size."""
+"""Logs for benchmarks of the pipeline: realistic records, batches of a chosen size."""
 
 import random
 import struct
@@ -26,9 +26,9 @@ _TIME_MS: Final = 1_700_000_000_000
 
 
 def write_log(folder: Path, size: int, value_bytes: int, batch_bytes: int, codec: Codec) -> int:
-    """A partition of about `size` plain bytes in segments of 64 MiB; the number of records.
+    """Write a partition of about `size` plain bytes in 64 MiB segments; returns the record count.
 
-    12-byte keys, a header on one record of four; 64 different batches, repeated.
+    The records have 12-byte keys and every fourth a header; 64 different batches are repeated.
     """
     per_batch = max(1, batch_bytes // (value_bytes + 24))
     batches = [_batch(random.Random(seed), per_batch, value_bytes, codec) for seed in range(64)]
@@ -38,7 +38,7 @@ def write_log(folder: Path, size: int, value_bytes: int, batch_bytes: int, codec
     start = 0
     for number in range(size // plain + 1):
         batch = bytearray(batches[number % _DISTINCT])
-        # Offset and epoch stand outside of what the CRC covers.
+        # The CRC does not cover offset and epoch.
         struct.pack_into(">q", batch, 0, offset)
         struct.pack_into(">i", batch, LOG_OVERHEAD_BYTES, 3)
         parts.append(bytes(batch))
@@ -53,7 +53,7 @@ def write_log(folder: Path, size: int, value_bytes: int, batch_bytes: int, codec
 
 
 def write_metadata_log(folder: Path, records: int, per_batch: int) -> int:
-    """A metadata log of PartitionChange records; the number of records."""
+    """Write a metadata log of PartitionChange records; returns the record count."""
     values = [
         record_codec.encode(
             PartitionChangeRecord(

@@ -36,7 +36,7 @@ TARGET: Final = 10_000_000
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the figures."""
     parser = report.parser(__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     arguments = parser.parse_args()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def write_log(folder: Path, count: int) -> int:
-    """A legal metadata log of `count` records; its bytes."""
+    """Write a legal metadata log of `count` records; returns its bytes."""
     folder.mkdir(parents=True)
     rng = random.Random(1)
     offset = size = start = 0
@@ -97,7 +97,7 @@ def _records(rng: random.Random, count: int) -> Any:
 
 
 def measure(folder: Path, count: int, size: int) -> dict[str, Any]:
-    """One run in this process with its children."""
+    """Measure one run in this process with its children."""
     parser = ArgumentParser()
     history.add_arguments(parser)
     config = JobConfig(
@@ -123,7 +123,7 @@ def measure(folder: Path, count: int, size: int) -> dict[str, Any]:
 
 
 class _Peak:
-    """The largest resident size that any Python worker below this process has had."""
+    """Largest resident size of any of Spark's Python workers on this machine."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -132,7 +132,7 @@ class _Peak:
         self._thread.start()
 
     def stop(self) -> int:
-        """MiB."""
+        """Stop watching; returns MiB."""
         self._over.set()
         self._thread.join()
         return self._largest >> 20
@@ -149,7 +149,7 @@ class _Peak:
                         pages = int((entry / "statm").read_text().split()[1])
                         self._largest = max(self._largest, pages * page)
                 except OSError:
-                    continue  # it ended
+                    continue  # the process ended
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and the format kraft-log over the same records, in turn.
+"""Comparison of Spark's own Kafka source with the format kraft-log over the same records.
 
 python -m benchmarks.pipeline --kafka-source [--connector DIR] [--megabytes N] [--json]
 
@@ -6,7 +6,7 @@ One real Kafka broker gets records without keys from Kafka's own producer-perf-t
 values of 100 B, batches of up to 16 KiB, not compressed). Spark on local[2] reads them from the
 broker with `format("kafka")` and from the broker's own folder with `format("kraft-log")`: the same
 session, sink noop, after warming runs, the two in turn. CPU seconds are those of Spark alone
-(driver, JVM, Python workers); the broker's are told beside them. The connector is fetched through
+(driver, JVM, Python workers); the broker's are given beside them. The connector is fetched through
 Maven in the version of the installed Spark; --connector names a folder with its jars instead.
 """
 
@@ -33,7 +33,7 @@ WARMING_RUNS: Final = 3
 RUNS: Final = 4
 PORT: Final = 19592
 _CONNECTOR: Final = "spark-sql-kafka-0-10_2.13"
-# the rest of what it needs is in Spark
+# Spark has its other dependencies
 _ARTIFACTS: Final = (
     _CONNECTOR, "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2",
 )  # fmt: skip
@@ -46,7 +46,7 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-# name of the read -> columns of Kafka's source, options of ours
+# name of the read -> columns of Kafka's source, options of kraft-log
 READS: Final = {
     "kafka": (None, {"columns": "kafka"}),
     "value": (("value",), {"columns": "value"}),
@@ -57,12 +57,12 @@ READS: Final = {
 def measure(
     folder: Path, megabytes: int, connector: Path | None = None
 ) -> dict[str, dict[str, Any]]:
-    """One row per source; figures per read.
+    """Measure one row per source, with figures per read.
 
     Args:
-        folder: an empty one, for the broker.
-        megabytes: of records with their framing.
-        connector: a folder with its jars; by Maven without it.
+        folder: an empty folder for the broker.
+        megabytes: size of the records with their framing.
+        connector: a folder with its jars; None: fetched through Maven.
     """
     import pyspark  # noqa: PLC0415  # needs the extra
 
@@ -107,7 +107,7 @@ def connector_jars(spark_version: str) -> Path:
 
 @contextmanager
 def one_broker(folder: Path) -> Iterator[int]:
-    """A Kafka node that is broker and controller, with the topic; its process id."""
+    """Run a Kafka node that is broker and controller, with the topic; yields its process id."""
     controller = f"127.0.0.1:{PORT + 1}"
     lines = {
         "process.roles": "broker,controller", "node.id": "1",
@@ -132,7 +132,7 @@ def one_broker(folder: Path) -> Iterator[int]:
 
 
 def create_topic() -> None:
-    """Wait for the broker by asking it for the topic."""
+    """Create the topic, retrying until the broker is up."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -148,7 +148,7 @@ def create_topic() -> None:
 
 
 def produce(count: int) -> None:
-    """That many records by Kafka's producer-perf-test."""
+    """Produce `count` records by Kafka's producer-perf-test."""
     kafka_peer.tool(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC,
         "--num-records", str(count), "--record-size", str(VALUE_BYTES), "--throughput", "-1",
@@ -180,7 +180,7 @@ def _in_turn(spark: Any, data: str, count: int, broker: int) -> dict[str, dict[s
 
 
 class _Used:
-    """What the runs of one read have used."""
+    """CPU and wall time of the runs of one read."""
 
     def __init__(self, broker: int) -> None:
         self._broker = broker
@@ -207,7 +207,7 @@ class _Used:
 
 
 def _what_was_read(data: str, count: int) -> dict[str, Any]:
-    """The records as they lie there, by batch headers."""
+    """Figures of the stored records, by batch headers."""
     options = {"path": data, "subscribe": TOPIC, "decode": "metadata", "columns": "count,size"}
     table = read_table(parse_options(options))
     sizes, counts = table.column("size").to_numpy(), table.column("count").to_numpy()

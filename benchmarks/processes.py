@@ -1,4 +1,4 @@
-"""Processes of this machine as a benchmark sees them (Linux /proc): who listens, what they cost."""
+"""Processes of this machine (Linux /proc): listeners on ports, memory and CPU time."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def resident_mb(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time a process has used."""
+    """User and system time used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
@@ -25,7 +25,7 @@ def listener_pid(address: str) -> int:
     """The local process that listens on the port of `host:port`.
 
     Raises:
-        ProcessLookupError: nobody does, or it belongs to another user.
+        ProcessLookupError: no process does, or it belongs to another user.
     """
     port = int(address.rsplit(":", 1)[1])
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}

@@ -1,6 +1,6 @@
-"""A client small enough to measure with: hand-made frames over a blocking socket.
+"""Minimal client for measurements: hand-made frames over a blocking socket.
 
-It knows CreateTopics 7 and DescribeQuorum 0; every KRaft quorum answers them, so the
+It has CreateTopics 7 and DescribeQuorum 0; every KRaft quorum answers them, so the
 same script measures kraftline and Kafka by address.
 """
 
@@ -50,7 +50,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def create_topics_frame(names: Iterable[str], *, partitions: int = 1, replicas: int = 1) -> bytes:
-    """CreateTopics 7 body for topics of the same shape; replicas and partitions as counts."""
+    """CreateTopics 7 body for topics of the same shape."""
     topics = [
         _compact(name) + struct.pack(">ih", partitions, replicas) + b"\x01\x01\x00"
         for name in names
@@ -80,23 +80,23 @@ class Connection:
         self._ids = itertools.count()
 
     def frame(self, api_key: int, version: int, body: bytes, *, flexible: bool = True) -> bytes:
-        """A whole request frame with the next correlation id."""
+        """Build a whole request frame with the next correlation id."""
         client = b"measure"
         header = struct.pack(">hhih", api_key, version, next(self._ids), len(client)) + client
         payload = header + (b"\x00" if flexible else b"") + body
         return struct.pack(">i", len(payload)) + payload
 
     def call(self, api_key: int, version: int, body: bytes, *, flexible: bool = True) -> bytes:
-        """Send and wait; gives the answer's body."""
+        """Send a request and wait; returns the answer's body."""
         self.socket.sendall(self.frame(api_key, version, body, flexible=flexible))
         return self.receive(flexible=flexible)
 
     def receive(self, *, flexible: bool = True) -> bytes:
-        """The body of the next answer."""
+        """Receive the body of the next answer."""
         return self.receive_frame()[5 if flexible else 4 :]
 
     def receive_frame(self) -> bytes:
-        """The next answer with its header."""
+        """Receive the next answer with its header."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
@@ -115,7 +115,7 @@ class Connection:
 
 
 def leader_of(address: str, timeout_s: float = 2.0) -> tuple[int, int, int]:
-    """Leader id, epoch and high watermark as one controller or broker tells them."""
+    """Leader id, epoch and high watermark from one controller or broker."""
     connection = Connection(address, timeout_s)
     try:
         body = b"\x02" + _compact("__cluster_metadata") + b"\x02" + bytes(4) + b"\x00\x00\x00"
@@ -148,7 +148,7 @@ def find_leader(controllers: list[str]) -> str:
 
 
 def wait_for_leader(controllers: list[str], seconds: float = 30.0) -> str:
-    """Poll until some controller leads."""
+    """Poll until some controller leads; returns its address."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -160,7 +160,7 @@ def wait_for_leader(controllers: list[str], seconds: float = 30.0) -> str:
 
 
 def wait_until_writable(controllers: list[str], seconds: float = 60.0) -> str:
-    """Poll until a topic can be created: brokers are registered and leadership has settled."""
+    """Poll until a topic can be created: brokers are registered and a leader is elected."""
     deadline = time.monotonic() + seconds
     for number in itertools.count():
         try:

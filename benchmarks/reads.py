@@ -48,7 +48,7 @@ CLIENT_ID: Final = "measure"
 
 
 def frame_of(api_key: int, body: Any) -> bytes:
-    """A request with its length, always the same correlation id."""
+    """A request frame with its length, always with the same correlation id."""
     frame = codec.encode_request(api_key, VERSIONS[api_key], 1, CLIENT_ID, body)
     return struct.pack(">i", len(frame)) + frame
 
@@ -67,7 +67,7 @@ def one_by_one(address: str, frame: bytes, seconds: float) -> list[float]:
 
 
 def latency(address: str, frame: bytes, seconds: float) -> tuple[float, float]:
-    """Ms one by one: the median of waiting, and the server's CPU per request."""
+    """Milliseconds per request in sequence: median latency, and CPU of the server."""
     pid = listener_pid(address)
     one_by_one(address, frame, seconds / 4)  # warm
     used = cpu_seconds(pid)
@@ -77,7 +77,7 @@ def latency(address: str, frame: bytes, seconds: float) -> tuple[float, float]:
 
 
 def in_flight(address: str, frame: bytes, seconds: float) -> float:
-    """Requests per second of 64 connections that each wait for one answer."""
+    """Requests per second over 64 connections with one request in flight each."""
     selector = selectors.DefaultSelector()
     for _ in range(IN_FLIGHT):
         connection = Connection(address)
@@ -96,7 +96,7 @@ def in_flight(address: str, frame: bytes, seconds: float) -> float:
 
 
 def build(active: str, topics: int, partitions: int, nodes: list[int]) -> Iterator[int]:
-    """Create the topics, 5000 partitions in a request; gives how many partitions there are."""
+    """Create the topics, 5000 partitions in a request; yields the number of partitions so far."""
     client = TypedClient(active)
     tag, step = f"load-{time.time_ns()}-", max(1, 5000 // partitions)
     for start in range(0, topics, step):
@@ -114,7 +114,7 @@ def build(active: str, topics: int, partitions: int, nodes: list[int]) -> Iterat
 
 
 def while_changing(active: str, address: str, frame: bytes) -> list[float]:
-    """Metadata, each time after a topic was created."""
+    """Seconds of Metadata requests, each after a topic was created."""
     creator, reader, took = Connection(active), Connection(address), []
     for number in range(10):
         body = create_topics_frame([f"change-{time.time_ns()}-{number}"])
@@ -170,7 +170,7 @@ def other_than(active: str, controllers: list[str], brokers: list[str]) -> str:
 
 
 def main() -> None:
-    """Measure what the flags name."""
+    """Measure the systems that the flags name."""
     flags = report.parser(__doc__)
     flags.add_argument("--controllers", help="measure this cluster: host:port,...")
     flags.add_argument("--broker", help="its node (host:port) that answers Metadata")

@@ -40,11 +40,11 @@ DIRECTORY_ID = DirectoryId(bytes(range(16)))
 REPLICAS = (NodeId(1), NodeId(2), NodeId(3))
 ROUNDS: Final = 5
 VARIANTS: Final = 1000
-"""Different records of a type that are gone through."""
+"""Number of different records of a type."""
 
 
 def partition(number: int) -> PartitionRecord:
-    """One of many partitions: replicas and directories repeat, the rest does not."""
+    """One of many partitions: replicas and directories repeat, the other fields do not."""
     replicas = tuple(NodeId(1 + (number * 7 + k) % 6) for k in range(3))
     return PartitionRecord(
         partition_id=number,
@@ -58,14 +58,14 @@ def partition(number: int) -> PartitionRecord:
 
 
 def placed(number: int) -> PartitionRecord:
-    """As `partition`, with directories."""
+    """A partition with directories."""
     one = partition(number)
     directories = tuple(DirectoryId(bytes((node,)) * 16) for node in one.replicas)
     return replace(one, directories=directories)
 
 
 def change(number: int) -> PartitionChangeRecord:
-    """A new leader and ISR."""
+    """A change of leader and ISR."""
     return PartitionChangeRecord(
         partition_id=number,
         topic_id=TopicId(number.to_bytes(16, "big")),
@@ -75,7 +75,7 @@ def change(number: int) -> PartitionChangeRecord:
 
 
 def registration(number: int) -> RegisterBrokerRecord:
-    """A broker."""
+    """A broker registration."""
     return RegisterBrokerRecord(
         broker_id=NodeId(number),
         incarnation_id=TOPIC_ID,
@@ -112,12 +112,12 @@ def measure(count: int) -> dict[str, dict[str, int]]:
 
 
 def decode_all(values: list[bytes]) -> list[Record]:
-    """One pass."""
+    """Decode every value once."""
     return [decode(value) for value in values]
 
 
 def encode_all(records: list[Record], version: int) -> list[bytes]:
-    """One pass."""
+    """Encode every record once."""
     return [encode(record, version) for record in records]
 
 

@@ -1,4 +1,4 @@
-"""How every benchmark speaks: a table for people, one JSON object a run for machines."""
+"""Output of every benchmark: a table for people, one JSON object a run for machines."""
 
 import argparse
 import json
@@ -8,13 +8,13 @@ from typing import Any
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which `share` (0..1) of the values lie, by nearest rank."""
+    """Element of the sorted values at position `share` (0..1) * count, rounded down."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def summary_ms(seconds: list[float]) -> dict[str, float]:
-    """p50, p99 and worst in milliseconds."""
+    """p50, p99 and maximum in milliseconds."""
     return {
         "p50_ms": round(1000 * statistics.median(seconds), 3),
         "p99_ms": round(1000 * percentile(seconds, 0.99), 3),
@@ -23,12 +23,12 @@ def summary_ms(seconds: list[float]) -> dict[str, float]:
 
 
 def environment() -> dict[str, Any]:
-    """What a figure must be read with: cores and load."""
+    """Context of the figures: cores and load."""
     return {"cores": os.cpu_count(), "load": [round(x, 2) for x in os.getloadavg()]}
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The flags every benchmark has."""
+    """Parser with the common flags of all benchmarks."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--json", action="store_true", help="print one JSON object")
     return made

@@ -29,7 +29,7 @@ def timed(seed: int, options: Options) -> tuple[Outcome, float]:
 
 
 def measured(options: Options, seeds: range) -> dict[str, Any]:
-    """The figures of some seeds."""
+    """Figures of some seeds."""
     events, seconds, virtual_us = 0, 0.0, 0
     kinds: dict[str, int] = {}
     for seed in seeds:
@@ -57,7 +57,7 @@ def measured(options: Options, seeds: range) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs everything and prints the figures."""
+    """Run everything and print the figures."""
     parser = report.parser(__doc__)
     parser.add_argument("--seeds", type=int, default=8, help="standard seeds, from 1 on (8)")
     options = parser.parse_args()

@@ -29,14 +29,14 @@ WRITES_PER_SECOND: Final = 200 / 60
 
 
 class Count:
-    """Calls and instructions by code object while `run` is under way."""
+    """Calls and instructions by code object during `run`."""
 
     def __init__(self) -> None:
         self.calls: Counter[CodeType] = Counter()
         self.instructions: Counter[CodeType] = Counter()
 
     def run(self, act: Callable[[], Outcome]) -> Outcome:
-        """Count what an act does."""
+        """Count the calls and instructions of an act."""
         sys.settrace(self._entered)
         try:
             return act()
@@ -58,7 +58,7 @@ class Count:
 
 
 def package_of(code: CodeType) -> str:
-    """The import package of a function, "libraries" for what is not ours."""
+    """Import package of a function; "libraries" for code of others."""
     path = Path(code.co_filename)
     if not path.is_relative_to(ROOT) or "site-packages" in path.parts:
         return "libraries"
@@ -66,13 +66,13 @@ def package_of(code: CodeType) -> str:
 
 
 def repeat(seed: int, options: Options, times: int) -> None:
-    """Run a seed again and again; what `native_instructions` counts."""
+    """Run a seed repeatedly, for `native_instructions`."""
     for _ in range(times):
         run_seed(seed, options)
 
 
 def native_instructions(seed: int, seconds: int) -> int:
-    """Of the machine, for one run of a seed in a process that has run it before.
+    """Machine instructions for one run of a seed in a process that has run it before.
 
     Raises:
         SystemExit: valgrind is not installed.
@@ -114,7 +114,7 @@ def options_for(seconds: int) -> Options:
 
 
 def main() -> None:
-    """Runs the seed and prints instructions an event, by package and by function."""
+    """Run the seed and print instructions per event, by package and by function."""
     parser = report.parser(__doc__)
     parser.add_argument("--seed", type=int, default=2, help="the seed (2)")
     parser.add_argument("--seconds", type=int, default=10, help="virtual seconds (10)")
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--native", action="store_true", help="count what C does too (valgrind)")
     options = parser.parse_args()
     seed = options_for(options.seconds)
-    run_seed(options.seed, seed)  # what is made once a process is not an event's
+    run_seed(options.seed, seed)  # one-time work of a process is not counted
     count = Count()
     outcome = count.run(lambda: run_seed(options.seed, seed))
     events = outcome.event_count

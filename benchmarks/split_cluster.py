@@ -1,4 +1,4 @@
-"""Dedicated controllers, ours or Kafka's, and brokers of Kafka that follow them, on loopback."""
+"""Dedicated controllers, kraftline's or Kafka's, and brokers of Kafka, on loopback."""
 
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from benchmarks.protocol import wait_for_leader
 CONTROLLERS: Final = (1, 2, 3)
 BROKERS: Final = (101, 102, 103)
 RELEASE: Final = "3.9-IV0"
-"""The metadata version of Kafka's controllers: that of ours, so that the brokers do the same."""
+"""Metadata version of Kafka's controllers: the same as ours, so that the brokers behave alike."""
 START_S: Final = 120.0
 
 
@@ -28,7 +28,7 @@ class SplitCluster:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def up(self) -> None:
-        """Format and start all; returns when the controllers lead, brokers may still register."""
+        """Format and start all; returns when a controller leads, brokers may still register."""
         self.folder.mkdir(parents=True)
         cluster_id = CLUSTER_ID
         if self._ours is not None:
@@ -40,7 +40,7 @@ class SplitCluster:
         wait_for_leader(self.controllers, START_S)
 
     def start(self, node_id: int) -> None:
-        """Start a node of Kafka; does not wait."""
+        """Start a node of Kafka without waiting for it."""
         home = self._home(node_id)
         self._processes[node_id] = start_node(home / "server.properties", home / "node.log")
 

@@ -20,7 +20,7 @@ from benchmarks.our_quorum import OurCluster
 
 
 def measure_ours(folder: Path, rounds: int, base_port: int) -> dict[str, Any]:
-    """Each round in a fresh folder, so that formatting counts."""
+    """Measure rounds in fresh folders, so that formatting counts."""
     took: list[float] = []
     for number in range(rounds):
         cluster = OurCluster(folder / f"q{number}", base_port)
@@ -35,7 +35,7 @@ def measure_ours(folder: Path, rounds: int, base_port: int) -> dict[str, Any]:
 
 
 def measure_kafka(folder: Path, base_port: int) -> dict[str, Any]:
-    """One round: formatting three times and until there is a leader."""
+    """Measure one round: formatting three times, and the time until there is a leader."""
     cluster = KafkaCluster(folder / "kafka", base_port)
     begin = time.perf_counter()
     try:
@@ -60,7 +60,7 @@ def measure_command(command: str, controllers: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what the flags name."""
+    """Measure the systems that the flags name."""
     flags = report.parser(__doc__)
     flags.add_argument("--kafka", action="store_true", help="measure Apache Kafka in the same run")
     flags.add_argument("--command", help="a shell command that starts another cluster")

@@ -1,4 +1,4 @@
-"""The clusters that a benchmark measures in one run: ours, and Apache Kafka's when asked for."""
+"""Clusters that a benchmark measures in one run: kraftline, and Apache Kafka on request."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from benchmarks.our_quorum import OurCluster
 def started_systems(
     base_port: int, *, with_kafka: bool
 ) -> Iterator[tuple[str, OurCluster | KafkaCluster]]:
-    """Each system by name while it runs; the one before it has stopped, its data are gone.
+    """Yield each system by name while it runs; the previous one has stopped and its data are gone.
 
     Args:
-        base_port: of ours; Kafka's is ten above.
-        with_kafka: whether Kafka follows.
+        base_port: first port of ours; Kafka's is ten above.
+        with_kafka: measure Kafka too.
     """
     with tempfile.TemporaryDirectory() as name:
         clusters: dict[str, OurCluster | KafkaCluster] = {

@@ -1,4 +1,4 @@
-"""A blocking client that speaks through `wire.codec`, for what is not counted in microseconds."""
+"""Blocking client with bodies of `wire.codec`, for work that is not measured in microseconds."""
 
 import itertools
 import struct
@@ -17,7 +17,7 @@ API_VERSIONS: Final = 18
 DESCRIBE_QUORUM: Final = 55
 DESCRIBE_CLUSTER: Final = 60
 VERSIONS: Final = {1: 17, 3: 12, 18: 4, 19: 7, 20: 6, 55: 0, 60: 1, 62: 4, 63: 1}
-"""What both Kafka 4.3 and kraftline serve."""
+"""Versions that both Kafka 4.3 and kraftline serve."""
 TIMEOUT: Final = timedelta(seconds=60)
 
 
@@ -33,18 +33,18 @@ class TypedClient:
         self._ids = itertools.count()
 
     def ask(self, api_key: int, body: Any) -> Any:
-        """The answer's body; `failed` tells whether it is an error."""
+        """Send a request; returns the answer's body, which `check` tests for errors."""
         self.send(api_key, body)
         frame = self.receive_frame()
         return codec.read_response(api_key, VERSIONS[api_key], frame)[1]
 
     def send(self, api_key: int, body: Any) -> None:
-        """Only the request."""
+        """Send a request without waiting."""
         frame = codec.encode_request(api_key, VERSIONS[api_key], next(self._ids), "measure", body)
         self._connection.socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def receive_frame(self) -> bytes:
-        """The next answer, header included, undecoded."""
+        """Receive the next answer, header included, undecoded."""
         return self._connection.receive_frame()
 
     def close(self) -> None:
@@ -53,12 +53,12 @@ class TypedClient:
 
 
 def request(api_key: int) -> Any:
-    """The newest request module of an API."""
+    """Newest request module of an API."""
     return codec.newest(api_key, "request")
 
 
 def check(answer: Any) -> Any:
-    """The answer, when neither it nor any of its rows is an error."""
+    """The answer, if neither it nor any of its rows has an error."""
     for row in (answer, *getattr(answer, "topics", ()), *getattr(answer, "responses", ())):
         code = getattr(row, "error_code", None)
         if code is not None and code.value:
@@ -67,7 +67,7 @@ def check(answer: Any) -> Any:
 
 
 def create_assigned(client: TypedClient, topics: dict[str, list[tuple[int, ...]]]) -> None:
-    """Create topics with the replicas of each partition given, about 5000 records in a request."""
+    """Create topics with given replicas of each partition, about 5000 records in a request."""
     new = request(CREATE_TOPICS)
     names = list(topics)
     partitions = max(map(len, topics.values()))
@@ -128,7 +128,7 @@ def describe_quorum_request() -> Any:
 
 
 def wait_until(condition: Any, seconds: float, what: str | Callable[[], str]) -> None:
-    """Poll a condition every 5 ms; `what` says what was waited for, asked when it did not come."""
+    """Poll a condition every 5 ms; `what` is the text of the error, computed only then."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
