@@ -42,10 +42,10 @@ class Verdict(msgspec.Struct, frozen=True):
     """What is held of one run: the truth of it is tested."""
 
     verdict: str
-    """equal, apart (equal apart from things), own text, differs, no answer, no command.
+    """equal, apart (equal apart from things), own times, differs, no answer, no command.
 
-    own text: equal, but the answer was made from the very output (`is_own_text`); no answer: not
-    run, nothing recorded says what the cluster answered.
+    own times: equal, but the times are those of the very output (`table` is itself); no answer:
+    not run, nothing recorded says what the cluster answered.
     """
     apart: list[str] = msgspec.field(default_factory=list, name="from")
     why: str = ""
@@ -63,8 +63,7 @@ class Verdict(msgspec.Struct, frozen=True):
     frame: int | None = None
     """The recorded exchange of the quorum that answers: its time in wire/all-pairs.jsonl.xz."""
     table: str | None = None
-    """The output whose states answer: quorum_answers.py."""
-    is_own_text: bool = False
+    """The output that has the times of the answer: quorum_answers.py."""
 
 
 @cache

@@ -35,11 +35,13 @@ APART = {
 COLUMNS = {
     "equal": "equal",
     "equal apart from": "apart",
-    "own text": "own text",
+    "own times": "own times",
     "no answer": "no answer",
     "different": "differs",
 }
 """Heading -> verdict."""
+BOTH = 3
+"""Outputs with a recorded response that the log gives too: a test of test_golden_outputs.py."""
 COMPARED = """\
 Of the changes among them {changes} are looked at further: the records that our controller then
 writes are, all of them and no others, the very next of Kafka's log, at the one place of the log
@@ -47,10 +49,14 @@ where output and records fit (tests/cli/bind_offsets.py). Left out are ids, salt
 are drawn; {unordered} are compared in any order, since Kafka's is that of a hash map.
 
 Of the outputs of `quorum` {frames} are answered by the response that was recorded for the command,
-and our request is the recorded one; {tables} of `--status` by the states of the `--replication`
-output taken next, with the epoch and the addresses of the log. Own text: the answer is made from
-the rows of the output itself, so only its layout and the lags are compared. No answer: nothing
-recorded says what was answered, so the command is not run.
+and our request is the recorded one. {tables} more had no response: leader, epoch, high watermark,
+voters, observers, directory ids, log end offsets and addresses of the answer are those of Kafka's
+log, at the times of a `--replication` output ({own} of them: its own). What was recorded for
+{both} such outputs is made in the same way, whole. Own times: all is compared but the instants in
+the columns LastFetchTimestamp and LastCaughtUpTimestamp. They say where in the log a row was, so
+that another end there is seen, and two times of one row that differ although it was at the end;
+both together some milliseconds later are not. The order of observers is given: that of the other
+output of the moment. No answer: nothing recorded says what was answered, so the command is not run.
 """
 
 
@@ -61,6 +67,8 @@ def _counts() -> dict[str, int]:
         "unordered": sum(verdict.is_any_order for verdict in held),
         "frames": sum(verdict.frame is not None for verdict in held),
         "tables": sum(verdict.table is not None for verdict in held),
+        "own": sum(verdict.verdict == "own times" for verdict in held),
+        "both": BOTH,
     }
 
 
