@@ -7,12 +7,15 @@ apache/kafka: clients/.../common/message/{ProduceRequest,ProduceResponse}.json (
 """
 
 import struct
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from wire.errors import ErrorCode, RemoteProtocolError
-from wire.primitives import Buffer, encode_unsigned_varint, read_unsigned_varint, skip_tagged_fields
+from wire.fields import LeaderEndpoint, encode_endpoints, encode_length, encode_tagged, encode_text
+from wire.primitives import Buffer, read_unsigned_varint, skip_tagged_fields
 
 VERSION_MIN: Final = 3
 """Kafka 4 refuses 0 to 2, which carry message sets (KIP-896)."""
@@ -62,15 +65,6 @@ class PartitionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
     leader: tuple[int, int] | None = None
     """Id and epoch, beside NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH."""
-
-
-class LeaderEndpoint(msgspec.Struct, frozen=True):
-    """A broker that one of the answers names as leader."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 def decode_produce_request(version: int, body: Buffer, position: int = 0) -> ProduceRequest:
@@ -184,30 +178,22 @@ def encode_produce_response(
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
     is_flexible = version >= _FLEXIBLE_VERSION
-    topics = _by_topic(answers)
-    parts = [_count(len(topics), is_flexible=is_flexible)]
-    for topic, of_topic in topics:
-        parts.append(topic if isinstance(topic, bytes) else _text(topic, is_flexible=is_flexible))
-        parts.append(_count(len(of_topic), is_flexible=is_flexible))
+    topics = [list(of_topic) for _, of_topic in groupby(answers, key=attrgetter("topic"))]
+    parts = [encode_length(len(topics), is_flexible=is_flexible)]
+    for of_topic in topics:
+        topic = of_topic[0].topic
+        if isinstance(topic, str):
+            topic = encode_text(topic, is_flexible=is_flexible)
+        parts.append(topic)
+        parts.append(encode_length(len(of_topic), is_flexible=is_flexible))
         parts += [_answer(version, answer) for answer in of_topic]
         if is_flexible:
             parts.append(b"\0")
     parts.append(_INT32.pack(throttle_time_ms))
     if is_flexible:
         has_endpoints = bool(endpoints) and version >= _LEADER_VERSION
-        parts.append(_tagged(_endpoints(endpoints)) if has_endpoints else b"\0")
+        parts.append(encode_tagged({0: encode_endpoints(endpoints)} if has_endpoints else {}))
     return b"".join(parts)
-
-
-def _by_topic(
-    answers: list[PartitionAnswer],
-) -> list[tuple[str | bytes, list[PartitionAnswer]]]:
-    topics: list[tuple[str | bytes, list[PartitionAnswer]]] = []
-    for answer in answers:
-        if not topics or topics[-1][0] != answer.topic:
-            topics.append((answer.topic, []))
-        topics[-1][1].append(answer)
-    return topics
 
 
 def _answer(version: int, answer: PartitionAnswer) -> bytes:
@@ -220,38 +206,13 @@ def _answer(version: int, answer: PartitionAnswer) -> bytes:
     if version >= _LOG_START_VERSION:
         parts.append(_OFFSET.pack(answer.log_start_offset))
     if version >= _RECORD_ERRORS_VERSION:
-        parts.append(_count(len(answer.record_errors), is_flexible=is_flexible))
+        parts.append(encode_length(len(answer.record_errors), is_flexible=is_flexible))
         for index, message in answer.record_errors:
-            parts.append(_INT32.pack(index) + _text(message, is_flexible=is_flexible))
+            parts.append(_INT32.pack(index) + encode_text(message, is_flexible=is_flexible))
             if is_flexible:
                 parts.append(b"\0")
-        parts.append(_text(answer.message, is_flexible=is_flexible))
+        parts.append(encode_text(answer.message, is_flexible=is_flexible))
     if is_flexible:
         leader = answer.leader if version >= _LEADER_VERSION else None
-        parts.append(b"\0" if leader is None else _tagged(_LEADER.pack(*leader, 0)))
+        parts.append(encode_tagged({} if leader is None else {0: _LEADER.pack(*leader, 0)}))
     return b"".join(parts)
-
-
-def _endpoints(endpoints: tuple[LeaderEndpoint, ...]) -> bytes:
-    parts = [encode_unsigned_varint(len(endpoints) + 1)]
-    for each in endpoints:
-        parts.append(_INT32.pack(each.node_id) + _text(each.host, is_flexible=True))
-        parts.append(_INT32.pack(each.port) + _text(each.rack, is_flexible=True) + b"\0")
-    return b"".join(parts)
-
-
-def _tagged(content: bytes) -> bytes:
-    """A section of one tagged field, number 0."""
-    return b"\1\0" + encode_unsigned_varint(len(content)) + content
-
-
-def _count(count: int, *, is_flexible: bool) -> bytes:
-    return encode_unsigned_varint(count + 1) if is_flexible else _INT32.pack(count)
-
-
-def _text(text: str | None, *, is_flexible: bool) -> bytes:
-    if text is None:
-        return b"\0" if is_flexible else _INT16.pack(-1)
-    content = text.encode()
-    length = len(content)
-    return (encode_unsigned_varint(length + 1) if is_flexible else _INT16.pack(length)) + content

@@ -16,10 +16,10 @@ from kio.serial import entity_reader, entity_writer
 
 from wire.codec import split_request
 from wire.errors import ErrorCode, RemoteProtocolError
+from wire.fields import LeaderEndpoint
 from wire.produce import (
     VERSION_MAX,
     VERSION_MIN,
-    LeaderEndpoint,
     PartitionAnswer,
     ProducedPartition,
     decode_produce_request,
