@@ -16,6 +16,7 @@ from cli.offline.dump_segment import (
     timestamp_type,
 )
 from wire.batch import Batch, BatchHeader, RecordView
+from wire.legacy_batch import LegacyBatch, LegacyRecord
 
 
 class SegmentObjects(SegmentDump):
@@ -62,6 +63,35 @@ class SegmentObjects(SegmentDump):
         )
 
     @override
+    def _legacy_line(self, batch: LegacyBatch) -> str:
+        return _line(
+            {
+                "lastOffset": batch.last_offset,
+                "position": batch.position,
+                batch.timestamp_type: batch.timestamp_ms,
+                "size": batch.size_bytes,
+                "magic": batch.magic,
+                "compresscodec": batch.codec.name.lower(),
+                "crc": batch.crc,
+                "isvalid": batch.crc_is_valid,
+            }
+        )
+
+    @override
+    def _legacy_record_line(self, batch: LegacyBatch, record: LegacyRecord) -> str:
+        fields: dict[str, Any] = {}
+        if not self.skip_record_metadata:
+            fields = {
+                "offset": record.offset,
+                batch.timestamp_type: record.timestamp_ms,
+                "keySize": size_of(record.key),
+                "valueSize": size_of(record.value),
+                "isValid": record.crc_is_valid,
+                "crc": record.crc,
+            }
+        return self._with_values(fields, record)
+
+    @override
     def _record_line(self, header: BatchHeader, record: RecordView) -> str:
         fields: dict[str, Any] = {}
         if not self.skip_record_metadata:
@@ -77,6 +107,14 @@ class SegmentObjects(SegmentDump):
             if header.is_control:
                 name, control = control_record(record.key, record.value)
                 return _line({**fields, "control": name, "payload": control})
+        except ValueError as error:
+            return _line({**fields, "error": str(error)})
+        return self._with_values(fields, record)
+
+    def _with_values(self, fields: dict[str, Any], record: RecordView | LegacyRecord) -> str:
+        if not self.print_data:
+            return _line(fields)
+        try:
             key, payload = map(self._value, self.texts(record))
         except ValueError as error:
             return _line({**fields, "error": str(error)})

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from cli.offline.control_records import describe_control_record
-from wire.batch import Batch, BatchHeader, RecordView, iterate_batches
+from wire.batch import Batch, BatchHeader, RecordView
 from wire.errors import CorruptBatchError
+from wire.legacy_batch import LegacyBatch, LegacyRecord, iterate_any
 
 NO_OFFSET: Final = -1
 BOOTSTRAP: Final = "bootstrap.checkpoint"
@@ -56,7 +57,14 @@ class SegmentDump:
         content = self.path.read_bytes()[: self.bytes_max]
         yield self._first_line()
         valid_bytes = 0
-        for batch in iterate_batches(content):
+        for batch in iterate_any(content):
+            if isinstance(batch, LegacyBatch):
+                yield self._legacy_line(batch)
+                if self.deep:
+                    yield from self._legacy_record_lines(batch)
+                self._last_offset = batch.last_offset
+                valid_bytes = batch.position + batch.size_bytes
+                continue
             yield self._batch_line(batch)
             if self.deep:
                 yield from self._record_lines(batch)
@@ -91,6 +99,15 @@ class SegmentDump:
             f"isvalid: {_java(batch.crc_is_valid)}"
         )
 
+    def _legacy_line(self, batch: LegacyBatch) -> str:
+        """The line of a message of magic 0 or 1, or of a wrapper of several."""
+        return (
+            f"offset: {batch.last_offset} position: {batch.position} "
+            f"{batch.timestamp_type}: {batch.timestamp_ms} size: {batch.size_bytes} "
+            f"magic: {batch.magic} compresscodec: {batch.codec.name.lower()} crc: {batch.crc} "
+            f"isvalid: {_java(batch.crc_is_valid)}"
+        )
+
     def _rest_line(self, invalid_bytes: int) -> str:
         """The line of the bytes after the last whole batch."""
         return f"Found {invalid_bytes} invalid bytes at the end of {self.path.name}"
@@ -102,11 +119,18 @@ class SegmentDump:
                 "the checksum does not match"
             )
         for record in batch.records():
-            if record.offset != self._last_offset + 1:
-                self.non_consecutive.append((self._last_offset, record.offset))
-            self._last_offset = record.offset
-            if self.print_data:
-                yield self._record_line(batch.header, record)
+            self._note_offset(record.offset)
+            yield self._record_line(batch.header, record)
+
+    def _legacy_record_lines(self, batch: LegacyBatch) -> Iterator[str]:
+        for record in batch.records():
+            self._note_offset(record.offset)
+            yield self._legacy_record_line(batch, record)
+
+    def _note_offset(self, offset: int) -> None:
+        if offset != self._last_offset + 1:
+            self.non_consecutive.append((self._last_offset, offset))
+        self._last_offset = offset
 
     def _record_line(self, header: BatchHeader, record: RecordView) -> str:
         words = [] if self.skip_record_metadata else [_record_fields(header, record)]
@@ -114,6 +138,24 @@ class SegmentDump:
             if header.is_control:
                 words.append(describe_control_record(record.key, record.value))
                 return " ".join(words)
+        except ValueError as error:
+            words.append(f"payload: Error at {record.offset}, skipping. {error}")
+            return " ".join(words)
+        return self._with_texts(words, record)
+
+    def _legacy_record_line(self, batch: LegacyBatch, record: LegacyRecord) -> str:
+        fields = (
+            f"| offset: {record.offset} {batch.timestamp_type}: {record.timestamp_ms} "
+            f"keySize: {size_of(record.key)} valueSize: {size_of(record.value)} "
+            f"isValid: {_java(record.crc_is_valid)} crc: {record.crc}"
+        )
+        return self._with_texts([] if self.skip_record_metadata else [fields], record)
+
+    def _with_texts(self, words: list[str], record: RecordView | LegacyRecord) -> str:
+        """The words of a record, and behind them its key and its payload if they are wanted."""
+        if not self.print_data:
+            return " ".join(words)
+        try:
             key, payload = self.texts(record)
         except ValueError as error:
             words.append(f"payload: Error at {record.offset}, skipping. {error}")
@@ -124,7 +166,7 @@ class SegmentDump:
             words.append(f"{'' if words else ' '}payload: {payload}")
         return " ".join(words)
 
-    def texts(self, record: RecordView) -> tuple[str | None, str | None]:
+    def texts(self, record: RecordView | LegacyRecord) -> tuple[str | None, str | None]:
         """Texts of key and value; raises ValueError if the decoder cannot read them."""
         if self.describe_record is not None:
             return self.describe_record(record.key, record.value)

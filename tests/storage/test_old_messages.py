@@ -16,7 +16,7 @@ from wire.batch import encode_batch, iterate_batches, iterate_frames, parse_batc
 from wire.errors import CorruptBatchError
 from wire.old_messages import LENGTH_MIN
 
-FOLDERS = sorted((golden.ROOT / "legacy-log").iterdir())
+FOLDERS = sorted(path for path in (golden.ROOT / "legacy-log").iterdir() if path.is_dir())
 MIXED = "mixed-v0-v1-v2-0"
 SEGMENT = segment_name(0)
 NEW = encode_batch([b"v" * 40], 0, 1, 0)
@@ -167,8 +167,6 @@ def test_tools_name_it(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = golden.ROOT / "legacy-log" / folder
     magic = int(folder[1]) if folder[0] == "v" else 0
     words = f"is of the old message format (magic {magic}, before Kafka 0.11), which is not read"
-    assert main(["dump-log", "--files", str(path / SEGMENT)]) == 1
-    assert words in capsys.readouterr().err
     assert main(["log", "verify", str(path)]) == 1
     said = capsys.readouterr().out
     assert words in said
