@@ -315,7 +315,7 @@ class Log:
     def truncate_to(self, end_offset: int) -> int:
         """Drop records at or above the offset, with the whole batch that spans it; durable.
 
-        Returns the new end offset.
+        Returns the new end offset. An offset below the log start lowers that too, as in Kafka.
 
         Raises:
             OutOfSpaceError: partly done, as in `truncate_fully_and_start_at`.
@@ -323,14 +323,14 @@ class Log:
         assert end_offset >= 0
         if end_offset >= self.end_offset:
             return self.end_offset
-        if end_offset < self.log_start_offset:
-            self.truncate_fully_and_start_at(end_offset)
-            return end_offset
-        number = self._floor(end_offset)
+        number, start_offset = self._floor(end_offset), min(end_offset, self.log_start_offset)
         segment = self._segments[number]
         position = segment.find(end_offset)
         if position < segment.size_bytes:
             end_offset = min(end_offset, segment.header_at(position).base_offset)
+        if end_offset < self.log_start_offset:  # nothing above it is left
+            self.truncate_fully_and_start_at(start_offset)
+            return start_offset
         self._lower_recovery_point(end_offset)
         self._remove_segments(number + 1)
         segment.truncate(position)
