@@ -22,17 +22,17 @@ class SpaceReserve:
 
     def __init__(self, vfs: Vfs, log_directory: str) -> None:
         self._vfs = vfs
-        self._path = join(log_directory, RESERVE_NAME)
+        self.path = join(log_directory, RESERVE_NAME)
 
     def fill(self) -> bool:
         """Allocate the blocks; False if the disk is full.
 
         A complete file stays as it is, also one with the probe that a crash left at its end.
         """
-        if self._vfs.exists(self._path) and self._vfs.size(self._path) >= RESERVE_BYTES:
+        if self._vfs.exists(self.path) and self._vfs.size(self.path) >= RESERVE_BYTES:
             return True
         try:
-            file = self._vfs.open(self._path, create=True)
+            file = self._vfs.open(self.path, create=True)
             try:
                 file.pwrite(bytes(RESERVE_BYTES), 0)
             finally:
@@ -44,8 +44,8 @@ class SpaceReserve:
 
     def has_space(self) -> bool:
         """Try to write beyond the filled reserve; True if the disk has space."""
-        assert self._vfs.size(self._path) >= RESERVE_BYTES, "fill it first"
-        file = self._vfs.open(self._path)
+        assert self._vfs.size(self.path) >= RESERVE_BYTES, "fill it first"
+        file = self._vfs.open(self.path)
         try:
             file.pwrite(bytes(PROBE_BYTES), RESERVE_BYTES)
         except OutOfSpaceError:
@@ -58,6 +58,6 @@ class SpaceReserve:
     def release(self) -> bool:
         """Free the blocks; True if there were any."""
         with contextlib.suppress(FileNotFoundError):
-            self._vfs.unlink(self._path)
+            self._vfs.unlink(self.path)
             return True
         return False

@@ -64,11 +64,13 @@ class LogWriter:
         self._flush: tuple[int, FlushPlan, LeaderEpoch, int] | None = None
         self._next_token = 1
         self._stalled: deque[raft.PersistEffect] = deque()
-        self.is_disk_full = not reserve.fill()
+        self.is_disk_full = False
         self._has_said_full = False
-        self.retry_ms: int | None = clock.now_ms + RETRY_MS if self.is_disk_full else None
+        self.retry_ms: int | None = None
         self.timestamps: deque[tuple[Offset, int]] = deque()
         """(end offset, append time) of the batches that this leader wrote, oldest first."""
+        if not reserve.fill():
+            self._note_full(OutOfSpaceError(reserve.path))
 
     # ---- writes ------------------------------------------------------------------------------
 

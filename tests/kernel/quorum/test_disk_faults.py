@@ -9,7 +9,7 @@ from kernel import events
 from kernel.config import MetadataLogConfig
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.partition_metadata import read_partition_metadata
-from storage.space_reserve import RESERVE_NAME
+from storage.space_reserve import RESERVE_BYTES, RESERVE_NAME
 from storage.vfs import write_file_atomically
 from tests.kernel.harness import World, create_topic_body, delete_topic_body
 from tests.kernel.test_kernel import log_bytes, ready_world, topic_names
@@ -94,6 +94,30 @@ def test_a_node_alone_answers_with_a_time_out_and_goes_on() -> None:
     world.run_until(world.is_ready)
     assert "b" in topic_names(world, 1)
     assert not said(world, 1, "log_repaired")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_node_that_starts_on_a_full_disk_says_so_once(count: int) -> None:
+    """No write was tried: only the reserve, which could not be filled, tells."""
+    world = ready_world(count)
+    for node_id in list(world.alive):
+        world.kill(node_id)
+        vfs = world.nodes[node_id].vfs
+        if vfs.exists(f"/data/{RESERVE_NAME}"):
+            vfs.unlink(f"/data/{RESERVE_NAME}")
+        vfs.bytes_max = vfs.used_bytes() + RESERVE_BYTES - 1
+        world.start(node_id)
+    world.run_for(5_000)
+    for node_id in world.alive:
+        (line,) = said(world, node_id, "disk_full")
+        assert line.level is out.LogLevel.ERROR
+        assert line.fields["error"] == f"/data/{RESERVE_NAME}: no space left on device"
+        world.nodes[node_id].vfs.bytes_max = None
+    world.run_until(world.is_ready)
+    assert world.client(1).create_topic("a").error_code is ErrorCode.none
+    world.run_for(1_000)
+    assert len(said(world, 1, "disk_has_space_again")) == 1
+    assert are_equal(world)
 
 
 def test_what_a_node_alone_takes_in_the_turn_of_its_retry_is_written_after_it() -> None:
