@@ -147,18 +147,20 @@ class Inspected:
     async def quorum(self) -> QuorumView:
         """Describe the quorum by the leader's answer, or by this node's knowledge without one."""
         core = self.kernel.replica.core
-        leader = core.leader
         voters: list[ReplicaView] | None = None
         observers: list[ReplicaView] = []
         if core.is_leader:
             answer = core.describe_quorum(self.now().wall_ms)
-            voters, observers = self._replicas(answer.voters, answer.observers)
-        elif self._ask is not None and leader.leader_id is not None:
+            own_id = self.kernel.config.node_id
+            voters, observers = self._replicas(answer.voters, answer.observers, own_id)
+        elif self._ask is not None and core.leader.leader_id is not None:
             partition = await self._ask_leader(self._ask)
-            if partition is not None:
+            # NB: the leader may have been lost meanwhile, or be another one now.
+            if partition is not None and partition.leader_id == core.leader.leader_id:
                 voters, observers = self._replicas(
                     [_state(row) for row in partition.current_voters],
                     [_state(row) for row in partition.observers],
+                    partition.leader_id,
                 )
         high_watermark = core.high_watermark
         return QuorumView(
@@ -195,10 +197,8 @@ class Inspected:
         return partitions[0]
 
     def _replicas(
-        self, voters: Sequence[ReplicaState], observers: Sequence[ReplicaState]
+        self, voters: Sequence[ReplicaState], observers: Sequence[ReplicaState], leader_id: int
     ) -> tuple[list[ReplicaView], list[ReplicaView]]:
-        leader_id = self.kernel.replica.leader.leader_id
-        assert leader_id is not None, "a leader was asked"
         ends = [state.log_end_offset for state in voters if state.replica_id == leader_id]
         leader_end = ends[0] if ends else -1
 
