@@ -6,7 +6,9 @@ from argparse import Namespace
 from base64 import b64decode
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 import msgspec
@@ -18,6 +20,7 @@ from cli.arguments import INT32_MAX, UsageError, shortened
 from cli.release_versions import new_cluster_levels
 from kernel.config import NodeConfig
 from kernel.formatting import FormatError, FormatRequest, format_directories
+from kernel.random_ids import random_uuid
 from metadata.bootstrap import bootstrap_records
 from metadata.features import KRAFT_VERSION, LEVEL_STARTS, metadata_version_name
 from metadata.image import METADATA_VERSION
@@ -57,13 +60,6 @@ def run(options: Namespace) -> int:
         return 1
 
 
-def _new_uuid() -> bytes:
-    content = bytearray(os.urandom(16))
-    content[6] = content[6] & 0x0F | 0x40
-    content[8] = content[8] & 0x3F | 0x80
-    return bytes(content)
-
-
 def _format(options: Namespace) -> int:
     config = _static_config(options)
     check_cluster_id(options.cluster_id)
@@ -83,7 +79,7 @@ def _format(options: Namespace) -> int:
         date=f"{now:%a %b %d %H:%M:%S UTC %Y}",
         credentials=tuple(credentials),
     )
-    formatted = format_directories(OsVfs(), config, request, _new_uuid)
+    formatted = format_directories(OsVfs(), config, request, partial(random_uuid, SystemRandom()))
     if options.json:
         answer = {"formatted": formatted, "metadata_version": metadata_version_name(level)}
         sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")

@@ -229,6 +229,23 @@ def test_without_static_voters(capsys: pytest.CaptureFixture[str], folder: Path)
     assert "not supported yet" in do_format(capsys, "--standalone")[2]
 
 
+def test_a_directory_id_never_starts_with_a_dash(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """argparse would take it for a flag."""
+    draws = [0xF8 << 56, 0, 1 << 56, 0]
+
+    class Random:
+        def randrange(self, stop: int) -> int:
+            return draws.pop(0) % stop
+
+    monkeypatch.setattr("cli.folders.SystemRandom", Random)
+    assert do_format(capsys)[0] == 0
+    properties = (folder / "n1" / "log" / "meta.properties").read_text()
+    assert "directory.id=AQAAAAAAQACAAAAAAAAAAA\n" in properties
+    assert draws == []
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
