@@ -51,7 +51,9 @@ def usage() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, by default that of the process, and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if sys.stderr is None:  # closed by the caller
+    if sys.stdout is None:  # closed by the caller: a write must fail as the system says it
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
+    if sys.stderr is None:
         sys.stderr = io.StringIO()
     try:
         exit_code = _run(words)

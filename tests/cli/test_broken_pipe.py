@@ -101,6 +101,22 @@ def test_a_full_disk_is_one_line(words: list[str], code: int, name: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["--help"], 1, "kraftline --help: Bad file descriptor\n"),
+        (["storage", "random-uuid"], 1, "kraftline storage: Bad file descriptor\n"),
+        (["jepsen", "--help"], 2, "kraftline jepsen --help: Bad file descriptor\n"),
+        (["topics", b"\xff"], 1, "an argument is not UTF-8: '\\udcff'\n"),
+    ],
+    ids=["help", "one line", "no verdict", "nothing to write"],
+)
+def test_a_closed_output_is_one_line(words: list[str | bytes], code: int, line: str) -> None:
+    closed = ["sh", "-c", 'exec "$0" -m cli "$@" >&-', sys.executable, *words]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr.decode()) == (code, line)
+
+
+@pytest.mark.parametrize(
     ("words", "code"),
     [
         (["jepsen", "verify", b"\xff"], 2),
