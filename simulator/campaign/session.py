@@ -3,10 +3,8 @@
 import json
 import shlex
 import signal
-import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +20,7 @@ from simulator.campaign.campaign import (
     result_of,
     run_campaign,
 )
+from simulator.campaign.code_name import commit_name
 from simulator.campaign.draw import Options
 from simulator.campaign.page import page_of
 from simulator.campaign.recording import Recording
@@ -42,19 +41,6 @@ from simulator.cluster.node_states import state_text
 from simulator.cluster.scheduler import ENDLESS
 from simulator.faults.decision import Decision
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-SIMULATED: Final = (
-    "broker_publisher",
-    "jepsen",
-    "kernel",
-    "metadata",
-    "quorum_controller",
-    "raft",
-    "simulator",
-    "storage",
-    "wire",
-)
-"""Packages that a run is made of."""
 MARK_MISSING: Final = 1
 INTERRUPTED: Final = 130
 WORKER_DIED: Final = 255
@@ -76,32 +62,6 @@ def perform(parsed: Parsed) -> int:
     if parsed.schedule is not None:
         return _run_schedule(parsed, read_schedule(parsed.schedule))
     return _run_seeds(parsed)
-
-
-def commit_name() -> str:
-    """Name the commit of this tree; with a hash of the code where that differs, or without git.
-
-    `0123456789`, `0123456789-dirty-89abcdef` (or only documents differ: `-dirty`), `unknown-...`.
-    """
-    name = _git("describe", "--always", "--dirty", "--abbrev=10") or "unknown"
-    if name != "unknown" and not _git("status", "--porcelain", "--", *SIMULATED):
-        return name
-    checksum = 0
-    for package in SIMULATED:
-        for path in sorted((ROOT / package).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                name_of_file = str(path.relative_to(ROOT)).encode()
-                checksum = zlib.crc32(path.read_bytes(), zlib.crc32(name_of_file, checksum))
-    return f"{name if '-' in name or name == 'unknown' else f'{name}-dirty'}-{checksum:08x}"
-
-
-def _git(*words: str) -> str:
-    command = ["git", "-C", str(ROOT), *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    except OSError:
-        return ""
-    return done.stdout.strip()
 
 
 def _check_folders(parsed: Parsed) -> None:

@@ -17,18 +17,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from simulator.campaign.code_name import UNDER_TEST
 from simulator.campaign.draw import Options
-
-PACKAGES: Final = (
-    "raft",
-    "storage",
-    "metadata",
-    "quorum_controller",
-    "broker_publisher",
-    "network",
-    "kernel",
-)
-"""Packages in which a function is replaced under all its imported names; not the simulator."""
 
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)
 """Seeds that kill most mutants: ten virtual seconds, all faults."""
@@ -74,7 +64,7 @@ class Patches:
     def function(
         self, module: ModuleType, name: str, make: Callable[[Callable[..., Any]], Any]
     ) -> None:
-        """Replace a function of a module, also where others imported it by name.
+        """Replace a function of a module, also where the code under test imported it by name.
 
         Raises:
             MutantError: the module does not define it.
@@ -84,7 +74,7 @@ class Patches:
             raise MutantError(f"{module.__name__} defines no {name}")
         replacement = self._counted(original, make(original))
         for other_name, other in sorted(sys.modules.items()):
-            is_ours = other_name.partition(".")[0] in PACKAGES
+            is_ours = other_name.partition(".")[0] in UNDER_TEST
             if is_ours and vars(other).get(name) is original:
                 self._set(other, name, original, replacement)
 

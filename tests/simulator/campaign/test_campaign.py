@@ -1,4 +1,4 @@
-"""Campaigns of many seeds: the ledger, the name of the code, the seed that does not return."""
+"""Campaigns of many seeds: the ledger, and the seed that does not return."""
 
 import json
 import re
@@ -212,40 +212,6 @@ def test_checks_that_could_not_be_made_are_no_marks():
     probes.hit("snapshot_not_compared")
     assert probes.marks == dict.fromkeys(MARKS, 0)
     assert probes.skips == {"snapshot_not_compared": 1}
-
-
-def git_says(monkeypatch, described, changed):
-    answers = {"describe": described, "status": changed}
-    monkeypatch.setattr(session, "_git", lambda word, *_: answers[word])
-
-
-def test_code_is_named_by_its_commit(monkeypatch):
-    git_says(monkeypatch, "0123456789", "")
-    assert session.commit_name() == "0123456789"
-    git_says(monkeypatch, "0123456789-dirty", "")
-    assert session.commit_name() == "0123456789-dirty"
-
-
-@pytest.mark.parametrize(
-    ("described", "changed", "prefix"),
-    [
-        ("0123456789-dirty", " M raft/core.py", "0123456789-dirty-"),
-        ("0123456789", "?? raft/new.py", "0123456789-dirty-"),
-        ("", "", "unknown-"),
-    ],
-)
-def test_code_without_a_commit_is_named_by_what_it_is(
-    monkeypatch, tmp_path, described, changed, prefix
-):
-    git_says(monkeypatch, described, changed)
-    monkeypatch.setattr(session, "ROOT", tmp_path)
-    names = set()
-    (tmp_path / "raft").mkdir()
-    for content in ("a = 1\n", "a = 2\n", "a = 1\n"):
-        (tmp_path / "raft" / "core.py").write_text(content)
-        names.add(session.commit_name())
-    assert len(names) == 2
-    assert all(name.startswith(prefix) for name in names)
 
 
 def test_a_schedule_replaces_none_of_an_earlier_failure(tmp_path, monkeypatch):
