@@ -39,7 +39,16 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def later(self, decision: Decision, action: Callable[[], None]) -> None:
         """Act when a decision is over, unless all faults are."""
-        self._unless_over(decision.length_us, action)
+        self.after(decision.length_us, action)
+
+    def after(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Act after a time, unless all faults are over by then."""
+
+        def act() -> None:
+            if not self.is_over():
+                action()
+
+        self.scheduler.after(delay_us, act)
 
     def restart_later(self, decision: Decision, machine: Machine) -> None:
         """Start a process, if none runs, when a decision is over."""
@@ -47,19 +56,12 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def restart_within(self, delay_us: int, machine: Machine) -> None:
         """Start a process, if none runs, after a time of its own."""
-        self._unless_over(delay_us, lambda: self.restart(machine))
+        self.after(delay_us, lambda: self.restart(machine))
 
     def links(self) -> list[tuple[int, int]]:
         """Links from every machine to every other, in a fixed order."""
         ids = sorted(self.machines)
         return [(a, b) for a in ids for b in ids if a != b]
-
-    def _unless_over(self, delay_us: int, action: Callable[[], None]) -> None:
-        def act() -> None:
-            if not self.is_over():
-                action()
-
-        self.scheduler.after(delay_us, act)
 
 
 CarryingOut = Callable[[Reach, Decision, list[Machine]], Impact | None]

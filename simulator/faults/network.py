@@ -224,7 +224,7 @@ def depose_leader(reach: Reach, decision: Decision, machines: list[Machine]) -> 
             heal()
             reach.carry_out(replace(decision, at_us=now_us, amount=decision.amount - 1))
         elif is_time or now_us >= began_us + DEPOSED_WITHIN_US:
-            reach.scheduler.after(decision.amount * HEALED_EARLIEST_US, heal)
+            reach.after(decision.amount * HEALED_EARLIEST_US, heal)
         else:
             reach.scheduler.after(WATCHED_EVERY_US, watch)
 
