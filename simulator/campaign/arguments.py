@@ -33,6 +33,17 @@ SEEDS: Final = range(1, 101)
 FAULTS_HELP: Final = (
     f"all, none, or of: {','.join((*FAULT_CLASSES, *VARIATIONS))}; {FSYNC_LIE} alone: has to fail"
 )
+DRAWS: Final = {
+    1: "seeds as drawn before faults were added",
+    2: "before lookups were",
+    3: "before lost messages were",
+    4: "before faults of client links were",
+    5: "before bodies stayed in memory",
+    6: "before disks were quick after a send",
+    7: "with all of these",
+}
+"""Value of `--draws` -> how its seeds differ from those of the next one."""
+DRAWS_HELP: Final = f"{'; '.join(f'{n}: {text}' for n, text in DRAWS.items())} ({NEWEST_DRAWS})"
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,9 +147,7 @@ def _parser() -> Parser:
         metavar="LIST",
         help=FAULTS_HELP,
     )
-    add("--draws", type=between(1, NEWEST_DRAWS), metavar="N",
-        help="1: seeds as drawn before faults were added; 2: before lookups were; 3: before lost "
-        "messages were; 4: before faults of client links were; 5: all on the wire (6)")  # fmt: skip
+    add("--draws", type=between(1, NEWEST_DRAWS), metavar="N", help=DRAWS_HELP)
     add("--short", action="store_true", help="10 virtual seconds and 30 writes, not 60 and 200")
     add(
         "--until",

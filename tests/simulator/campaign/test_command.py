@@ -5,6 +5,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import shlex
 import signal
 import termios
@@ -17,7 +18,7 @@ from cli.main import main
 from jepsen.linearizability import Operation
 from simulator.campaign.arguments import SHORT, parse
 from simulator.campaign.campaign import NONDETERMINISTIC, Totals, exit_code_of
-from simulator.campaign.draw import Options, Until
+from simulator.campaign.draw import NEWEST_DRAWS, Options, Until
 from simulator.campaign.report import LiveLine, summary
 from simulator.campaign.run import run_seed
 from simulator.campaign.schedule import Schedule, read_schedule, write_schedule
@@ -41,6 +42,15 @@ def sim(capsys, *words):
     code = main(["sim", *words])
     captured = capsys.readouterr()
     return code, captured.out.splitlines(), captured.err
+
+
+def test_the_help_describes_every_version_of_the_draws(capsys):
+    code, lines, _ = sim(capsys, "--help")
+    words = " ".join(" ".join(lines).split())
+    told = words.partition("--draws N 1: ")[2].partition(" --short")[0]
+    assert code == 0
+    assert [int(n) for n in re.findall(r"; (\d+): ", told)] == list(range(2, NEWEST_DRAWS + 1))
+    assert told.endswith(f" ({NEWEST_DRAWS})")
 
 
 def test_seeds_that_hold(capsys):
