@@ -156,14 +156,10 @@ class DiskDamages:
     def _at_rest(self, kind: str, vfs: MemoryVfs, rng: Random) -> Damage | None:
         snapshots = [n for n in vfs.list(FOLDER) if n.endswith(CHECKPOINT_SUFFIX)]
         what = rng.choice(("log", "log", "log", "quorum-state", "snapshot"))
-        if what == "quorum-state" and vfs.exists(QUORUM_STATE):
-            before = bytes(vfs.written_content(QUORUM_STATE) or b"")
-            after = {
-                "bit_rot": _flipped(before, 0, rng),
-                "lost_write": b"",
-                "misdirected_write": bytes(len(before)),
-            }[kind]
-            return Damage(QUORUM_STATE, before, after, None, is_at_rest=True)
+        stored = bytes(vfs.written_content(QUORUM_STATE) or b"")
+        if what == "quorum-state" and stored:
+            after = _damaged_whole(kind, stored, rng)
+            return Damage(QUORUM_STATE, stored, after, None, is_at_rest=True)
         if what == "snapshot" and snapshots and not max(snapshots).startswith("0" * 20):
             path = f"{FOLDER}/{max(snapshots)}"
             ranges = [(start, end) for start, end, _ in batches_of(vfs.written_content(path))]
@@ -262,6 +258,13 @@ def _flipped(content: bytes, position: int, rng: Random) -> bytes:
     changed = bytearray(content)
     changed[position] ^= 1 << rng.randrange(8)
     return bytes(changed)
+
+
+def _damaged_whole(kind: str, content: bytes, rng: Random) -> bytes:
+    """Damage the first byte of a small file, or all of them."""
+    if kind == "bit_rot":
+        return _flipped(content, 0, rng)
+    return b"" if kind == "lost_write" else bytes(len(content))
 
 
 def _damaged(

@@ -66,6 +66,16 @@ def test_a_start_on_damage_is_refused_until_the_bytes_are_back(world, kind, suff
     assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
 
 
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_an_empty_file_has_nothing_to_damage(world, kind):
+    machine = follower(world)
+    machine.vfs.rewrite(QUORUM_STATE, b"")
+    drawn = [world._damages._at_rest(kind, machine.vfs, Random(seed)) for seed in range(20)]
+    assert {damage.path for damage in drawn if damage is not None} == {
+        segment_paths(machine.vfs)[0]
+    }
+
+
 def test_a_damaged_snapshot_is_refused():
     world = quiet_world(record_bytes_between_snapshots=300)
     machine = follower(world)
