@@ -18,6 +18,7 @@ from simulator.faults.kinds import KINDS
 
 FULL_STOP: Final = "all invariants held"
 PLACEHOLDER: Final = re.compile("@(SEED|CLASS|VERDICT|COMMIT|COMMAND|DATA)@")
+NAMED_NODE: Final = re.compile(r"\bnode (\d+)")
 
 
 def page_of(outcome: Outcome, recording: Recording, commit: str, command: str) -> str:
@@ -106,7 +107,6 @@ def _fault(decision: Decision, impact: Impact | None, end_us: int) -> list[Any]:
 
 
 def _violator(text: str, nodes: list[int]) -> int | None:
-    """Node that a violation names."""
-    head, _, rest = text.partition("node ")
-    number = rest.partition(":")[0].partition(" ")[0] if head or rest else ""
-    return int(number) if number.isdigit() and int(number) in nodes else None
+    """First node that a violation names, if it has a lane."""
+    named = NAMED_NODE.search(text)
+    return int(named[1]) if named is not None and int(named[1]) in nodes else None
