@@ -9,7 +9,8 @@ Subpackages: `serving` (requests of listeners), `quorum` (the metadata log as a 
 `lifecycle` (joining and leaving the cluster). Here: `config`, `opening` and `formatting` of log
 directories, the composition.
 Raft's persist effects are written in the step (quorum-state with its fsync); flushes go to the
-driver.
+driver. Each part sets its deadline by name in `network.timers.Timers`; the first one is the time of
+the next step at the latest.
 Not in it: consensus (raft/), decisions (quorum_controller/), connections (network/), any I/O but
 the disk's.
 """

@@ -48,9 +48,10 @@ from metadata.delta import MetadataDelta
 from metadata.features import unsupported
 from metadata.image import Image
 from metadata.snapshot_loading import SnapshotLoading
-from network.clock import Clock, SeldomTimed, Timed, earliest
+from network.clock import Clock
 from network.connections import Connections, connection_rate
 from network.peers import Peers
+from network.timers import Timed
 from raft import effects as raft
 from raft import events as raft_events
 from storage.clean_shutdown_file import CleanShutdownFiles
@@ -91,8 +92,9 @@ class Kernel:
         self._rng = rng
         self._effects: list[out.Effect] = []
         self._clock = Clock(now)
+        self._timers = self._clock.timers
         self._is_started = False
-        self._deadline_ms: int | None = now.monotonic_ms
+        self._deadline_ms = now.monotonic_ms
         incarnation_id = UUID(bytes=self._new_uuid())
         opened = open_static_quorum(
             config,
@@ -128,9 +130,6 @@ class Kernel:
             publishers.append(self.registration)
         self.connections = self._serving(vfs, rng, directory_ids, requests)
         self.publishers = Publishers(publishers)
-        self._seldom_timed = self._seldom_timed_parts()
-        self._seldom_due_ms: int | None = None
-        """The first deadline of those, unless `Clock.timers_moved`."""
         self._timed = self._timed_parts()
         self._check_image(opened.loader.image)
 
@@ -161,14 +160,10 @@ class Kernel:
 
     def _timed_parts(self) -> tuple[Timed, ...]:
         """Return the parts with timers, in the order in which they tick."""
-        busy: tuple[Timed, ...] = (self.peers, self.replica, self.state)
-        forwarding, *others = self._seldom_timed
-        return (*busy, forwarding, self.connections, *others)
-
-    def _seldom_timed_parts(self) -> tuple[SeldomTimed, ...]:
+        busy = (self.peers, self.replica, self.state, self.forwarding, self.connections)
         optional = (self.lifecycle, self.registration, self.isr_expansion, self.folders)
         present = (part for part in optional if part is not None)
-        return (self.forwarding, *present, self.snapshots)
+        return (*busy, *present, self.snapshots)
 
     def _serving(
         self,
@@ -230,6 +225,7 @@ class Kernel:
             controller=link,
             clock=self._clock,
             effects=self._effects,
+            on_state=self._on_broker_state,
             on_shut_down=self._on_broker_shut_down,
         )
         self.isr_expansion = IsrExpansion(
@@ -291,8 +287,8 @@ class Kernel:
             has_changed = True
         if has_changed:
             self.replica.drain()
-        self._deadline_ms = due_ms = self._earliest_deadline_ms()
-        if due_ms is not None and due_ms <= self._clock.now_ms:
+        self._deadline_ms = self._timers.first_ms()
+        if self._deadline_ms <= self._clock.now_ms:
             self._tick()
         if self._writer.needs_flush:
             self._writer.plan_flush(self.replica.core)
@@ -300,30 +296,9 @@ class Kernel:
         self._effects.clear()
         return effects
 
-    def next_deadline_ms(self) -> int | None:
-        """Return the latest time of the next TimeAdvanced; None if nothing is timed."""
+    def next_deadline_ms(self) -> int:
+        """Return the latest time of the next TimeAdvanced."""
         return self._deadline_ms
-
-    def _earliest_deadline_ms(self) -> int | None:
-        clock = self._clock
-        if clock.timers_moved:
-            clock.timers_moved = False
-            seldom_ms = [part.next_deadline_ms() for part in self._seldom_timed]
-            self._seldom_due_ms = earliest(*seldom_ms)
-        first_ms = self._seldom_due_ms
-        due_ms = self.peers.next_deadline_ms()
-        if due_ms is not None and (first_ms is None or due_ms < first_ms):
-            first_ms = due_ms
-        due_ms = self.replica.next_deadline_ms()
-        if due_ms is not None and (first_ms is None or due_ms < first_ms):
-            first_ms = due_ms
-        due_ms = self.state.next_deadline_ms()
-        if due_ms is not None and (first_ms is None or due_ms < first_ms):
-            first_ms = due_ms
-        due_ms = self.connections.next_deadline_ms()
-        if due_ms is not None and (first_ms is None or due_ms < first_ms):
-            first_ms = due_ms
-        return first_ms
 
     def close(self) -> None:
         """Close the log cleanly after `Exit` and the last flush, so that it needs no recovery.
@@ -392,8 +367,7 @@ class Kernel:
         for part in self._timed:
             part.tick()
             drain()
-        self._clock.timers_moved = True
-        self._deadline_ms = self._earliest_deadline_ms()
+        self._deadline_ms = self._timers.first_ms()
 
     def _start(self) -> None:
         assert not self._is_started, "a node starts once"
@@ -414,6 +388,11 @@ class Kernel:
             self._on_broker_shut_down()
 
     # ---- between the parts -------------------------------------------------------------------
+
+    def _on_broker_state(self) -> None:
+        """Set the timer of the ISR expansion, which needs a running broker."""
+        assert self.isr_expansion is not None, "every broker has one"
+        self.isr_expansion.set_timer()
 
     def _on_broker_shut_down(self) -> None:
         """Shut down the replica, once the broker has left."""

@@ -6,7 +6,8 @@ Interface:
   back-pressure.
 - `connection_limits`, `connection_rate`: limits on number, rate and idle time of connections.
 - `peers.Peers`: one link per (node, channel), opened at the first request, with time-outs.
-- `clock`: the time of the running step. `effects`, `events`: the exchange with the driver.
+- `clock`: the time of the running step. `timers`: the deadlines of the node.
+- `effects`, `events`: the exchange with the driver.
 - `answers`: answers to clients other than response bodies.
 
 Not in it: sockets (node/), the meaning of requests (kernel/serving).

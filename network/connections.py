@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from metadata.image import Image
 from network.answers import Encoded, NoResponse
-from network.clock import Clock, earliest
+from network.clock import Clock
 from network.connection_limits import ConnectionCounts, ConnectionLimits, RefusalLog
 from network.connection_rate import AddressRates, Gate
 from network.effects import CloseConnection, EffectSink, Log, LogLevel, SendBytes, SetReading
+from network.timers import ADMISSION, BACKLOG, IDLE, NEVER_MS
 from wire.api_table import Api, ListenerKind
 from wire.connection import Request, ServerConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -112,6 +113,7 @@ class Connections:
         self._limits = limits
         self._idle_ms_max = limits.idle_ms_max
         self._clock = clock
+        self._timers = clock.timers
         self._effects = effects
         self._serve = serve
         self._counts = ConnectionCounts(limits)
@@ -126,7 +128,7 @@ class Connections:
         # Least recently used first.
         self._clients: OrderedDict[int, Client] = OrderedDict()
         self._oldest: Client | None = None
-        """Cache of the first of `_clients`; None after it was used or closed."""
+        """First of `_clients`."""
         # Clients with requests left for the next step.
         self._backlog: dict[int, Client] = {}
         self.serves_clients = False
@@ -151,6 +153,8 @@ class Connections:
         now_ms = self._clock.now_ms
         client = Client(connection_id, listener, kind, client_host, connection, now_ms)
         self._clients[connection_id] = client
+        if self._oldest is None:
+            self._find_oldest()
         self._counts.add(kind, client_host)
         client.is_early = self._comes_early(client)
         if self._is_held(client):
@@ -163,6 +167,7 @@ class Connections:
         delay_ms = self._address_rates.delay_ms(client.host, rate, now_ms)
         if delay_ms:
             heappush(self._leaving, (now_ms + delay_ms, client.connection_id))
+            self._set_admission()
             reason = f"address {client.host} makes more than {rate:g} connections a second"
             self._say(self._refusals, "connections_refused", client.listener, reason)
             return True
@@ -170,6 +175,7 @@ class Connections:
         if client.listener == self._limits.protected_listener or gate.is_open(now_ms):
             return False
         gate.wait(client.connection_id)
+        self._set_admission()
         reason = f"more than {self._limits.creation_rate} new connections a second"
         self._say(self._delays, "connections_delayed", client.listener, reason)
         return True
@@ -201,12 +207,13 @@ class Connections:
     def closed(self, connection_id: int) -> None:
         """Remove a closed connection; its outstanding answers are dropped."""
         client = self._clients.pop(connection_id, None)
-        self._backlog.pop(connection_id, None)
+        self._leave_backlog(connection_id)
         if client is not None:
             if client is self._oldest:
-                self._oldest = None
+                self._find_oldest()
             self._counts.remove(client.kind, client.host)
             self._gates[client.kind].leave(connection_id)
+            self._set_admission()
 
     def received(self, connection_id: int, content: bytes) -> None:
         """Handle received bytes; malformed ones close this connection only."""
@@ -237,6 +244,15 @@ class Connections:
         for client in list(self._backlog.values()):
             self._take(client, b"")
 
+    def _join_backlog(self, client: Client) -> None:
+        self._backlog[client.connection_id] = client
+        self._timers.set(BACKLOG, self._clock.now_ms)
+
+    def _leave_backlog(self, connection_id: int) -> None:
+        self._backlog.pop(connection_id, None)
+        if not self._backlog:
+            self._timers.clear(BACKLOG)
+
     def _is_held(self, client: Client) -> bool:
         is_known = self.serves_clients or client.kind is ListenerKind.CONTROLLER
         return client.is_early or not is_known
@@ -250,11 +266,11 @@ class Connections:
         connection.feed(content)
         client.is_taking = True
         if self._backlog:
-            self._backlog.pop(client.connection_id, None)
+            self._leave_backlog(client.connection_id)
         sent_bytes_max = client.sent_bytes + RESPONSE_BYTES_PER_STEP
         for _ in range(REQUESTS_PER_STEP):
             if client.sent_bytes > sent_bytes_max:
-                self._backlog[client.connection_id] = client
+                self._join_backlog(client)
                 break
             try:
                 request = connection.next_request()
@@ -267,7 +283,7 @@ class Connections:
             if self._clients.get(client.connection_id) is not client:
                 return
         else:
-            self._backlog[client.connection_id] = client
+            self._join_backlog(client)
         client.is_taking = False
         self._settle(client)
 
@@ -289,7 +305,13 @@ class Connections:
         client.used_ms = self._clock.now_ms
         self._clients.move_to_end(client.connection_id)
         if client is self._oldest:
-            self._oldest = None
+            self._find_oldest()
+
+    def _find_oldest(self) -> None:
+        self._oldest = oldest = next(iter(self._clients.values()), None)
+        if self._idle_ms_max:
+            idle_ms = NEVER_MS if oldest is None else oldest.used_ms + self._idle_ms_max
+            self._timers.at_ms[IDLE] = idle_ms
 
     # ---- answers -----------------------------------------------------------------------------
 
@@ -339,21 +361,23 @@ class Connections:
 
         A connection that awaits an answer is not idle.
         """
-        self._serve_backlog()
-        self._admit()
+        now_ms, at_ms = self._clock.now_ms, self._timers.at_ms
+        if at_ms[BACKLOG] <= now_ms:
+            self._serve_backlog()
+        if at_ms[ADMISSION] <= now_ms:
+            self._admit(now_ms)
         idle_ms_max = self._idle_ms_max
         while idle_ms_max and self._clients:
             client = next(iter(self._clients.values()))
-            if client.used_ms + idle_ms_max > self._clock.now_ms:
+            if client.used_ms + idle_ms_max > now_ms:
                 return
             if client.connection.in_flight_count or client.held:
                 self._used(client)
             else:
                 self._close(client, f"idle for {idle_ms_max} ms", LogLevel.DEBUG)
 
-    def _admit(self) -> None:
+    def _admit(self, now_ms: int) -> None:
         """Admit connections of the gates that are due; close those refused by their address."""
-        now_ms = self._clock.now_ms
         for gate in self._gates.values():
             for connection_id in gate.admitted(now_ms):
                 client = self._clients[connection_id]
@@ -364,22 +388,13 @@ class Connections:
             if connection_id in self._clients:
                 reason = "its address makes connections faster than its quota"
                 self._close(self._clients[connection_id], reason, LogLevel.DEBUG)
+        self._set_admission()
 
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick: now while there is a backlog; None without one."""
-        if self._backlog:
-            return self._clock.now_ms
-        due_ms = None
-        oldest = self._oldest
-        if oldest is None and self._clients:
-            self._oldest = oldest = next(iter(self._clients.values()))
-        if oldest is not None and self._idle_ms_max:
-            due_ms = oldest.used_ms + self._idle_ms_max
-        if self._leaving or self._limited_gates:
-            leaving_ms = self._leaving[0][0] if self._leaving else None
-            gates_ms = [gate.first_ms for gate in self._limited_gates]
-            due_ms = earliest(due_ms, leaving_ms, *gates_ms)
-        return due_ms
+    def _set_admission(self) -> None:
+        """Set the first deadline of the connections above a rate."""
+        due_ms = [gate.first_ms for gate in self._limited_gates if gate.first_ms is not None]
+        due_ms += [leaving_ms for leaving_ms, _ in self._leaving[:1]]
+        self._timers.set(ADMISSION, min(due_ms, default=NEVER_MS))
 
 
 def connection_rate(image: Image, host: str) -> float | None:

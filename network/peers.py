@@ -16,6 +16,7 @@ import msgspec
 
 from network.clock import Clock
 from network.effects import ClosePeer, ConnectPeer, EffectSink, Log, LogLevel, SendPeerBytes
+from network.timers import LINKS, NEVER_MS
 from wire.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 from wire.types import LeaderAndEpoch, NodeId
@@ -115,6 +116,7 @@ class Peers:
         self._addresses = addresses
         self._node_id = node_id
         self._clock = clock
+        self._timers = clock.timers
         self._effects = effects
         self._followed = followed
         self._on_evidence = on_evidence
@@ -125,9 +127,6 @@ class Peers:
         self._next_peer_id = 1
         self.make_connection: MakeConnection = _connection
         """Factory of request encoders (the simulator's may leave bodies in memory)."""
-        self._deadline_ms: int | None = None
-        self._is_deadline_known = False
-        """False after a request was queued, sent or completed."""
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -161,7 +160,7 @@ class Peers:
             self._connect(link)
         link.queued.append(waiting)
         self._busy[link] = None
-        self._is_deadline_known = False
+        self._timers.lower(LINKS, _deadline_ms(link))
 
     def _link(self, node_id: NodeId, channel: Channel) -> Link | None:
         link = self._links.get((node_id, channel))
@@ -182,7 +181,7 @@ class Peers:
         assert correlation_id not in link.in_flight, f"{correlation_id=}"
         link.in_flight[correlation_id] = waiting
         self._busy[link] = None
-        self._is_deadline_known = False
+        self._timers.lower(LINKS, _deadline_ms(link))
         self._effects.append(SendPeerBytes(link.peer_id, content))
 
     def is_quorum_refused(self) -> bool:
@@ -236,18 +235,17 @@ class Peers:
             self._effects.append(SendPeerBytes(peer_id, opening))
         if link.queued and link.connection.is_negotiated:
             queued, link.queued = link.queued, []
-            self._is_deadline_known = False
             link.failure_count = 0
             for waiting in queued:
                 self._write(link, waiting)
         for response in responses:
             answered = link.in_flight.pop(response.correlation_id, None)
             if answered is not None:
-                self._is_deadline_known = False
                 if not link.in_flight and not link.queued:
                     del self._busy[link]
                 link.failure_count = 0
                 answered.answered(response.body)
+        self._set_timer()
 
     def on_disconnected(self, peer_id: int, *, refused: bool) -> None:
         """Handle a closed connection or a failed attempt; probe a followed leader."""
@@ -300,7 +298,7 @@ class Peers:
         waiting = [*link.in_flight.values(), *link.queued]
         link.in_flight, link.queued = {}, []
         self._busy.pop(link, None)
-        self._is_deadline_known = False
+        self._set_timer()
         for request in waiting:
             request.answered(failure)
 
@@ -312,10 +310,10 @@ class Peers:
         CreateTopics).
         """
         give_up_ms = self._clock.now_ms + GIVE_UP_MS
-        self._is_deadline_known = False
         for link in self._links.values():
             if link.channel is not Channel.RAFT:
                 link.give_up_ms = None if link.node_id == leader_id else give_up_ms
+        self._set_timer()
 
     # ---- time ------------------------------------------------------------------------------
 
@@ -323,37 +321,30 @@ class Peers:
         """Close connections with a timed-out request: later responses would be stale."""
         now_ms = self._clock.now_ms
         for link in list(self._links.values()):
-            deadline_ms = _deadline_ms(link)
-            if deadline_ms is not None and deadline_ms <= now_ms:
+            if _deadline_ms(link) <= now_ms:
                 self._effects.append(ClosePeer(link.peer_id))
                 self._closed(link, Failure.TIMED_OUT)
 
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next request time-out; None without requests."""
-        if self._is_deadline_known:
-            return self._deadline_ms
-        first_ms: int | None = None
+    def _set_timer(self) -> None:
+        """Set the first deadline of all links."""
+        first_ms = NEVER_MS
         for link in self._busy:
-            deadline_ms = _deadline_ms(link)
-            if deadline_ms is not None and (first_ms is None or deadline_ms < first_ms):
-                first_ms = deadline_ms
-        self._deadline_ms = first_ms
-        self._is_deadline_known = True
-        return first_ms
+            first_ms = min(first_ms, _deadline_ms(link))
+        self._timers.at_ms[LINKS] = first_ms
 
 
 def _connection(client_id: str) -> ClientConnection:
     return ClientConnection(client_id, response_bytes_max=RESPONSE_BYTES_MAX)
 
 
-def _deadline_ms(link: Link) -> int | None:
+def _deadline_ms(link: Link) -> int:
     # The first of each kind counts as the earliest: time-outs of a channel are about the same.
-    first_ms = None
+    first_ms = NEVER_MS
     for waiting in link.in_flight.values():
         first_ms = waiting.deadline_ms
         break
-    if link.queued and (first_ms is None or link.queued[0].deadline_ms < first_ms):
+    if link.queued and link.queued[0].deadline_ms < first_ms:
         first_ms = link.queued[0].deadline_ms
-    if first_ms is not None and link.give_up_ms is not None:
+    if first_ms != NEVER_MS and link.give_up_ms is not None:
         return min(first_ms, link.give_up_ms)
     return first_ms

@@ -180,8 +180,6 @@ class Driver:
     def _set_timer(self) -> None:
         """Set the timer to the kernel's deadline; a later deadline is read when the timer fires."""
         deadline_ms = self._kernel.next_deadline_ms()
-        if deadline_ms is None:
-            return
         if self._timer is not None:
             if self._timer_ms <= deadline_ms:
                 return
@@ -192,8 +190,7 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = None
-        deadline_ms = self._kernel.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= now().monotonic_ms:
+        if self._kernel.next_deadline_ms() <= now().monotonic_ms:
             self.post(TimeAdvanced())
         else:
             self._set_timer()

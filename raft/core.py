@@ -125,8 +125,6 @@ class RaftCore:
         role = initial_role(config, voters, log, stored, rng, now_ms)
         self._state = RaftState(config, voters, log, rng, role, now_ms)
         self._is_started = False
-        self._deadline_ms: int | None = None
-        self._is_deadline_known = False
 
     @property
     def config(self) -> RaftConfig:
@@ -203,10 +201,7 @@ class RaftCore:
 
     def next_deadline_ms(self) -> int | None:
         """Return the latest time of the next TimeAdvanced; None if nothing is timed."""
-        if not self._is_deadline_known:
-            self._deadline_ms = next_deadline_ms(self._state)
-            self._is_deadline_known = True
-        return self._deadline_ms
+        return next_deadline_ms(self._state)
 
     def step(self, event: Event, now_ms: int) -> Effects:
         """Handle one event and return its effects, in the order to perform them."""
@@ -219,7 +214,6 @@ class RaftCore:
             is_answer = isinstance(event, SnapshotInstalled | SnapshotRefused)
             assert is_answer, f"INV-APPEND-1 {event=}"
         state.now_ms = now_ms
-        self._is_deadline_known = False
         epoch, highest = state.role.epoch, state.high_watermark_highest
         if not self._is_started:
             self._is_started = True

@@ -26,8 +26,9 @@ from kernel.lifecycle.registration_refusal import (
 from metadata.delta import MetadataDelta
 from metadata.features import BROKER_FEATURES, CONTROLLER_FEATURES
 from metadata.image import Image
-from network.clock import Clock, earliest
+from network.clock import Clock
 from network.peers import Channel, Failure
+from network.timers import HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK
 from wire import codec
 from wire.api_keys import API_VERSIONS, BROKER_HEARTBEAT, BROKER_REGISTRATION
 from wire.codec import Entity
@@ -85,6 +86,7 @@ class BrokerLifecycle:
         controller: ControllerLink,
         clock: Clock,
         effects: list[Effect],
+        on_state: Callable[[], None],
         on_shut_down: Callable[[], None],
     ) -> None:
         self._config = config
@@ -92,7 +94,9 @@ class BrokerLifecycle:
         self._incarnation = incarnation
         self._controller = controller
         self._clock = clock
+        self._timers = clock.timers
         self._effects = effects
+        self._on_state = on_state
         self._on_shut_down = on_shut_down
         self.state = BrokerState.NOT_RUNNING
         self.epoch: int | None = None
@@ -100,29 +104,28 @@ class BrokerLifecycle:
         self._has_published = False
         self._is_waiting = False
         self._is_urgent = False  # the heartbeat in flight lacks the newest change
-        self._next_send_ms: int | None = None
         self._failure_count = 0
         self._id_in_use_ms: int | None = None
-        self._registration_deadline_ms: int | None = None
-        """Deadline of the first registration of this process; None once it succeeded."""
         self._refusal = "no active controller"
         """Reason for the failure of the last registration."""
         self._features: Mapping[str, int] = {}
         """Finalized feature levels in the newest image."""
         self._cordoned: tuple[UUID, ...] | None = None
         self._shutdown_deadline_ms: int | None = None
-        self._shutdown_check_ms = 0
         self._is_image_fenced = True
 
     def start(self) -> None:
         """Begin the registration."""
         assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
-        self._clock.timers_moved = True
-        self.state = BrokerState.STARTING
-        self._next_send_ms = now_ms = self._clock.now_ms
-        self._registration_deadline_ms = (
-            now_ms + self._config.broker.initial_registration_timeout_ms
-        )
+        self._become(BrokerState.STARTING)
+        now_ms = self._clock.now_ms
+        self._timers.set(HEARTBEAT, now_ms)
+        timeout_ms = self._config.broker.initial_registration_timeout_ms
+        self._timers.set(REGISTRATION_TIMEOUT, now_ms + timeout_ms)
+
+    def _become(self, state: BrokerState) -> None:
+        self.state = state
+        self._on_state()
 
     @property
     def is_unfenced(self) -> bool:
@@ -131,11 +134,10 @@ class BrokerLifecycle:
 
     def on_leader_changed(self) -> None:
         """Send the next request at once, unless running: there is a new leader."""
-        self._clock.timers_moved = True
         self._failure_count = 0
         self._id_in_use_ms = None  # a new leader starts every session's time-out anew
-        if not self._is_waiting and self._next_send_ms is not None and not self.is_settled:
-            self._next_send_ms = self._clock.now_ms
+        if self._timers.is_set(HEARTBEAT) and not self.is_settled:
+            self._timers.set(HEARTBEAT, self._clock.now_ms)
 
     @property
     def is_settled(self) -> bool:
@@ -144,16 +146,17 @@ class BrokerLifecycle:
 
     def request_shutdown(self) -> None:
         """Begin the controlled shutdown; `on_shut_down` is called when it is done."""
-        self._clock.timers_moved = True
         if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             return
         if self.epoch is None or not self._config.broker.controlled_shutdown_enable:
             self._shut_down()
             return
-        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        self._shutdown_deadline_ms = self._clock.now_ms + SHUTDOWN_MS_MAX
-        self._shutdown_check_ms = self._clock.now_ms + SHUTDOWN_POLL_MS
-        self._next_send_ms = self._clock.now_ms
+        self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        now_ms = self._clock.now_ms
+        self._shutdown_deadline_ms = now_ms + SHUTDOWN_MS_MAX
+        self._timers.set(SHUTDOWN_CHECK, now_ms + SHUTDOWN_POLL_MS)
+        if not self._is_waiting:
+            self._timers.set(HEARTBEAT, now_ms)
         self.tick()
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
@@ -183,25 +186,26 @@ class BrokerLifecycle:
             self._hurry()
 
     def _hurry(self) -> None:
-        self._clock.timers_moved = True
         self._is_urgent = self._is_waiting
-        if not self._is_waiting and self._next_send_ms is not None:
-            self._next_send_ms = min(self._next_send_ms, self._clock.now_ms)
+        if self._timers.is_set(HEARTBEAT):
+            self._timers.lower(HEARTBEAT, self._clock.now_ms)
 
     def tick(self) -> None:
         """Send the request that is due."""
-        now_ms = self._clock.now_ms
-        if self._shutdown_deadline_ms is not None and now_ms >= self._shutdown_check_ms:
-            self._shutdown_check_ms = now_ms + SHUTDOWN_POLL_MS
+        now_ms, at_ms = self._clock.now_ms, self._timers.at_ms
+        if at_ms[SHUTDOWN_CHECK] <= now_ms:
+            assert self._shutdown_deadline_ms is not None, "it shuts down"
+            self._timers.set(SHUTDOWN_CHECK, now_ms + SHUTDOWN_POLL_MS)
             self._give_up_shutdown(self._shutdown_deadline_ms)
-        if self._registration_deadline_ms is not None and now_ms >= self._registration_deadline_ms:
+        if at_ms[REGISTRATION_TIMEOUT] <= now_ms:
             self._on_registration_deadline()
-        if self._is_waiting or self._next_send_ms is None or now_ms < self._next_send_ms:
+        if now_ms < at_ms[HEARTBEAT]:
             return
         if self._controller.target is None:
-            self._next_send_ms = now_ms + REGISTRATION_BACKOFF_MS
+            self._timers.set(HEARTBEAT, now_ms + REGISTRATION_BACKOFF_MS)
             return
         self._is_waiting = True
+        self._timers.clear(HEARTBEAT)
         if self.epoch is None:
             self._register()
         else:
@@ -218,15 +222,6 @@ class BrokerLifecycle:
         fields = {"reason": reason}
         self._effects.append(Log(LogLevel.WARN, "controlled_shutdown_given_up", fields))
         self._shut_down()
-
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick; None without one."""
-        send_ms = None if self._is_waiting else self._next_send_ms
-        if self._registration_deadline_ms is not None:
-            send_ms = earliest(send_ms, self._registration_deadline_ms)
-        if self._shutdown_deadline_ms is None:
-            return send_ms
-        return earliest(send_ms, self._shutdown_check_ms)
 
     # ---- registration ------------------------------------------------------------------------
 
@@ -267,15 +262,14 @@ class BrokerLifecycle:
         )
 
     def _on_registered(self, answer: "Failure | BrokerRegistrationResponse") -> None:
-        self._clock.timers_moved = True
         self._is_waiting = False
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         if not isinstance(answer, Failure) and answer.error_code is ErrorCode.none:
             self.epoch = answer.broker_epoch
-            self._registration_deadline_ms = None
             self._failure_count = 0
-            self._next_send_ms = self._clock.now_ms
+            self._timers.clear(REGISTRATION_TIMEOUT)
+            self._timers.set(HEARTBEAT, self._clock.now_ms)
             return
         self._refusal = answer.value if isinstance(answer, Failure) else answer.error_code.name
         if self._refusal == ErrorCode.duplicate_broker_registration.name:
@@ -287,9 +281,9 @@ class BrokerLifecycle:
         """Exit, as Kafka's brokers do; an id that is in use has a limit of its own."""
         if self._refusal == ErrorCode.duplicate_broker_registration.name:
             heartbeat_ms = self._config.broker.heartbeat_interval_ms
-            self._registration_deadline_ms = self._clock.now_ms + heartbeat_ms
+            self._timers.set(REGISTRATION_TIMEOUT, self._clock.now_ms + heartbeat_ms)
             return
-        self._registration_deadline_ms = None
+        self._timers.clear(REGISTRATION_TIMEOUT)
         if self._refusal != ErrorCode.unsupported_version.name:
             self._end_unregistered(self._refusal)
         elif self._controller.is_local:
@@ -329,7 +323,6 @@ class BrokerLifecycle:
             f"node.id={self._config.node_id} is used by another broker that is registered and"
             " alive; each node of a cluster needs its own id"
         )
-        self._next_send_ms = None
         self._effects.append(Log(LogLevel.ERROR, "node_id_in_use", {"error": reason}))
         self._effects.append(Exit(1, reason))
 
@@ -339,7 +332,7 @@ class BrokerLifecycle:
         pause_ms = min(
             REGISTRATION_BACKOFF_MS << doublings, self._config.broker.heartbeat_interval_ms
         )
-        self._next_send_ms = self._clock.now_ms + pause_ms
+        self._timers.set(HEARTBEAT, self._clock.now_ms + pause_ms)
         if self._failure_count in (6, 60):
             fields = {"reason": reason, "attempts": self._failure_count}
             self._effects.append(Log(LogLevel.WARN, "controller_request_failed", fields))
@@ -364,7 +357,6 @@ class BrokerLifecycle:
         self._controller.call(BROKER_HEARTBEAT, body, timeout_ms, self._on_heartbeat)
 
     def _on_heartbeat(self, answer: "Failure | BrokerHeartbeatResponse") -> None:
-        self._clock.timers_moved = True
         self._is_waiting = False
         if self.state is BrokerState.SHUTTING_DOWN:
             return
@@ -374,7 +366,7 @@ class BrokerLifecycle:
         if answer.error_code is not ErrorCode.none:
             if answer.error_code in _REGISTER_AGAIN and not self._shutdown_deadline_ms:
                 self.epoch = None
-                self.state = BrokerState.STARTING
+                self._become(BrokerState.STARTING)
             self._retry(answer.error_code.name)
             return
         self._failure_count = 0
@@ -382,7 +374,7 @@ class BrokerLifecycle:
         if self._is_urgent:
             self._is_urgent, pause_ms = False, 0
         if not self._has_left:
-            self._next_send_ms = self._clock.now_ms + pause_ms
+            self._timers.set(HEARTBEAT, self._clock.now_ms + pause_ms)
 
     def _advance(self, answer: "BrokerHeartbeatResponse") -> int:
         """Advance the state by a heartbeat response; return the pause before the next request."""
@@ -391,9 +383,9 @@ class BrokerLifecycle:
                 self._shut_down()
             return SHUTDOWN_POLL_MS
         if self.state is BrokerState.STARTING and answer.is_caught_up:
-            self.state = BrokerState.RECOVERY
+            self._become(BrokerState.RECOVERY)
         if self.state is BrokerState.RECOVERY and not answer.is_fenced:
-            self.state = BrokerState.RUNNING
+            self._become(BrokerState.RUNNING)
             fields = {"broker_epoch": self.epoch}
             self._effects.append(Log(LogLevel.INFO, "broker_serves", fields))
         if self.state is BrokerState.RUNNING:
@@ -407,7 +399,8 @@ class BrokerLifecycle:
     def _shut_down(self) -> None:
         if self.state is BrokerState.SHUTTING_DOWN:
             return
-        self.state = BrokerState.SHUTTING_DOWN
-        self._shutdown_deadline_ms = self._registration_deadline_ms = None
-        self._next_send_ms = None
+        self._become(BrokerState.SHUTTING_DOWN)
+        self._shutdown_deadline_ms = None
+        for name in (HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK):
+            self._timers.clear(name)
         self._on_shut_down()

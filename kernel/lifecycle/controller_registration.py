@@ -15,6 +15,7 @@ from metadata.features import CONTROLLER_FEATURES
 from metadata.image import Image
 from network.clock import Clock
 from network.peers import Failure
+from network.timers import REGISTRATION
 from wire import codec
 from wire.api_keys import CONTROLLER_REGISTRATION
 from wire.codec import Entity
@@ -39,8 +40,10 @@ class ControllerRegistration:
         self._incarnation_id = incarnation_id
         self._controller = controller
         self._clock = clock
+        self._timers = clock.timers
         self._is_waiting = False
-        self._next_send_ms: int | None = None
+        self._is_wanted = False
+        """True while the image lacks this registration."""
         self._failure_count = 0
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
@@ -50,29 +53,26 @@ class ControllerRegistration:
         if after.metadata_version < METADATA_VERSION_MIN or (
             registered is not None and registered.incarnation_id == self._incarnation_id.bytes
         ):
-            if self._next_send_ms is not None:
-                self._next_send_ms = None
-                self._clock.timers_moved = True
-        elif self._next_send_ms is None and not self._is_waiting:
-            self._next_send_ms = self._clock.now_ms
-            self._clock.timers_moved = True
+            if self._is_wanted:
+                self._is_wanted = False
+                self._timers.clear(REGISTRATION)
+        elif not self._is_wanted and not self._is_waiting:
+            self._is_wanted = True
+            self._timers.set(REGISTRATION, self._clock.now_ms)
 
     def tick(self) -> None:
         """Send the registration if it is due and the active controller is known."""
         now_ms = self._clock.now_ms
-        if self._is_waiting or self._next_send_ms is None or now_ms < self._next_send_ms:
+        if now_ms < self._timers.at_ms[REGISTRATION]:
             return
         if self._controller.target is None:
-            self._next_send_ms = now_ms + BACKOFF_MS_MIN
+            self._timers.set(REGISTRATION, now_ms + BACKOFF_MS_MIN)
             return
         self._is_waiting = True
+        self._timers.clear(REGISTRATION)
         self._controller.call(
             CONTROLLER_REGISTRATION, self._body, REQUEST_TIMEOUT_MS, self._on_answer
         )
-
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick; None without one."""
-        return None if self._is_waiting else self._next_send_ms
 
     @cached_property
     def _body(self) -> Entity:
@@ -98,15 +98,14 @@ class ControllerRegistration:
         )
 
     def _on_answer(self, answer: "Failure | ControllerRegistrationResponse") -> None:
-        self._clock.timers_moved = True
         self._is_waiting = False
         if not isinstance(answer, Failure) and answer.error_code is ErrorCode.none:
             self._failure_count = 0
             # The record arrives with the image; send again only if it does not.
-            if self._next_send_ms is not None:
-                self._next_send_ms = self._clock.now_ms + BACKOFF_MS_MAX
+            if self._is_wanted:
+                self._timers.set(REGISTRATION, self._clock.now_ms + BACKOFF_MS_MAX)
             return
         pause_ms = min(BACKOFF_MS_MIN << min(self._failure_count, 10), BACKOFF_MS_MAX)
         self._failure_count += 1
-        if self._next_send_ms is not None:
-            self._next_send_ms = self._clock.now_ms + pause_ms
+        if self._is_wanted:
+            self._timers.set(REGISTRATION, self._clock.now_ms + pause_ms)

@@ -20,6 +20,7 @@ from kernel.effects import Effect, Log, LogLevel, RunLocalChanges
 from metadata.delta import MetadataDelta
 from metadata.image import Image
 from network.clock import Clock
+from network.timers import FOLDERS
 from storage.errors import CorruptFileError
 from storage.partition_directories import (
     DELETE_SUFFIX,
@@ -75,6 +76,7 @@ class Folders:
         self._incarnation_id = incarnation_id
         self._new_uuid = new_uuid
         self._clock = clock
+        self._timers = clock.timers
         self._effects = effects
         self._found: _Found | None = None
         self._is_compared = False
@@ -85,8 +87,8 @@ class Folders:
         self._is_running = False
         self._work: Callable[[], None] = _nothing
         """The running task, or the last one."""
-        self._retry_ms: int | None = None
-        """Time to repeat a failed task; waiting changes come after it."""
+        self._has_failed = False
+        """True before a failed task is repeated; waiting changes come after it."""
         self._going: list[PartitionKey] = []
         """Partitions whose directories the running task removes."""
         self._next_token = 1
@@ -115,7 +117,8 @@ class Folders:
                     self._due_ms_max = now_ms + LINGER_MS_MAX
                 self._due_ms = min(now_ms + LINGER_MS, self._due_ms_max)
                 self._waiting.append(changes)
-                self._clock.timers_moved = True
+                if not self._is_running and not self._has_failed:
+                    self._timers.set(FOLDERS, self._due_ms)
             return
         broker = after.brokers.get(broker_id)
         if broker is not None and broker.incarnation_id == self._incarnation_id:
@@ -130,12 +133,14 @@ class Folders:
         """
         assert self._is_running, "no work was handed out"
         assert self._found is not None, "the comparison comes first"
-        self._clock.timers_moved = True
         self._is_running = False
         if error is not None:
-            self._retry_ms = self._clock.now_ms + RETRY_MS
+            self._has_failed = True
+            self._timers.set(FOLDERS, self._clock.now_ms + RETRY_MS)
             self._effects.append(Log(LogLevel.ERROR, "local_changes_failed", {"error": error}))
             return
+        if self._waiting:
+            self._timers.set(FOLDERS, self._due_ms)
         if not self._is_compared:
             self._is_compared = True
             if self._found.error is not None:
@@ -147,19 +152,12 @@ class Folders:
         for key in going:
             self._found.record_bytes.pop(key, None)
 
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick; None without one."""
-        if self._retry_ms is not None:
-            return self._retry_ms
-        return self._due_ms if self._waiting and not self._is_running else None
-
     def tick(self) -> None:
         """Start the task of the waiting changes, or repeat a failed one, if it is due."""
-        due_ms = self.next_deadline_ms()
-        if due_ms is None or due_ms > self._clock.now_ms:
+        if self._timers.at_ms[FOLDERS] > self._clock.now_ms:
             return
-        if self._retry_ms is not None:
-            self._retry_ms = None
+        if self._has_failed:
+            self._has_failed = False
             self._run(self._work)
             return
         changes, self._waiting = self._waiting, []
@@ -174,8 +172,8 @@ class Folders:
 
     def _run(self, work: Callable[[], None]) -> None:
         assert not self._is_running, "one piece of work at a time"
-        self._clock.timers_moved = True
         self._is_running = True
+        self._timers.clear(FOLDERS)
         self._work = work
         token = self._next_token
         self._next_token += 1

@@ -21,6 +21,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import LEADER_RECOVERED, Image, Partition
 from network.clock import Clock
 from network.peers import Failure
+from network.timers import ISR_EXPANSION, NEVER_MS
 from quorum_controller.bodies import to_bytes
 from wire import codec
 from wire.api_keys import ALTER_PARTITION
@@ -59,6 +60,7 @@ class IsrExpansion:
         self._lifecycle = lifecycle
         self._controller = controller
         self._clock = clock
+        self._timers = clock.timers
         self._records_found = records_found
         self._image: Image | None = None
         # Insertion-ordered sets. Entries may be stale: they are checked when they are taken.
@@ -77,13 +79,18 @@ class IsrExpansion:
             for topic_id, number in delta.partitions_changed
             if topics[topic_id].partitions[number].leader == node_id
         ]
-        if led or delta.brokers:
-            self._clock.timers_moved = True
         for key in sorted(led):
             self._note(after, key)
         for broker_id in sorted(delta.brokers):
             if _may_join(after, broker_id) and not _may_join(before, broker_id):
                 self._ready |= self._absent.pop(broker_id, {})
+        if led or delta.brokers:
+            self.set_timer()
+
+    def set_timer(self) -> None:
+        """Set the deadline if partitions are ready, the broker runs and no request is in flight."""
+        is_idle = self._is_waiting or not self._ready or not self._lifecycle.is_settled
+        self._timers.set(ISR_EXPANSION, NEVER_MS if is_idle else self._not_before_ms)
 
     def _note(self, image: Image, key: PartitionKey) -> None:
         partition = image.partition(*key)
@@ -96,13 +103,16 @@ class IsrExpansion:
 
     def tick(self) -> None:
         """Send an AlterPartition for ready partitions, up to the limit, if due."""
-        deadline_ms = self.next_deadline_ms()
-        if deadline_ms is None or self._clock.now_ms < deadline_ms:
+        if self._clock.now_ms < self._timers.at_ms[ISR_EXPANSION]:
             return
         found = self._records_found()
         if self._controller.target is None or found is None:
             self._not_before_ms = self._clock.now_ms + BACKOFF_MS_MIN
-            return
+        else:
+            self._ask(found)
+        self.set_timer()
+
+    def _ask(self, found: Container[PartitionKey]) -> None:
         asked = self._take(found)
         if asked:
             self._is_waiting = True
@@ -113,11 +123,6 @@ class IsrExpansion:
                 self._timeout_ms,
                 lambda answer: self._on_answer(keys, answer),
             )
-
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick; None without one."""
-        is_idle = self._is_waiting or not self._ready or not self._lifecycle.is_settled
-        return None if is_idle else self._not_before_ms
 
     def _take(
         self, found: Container[PartitionKey]
@@ -169,7 +174,6 @@ class IsrExpansion:
         self, keys: list[PartitionKey], answer: "Failure | AlterPartitionResponse"
     ) -> None:
         """Retry refused partitions after a pause; successful changes arrive with the image."""
-        self._clock.timers_moved = True
         self._is_waiting = False
         if isinstance(answer, Failure) or answer.error_code is not ErrorCode.none:
             again = keys
@@ -180,13 +184,17 @@ class IsrExpansion:
                 for row in topic.partitions
                 if row.error_code is not ErrorCode.none
             ]
-        if not again:
+        if again:
+            self._ask_again(again)
+        else:
             self._failure_count = 0
-            return
+        self.set_timer()
+
+    def _ask_again(self, keys: list[PartitionKey]) -> None:
         pause_ms = min(BACKOFF_MS_MIN << min(self._failure_count, 10), BACKOFF_MS_MAX)
         self._failure_count += 1
         self._not_before_ms = self._clock.now_ms + pause_ms
-        self._ready |= dict.fromkeys(again)
+        self._ready |= dict.fromkeys(keys)
 
 
 def _may_join(image: Image, broker_id: NodeId) -> bool:

@@ -19,6 +19,7 @@ from kernel.effects import Effect, Log, LogLevel, RunFlush
 from kernel.quorum.snapshot_download import SnapshotDownloads
 from metadata.control_records import LeaderChange, LeaderChangeVoter, encode_control
 from network.clock import Clock
+from network.timers import FULL_DISK
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
@@ -58,6 +59,7 @@ class LogWriter:
         self._reserve = reserve
         self._quorum_state = quorum_state
         self._clock = clock
+        self._timers = clock.timers
         self._effects = effects
         self.needs_flush = False
         """True if something was appended since the last plan; else `plan_flush` does nothing."""
@@ -66,7 +68,6 @@ class LogWriter:
         self._stalled: deque[raft.PersistEffect] = deque()
         self.is_disk_full = False
         self._has_said_full = False
-        self.retry_ms: int | None = None
         self.timestamps: deque[tuple[Offset, int]] = deque()
         """(end offset, append time) of the batches that this leader wrote, oldest first."""
         if not reserve.fill():
@@ -100,7 +101,7 @@ class LogWriter:
             self._effects.append(Log(LogLevel.ERROR, "disk_full", fields))
         self._has_said_full = True
         self.is_disk_full = True
-        self.retry_ms = self._clock.now_ms + RETRY_MS
+        self._timers.set(FULL_DISK, self._clock.now_ms + RETRY_MS)
 
     def _refused(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event:
         """Return the event for an effect that the disk refused whole."""
@@ -179,16 +180,16 @@ class LogWriter:
     @property
     def is_retry_due(self) -> bool:
         """True if a retry of the refused appends is due."""
-        return self.retry_ms is not None and self.retry_ms <= self._clock.now_ms
+        return self._timers.at_ms[FULL_DISK] <= self._clock.now_ms
 
     def retry(self, core: RaftCore) -> list[events.Event]:
         """Retry the refused appends if that is due; the reserve is filled first."""
         if not self.is_retry_due:
             return []
         if not self._reserve.fill() or not self._reserve.has_space():
-            self.retry_ms = self._clock.now_ms + RETRY_MS
+            self._timers.set(FULL_DISK, self._clock.now_ms + RETRY_MS)
             return []
-        self.retry_ms = None
+        self._timers.clear(FULL_DISK)
         self.is_disk_full = False
         stalled, self._stalled = self._stalled, deque()
         results = [self.perform(effect, core) for effect in stalled]

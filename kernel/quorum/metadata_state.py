@@ -20,6 +20,7 @@ from metadata.loader import CommittedBatch, Loader, committed_batches
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
 from network.peers import Answered
+from network.timers import CONTROLLER, NEVER_MS
 from quorum_controller.controller import Controller
 from quorum_controller.result import ControllerRequest, Output, Pending, Proposal, RequestContext
 from raft import effects as raft
@@ -50,6 +51,7 @@ class MetadataState:
         self._writer = writer
         self._propose_batch = propose
         self._clock = clock
+        self._timers = clock.timers
         self._effects = effects
         self._publish = publish
         self._replies = Replies()
@@ -58,9 +60,6 @@ class MetadataState:
         self._committed_end_offset = loader.end_offset
         self.has_news = True
         """False if `publish_committed` would have nothing to do."""
-        self._deadline_ms: int | None = None
-        self._is_deadline_known = False
-        """False after a call of the controller, which may have moved its timers."""
         self.snapshots_loaded = 0
         """Snapshots loaded since the start, the one found at start included."""
         self.read_batches: Callable[[bytes], Iterator[CommittedBatch]] = committed_batches
@@ -85,28 +84,20 @@ class MetadataState:
             reply_token=token,
             context=context,
         )
-        self._is_deadline_known = False
         self._take(self.controller.submit(request, self._clock.now_ms, self._clock.wall_ms))
 
     def tick(self) -> None:
         """Run the timers of the active controller."""
-        controller = self.controller
-        if controller is None or not controller.is_active:
-            return
-        deadline_ms = controller.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
-            self._is_deadline_known = False
-            self._take(controller.tick(self._clock.now_ms, self._clock.wall_ms))
-
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick; None without one."""
-        if not self._is_deadline_known:
-            controller = self.controller
-            self._deadline_ms = None if controller is None else controller.next_deadline_ms()
-            self._is_deadline_known = True
-        return self._deadline_ms
+        now_ms = self._clock.now_ms
+        if self._timers.at_ms[CONTROLLER] <= now_ms:
+            assert self.controller is not None, "only a controller is due"
+            self._take(self.controller.tick(now_ms, self._clock.wall_ms))
 
     def _take(self, output: Output) -> None:
+        """Set the deadline of the controller after a call; propose its records, send responses."""
+        assert self.controller is not None, "its output"
+        due_ms = self.controller.next_deadline_ms()
+        self._timers.at_ms[CONTROLLER] = NEVER_MS if due_ms is None else due_ms
         for proposal in output.proposals:
             self._propose(proposal)
         for answer in output.answers:
@@ -141,7 +132,6 @@ class MetadataState:
         assert self.controller is not None
         fields = {"epoch": self.controller.epoch}
         self._effects.append(Log(LogLevel.INFO, "controller_resigned", fields))
-        self._is_deadline_known = False
         self._take(self.controller.resign())
 
     def on_claimed(self, effect: raft.Claimed) -> None:
@@ -155,7 +145,6 @@ class MetadataState:
         has_open_transaction = self.loader.transaction_start is not None
         fields = {"epoch": effect.epoch, "log_end_offset": effect.end_offset}
         self._effects.append(Log(LogLevel.INFO, "controller_activated", fields))
-        self._is_deadline_known = False
         output = controller.activate(
             effect.epoch,
             effect.end_offset,
@@ -175,7 +164,6 @@ class MetadataState:
         assert self.controller is not None
         epoch = self.controller.epoch
         assert epoch is not None
-        self._is_deadline_known = False
         committed, output = self.controller.commit(effect.high_watermark)
         self._adopted += [(pending, self._provenance(pending, epoch)) for pending in committed]
         self._take(output)

@@ -15,8 +15,9 @@ from kernel.quorum.log_writer import LogWriter
 from kernel.quorum.messages import table
 from kernel.quorum.replies import Replies
 from kernel.quorum.snapshot_reading import SnapshotReading
-from network.clock import Clock, earliest
+from network.clock import Clock
 from network.peers import Answered, Channel, Failure, Peers
+from network.timers import NEVER_MS, RAFT
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
@@ -64,10 +65,12 @@ class Replica:
         self._request_timeout_ms = core.config.request_timeout_ms
         self._peers = peers
         self._clock = clock
+        self._timers = clock.timers
         self._notified = notified
         self._queue: deque[events.Event] = deque()
         self._proposals: list[events.Propose] = []
         self._is_draining = False
+        self._set_timer()
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -108,6 +111,11 @@ class Replica:
                 for notify in effects.notify:
                     self._notified(notify)
         self._is_draining = False
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        due_ms = self.core.next_deadline_ms()
+        self._timers.at_ms[RAFT] = NEVER_MS if due_ms is None else due_ms
 
     def flush_done(self, token: int) -> None:
         """Queue the end of a flush."""
@@ -126,17 +134,8 @@ class Replica:
             self.enqueue(read)
         for event in self.writer.retry(self.core):
             self.enqueue(event)
-        deadline_ms = self.core.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= self._clock.now_ms:
+        if self._timers.at_ms[RAFT] <= self._clock.now_ms:
             self.enqueue(events.TimeAdvanced())
-
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick; None without one."""
-        due_ms = self.core.next_deadline_ms()
-        retry_ms, read_ms = self.writer.retry_ms, self.reading.slice_ms
-        if retry_ms is None and read_ms is None:
-            return due_ms
-        return earliest(due_ms, retry_ms, read_ms)
 
     # ---- requests of peers and clients -------------------------------------------------------
 

@@ -16,6 +16,7 @@ from metadata.image import Image
 from metadata.schema import MetadataRecordError
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
+from network.timers import SNAPSHOT_READING
 from raft.events import ResponseReceived
 from raft.messages import FetchSnapshotResponse
 from wire.errors import CorruptBatchError
@@ -41,13 +42,12 @@ class SnapshotReading:
         self, clock: Clock, committed_image: Callable[[], Image], hold_ms_max: int
     ) -> None:
         self._clock = clock
+        self._timers = clock.timers
         self._committed_image = committed_image
         self._hold_ms_max = hold_ms_max
         self._loading: SnapshotLoading | None = None
         self._damage: Exception | None = None
         self._held: ResponseReceived | None = None
-        self.slice_ms: int | None = None
-        """Time of the next slice; None while no response is held."""
         self._release_ms = 0
 
     @property
@@ -65,7 +65,7 @@ class SnapshotReading:
         if not self._feed(response):
             return False
         self._held = event
-        self.slice_ms = self._clock.now_ms
+        self._timers.set(SNAPSHOT_READING, self._clock.now_ms)
         self._release_ms = self._clock.now_ms + self._hold_ms_max
         return True
 
@@ -89,7 +89,7 @@ class SnapshotReading:
     def tick(self) -> ResponseReceived | None:
         """Read a slice; return the response if its chunk is read or was held long enough."""
         now_ms = self._clock.now_ms
-        if self.slice_ms is None or self.slice_ms > now_ms:
+        if self._timers.at_ms[SNAPSHOT_READING] > now_ms:
             return None
         assert self._loading is not None, "an answer waits for a snapshot"
         try:
@@ -98,9 +98,10 @@ class SnapshotReading:
             self._damage = error
             is_done = True
         if not is_done and now_ms < self._release_ms:
-            self.slice_ms = now_ms + SLICE_MS
+            self._timers.set(SNAPSHOT_READING, now_ms + SLICE_MS)
             return None
-        held, self._held, self.slice_ms = self._held, None, None
+        held, self._held = self._held, None
+        self._timers.clear(SNAPSHOT_READING)
         return held
 
     def finish(self, snapshot_id: OffsetAndEpoch, content: bytes) -> SnapshotLoading:
@@ -132,4 +133,4 @@ class SnapshotReading:
         self._loading = None
         self._damage = None
         self._held = None
-        self.slice_ms = None
+        self._timers.clear(SNAPSHOT_READING)

@@ -19,6 +19,7 @@ from kernel.quorum.snapshot_retention import SnapshotRetention
 from metadata.snapshot import encode_snapshot, snapshot_records
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
+from network.timers import RETENTION, SNAPSHOT_INTERVAL, SNAPSHOT_WRITING
 from raft.events import SnapshotAdded
 from storage.errors import OutOfSpaceError
 from storage.snapshot_files import SnapshotWriter
@@ -59,15 +60,16 @@ class Snapshots:
         self._replica = replica
         self._writer = writer
         self._clock = clock
+        self._timers = clock.timers
         self._effects = effects
         self._retention = SnapshotRetention(config.metadata_log, writer.log, writer.snapshots)
         self._job: _Job | None = None
-        self._slice_ms: int | None = None
         self._next_token = 1
         self._last_offset: int = state.loader.image.provenance.end_offset
         self._last_ms = clock.now_ms
         self._size_bytes_before = self._size_bytes_covered()
-        self._check_ms = clock.now_ms + RETENTION_CHECK_MS
+        self._timers.set(RETENTION, clock.now_ms + RETENTION_CHECK_MS)
+        self._set_interval_timer()
 
     def publish_loaded(self) -> None:
         """Publish the newest snapshot at start, before any record."""
@@ -77,7 +79,6 @@ class Snapshots:
 
     def load(self, loading: SnapshotLoading) -> None:
         """Replace the image by a fetched snapshot, which has replaced the log."""
-        self._clock.timers_moved = True
         self._drop_job()
         self._state.load_snapshot(loading)
         snapshot_id = loading.snapshot_id
@@ -89,35 +90,22 @@ class Snapshots:
         """Begin a snapshot if the log has grown enough since the last one."""
         grown = self._writer.log.size_bytes - self._size_bytes_before
         if grown >= self._config.metadata_log.record_bytes_between_snapshots:
-            self._clock.timers_moved = True
             self._begin()
 
     def tick(self) -> None:
         """Write the next slice, begin a snapshot if the last is too old, apply retention."""
-        now_ms = self._clock.now_ms
-        if self._slice_ms is not None and self._slice_ms <= now_ms:
+        now_ms, at_ms = self._clock.now_ms, self._timers.at_ms
+        if at_ms[SNAPSHOT_WRITING] <= now_ms:
             self._write_slice()
-        due_ms = self._due_ms()
-        if due_ms is not None and due_ms <= now_ms:
+        if at_ms[SNAPSHOT_INTERVAL] <= now_ms:
             self._begin()
-        if self._check_ms <= now_ms:
+        if at_ms[RETENTION] <= now_ms:
             self._clean()
-
-    def next_deadline_ms(self) -> int:
-        """Return the time of the next tick."""
-        first_ms = self._check_ms
-        if self._job is not None:
-            slice_ms = self._slice_ms
-            return slice_ms if slice_ms is not None and slice_ms < first_ms else first_ms
-        if self._interval_ms == 0:
-            return first_ms
-        due_ms = self._last_ms + self._interval_ms
-        return min(first_ms, due_ms)
 
     def done(self, token: int) -> None:
         """Complete a `RunSnapshot`: the snapshot is durable under its name."""
-        self._clock.timers_moved = True
         job, self._job = self._job, None
+        self._set_interval_timer()
         assert job is not None, "no snapshot is being written"
         assert token == self._next_token - 1, f"{token=} {self._next_token=}"
         if job.is_obsolete:
@@ -141,10 +129,12 @@ class Snapshots:
 
     # ---- writing -----------------------------------------------------------------------------
 
-    def _due_ms(self) -> int | None:
-        if self._job is not None or self._interval_ms == 0:
-            return None
-        return self._last_ms + self._interval_ms
+    def _set_interval_timer(self) -> None:
+        """Set the deadline of the next snapshot, unless one is being written."""
+        if self._job is None and self._interval_ms:
+            self._timers.set(SNAPSHOT_INTERVAL, self._last_ms + self._interval_ms)
+        else:
+            self._timers.clear(SNAPSHOT_INTERVAL)
 
     def _begin(self) -> None:
         """Begin to write the committed image, unless it has nothing new."""
@@ -155,6 +145,7 @@ class Snapshots:
             return
         if is_in_transaction or snapshot_id.offset <= self._last_offset:
             self._last_ms = self._clock.now_ms
+            self._set_interval_timer()
             return
         self._reset(snapshot_id.offset)
         try:
@@ -171,7 +162,8 @@ class Snapshots:
             pause_records=SLICE_RECORDS,
         )
         self._job = _Job(snapshot_id, writer, parts)
-        self._slice_ms = self._clock.now_ms + SLICE_MS
+        self._set_interval_timer()
+        self._timers.set(SNAPSHOT_WRITING, self._clock.now_ms + SLICE_MS)
 
     def _write_slice(self) -> None:
         job = self._job
@@ -180,11 +172,11 @@ class Snapshots:
         part = next(job.parts, None)
         if part is None:
             job.parts = None
-            self._slice_ms = None
+            self._timers.clear(SNAPSHOT_WRITING)
             self._effects.append(RunSnapshot(self._next_token, job.writer.freeze))
             self._next_token += 1
             return
-        self._slice_ms = self._clock.now_ms + SLICE_MS
+        self._timers.set(SNAPSHOT_WRITING, self._clock.now_ms + SLICE_MS)
         try:
             job.writer.append(part)
         except OutOfSpaceError as error:
@@ -193,7 +185,7 @@ class Snapshots:
 
     def _drop_job(self) -> None:
         """Abandon the snapshot being written; one being synced is deleted when that is done."""
-        self._slice_ms = None
+        self._timers.clear(SNAPSHOT_WRITING)
         if self._job is None:
             return
         if self._job.parts is None:
@@ -201,6 +193,7 @@ class Snapshots:
         else:
             self._job.writer.abort()
             self._job = None
+            self._set_interval_timer()
 
     def _say_full(self, error: OutOfSpaceError) -> None:
         fields = {"error": str(error)}
@@ -210,6 +203,7 @@ class Snapshots:
         self._last_offset = covered_offset
         self._last_ms = self._clock.now_ms
         self._size_bytes_before = self._size_bytes_covered()
+        self._set_interval_timer()
 
     def _size_bytes_covered(self) -> int:
         """Return the size of the log below the end of the last snapshot."""
@@ -222,7 +216,7 @@ class Snapshots:
 
     def _clean(self) -> None:
         """Delete snapshots by retention, and the log below the oldest one kept."""
-        self._check_ms = self._clock.now_ms + RETENTION_CHECK_MS
+        self._timers.set(RETENTION, self._clock.now_ms + RETENTION_CHECK_MS)
         oldest = self._retention.clean(self._clock.wall_ms, self._replica.flushed_end_offset)
         if oldest is None:
             return

@@ -14,8 +14,9 @@ import msgspec
 
 from kernel.lifecycle.controller_link import ControllerLink
 from network.answers import Encoded
-from network.clock import Clock, earliest
+from network.clock import Clock
 from network.peers import Answered, Channel, Failure
+from network.timers import FORWARDING, NEVER_MS
 from quorum_controller.handlers import HANDLERS
 from quorum_controller.result import RequestContext
 from quorum_controller.security.authorization import ANONYMOUS, host_text
@@ -47,7 +48,8 @@ class _Forward(msgspec.Struct):
     client_address: bytes
     answered: Answered
     deadline_ms: int
-    retry_ms: int | None = None
+    retry_ms: int = NEVER_MS
+    """Time of the next attempt while it waits, not after its deadline."""
     last_error: ErrorCode = ErrorCode.request_timed_out
 
 
@@ -57,6 +59,7 @@ class Forwarding:
     def __init__(self, controller: ControllerLink, clock: Clock) -> None:
         self._controller = controller
         self._clock = clock
+        self._timers = clock.timers
         self._waiting: dict[int, _Forward] = {}
         self._next_id = 1
         self._in_flight_count = 0
@@ -77,28 +80,17 @@ class Forwarding:
         """Send the due requests again; answer those past their deadline with their last error."""
         self._retry_all(due_only=True)
 
-    def next_deadline_ms(self) -> int | None:
-        """Return the time of the next tick; None without one."""
-        if not self._waiting:
-            return None
-        return earliest(
-            *(
-                min(forward.deadline_ms, forward.retry_ms or forward.deadline_ms)
-                for forward in self._waiting.values()
-            )
-        )
-
     def _retry_all(self, *, due_only: bool) -> None:
-        self._clock.timers_moved = True
         now_ms = self._clock.now_ms
         for forward_id, forward in list(self._waiting.items()):
-            assert forward.retry_ms is not None
             if now_ms >= forward.deadline_ms:
                 del self._waiting[forward_id]
                 forward.answered(refusal(forward.request, forward.last_error))
             elif not due_only or now_ms >= forward.retry_ms:
                 del self._waiting[forward_id]
                 self._attempt(forward)
+        retries_ms = [forward.retry_ms for forward in self._waiting.values()]
+        self._timers.set(FORWARDING, min(retries_ms, default=NEVER_MS))
 
     def _attempt(self, forward: _Forward) -> None:
         if self._controller.is_local:
@@ -155,7 +147,7 @@ class Forwarding:
         forward.last_error = error
         forward.retry_ms = min(self._clock.now_ms + RETRY_MS, forward.deadline_ms)
         self._waiting[self._next_id] = forward
-        self._clock.timers_moved = True
+        self._timers.lower(FORWARDING, forward.retry_ms)
         self._next_id += 1
 
 

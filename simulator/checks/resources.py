@@ -178,7 +178,7 @@ def _at_rest(kernel: Kernel) -> list[Row]:
     folders = kernel.folders
     if folders is not None:
         rows.append(("changes of folders at rest", len(folders._waiting), 0))
-        if not folders._is_running and folders._retry_ms is None:  # deleted ones take longer
+        if not folders._is_running and not folders._has_failed:  # deleted ones take longer
             rows.append(("folders that go at rest", len(folders._going), 0))
     if kernel.isr_expansion is not None:
         rows.append(("partitions to expand at rest", len(kernel.isr_expansion._ready), 0))

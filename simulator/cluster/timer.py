@@ -47,13 +47,10 @@ class Timer:
         self._deadline_ms = None
         self._due_us = _NEVER
 
-    def set(self, deadline_ms: int | None) -> None:
-        """Ring when the machine's clock shows this time; None: never."""
+    def set(self, deadline_ms: int) -> None:
+        """Ring when the machine's clock shows this time."""
         now_us = self._scheduler.now_us
         if deadline_ms == self._deadline_ms and self._due_us > now_us:
-            return
-        if deadline_ms is None:
-            self.stop()
             return
         self._deadline_ms = deadline_ms
         due_us = max(self._due_us_of(deadline_ms), now_us + 1)

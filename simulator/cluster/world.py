@@ -370,7 +370,7 @@ class World:
 
     def _look_at_full_disk(self, machine: Machine) -> None:
         assert machine.kernel is not None
-        if machine.kernel.replica.writer.retry_ms is not None:
+        if machine.kernel.replica.writer.is_disk_full:
             self.probes.hit("disk_full")
             self.filled.add(machine.id)
 

@@ -13,7 +13,7 @@ def _keeps_closed_connections(patches: Patches) -> None:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         def closed(self: Connections, connection_id: int) -> None:
             client = self._clients.get(connection_id)
-            self._backlog.pop(connection_id, None)
+            self._leave_backlog(connection_id)
             if client is not None:
                 self._counts.remove(client.kind, client.host)
                 self._gates[client.kind].leave(connection_id)

@@ -13,6 +13,7 @@ from kernel.config import NodeConfig, Voter
 from kernel.kernel import Kernel
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
+from tests.kernel.deadlines import check_deadlines
 from wire import codec
 from wire.client_connection import ClientConnection
 from wire.types import DirectoryId, Endpoint, NodeId
@@ -165,9 +166,8 @@ class World:
 
     def _next_ms(self) -> int:
         times = [self._queue[0][0]] if self._queue else []
-        for node_id in set(self.alive) - set(self.paused):
-            deadline_ms = self.kernel(node_id).next_deadline_ms()
-            times += [] if deadline_ms is None else [deadline_ms]
+        running = set(self.alive) - set(self.paused)
+        times += [self.kernel(node_id).next_deadline_ms() for node_id in running]
         return max(self.now_ms, min(times))
 
     def advance_once(self) -> None:
@@ -176,8 +176,7 @@ class World:
             heapq.heappop(self._queue)[2]()
             return
         for node_id in [i for i in self.alive if i not in self.paused]:
-            deadline_ms = self.kernel(node_id).next_deadline_ms()
-            if deadline_ms is not None and deadline_ms <= self.now_ms:
+            if self.kernel(node_id).next_deadline_ms() <= self.now_ms:
                 self.post(node_id, self.nodes[node_id].life, events.TimeAdvanced())
 
     # ---- events and effects ----------------------------------------------------------------
@@ -201,6 +200,7 @@ class World:
         except (OSError, FsyncError, OutOfSpaceError) as error:
             self._failed(node_id, life, error)
         else:
+            check_deadlines(kernel)
             self._perform(node_id, life, effects)
 
     def _failed(self, node_id: int, life: int, error: Exception) -> None:

@@ -7,21 +7,7 @@ from raft.epoch_cache import NO_EPOCH
 from simulator.campaign.draw import Options
 from simulator.campaign.run import run_seed
 from simulator.checks.invariants import Invariants
-
-
-def forget_deadlines(kernel):
-    kernel._clock.timers_moved = True
-    kernel.peers._is_deadline_known = False
-    kernel.state._is_deadline_known = False
-    kernel.connections._oldest = None
-    kernel.replica.core._is_deadline_known = False
-    controller = kernel.state.controller
-    if controller is not None and controller.is_active:
-        controller._liveness._deadline_of = None
-        controller._no_op._known_for = None
-        rounds = controller._elections._rounds
-        due_ms = [each.deadline_ms for each in rounds if each.deadline_ms is not None]
-        assert controller._elections.deadline_ms == min(due_ms, default=None)
+from tests.kernel.deadlines import check_deadlines
 
 
 def check_attributes(kernel):
@@ -41,21 +27,18 @@ def check_attributes(kernel):
 
 
 @pytest.mark.parametrize("seed", [2, 5, 11])
-def test_remembered_deadlines_are_right(monkeypatch, seed):
-    earliest_deadline_ms = Kernel._earliest_deadline_ms
+def test_deadlines_are_right(monkeypatch, seed):
+    settle = Kernel.settle
     seen = []
 
     def checked(kernel):
-        remembered_ms = earliest_deadline_ms(kernel)
-        each_ms = [part.next_deadline_ms() for part in kernel._timed]
+        effects = settle(kernel)
         check_attributes(kernel)
-        forget_deadlines(kernel)
-        assert [part.next_deadline_ms() for part in kernel._timed] == each_ms
-        assert earliest_deadline_ms(kernel) == remembered_ms
-        seen.append(remembered_ms)
-        return remembered_ms
+        check_deadlines(kernel)
+        seen.append(kernel)
+        return effects
 
-    monkeypatch.setattr(Kernel, "_earliest_deadline_ms", checked)
+    monkeypatch.setattr(Kernel, "settle", checked)
     found = run_seed(seed, Options(duration_us=20_000_000, write_count=60))
     assert found.invariant is None
     assert len(seen) > 1_000

@@ -1,9 +1,8 @@
 """Links to other nodes: when they connect again."""
 
-from types import SimpleNamespace
-
 import pytest
 
+from network.clock import Clock, Now
 from network.effects import ConnectPeer, SendPeerBytes
 from network.peers import Channel, Failure, Peers
 from wire.api_table import ListenerKind, api_versions_body, apis
@@ -20,7 +19,7 @@ class Links:
     """The peers of node 1 with one other node, and what became of its requests."""
 
     def __init__(self, followed=NOBODY):
-        self.clock = SimpleNamespace(now_ms=1_000)
+        self.clock = Clock(Now(1_000, 1_000))
         self.effects = []
         self.answers = []
         self.peers = Peers(

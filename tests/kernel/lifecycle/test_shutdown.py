@@ -7,6 +7,7 @@ import pytest
 from kernel.effects import Exit
 from kernel.lifecycle.broker_lifecycle import BrokerState
 from metadata.image import Partition
+from network.timers import HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK
 from tests.kernel.harness import World, create_topic_body
 from wire import codec
 from wire.errors import ErrorCode
@@ -181,7 +182,8 @@ def test_a_broker_that_is_stopped_before_it_is_registered_stays_stopped() -> Non
     assert lifecycle.state is BrokerState.SHUTTING_DOWN
     world.run_until(lambda: not lifecycle._is_waiting)
     assert (lifecycle.state, lifecycle.epoch) == (BrokerState.SHUTTING_DOWN, None)
-    assert lifecycle.next_deadline_ms() is None
+    timers = world.kernel(3)._clock.timers
+    assert not any(map(timers.is_set, (HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK)))
 
 
 CLEAN = "/data/.kafka_cleanshutdown"

@@ -7,6 +7,7 @@ import pytest
 from kernel import effects as out
 from kernel import events
 from kernel.config import MetadataLogConfig
+from network.timers import FULL_DISK
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.partition_metadata import read_partition_metadata
 from storage.space_reserve import RESERVE_BYTES, RESERVE_NAME
@@ -128,8 +129,7 @@ def test_what_a_node_alone_takes_in_the_turn_of_its_retry_is_written_after_it() 
     created = client.send(19, create_topic_body("a"))
     world.run_for(600)
     writer = world.kernel(1).replica.writer
-    retry_ms = writer.retry_ms
-    assert retry_ms is not None
+    retry_ms = writer._timers.at_ms[FULL_DISK]
     world.run_for(retry_ms - 1 - world.now_ms)
     vfs.bytes_max = None
     deleted, content = client.connection.request(20, delete_topic_body("none"))

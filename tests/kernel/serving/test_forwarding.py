@@ -20,6 +20,7 @@ from network import peers
 from network.answers import Encoded
 from network.clock import Clock, Now
 from network.peers import GIVE_UP_MS, Peers
+from network.timers import FORWARDING
 from quorum_controller.result import RequestContext
 from tests.kernel.harness import World, create_topic_body
 from wire import codec
@@ -381,9 +382,8 @@ def waiting() -> Rig:
     """A request that found no leader; by now this node leads."""
     rig = Rig()
     rig.leader_id = None
-    rig.clock.timers_moved = False
     rig.ask()
-    assert rig.clock.timers_moved
+    assert rig.clock.timers.at_ms[FORWARDING] == rig.clock.now_ms + forwarding.RETRY_MS
     rig.leader_id, rig.local.is_active = SELF, True
     return rig
 

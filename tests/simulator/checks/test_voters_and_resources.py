@@ -232,7 +232,7 @@ def test_i19_folders_that_are_being_removed_are_no_leak(world):
     folders._going.append(None)
     folders._is_running = True
     world.check_resources_at_rest()
-    folders._is_running, folders._retry_ms = False, 0
+    folders._is_running, folders._has_failed = False, True
     world.check_resources_at_rest()
 
 
