@@ -4,6 +4,7 @@ The source is `GET /v1/quorum` of the inspection API. It is never too high: the 
 below it.
 """
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -48,7 +49,7 @@ def _get(url: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
             found = json.loads(answer.read(_ANSWER_BYTES_MAX))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise BadInputError(f"{address}: no answer: {reason}") from error
     if not isinstance(found, dict):

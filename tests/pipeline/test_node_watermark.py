@@ -1,5 +1,6 @@
 """The high watermark that nodes tell, for the stream and for the audit."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -79,6 +80,27 @@ def test_what_is_no_answer(server: HTTPServer, content: bytes | None, message: s
     server.answers = {"/n1/v1/quorum": content}
     with pytest.raises(BadInputError, match=message):
         ask_nodes([url(server, 1)], CLUSTER)
+
+
+@pytest.mark.parametrize(
+    "content", [b"x" * 1000 + b"\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"]
+)
+def test_what_is_no_http(content: bytes) -> None:
+    """Another service on that port, or an answer cut short."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(content)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(BadInputError, match=f"{address}/v1/quorum: no answer: ."):
+            ask_nodes([address])
+        thread.join()
 
 
 def test_the_stream_reads_to_what_a_node_knows(server: HTTPServer, tmp_path: Path) -> None:
