@@ -18,7 +18,7 @@ from pipeline.core.discovery import PartitionFiles, discover
 from pipeline.core.errors import BadInputError
 from pipeline.core.split import Split
 from pipeline.jobs.compaction_partition import PartitionPlan, counted, finished, key_work
-from pipeline.jobs.compaction_plan import Policy, offset_map
+from pipeline.jobs.compaction_plan import BUFFER_BYTES_MIN, Policy, offset_map
 from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing
 from wire.types import METADATA_TOPIC_NAME
 
@@ -43,9 +43,14 @@ def run(config: JobConfig) -> JobResult:
     """Plan every wanted partition and publish `plan`, `retention` and `findings`.
 
     Raises:
-        BadInputError: no partition to plan.
+        BadInputError: no partition to plan, or a buffer without room for a key.
     """
     arguments = config.arguments
+    if arguments.dedupe_buffer_bytes < BUFFER_BYTES_MIN:
+        raise BadInputError(
+            f"--dedupe-buffer-bytes is {arguments.dedupe_buffer_bytes}, allowed: a whole number"
+            f" from {BUFFER_BYTES_MIN} on, room for one key"
+        )
     partitions = wanted_partitions(config.inputs, arguments.subscribe)
     size = sum(file.size for found in partitions for file in found.segments)
     if config.dry_run:

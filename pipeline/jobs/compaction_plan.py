@@ -8,6 +8,7 @@ removed when their horizon has passed and no record of their transaction is left
 """
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -35,6 +36,7 @@ HEADER_COLUMNS: Final = (
 _RECORD_OVERHEAD: Final = 8
 KEY_BYTES: Final = 24  # an MD5 and an offset
 LOAD: Final = 0.9
+BUFFER_BYTES_MIN: Final = math.ceil(KEY_BYTES / LOAD)  # with room for one key
 KEY_ROWS: Final = pa.schema(
     [
         ("segment", pa.int64()),  # base offset in its name
@@ -342,7 +344,12 @@ def _is_last_of_producer(headers: Headers) -> BoolArray:
 
 
 def offset_map(keys: int, buffer_bytes: int) -> dict[str, int]:
-    """Memory that the cleaner needs for so many keys, and its passes with a given buffer."""
+    """Memory that the cleaner needs for so many keys, and its passes with a given buffer.
+
+    Args:
+        keys: different keys of the log.
+        buffer_bytes: at least BUFFER_BYTES_MIN.
+    """
     needed = -(-keys * KEY_BYTES * 10 // 9)
     per_pass = int(buffer_bytes * LOAD / KEY_BYTES)
     return {"offset_map_bytes": needed, "cleaner_passes": max(1, -(-keys // per_pass))}

@@ -255,6 +255,20 @@ def test_memory_of_the_offset_map():
     assert offset_map(6_000_000, 128 << 20)["cleaner_passes"] == 2
 
 
+def test_a_buffer_has_room_for_a_key(tmp_path, capsys):
+    segments = {0: [batch(0, keys=[b"a", b"b"], values=[b"", b""])], 2: [batch(2, keys=[b"a"])]}
+    root = write_segments(tmp_path / "in", segments)
+    command = ["compaction", "--input", str(root), "--subscribe", "orders", "--output",
+               str(tmp_path / "out"), "--dedupe-buffer-bytes"]  # fmt: skip
+    assert main([*command, "26"]) == 2
+    assert capsys.readouterr().err == (
+        "pipeline compaction: --dedupe-buffer-bytes is 26, allowed: a whole number from 27 on,"
+        " room for one key\n"
+    )
+    assert main([*command, "27"]) == 0
+    assert "cleaner_passes 2" in capsys.readouterr().out
+
+
 def test_partitions_nobody_compacts_must_be_named(tmp_path):
     root = write_segments(tmp_path, {0: [batch(0)]})
     with pytest.raises(BadInputError, match="name topics with --subscribe"):
