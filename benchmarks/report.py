@@ -7,17 +7,17 @@ import statistics
 from typing import Any
 
 
-def percentile(values: list[float], share: float) -> float:
-    """Element of the sorted values at position `share` (0..1) * count, rounded down."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+def percentile(values: list[float], percent: int) -> float:
+    """Smallest value that at least `percent` (1..100) of all values do not exceed: nearest rank."""
+    rank = -(-percent * len(values) // 100)  # in whole numbers: 0.07 * 100 is above 7
+    return sorted(values)[rank - 1]
 
 
 def summary_ms(seconds: list[float]) -> dict[str, float]:
     """p50, p99 and maximum in milliseconds."""
     return {
         "p50_ms": round(1000 * statistics.median(seconds), 3),
-        "p99_ms": round(1000 * percentile(seconds, 0.99), 3),
+        "p99_ms": round(1000 * percentile(seconds, 99), 3),
         "max_ms": round(1000 * max(seconds), 3),
     }
 
