@@ -133,6 +133,14 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(paths)
 
 
+def whole_number(text: str) -> int | None:
+    """Parse a number from 0 on of at most 18 digits, which fits 64 bits; None for another text.
+
+    NB: `str.isdigit` holds for characters that `int` refuses, such as a superscript two.
+    """
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+
+
 def _snake(option: str) -> str:
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", option).lower()
     return "max_trigger_delay_ms" if name == "max_trigger_delay" else name
@@ -174,25 +182,27 @@ def _choice(*allowed: str) -> Any:
 
 
 def _positive(option: str, value: str) -> int:
-    if not value.strip().isdigit() or int(value) == 0:
+    number = whole_number(value.strip())
+    if not number:
         raise BadInputError(f"{option} is {value!r}, allowed: a whole number from 1 on")
-    return int(value)
+    return number
 
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
 
 def _duration(option: str, value: str) -> int:
-    found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h)", value.strip())
+    found = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h)", value.strip())
     if found is None:
         raise BadInputError(f"{option} is {value!r}, allowed: a number and ms, s, m or h")
     return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def _milliseconds(option: str, value: str) -> int:
-    if not value.strip().isdigit():
+    number = whole_number(value.strip())
+    if number is None:
         raise BadInputError(f"{option} is {value!r}, allowed: milliseconds since 1970")
-    return int(value)
+    return number
 
 
 def _starting(option: str, value: str) -> int | Positions:

@@ -99,9 +99,11 @@ def run(config: JobConfig) -> JobResult:
     """Audit the input; without an output the findings are only printed.
 
     Raises:
-        BadInputError: nothing to check, or a node that cannot be reached.
+        BadInputError: nothing to check, a node that cannot be reached, or a negative --show.
     """
     arguments = config.arguments
+    if arguments.show < 0:
+        raise BadInputError(f"--show is {arguments.show}, allowed: a whole number from 0 on")
     committed: dict[int, int] = {}
     if arguments.inspect:
         cluster_id = discover(config.inputs, strict=False).cluster_id

@@ -91,6 +91,13 @@ def test_a_file_that_is_no_segment(here: Path, capsys, job: str) -> None:
     assert refused(job, "notes.txt", capsys).startswith("notes.txt: not a segment (20 digits.log)")
 
 
+def test_a_number_of_findings_to_show(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "empty").mkdir()
+    line = refused("audit", "empty", capsys, "--show", "-1")
+    assert line == "--show is -1, allowed: a whole number from 0 on"
+    assert refused("audit", "empty", capsys, "--show", "0") == "empty: no segments"
+
+
 @every_job
 def test_an_empty_path(here: Path, capsys, job: str) -> None:
     """An unset variable in a script must not mean the whole machine."""

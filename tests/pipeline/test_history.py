@@ -20,6 +20,7 @@ from pipeline.core.reader import plan_read
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history.events import HIDDEN, EventPlan, write_events
+from pipeline.jobs.history.fold import min_isr_ranges
 from pipeline.jobs.history.input import (
     Marker,
     choose_log,
@@ -195,6 +196,11 @@ def test_who_led_and_why(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--who-led", "orders"], "give TOPIC-N"),
+        (["--who-led", "orders-²"], "give TOPIC-N"),
+        (["--who-led", "orders-3", "--at", "²"], "--at is '²'; give an offset or a time"),
+        (["--follow", "-1"], "--follow is -1.0, allowed: 0 to 604800 seconds"),
+        (["--follow", "nan"], "--follow is nan, allowed: 0 to 604800 seconds"),
+        (["--follow", "604800.5"], "--follow is 604800.5, allowed: 0 to 604800 seconds"),
         (["--who-led", "orders-4"], "orders-4 did not exist at offset 10"),
         (["--who-led", "orders-3", "--at", "yesterday"], "--at is 'yesterday'"),
         (
@@ -208,6 +214,26 @@ def test_a_question_that_has_no_answer(tmp_path, capsys, arguments, message):
     root = finished(tmp_path / "h")
     assert main(["history", "--input", root, "--output", "o", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_history_continues_after_pauses_of_up_to_a_week(tmp_path, capsys):
+    command = ["history", "--input", str(tmp_path), "--output", "o", "--follow"]
+    for seconds in ("0", "604800"):
+        assert main([*command, seconds]) == 2
+        assert "no segments of __cluster_metadata" in capsys.readouterr().err
+
+
+def test_min_isr_of_topics_and_of_the_cluster(tmp_path):
+    """A value of one broker, or that is no number, stands in the log but not in a report."""
+    configs = [(2, "orders", "2"), (4, "", "1"), (4, "7", "3"), (2, "users", "²"), (4, "8", "x")]
+    rows = [
+        {"resource_type": kind, "resource": resource, "name": "min.insync.replicas",
+         "value": value, "valid_from_offset": 5, "valid_to_offset": None}
+        for kind, resource, value in configs
+    ]  # fmt: skip
+    (tmp_path / "configs").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "configs" / "part-0.parquet")
+    assert min_isr_ranges([tmp_path]) == [("orders", 5, None, 2), ("", 5, None, 1)]
 
 
 def test_the_page_and_its_pictures(tmp_path):

@@ -251,6 +251,10 @@ def test_several_clusters_below_one_root_are_refused(tmp_path: Path) -> None:
         ({"path": ".", "subscribePattern": "["}, "is not a pattern"),
         ({"path": ".", "subscribe": "a", "assign": '{"a":[0]}'}, "only one of"),
         ({"path": ".", "minPartitions": "0"}, "minPartitions is '0', allowed: a whole number"),
+        ({"path": ".", "minPartitions": "²"}, "minPartitions is '²', allowed: a whole number"),
+        ({"path": ".", "minPartitions": "9" * 19}, "allowed: a whole number from 1 on"),
+        ({"path": ".", "startingTimestamp": "²"}, "startingTimestamp is '²', allowed: millisec"),
+        ({"path": ".", "maxTriggerDelay": "9" * 13 + "s"}, "allowed: a number and ms, s, m or h"),
         ({"path": ".", "failOnDataLoss": "maybe"}, "allowed: true, false"),
     ],
 )

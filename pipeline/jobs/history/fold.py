@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from metadata.json_form import uuid_from_text
 from metadata.records import CONFIG_BROKER, CONFIG_TOPIC
+from pipeline.core.options import whole_number
 from pipeline.core.schema import TIMESTAMP
 from pipeline.jobs.history.keyed import TableSink
 from pipeline.jobs.history.schema import EVENTS, KEYED_STATES
@@ -282,10 +283,11 @@ def min_isr_ranges(folders: list[Path]) -> list[Range]:
         for row in ds.dataset(files).to_table(filter=wanted).to_pylist() if files else ():
             resource = row["resource"]
             is_cluster = row["resource_type"] == CONFIG_BROKER
-            if is_cluster != (resource == "") or not row["value"].isdigit():
+            value = whole_number(row["value"])
+            if is_cluster != (resource == "") or value is None:
                 continue  # of one broker, or not a number
             start, end = row["valid_from_offset"], row["valid_to_offset"]
-            found[resource, start] = resource, start, end, int(row["value"])
+            found[resource, start] = resource, start, end, value
     return list(found.values())
 
 

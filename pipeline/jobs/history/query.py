@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pipeline.core.errors import BadInputError
+from pipeline.core.options import whole_number
 from pipeline.core.schema import TIMESTAMP
 from pipeline.jobs.history.schema import (
     CONTROLLER_EPOCHS,
@@ -188,8 +189,9 @@ def moment(text: str | None) -> dict[str, Any]:
     """
     if text is None:
         return {}
-    if text.isdigit():
-        return {"offset": int(text)}
+    offset = whole_number(text)
+    if offset is not None:
+        return {"offset": offset}
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
@@ -218,12 +220,13 @@ def who_led(
     Raises:
         BadInputError: the partition did not exist then, or a moment outside the history.
     """
-    topic, _, number = partition.rpartition("-")
-    if not topic or not number.isdigit():
+    topic, _, text = partition.rpartition("-")
+    number = whole_number(text)
+    if not topic or number is None:
         raise BadInputError(f"--who-led is {partition!r}; give TOPIC-N, for instance orders-3")
     root = _pinned(root)
     end = resolve(root, offset=offset, ts=ts)
-    named = (pc.field("topic") == topic) & (pc.field("partition") == int(number))
+    named = (pc.field("topic") == topic) & (pc.field("partition") == number)
     live = [
         row for row in _rows(root, "partitions", named)
         if row["valid_from_offset"] < end

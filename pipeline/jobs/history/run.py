@@ -65,6 +65,7 @@ from pipeline.jobs.job import JobConfig, JobResult, progress
 from pipeline.jobs.publishing import current_version, publishing_version
 
 NAME: Final = "history"
+FOLLOW_SECONDS_MAX: Final = 7 * 86_400  # Kafka's default retention of its metadata log
 _SPLITS_MIN: Final = 4
 _BUCKET_RECORDS: Final = 65_536  # below this a task is not worth its start
 Packs = list[tuple[Piece, ...]]
@@ -94,11 +95,12 @@ def run(config: JobConfig) -> JobResult:
     An input that is itself a finished history is not built again.
 
     Raises:
-        BadInputError: no metadata log, a damaged option, an output that is in use.
+        BadInputError: no metadata log, a wrong option, an output that is in use.
         DataLossError: the next records of an archive are gone.
         CorruptSegmentError: a damaged batch.
     """
     arguments = config.arguments
+    _check_pause(arguments.follow)
     finished = history_query.finished_history(config.inputs)
     if finished is None:
         follows = arguments.follow is not None and not config.dry_run
@@ -133,6 +135,11 @@ def follow(config: JobConfig, pauses: Iterable[object]) -> JobResult:
         again = msgspec.structs.replace(config, run_id=f"{config.run_id}+{number}")
         result = build(again)
     return result
+
+
+def _check_pause(seconds: float | None) -> None:
+    if seconds is not None and not 0 <= seconds <= FOLLOW_SECONDS_MAX:
+        raise BadInputError(f"--follow is {seconds}, allowed: 0 to {FOLLOW_SECONDS_MAX} seconds")
 
 
 def _sleeps(seconds: float) -> Iterator[None]:
