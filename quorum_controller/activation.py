@@ -1,8 +1,8 @@
-"""The records a new active controller writes first.
+"""The first records of a new active controller.
 
 An empty log gets the bootstrap records, from metadata.version 13 inside a metadata transaction: a
-half-written bootstrap is then aborted and redone by the next leader. A transaction that a dead
-leader left open is aborted.
+half-written bootstrap is then aborted and redone by the next leader. A transaction that the
+previous leader did not end is aborted.
 Source: apache/kafka: metadata/.../controller/ActivationRecordsGenerator.java (4.3: no
 ZkMigrationStateRecord any more).
 """
@@ -21,13 +21,13 @@ from quorum_controller.result import Draft
 
 
 class ActivationError(Exception):
-    """The log is in a state from which no controller of this version may go on."""
+    """The log is in a state in which no controller of this version may become active."""
 
 
 def write_activation_records(
     draft: Draft, bootstrap_records: tuple[Record, ...], *, has_open_transaction: bool
 ) -> None:
-    """Emit what the log needs before the first request.
+    """Emit the records that the log needs before the first request.
 
     Args:
         draft: over the image before the open transaction, if there is one.
@@ -58,7 +58,7 @@ def write_activation_records(
 
 
 def is_log_empty(image: Image) -> bool:
-    """Whether no data record was ever applied: every real log starts with metadata.version."""
+    """True if no data record was ever applied: every real log starts with metadata.version."""
     return METADATA_VERSION not in image.features and not image.brokers and not image.topics
 
 

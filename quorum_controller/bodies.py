@@ -1,8 +1,8 @@
-"""The kio classes of the requests the controller answers: the newest version of each API.
+"""The kio classes of the requests that the controller handles: the newest version of each API.
 
-They are named here once. Arguments of the response classes go unchecked: kio's constructors want
-its phantom integer types, which plain integers satisfy at run time; the encoder checks every range
-again.
+They are imported here once. Argument types of the response classes go unchecked: kio's constructors
+expect its phantom integer types, which plain integers satisfy at run time; the encoder checks every
+range again.
 """
 
 import uuid
@@ -58,7 +58,7 @@ NO_TIME: Final = i32Timedelta.parse(timedelta(0))
 
 
 def _unchecked(made: Callable[..., _T]) -> Callable[..., _T]:
-    """A constructor whose arguments go unchecked: kio's want its phantom types."""
+    """The constructor with unchecked argument types: kio's expect its phantom types."""
     return made
 
 
@@ -79,7 +79,7 @@ DeletionRow = _delete_topics.DeletableTopicResult
 
 
 def to_bytes(value: uuid.UUID | None) -> bytes:
-    """16 bytes of a kio UUID; kio says None for the zero UUID."""
+    """The 16 bytes of a kio UUID; None, kio's zero UUID, gives zeros."""
     return ZERO_UUID if value is None else value.bytes
 
 

@@ -13,24 +13,24 @@ from metadata.records import Record
 from quorum_controller.security.authorization import AccessRules
 
 PENDING_REQUESTS_MAX: Final = 10_000
-"""Requests that wait for commits; more are answered REQUEST_TIMED_OUT, which clients retry."""
+"""Limit of requests that wait for commits; others get REQUEST_TIMED_OUT, which clients retry."""
 
 
 class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Delegation tokens (KIP-48, KIP-900); times in ms."""
+    """Settings of delegation tokens (KIP-48, KIP-900); times in ms."""
 
     secret_key: str | None = None
-    """delegation.token.secret.key; None: there are no tokens."""
+    """delegation.token.secret.key; None: tokens are disabled."""
     max_lifetime_ms: int = 7 * 24 * 3_600_000
     """delegation.token.max.lifetime.ms"""
     expiry_ms: int = 24 * 3_600_000
-    """delegation.token.expiry.time.ms: how long a token lives without renewal."""
+    """delegation.token.expiry.time.ms: lifetime of a token without renewal."""
     sweep_interval_ms: int = 3_600_000
     """delegation.token.expiry.check.interval.ms"""
 
 
 class ElectionIntervals(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the controller waits before it elects by itself; None: it does not."""
+    """Delays before the controller elects leaders without a request; None: it does not."""
 
     preferred_ms: int | None = 300_000
     """leader.imbalance.check.interval.seconds, None with auto.leader.rebalance.enable=false."""
@@ -48,7 +48,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms: int = 9_000
     """broker.session.timeout.ms"""
     max_idle_interval_ms: int = 500
-    """metadata.max.idle.interval.ms: a NoOpRecord that often; 0 turns it off."""
+    """metadata.max.idle.interval.ms: interval of NoOpRecords; 0 disables them."""
     default_replication_factor: int = 1
     """default.replication.factor"""
     default_partition_count: int = 1
@@ -60,13 +60,13 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     supported_features: Mapping[str, tuple[int, int]] = msgspec.field(
         default_factory=lambda: CONTROLLER_FEATURES
     )
-    """Inclusive ranges of levels that this software can do, by feature."""
+    """Inclusive ranges of levels that this software supports, by feature."""
     voter_ids: tuple[int, ...] = ()
     """Controllers that must be registered before a feature level changes."""
     access: AccessRules | None = None
-    """The authorizer's settings; None: no `authorizer.class.name`, everybody may do everything."""
+    """The authorizer's settings; None without `authorizer.class.name`: everything is allowed."""
     tokens: TokenSettings = TokenSettings()
-    """Delegation tokens."""
+    """Settings of delegation tokens."""
     elections: ElectionIntervals = ElectionIntervals()
-    """When leaders are elected that nobody asked for."""
+    """Delays of elections without a request."""
     pending_requests_max: int = PENDING_REQUESTS_MAX

@@ -1,16 +1,16 @@
 """The active controller: requests in, proposals and answers out.
 
-Theory. `committed` is the image that a majority has; each pending batch has the image it leads to;
-`latest` is the last of them, and every request is judged against it. Losing the leadership is
-forgetting the pending batches: `latest` is `committed` again.
+Theory. `committed` is the image of the committed records; each pending batch has the image after
+it; `latest` is the last of them, and every request is validated against it. A resignation drops the
+pending batches: `latest` is `committed` again.
 
-- INV-QC-1: pending batches are contiguous: each starts where the one before ends.
-- INV-QC-2: an answer leaves when everything it was computed from is committed, so nobody ever sees
+- INV-QC-1: pending batches are contiguous: each starts at the end offset of the one before.
+- INV-QC-2: an answer is sent when everything it was computed from is committed, so no client sees
   uncommitted state; also a refusal or a validate_only answer waits for the batches before it.
 - INV-QC-3: an inactive controller has no pending batch, no parked request and no sweep.
 
-Not copied from Kafka: an unexpected exception in a handler is a bug and goes to the top (it does
-not answer UNKNOWN_SERVER_ERROR and go on).
+Unlike in Kafka, an unexpected exception in a handler is a bug and propagates (there is no
+UNKNOWN_SERVER_ERROR response).
 Source: apache/kafka: metadata/.../controller/QuorumController.java.
 """
 
@@ -68,7 +68,7 @@ class _Parked:
 
 
 class _Batch:
-    """A pending batch and who waits for it."""
+    """A pending batch and the requests that wait for its commit."""
 
     __slots__ = ("parked", "pending")
 
@@ -78,12 +78,12 @@ class _Batch:
 
 
 class Controller:
-    """The controller of one node; it does something only between `activate` and `resign`.
+    """The controller of one node; active from `activate` to `resign`.
 
     Args:
         config: settings.
         rng: randomness of placements.
-        new_uuid: gives the 16 bytes of new topic ids.
+        new_uuid: returns the 16 bytes of a new id.
     """
 
     def __init__(self, config: ControllerConfig, rng: Rng, new_uuid: Callable[[], bytes]) -> None:
@@ -92,21 +92,21 @@ class Controller:
         self._new_uuid = new_uuid
         self._defaults = TopicConfigDefaults(config.node_id, config.properties)
         self.known_leader_id: NodeId | None = None
-        """Named in NOT_CONTROLLER answers while inactive; the kernel keeps it current."""
+        """The leader in NOT_CONTROLLER answers while inactive; maintained by the kernel."""
         self.requests_timed_out = 0
-        """Answered REQUEST_TIMED_OUT since the start, waiting for a commit or at the door."""
+        """Requests answered REQUEST_TIMED_OUT since the start, on arrival or while waiting."""
         self.heartbeats_timed_out = 0
-        """Those of them that were heartbeats."""
+        """The heartbeats among `requests_timed_out`."""
         self._reset(EMPTY, 0)
 
     def _reset(self, committed: Image, now_ms: int) -> None:
         self._epoch: LeaderEpoch | None = None
         self.is_active = False
-        """Whether this controller may propose: it has an epoch."""
+        """True if this controller may propose: it has an epoch."""
         self.committed = committed
         """The last committed image that this controller saw."""
         self.latest = committed
-        """What requests are judged against: committed plus everything proposed."""
+        """The image against which requests are validated: `committed` plus all proposals."""
         self._next_offset = Offset(0)
         self._batches: deque[_Batch] = deque()
         self._parked_count = 0
@@ -114,14 +114,14 @@ class Controller:
         self._deadline_sequence = 0
         self._sweeps: deque[tuple[Sweep, _Parked | None]] = deque()
         self._slice_due_ms = now_ms
-        """When the next slice of a sweep is due: at once, so the time of the last call."""
+        """Due time of the next slice of a sweep: at once, hence the time of the last call."""
         self._liveness = Liveness(self._config.session_timeout_ms, now_ms)
         self._quotas = MutationQuotas()
         self._no_op = NoOpTimer(self._config.max_idle_interval_ms, now_ms)
         self._token_sweep = TokenSweepTimer(self._config.tokens.sweep_interval_ms, now_ms)
         self._index = PartitionIndex(EMPTY)
         self._electorate_known: tuple[object, Electorate] | None = None
-        """For the configs that it was made from; every image that has them shares them."""
+        """The electorate with the configs it was built from, compared by identity."""
         self._elections = ElectionTimer(self._config.elections)
 
     # --- state ----------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Controller:
 
     @property
     def parked_count(self) -> int:
-        """Requests that wait for an answer."""
+        """Number of requests that wait for their answer."""
         return self._parked_count
 
     # --- life cycle -----------------------------------------------------------------------------
@@ -158,20 +158,19 @@ class Controller:
         *,
         has_open_transaction: bool = False,
     ) -> Output:
-        """Become active: this node leads `epoch` and its log ends at `next_offset`.
+        """Become active: this node is leader of `epoch` and its log ends at `next_offset`.
 
         Args:
-            epoch: of the leadership.
-            next_offset: log end offset, behind this epoch's LeaderChange record.
+            epoch: leader epoch.
+            next_offset: log end offset, after this epoch's LeaderChange record.
             image: every data record below `next_offset` applied; the image before the transaction
                 that the log may end in.
-            now_ms: monotonic; every broker gets a full session from here.
-            wall_ms: since 1970, for the provenance of images; the kernel stamps the batches with
-                the same.
+            now_ms: monotonic; every broker gets a full session from then on.
+            wall_ms: since 1970, for the provenance of images; also the timestamp of the batches.
             has_open_transaction: the log ends inside a metadata transaction.
 
         Raises:
-            ActivationError: the log cannot be led by this version.
+            ActivationError: the state of the log does not permit this version to be active.
         """
         assert not self.is_active, f"already active in {self._epoch=}"
         self._reset(image, now_ms)
@@ -190,10 +189,10 @@ class Controller:
         return output
 
     def resign(self, error: ApiError | None = None) -> Output:
-        """Leadership lost: forget what was not committed and refuse everyone who waits.
+        """Become inactive: drop pending batches and refuse all waiting requests.
 
         Args:
-            error: for those who wait; None is NOT_CONTROLLER naming the leader known now.
+            error: for the waiting requests; None is NOT_CONTROLLER with the known leader.
         """
         output = Output()
         refused = error or not_controller(self.known_leader_id)
@@ -210,7 +209,7 @@ class Controller:
     # --- requests -------------------------------------------------------------------------------
 
     def submit(self, request: ControllerRequest, now_ms: int, wall_ms: int) -> Output:
-        """Judge one request; its answer comes in this output or in a later one.
+        """Handle one request; its answer is in this output or in a later one.
 
         Args:
             request: the RPC.
@@ -243,11 +242,10 @@ class Controller:
         return output
 
     def commit(self, high_watermark: Offset) -> tuple[list[Pending], Output]:
-        """Everything below the high watermark is committed.
+        """Commit the pending batches below the high watermark.
 
         Returns:
-            The batches that became committed, in order, for the loader; and the answers that
-            waited for them.
+            The committed batches, in order, for the loader; and the answers that waited for them.
         """
         output = Output()
         committed: list[Pending] = []
@@ -262,7 +260,7 @@ class Controller:
     # --- time -----------------------------------------------------------------------------------
 
     def tick(self, now_ms: int, wall_ms: int) -> Output:
-        """Do what is due: time-outs, one slice of work, one stale broker, the NoOp record."""
+        """Run what is due: time-outs, one slice of a sweep, one stale broker, elections, timers."""
         output = Output()
         self._slice_due_ms = now_ms
         if not self.is_active:
@@ -295,7 +293,7 @@ class Controller:
         return output
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do, None while inactive."""
+        """Return the time at which `tick` is due, None while inactive."""
         if not self.is_active:
             return None
         if self._sweeps:
@@ -315,7 +313,7 @@ class Controller:
         return earliest_ms
 
     def heartbeat_ages_ms(self, now_ms: int) -> dict[NodeId, int]:
-        """How long ago each registered broker was heard, at most its session; {} while inactive.
+        """Return ms since each broker's last heartbeat, at most its session; {} while inactive.
 
         Source: apache/kafka: QuorumControllerMetrics.timeSinceLastHeartbeatMs.
         """
@@ -393,7 +391,7 @@ class Controller:
         return Draft(self.latest, self._next_offset)
 
     def _propose(self, draft: Draft, output: Output, now_ms: int, wall_ms: int) -> None:
-        """Make the parts of a draft pending batches; an empty draft changes nothing."""
+        """Propose the parts of a draft as pending batches; an empty draft does nothing."""
         last = DraftPart(draft.base_offset, draft.records, draft.image, draft.delta)
         for part in (*draft.parts, last):
             if part.records:
@@ -414,7 +412,7 @@ class Controller:
         output.proposals.append(Proposal(self._epoch, part.base_offset, tuple(part.records)))
 
     def _run_slice(self, output: Output, now_ms: int, wall_ms: int) -> None:
-        """The next slice of the oldest sweep."""
+        """Run the next slice of the oldest sweep."""
         sweep, parked = self._sweeps[0]
         draft = self._draft()
         is_done = sweep_slice(draft, sweep, self._electorate())

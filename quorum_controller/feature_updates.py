@@ -1,8 +1,8 @@
 """UpdateFeatures: changes of finalized feature levels (KIP-584, KIP-778).
 
-A level is taken when this controller, every registered broker and every registered controller
-support it, and every voter is registered: the refusal names the first that does not. One refused
-feature refuses the request.
+A level is accepted if this controller, every registered broker and every registered controller
+support it, and every voter is registered: the error names the first that does not. One refused
+feature refuses the whole request.
 Source: apache/kafka: metadata/.../controller/FeatureControlManager.java, QuorumFeatures.java,
 server-common/.../Feature.java; 4.3.
 """
@@ -42,7 +42,7 @@ _per_feature: Final = cast(Schema, _per_feature_v1)
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _ROWS_VERSION_MAX: Final = 1
-"""Up to this version a response that says yes has a row per feature."""
+"""Last version in which a successful response has a row per feature."""
 _FAILED: Final = "The update failed for all features since the following feature had an error: "
 
 
@@ -52,7 +52,7 @@ def update_features(
     """Change levels; with validate_only the draft stays empty.
 
     Returns:
-        An UpdateFeaturesResponse: INVALID_UPDATE_VERSION names the feature, the level and why not.
+        An UpdateFeaturesResponse: INVALID_UPDATE_VERSION names feature, level and reason.
     """
     image = draft.image
     updates = {str(u.feature): u for u in request.feature_updates}
@@ -153,7 +153,7 @@ def _metadata_version_error(current: int, level: int, *, is_unsafe: bool) -> str
 
 
 def _unsupported_by(image: Image, services: Services, name: str, level: int) -> str | None:
-    """Who does not support the level, None if everybody does."""
+    """The text about the first node that does not support the level, None if all do."""
     config = services.config
     low, high = config.supported_features.get(name, (0, 0))
     reason = _range_error(level, f"Local controller {config.node_id}", low, high)

@@ -1,4 +1,4 @@
-"""Finalized feature levels against what a registering broker supports.
+"""Comparison of finalized feature levels with those that a registering broker supports.
 
 Source: apache/kafka: metadata/.../controller/ClusterControlManager.java
 (processRegistrationFeature).
@@ -17,7 +17,7 @@ _OLDEST_METADATA_VERSION: Final = 1
 def supported_features(
     features: Iterable[tuple[str, int, int]],
 ) -> tuple[SupportedFeature, ...]:
-    """What a broker supports; without a metadata.version range it counts as 1..1.
+    """The features that a broker supports; a missing metadata.version range counts as 1..1.
 
     Args:
         features: (name, lowest level, highest level) in the order of the request.
@@ -37,9 +37,9 @@ def supported_features(
 
 
 def unsupported_feature(image: Image, features: Iterable[SupportedFeature]) -> ApiError | None:
-    """UNSUPPORTED_VERSION that names the first finalized feature the broker lacks, or None.
+    """UNSUPPORTED_VERSION with the first finalized feature that the broker lacks, or None.
 
-    A finalized feature that the broker did not send counts as supported at level 0 only.
+    A finalized feature that is missing in the request counts as supported at level 0 only.
     """
     ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in features}
     finalized = {METADATA_VERSION: image.metadata_version, **dict(image.features.items())}

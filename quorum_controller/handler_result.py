@@ -1,4 +1,4 @@
-"""The outcome of a handler that did not refuse the whole request."""
+"""The result of a handler that does not refuse the whole request."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from wire.codec import Entity
 
 
 class HandlerResult(msgspec.Struct, frozen=True):
-    """A response body, and work on partitions that must end before it is sent."""
+    """A response body, and a sweep that must end before it is sent."""
 
     response: Entity
     sweep: Sweep | None = None

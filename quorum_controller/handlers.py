@@ -1,8 +1,8 @@
-"""The table of the active controller: one row per API that it answers, and how it says no.
+"""Table of the APIs of the active controller: one row per API, with its handler and its refusal.
 
-To add an API: write `handle` and `refuse` in the manager of its noun, add one row. The kernel takes
-from here what is served on which listener and what an Envelope may carry; requests that only read
-are in `queries.py`.
+To add an API: write `handle` and `refuse` in the manager of its resource, add one row. The kernel
+derives the APIs of each listener and of an Envelope from this table; requests that only read are in
+`queries.py`.
 Source: apache/kafka: core/.../server/ControllerApis.scala.
 """
 
@@ -92,24 +92,24 @@ from wire.errors import ApiError, ErrorCode
 from wire.types import NodeId, milliseconds
 
 Handle = Callable[[Draft, Any, Services], HandlerResult | ApiError]
-"""(draft, request body, services) -> the response, or an ApiError for the whole request. Records go
-to the draft; after an ApiError the draft is dropped."""
+"""(draft, request body, services) -> the response, or an ApiError for the whole request. Records
+are emitted to the draft; after an ApiError the draft is dropped."""
 
 Refuse = Callable[[Any, ApiError], Entity]
-"""(request body, error) -> the response that says the error in its natural place."""
+"""(request body, error) -> the response with the error where the API has a place for it."""
 
 TIMED_OUT: Final = ApiError(ErrorCode.request_timed_out, "The request timed out.")
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """How the active controller answers one API, and who may send it."""
+    """The handler of one API of the active controller."""
 
     handle: Handle
     refuse: Refuse
     is_forwarded: bool = False
-    """Clients send it to brokers, which pass it on inside an Envelope."""
+    """True if clients send it to brokers, which forward it inside an Envelope."""
     has_timeout: bool = False
-    """The request's `timeout` says how long its answer may take."""
+    """True if the request has a `timeout` for its answer."""
 
 
 HANDLERS: Final[dict[int, Handler]] = {
@@ -161,16 +161,16 @@ HANDLERS: Final[dict[int, Handler]] = {
     ),
     ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids, allocate_producer_ids_error),
 }
-"""By API key; `Controller.submit` takes these."""
+"""Handlers by API key, for `Controller.submit`."""
 
 
 def refusal(api_key: int, body: object, error: ApiError) -> Entity:
-    """The response body of this API that refuses the request."""
+    """The response body of this API with the error."""
     return HANDLERS[api_key].refuse(body, error)
 
 
 def timeout_ms(api_key: int, body: Any) -> int | None:
-    """How long the request may take by its own words, None if it does not say."""
+    """The time-out in the request, None if its API has none."""
     return milliseconds(body.timeout) if HANDLERS[api_key].has_timeout else None
 
 

@@ -1,7 +1,7 @@
-"""Timers of the active controller that write records by themselves.
+"""Timers of the active controller for periodic records.
 
-NoOp records move the high watermark of an idle cluster, so that observers can tell "nothing
-happened" from "cut off" (KIP-835). The fencing timer is in `liveness.py`: it depends on contacts.
+NoOp records advance the high watermark of an idle cluster, so that observers can distinguish an
+idle cluster from a lost connection (KIP-835). Session time-outs are in `brokers/liveness.py`.
 """
 
 from metadata.features import LEVEL_NO_OP
@@ -9,10 +9,10 @@ from metadata.image import Image
 
 
 class NoOpTimer:
-    """When the next NoOpRecord is due.
+    """Timer of NoOpRecords.
 
     Args:
-        interval_ms: metadata.max.idle.interval.ms; 0 turns the timer off.
+        interval_ms: metadata.max.idle.interval.ms; 0 disables the timer.
         now_ms: monotonic time of the activation.
     """
 
@@ -21,13 +21,13 @@ class NoOpTimer:
         self._interval_ms = interval_ms
         self._deadline_ms = now_ms + interval_ms
         self._known_for: object = None
-        """The features that `_is_known_on` was found for."""
+        """The features for which `_is_known_on` was computed."""
         self._is_known_on = False
 
     def next_deadline_ms(self, image: Image) -> int | None:
-        """When to ask `is_due` again, None while NoOps are off.
+        """Return the time of the next NoOpRecord, None while they are disabled.
 
-        Asked after every step of a node, so the answer is kept until a feature changes.
+        Called after every step of a node, so the result is cached until a feature changes.
         """
         if self._known_for is not image.features:
             self._is_known_on = self._is_on(image)
@@ -35,7 +35,7 @@ class NoOpTimer:
         return self._deadline_ms if self._is_known_on else None
 
     def is_due(self, image: Image, now_ms: int) -> bool:
-        """Whether to write one now; yes starts the next interval."""
+        """True if a NoOpRecord is due, which starts the next interval."""
         if not self._is_on(image) or now_ms < self._deadline_ms:
             return False
         self._deadline_ms = now_ms + self._interval_ms
@@ -46,7 +46,7 @@ class NoOpTimer:
 
 
 class TokenSweepTimer:
-    """When expired delegation tokens are looked for; never while there are no tokens.
+    """Timer of the removal of expired delegation tokens; stopped while there are no tokens.
 
     Args:
         interval_ms: delegation.token.expiry.check.interval.ms.
@@ -59,11 +59,11 @@ class TokenSweepTimer:
         self._deadline_ms = now_ms + interval_ms
 
     def next_deadline_ms(self, image: Image) -> int | None:
-        """When to ask `is_due` again, None without tokens."""
+        """Return the time of the next removal, None without tokens."""
         return self._deadline_ms if image.delegation_tokens else None
 
     def is_due(self, image: Image, now_ms: int) -> bool:
-        """Whether to look now; yes starts the next interval."""
+        """True if a removal is due, which starts the next interval."""
         if not image.delegation_tokens or now_ms < self._deadline_ms:
             return False
         self._deadline_ms = now_ms + self._interval_ms

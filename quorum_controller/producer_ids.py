@@ -28,7 +28,7 @@ _ID_MAX: Final = 2**63 - 1
 def allocate_producer_ids(
     draft: Draft, request: "AllocateProducerIdsRequest", _services: Services
 ) -> HandlerResult | ApiError:
-    """Give the next block to a broker; STALE_BROKER_EPOCH unless it is the registered one."""
+    """Allocate the next block to a broker; STALE_BROKER_EPOCH unless its epoch is registered."""
     broker = draft.image.brokers.get(NodeId(request.broker_id))
     if broker is None or broker.epoch != BrokerEpoch(request.broker_epoch):
         return HandlerResult(

@@ -1,7 +1,7 @@
-"""The table of requests that only read an image: pure functions (image, body, context) -> response.
+"""Table of the requests that only read an image: functions (image, body, context) -> response.
 
 They need no leader: a broker answers from its metadata cache, a controller from its committed
-image. To add an API: write the function in the manager of its noun, add one row.
+image. To add an API: write the function in the manager of its resource, add one row.
 """
 
 from collections.abc import Callable
@@ -31,14 +31,14 @@ from wire.codec import Entity
 
 
 class OnBroker(Enum):
-    """What a broker listener does with a query."""
+    """The treatment of a query at a broker listener."""
 
     LOCAL = "answered from the broker's own image"
     FORWARDED = "sent to the active controller"
 
 
 class Query(msgspec.Struct, frozen=True):
-    """How one API that only reads is answered."""
+    """One API that only reads: its function and the listeners that serve it."""
 
     answer: Callable[[Image, Any, QueryContext], Entity]
     on_broker: OnBroker = OnBroker.LOCAL
@@ -54,4 +54,4 @@ QUERIES: Final[dict[int, Query]] = {
     LIST_CONFIG_RESOURCES: Query(list_config_resources, on_controller=False),
     LIST_PARTITION_REASSIGNMENTS: Query(list_partition_reassignments, on_broker=OnBroker.FORWARDED),
 }
-"""By API key."""
+"""Queries by API key."""

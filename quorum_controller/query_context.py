@@ -1,4 +1,4 @@
-"""Where and how a request that only reads is answered."""
+"""The context of a request that only reads."""
 
 from collections.abc import Mapping
 
@@ -9,23 +9,23 @@ from quorum_controller.security.authorization import AccessRules, Caller
 
 
 class QueryContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how a query is answered."""
+    """The context of a query: the answering node, the request and its caller."""
 
     node_id: int
-    """Of the node that answers."""
+    """Id of the node that answers."""
     is_broker: bool
-    """It arrived at a broker listener."""
+    """True if it arrived at a broker listener."""
     api_version: int
-    """Of the request as it arrived; bodies have the newest shape."""
+    """Version of the received request; bodies have the newest shape."""
     properties: Mapping[str, str]
     """The server.properties of the node that answers."""
     wall_ms: int
-    """Milliseconds since 1970."""
+    """Current time in ms since 1970."""
     access: AccessRules | None = None
     """The authorizer's settings, None without one."""
     tokens: TokenSettings = TokenSettings()
-    """Delegation tokens."""
+    """Settings of delegation tokens."""
     caller: Caller = Caller()
-    """Who asks."""
+    """Principal and host of the client."""
     is_authenticated: bool = False
-    """The connection is secure and knows its principal, and not by a token."""
+    """True on a secure connection that is authenticated, and not by a delegation token."""

@@ -1,7 +1,7 @@
-"""What goes into the controller and what comes out: requests, drafts, proposals, answers.
+"""Input and output of the controller: requests, drafts, proposals, answers.
 
-A manager works on a `Draft`: each record it emits is applied at once, so the next check sees it.
-The records and the image they lead to leave together (`Proposal`): nothing is applied twice.
+A manager works on a `Draft`: each emitted record is applied at once, so later checks include it.
+The records (`Proposal`) and the image after them (`Pending`) are kept: nothing is applied twice.
 """
 
 from collections.abc import Hashable
@@ -22,13 +22,13 @@ from wire.codec import Entity
 from wire.types import LeaderEpoch, Offset
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
-"""Records of one atomic request (apache/kafka: QuorumController.MAX_RECORDS_PER_BATCH)."""
+"""Limit of one atomic request (apache/kafka: QuorumController.MAX_RECORDS_PER_BATCH)."""
 
 RECORDS_PER_SLICE_MAX: Final = 1_000
-"""Records of one turn of work that may be cut: keeps one turn within some milliseconds."""
+"""Limit of one turn of divisible work: keeps a turn within some milliseconds."""
 
 NEWEST_VERSION: Final = 2**15 - 1
-"""Stands for the newest version of an API, whichever that is."""
+"""Placeholder for the newest version of an API."""
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
@@ -40,25 +40,25 @@ _TRANSACTION_MARKERS: Final = (
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller may see and for how long it waits; the kernel fills it from the header."""
+    """The context of a request: caller, permissions, deadline; the kernel sets it."""
 
     may_describe_configs: bool = True
     deadline_ms: int | None = None
-    """Monotonic ms when the answer is REQUEST_TIMED_OUT; None takes the time-out of the body."""
+    """Monotonic ms of the answer REQUEST_TIMED_OUT; None for the time-out in the body."""
     api_version: int = NEWEST_VERSION
-    """Of the request as the client sent it; bodies have the newest shape."""
+    """Version of the request as the client sent it; bodies have the newest shape."""
     is_forwarded: bool = False
-    """It came through a broker, which has checked what only it can know."""
+    """True if a broker forwarded it, after the checks that only a broker can make."""
     principal: str = ANONYMOUS
-    """Who asks, as `type:name`."""
+    """The caller as `type:name`."""
     client_id: str = ""
-    """From the header of the request; empty when it has none."""
+    """Client id in the header of the request; empty when it has none."""
     client_host: str = "127.0.0.1"
-    """IP address of the client as text, as ACLs have it."""
+    """IP address of the client as text, in the form of ACLs."""
 
 
 class ControllerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One RPC for the active controller; `reply_token` comes back in its `Answer`."""
+    """One RPC for the active controller; its `Answer` has the same `reply_token`."""
 
     api_key: int
     body: Any
@@ -83,10 +83,10 @@ class DraftPart(msgspec.Struct, frozen=True):
 
 
 class Draft:
-    """Records being made, and the image after them.
+    """Records of an unfinished request, and the image after them.
 
-    Invariant: `image` is the base image with `records` applied at `base_offset` onwards. What was
-    cut off before (`parts`) is part of the base image.
+    Invariant: `image` is the base image with `records` applied from `base_offset` on. Earlier
+    batches (`parts`) are included in the base image.
     """
 
     __slots__ = ("base_offset", "delta", "image", "parts", "records")
@@ -98,10 +98,10 @@ class Draft:
         self.delta = MetadataDelta()
         self.records: list[Record] = []
         self.parts: list[DraftPart] = []
-        """Full batches that come before `records`; only work that is no atomic unit has any."""
+        """Full batches before `records`; only requests that are not atomic have any."""
 
     def cut_if_full(self) -> None:
-        """Let the next record begin another batch if this one can take no more."""
+        """Start another batch if this one is full."""
         if len(self.records) >= RECORDS_PER_BATCH_MAX:
             self.parts.append(DraftPart(self.base_offset, self.records, self.image, self.delta))
             self.base_offset = self.end_offset
@@ -109,7 +109,7 @@ class Draft:
             self.delta = MetadataDelta()
 
     def emit(self, record: Record) -> None:
-        """Append the record and apply it; a record that cannot be applied is a bug and raises."""
+        """Append and apply a record; one that cannot be applied is a bug and raises."""
         assert not isinstance(record, _TRANSACTION_MARKERS), "markers never reach the image"
         offset = Offset(self.base_offset + len(self.records))
         self.image = apply(self.image, record, offset, self.delta)
@@ -127,7 +127,7 @@ class Draft:
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Records to append as one batch; the base offset must be what raft assigns."""
+    """Records to append as one batch; raft must assign the same base offset."""
 
     epoch: LeaderEpoch
     base_offset: Offset
@@ -135,7 +135,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
-    """A proposed batch: everything below `end_offset` leads to `image`."""
+    """A proposed batch: `image` is the image of all records below `end_offset`."""
 
     end_offset: Offset
     image: Image
@@ -143,7 +143,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
 
 class Output(msgspec.Struct):
-    """What the kernel must do now: propose in order, then answer."""
+    """Proposals and answers for the kernel: propose in order, then answer."""
 
     proposals: list[Proposal] = msgspec.field(default_factory=list)
     answers: list[Answer] = msgspec.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a handler may use besides the image and the request: settings, chance, time, soft state."""
+"""Arguments of a handler besides image and request: settings, randomness, time, soft state."""
 
 from collections.abc import Callable
 
@@ -24,29 +24,29 @@ from wire.types import Rng
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request's view of the controller; made anew for each, so times are plain values."""
+    """The services of the controller for one request; built for each, so times are plain values."""
 
     config: ControllerConfig
     context: RequestContext
-    """Of the caller."""
+    """Context of the request."""
     defaults: TopicConfigDefaults
     rng: Rng
     new_uuid: Callable[[], bytes]
-    """16 bytes, never a reserved id."""
+    """Returns 16 bytes, never a reserved id."""
     liveness: Liveness
     now_ms: int
-    """Monotonic: sessions and deadlines."""
+    """Monotonic, for sessions and deadlines."""
     wall_ms: int
-    """Since 1970, for what is stored as a date; the batch gets the same timestamp."""
+    """Since 1970, for stored times; also the timestamp of the batch."""
     electorate: Electorate
-    """For whatever may move leaders."""
+    """Context of leader elections."""
     quotas: MutationQuotas = msgspec.field(default_factory=MutationQuotas)
-    """How much a client may change."""
+    """The controller mutation quota."""
 
     def charge(self, image: Image, partition_count: int, strict_since_version: int) -> int:
-        """Ms that the caller must wait before it may change so many partitions, 0 if it may now.
+        """Charge the caller's quota; return the ms to wait if it is exhausted, else 0.
 
-        Older versions than `strict_since_version` have no error for it: they are never refused.
+        Requests below `strict_since_version` have no error for it and are never refused.
         """
         context = self.context
         user = context.principal.partition(":")[2]
@@ -55,20 +55,20 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def caller(self) -> Caller:
-        """Who asks, as the authorizer sees it."""
+        """The caller as the authorizer's argument."""
         return Caller(self.context.principal, self.context.client_host)
 
     def may(self, image: Image, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the caller may do this; always without an authorizer."""
+        """True if the caller may perform the operation; always without an authorizer."""
         access = self.config.access
         return access is None or is_allowed(
             image, access, self.caller, Action(operation, kind, name)
         )
 
     def usable_brokers(self, image: Image) -> list[UsableBroker]:
-        """Brokers that may get new replicas, fenced ones too, sorted by id.
+        """Return the brokers that may get new replicas, also fenced ones, sorted by id.
 
-        Not those that are shutting down, or have every log directory cordoned.
+        Brokers in controlled shutdown or with every log directory cordoned are excluded.
         """
         usable = [
             UsableBroker(broker.id, broker.rack, broker.fenced)
@@ -81,7 +81,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return usable
 
     def for_topics(self, image: Image) -> TopicServices:
-        """What creation of topics and partitions needs."""
+        """Return the services for the creation of topics."""
         return TopicServices(
             config=self.config,
             defaults=self.defaults,

@@ -23,7 +23,7 @@ from wire.types import NodeId
 def registered_endpoints(
     request: BrokerRegistrationRequest | ControllerRegistrationRequest,
 ) -> tuple[RegisteredEndpoint, ...]:
-    """Where a broker or controller listens, in the order of its request."""
+    """The endpoints of a broker or controller, in the order of its request."""
     return tuple(
         RegisteredEndpoint(
             name=listener.name,
@@ -67,7 +67,7 @@ def register_controller(
 def controller_registration_error(
     _request: ControllerRegistrationRequest, error: ApiError
 ) -> Entity:
-    """The response that carries this code and text; Kafka's success text is empty, not null."""
+    """The response with this code and text; Kafka's text for success is empty, not null."""
     return ControllerRegistrationResponse(
         throttle_time=NO_TIME, error_code=error.code, error_message=error.message
     )

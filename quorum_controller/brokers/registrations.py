@@ -1,8 +1,9 @@
 """Registration, heartbeats and the states of brokers.
 
-A broker is fenced (registered but not serving), unfenced, in controlled shutdown, or told to shut
-down now. `registration_offset` is where its registration is in the log: only a broker that has read
-that far is unfenced. Broker epoch = offset of the first record of the registering batch.
+A broker is fenced (registered but not serving), unfenced, in controlled shutdown, or allowed to
+shut down now. `registration_offset` is the offset of its registration in the log: only a broker
+that has read up to it is unfenced. Broker epoch = offset of the first record of the registering
+batch.
 Source: apache/kafka: metadata/.../controller/{ClusterControlManager,BrokerHeartbeatManager}.java.
 """
 
@@ -60,7 +61,7 @@ _PORT_MAX: Final = 65_535
 
 
 class BrokerState(Enum):
-    """Where a broker is in its life, as heartbeats see it."""
+    """The state of a broker in the state machine of heartbeats."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -76,15 +77,15 @@ def register_broker(
 ) -> HandlerResult | ApiError:
     """Register a new incarnation or amend the registration of the same one.
 
-    A new incarnation leaves every ISR first: its log may lack what the old one had. With ELR on it
-    leaves every ELR too, unless it proves that the old one shut down cleanly: it knows its epoch.
-    When that takes more records than one slice the old one is fenced piecemeal and the broker asked
-    to try again.
+    A new incarnation is first removed from every ISR: its log may lack records of the old one. With
+    ELR it is removed from every ELR too, unless it proves a clean shutdown by the epoch of the old
+    incarnation. If that takes more records than one slice, the old incarnation is fenced in slices
+    and the broker has to retry.
 
     Returns:
         Error codes: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION (the other incarnation
         has a valid session), BROKER_ID_NOT_REGISTERED (ZooKeeper broker), INVALID_REGISTRATION
-        (directories, listeners), UNSUPPORTED_VERSION (features), REQUEST_TIMED_OUT (try again).
+        (directories, listeners), UNSUPPORTED_VERSION (features), REQUEST_TIMED_OUT (retry).
     """
     broker_id = NodeId(request.broker_id)
     existing = draft.image.brokers.get(broker_id)
@@ -124,7 +125,7 @@ def register_broker(
 
 
 def broker_registration_error(_request: BrokerRegistrationRequest, error: ApiError) -> Entity:
-    """The response that carries this code."""
+    """The response with this code."""
     return BrokerRegistrationResponse(throttle_time=NO_TIME, error_code=error.code, broker_epoch=-1)
 
 
@@ -221,7 +222,7 @@ def _registration_record(
 def broker_heartbeat(
     draft: Draft, request: BrokerHeartbeatRequest, services: Services
 ) -> HandlerResult | ApiError:
-    """Take a broker to its next state; STALE_BROKER_EPOCH unless it is the registered one."""
+    """Move a broker to its next state; STALE_BROKER_EPOCH unless its epoch is registered."""
     broker = draft.image.brokers.get(NodeId(request.broker_id))
     if broker is None or broker.epoch != BrokerEpoch(request.broker_epoch):
         return HandlerResult(
@@ -256,14 +257,14 @@ def broker_heartbeat(
 
 
 def broker_heartbeat_error(_request: BrokerHeartbeatRequest, error: ApiError) -> Entity:
-    """The response that carries this code."""
+    """The response with this code."""
     return BrokerHeartbeatResponse(
         throttle_time=NO_TIME, error_code=error.code, should_shut_down=False
     )
 
 
 def current_state(broker: Broker, liveness: Liveness) -> BrokerState:
-    """Where the broker is; a controlled shutdown is soft state and lost at a fail-over."""
+    """The state of a broker; a controlled shutdown is soft state and lost at a fail-over."""
     if liveness.shutdown_offset(broker) is not None:
         return BrokerState.CONTROLLED_SHUTDOWN
     return BrokerState.FENCED if broker.fenced else BrokerState.UNFENCED
@@ -277,7 +278,7 @@ def next_state(  # noqa: PLR0911 - one return per row of the table
     liveness: Liveness,
     index: PartitionIndex,
 ) -> BrokerState:
-    """The table of the heartbeat state machine."""
+    """The next state of a broker in the heartbeat state machine."""
     if current is BrokerState.CONTROLLED_SHUTDOWN:
         if index.leads_any(image, broker.id):
             return current
@@ -306,7 +307,7 @@ def _enter(
     state: BrokerState,
     electorate: Electorate,
 ) -> Sweep | None:
-    """Emit the records of a transition; the sweep if one slice was not enough."""
+    """Emit the records of a transition; return the sweep if one slice was not enough."""
     if state is BrokerState.UNFENCED:
         _emit_unfence(draft, broker)
         kind = SweepKind.UNFENCE
@@ -345,10 +346,10 @@ def _take_directories_offline(
     offline: Iterable[DirectoryId],
     electorate: Electorate,
 ) -> None:
-    """Partitions in lost directories leave this broker; the registration changes last.
+    """Remove the broker from ISRs of partitions in lost directories, last change its registration.
 
-    Brokers repeat their lost directories in every heartbeat: what does not fit into one slice is
-    done by the next one.
+    Brokers repeat their lost directories in every heartbeat: the next one continues what did not
+    fit into one slice.
     """
     lost = set(offline) & set(broker.log_dirs)
     if not lost or draft.image.metadata_version < LEVEL_DIRECTORIES:
@@ -367,7 +368,7 @@ def _take_directories_offline(
         if record is not None:
             draft.emit(record)
     remaining = tuple(directory for directory in broker.log_dirs if directory not in lost)
-    if remaining:  # a broker without any directory stops by itself
+    if remaining:  # a broker without any directory shuts down by itself
         draft.emit(
             BrokerRegistrationChangeRecord(
                 broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=remaining
@@ -376,7 +377,7 @@ def _take_directories_offline(
 
 
 def _cordon_directories(draft: Draft, broker: Broker, directories: Sequence[DirectoryId]) -> None:
-    """What a broker cordons now (KIP-1066); none cordoned is said once, as Kafka does."""
+    """Emit changed cordoned directories (KIP-1066); the first report is emitted even if empty."""
     if draft.image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
         return
     cordoned = broker.cordoned_log_dirs
@@ -396,7 +397,7 @@ def _cordon_directories(draft: Draft, broker: Broker, directories: Sequence[Dire
 def unregister_broker(
     draft: Draft, request: UnregisterBrokerRequest, services: Services
 ) -> HandlerResult | ApiError:
-    """Remove a broker; replica lists keep naming it. BROKER_ID_NOT_REGISTERED when unknown."""
+    """Remove a broker, not from replica lists. BROKER_ID_NOT_REGISTERED when unknown."""
     broker = draft.image.brokers.get(NodeId(request.broker_id))
     if broker is None:
         text = f"Broker ID {request.broker_id} is not currently registered"
@@ -409,7 +410,7 @@ def unregister_broker(
 
 
 def unregister_broker_error(_request: UnregisterBrokerRequest, error: ApiError) -> Entity:
-    """The response that carries this code and text."""
+    """The response with this code and text."""
     return UnregisterBrokerResponse(
         throttle_time=NO_TIME, error_code=error.code, error_message=error.message
     )

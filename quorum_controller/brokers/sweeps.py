@@ -1,9 +1,10 @@
-"""Work over many partitions in slices: fencing, unfencing, controlled shutdown, unregistration.
+"""Sweeps over the partitions of a broker: fencing, unfencing, controlled shutdown, unregistration.
 
-What the broker leads comes first: nobody can write there until another broker leads. A slice makes
-at most RECORDS_PER_SLICE_MAX records and re-reads the latest image, so that one dead broker with
-100,000 partitions does not stop the controller. The record that ends the work (fence, unregister)
-is in the last slice: a crash between slices only means that it is done again.
+A sweep works in slices. Partitions that the broker leads come first: they are not writable until
+another broker leads them. A slice emits at most RECORDS_PER_SLICE_MAX records and reads the latest
+image, so that one dead broker with 100,000 partitions does not block the controller. The record
+that completes the work (fence, unregister) is in the last slice: after a crash between slices the
+work is repeated.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java
 (generateLeaderAndIsrUpdates, handleBrokerFenced, handleBrokerUnfenced).
 """
@@ -28,25 +29,25 @@ from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
 from wire.types import BrokerEpoch, NodeId, Offset, TopicId
 
 LOOKS_PER_SLICE_MAX: Final = 4 * RECORDS_PER_SLICE_MAX
-"""Partitions that one slice looks at; in most of them the broker has a replica."""
+"""Partitions that one slice examines; in most of them the broker has a replica."""
 
 
 class SweepKind(Enum):
-    """What happens to the broker."""
+    """The transition of the broker."""
 
     FENCE = auto()
     UNFENCE = auto()
     CONTROLLED_SHUTDOWN = auto()
     UNREGISTER = auto()
     UNCLEAN_SHUTDOWN = auto()
-    """It is fenced, and what it had may be lost: it leaves every ELR too (KIP-966)."""
+    """Fenced after a possible loss of data: removed from every ELR too (KIP-966)."""
 
 
 _LEAVES_ELR: Final = (SweepKind.UNREGISTER, SweepKind.UNCLEAN_SHUTDOWN)
 
 
 class Sweep:
-    """Progress of one sweep; it ends early when the registration it belongs to is gone."""
+    """Progress of one sweep; it ends early when its registration is replaced or removed."""
 
     __slots__ = (
         "broker_epoch",
@@ -64,15 +65,15 @@ class Sweep:
         self.broker_id: NodeId = broker.id
         self.broker_epoch: BrokerEpoch = broker.epoch
         self.topics: deque[TopicId] | None = None
-        """Topics to look at, in order; their partitions are looked up when it is their turn."""
+        """Topics to examine, in order; their partitions are read when reached. None: not begun."""
         self.remaining: deque[TopicPartition] = deque()
-        """Partitions to look at before them."""
+        """Partitions to examine before the topics."""
         self.followed: list[TopicPartition] | None = None
-        """Partitions that others lead, to look at when all topics were; None by then."""
+        """Partitions led by other brokers, to examine after all topics; then None."""
         self.end_offset: Offset | None = None
-        """Where the last slice ended."""
+        """End offset of the last slice, exclusive."""
         self.is_disturbed = False
-        """Other records came between the slices."""
+        """True if other records were written between the slices."""
 
 
 def sweep_slice(draft: Draft, sweep: Sweep, electorate: Electorate) -> bool:
@@ -124,7 +125,7 @@ def _begin(sweep: Sweep, electorate: Electorate) -> None:
 
 
 def _next_candidate(image: Image, sweep: Sweep) -> TopicPartition | None:
-    """The next partition to look at, None at the end; the broker may have nothing to do with it."""
+    """The next partition to examine, None at the end; the broker may have no replica of it."""
     assert sweep.topics is not None, "the sweep has begun"
     while not sweep.remaining:
         if not sweep.topics:
@@ -142,7 +143,7 @@ def _next_candidate(image: Image, sweep: Sweep) -> TopicPartition | None:
 def _look(
     image: Image, sweep: Sweep, choices: "_Choices", candidate: TopicPartition
 ) -> PartitionChangeRecord | None:
-    """The record a partition needs now; one that another broker leads is put off."""
+    """The record that a partition needs; a partition led by another broker is postponed."""
     if sweep.followed is not None and not _leads(image, sweep.broker_id, candidate):
         sweep.followed.append(candidate)
         return None
@@ -184,10 +185,10 @@ def _policy(sweep: Sweep, electorate: Electorate) -> ElectionPolicy:
 
 
 class _Choices:
-    """What the partitions of one slice change to, decided once for all that are alike.
+    """The changes of the partitions of one slice, computed once for equal partitions.
 
-    Brokers, features and configs stay as they are during a slice, so the decision depends on the
-    partition alone, its epochs left aside; topics with configs of their own are each decided.
+    Brokers, features and configs do not change during a slice, so a change is taken to depend only
+    on the partition without its epochs; in topics with configs of their own each is computed.
     """
 
     __slots__ = ("_configs", "_known", "_policy", "_sweep")
@@ -199,7 +200,7 @@ class _Choices:
         self._sweep = sweep
 
     def change(self, image: Image, candidate: TopicPartition) -> PartitionChangeRecord | None:
-        """The record that the sweep needs for a partition of this image, None if none."""
+        """Return the record that the sweep needs for a partition of this image, None if none."""
         assert image.configs is self._configs, "a slice changes no config"
         topic_id, partition_id = candidate
         topic = image.topics.get(topic_id)

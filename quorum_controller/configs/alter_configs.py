@@ -1,8 +1,8 @@
 """Changes of configs: IncrementalAlterConfigs (KIP-339) and the older AlterConfigs.
 
-All keys of one resource are taken or refused together, resources are independent, the whole request
-is one batch. A record is written only for a value that changes, except for brokers: they read
-files that a config names again whenever its record comes.
+All changes of one resource are accepted or refused together, resources are independent, the whole
+request is one batch. A record is written only for a changed value, except for brokers: a record
+makes them read the files that a config names again.
 Source: apache/kafka: metadata/.../controller/ConfigurationControlManager.java,
 core/.../server/ControllerApis.scala; 4.3.
 """
@@ -70,7 +70,7 @@ _NONE: Final = ApiError(ErrorCode.none)
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")
 
 Changes = dict[str, str | None]
-"""New values by config name, None removes it."""
+"""New values by config name; None removes the config."""
 
 
 def incremental_alter_configs(
@@ -91,7 +91,7 @@ def incremental_alter_configs(
 def alter_configs(
     draft: Draft, request: "AlterConfigsRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """Replace all configs of each resource: what is not named is removed."""
+    """Replace all configs of each resource: configs that are not in the request are removed."""
 
     def changes_of(resource: "AlterConfigsResource") -> Changes | ApiError:
         current = draft.image.config(resource.resource_type, resource.resource_name)
@@ -125,12 +125,12 @@ def alter_configs_response(request: "AlterConfigsRequest", errors: list[ApiError
 def incremental_alter_configs_error(
     request: "IncrementalAlterConfigsRequest", error: ApiError
 ) -> Entity:
-    """The response that refuses every resource."""
+    """The response with this error for every resource."""
     return incremental_alter_configs_response(request, [error] * len(request.resources))
 
 
 def alter_configs_error(request: "AlterConfigsRequest", error: ApiError) -> Entity:
-    """The response that refuses every resource."""
+    """The response with this error for every resource."""
     return alter_configs_response(request, [error] * len(request.resources))
 
 
@@ -159,7 +159,7 @@ def _alter_all(
     services: Services,
     changes_of: Callable[[Any], Changes | ApiError],
 ) -> list[ApiError] | ApiError:
-    """Emit the records of every resource that is taken; an error or NONE per resource."""
+    """Emit the records of every accepted resource; return an error or NONE per resource."""
     target = Draft(draft.image, draft.base_offset) if request.validate_only else draft
     counts: dict[tuple[int, str], int] = {}
     for resource in request.resources:
@@ -252,7 +252,7 @@ def _changed_list(
 
 
 def _split(value: str) -> list[str]:
-    """As Java's `split(",")`: without the empty parts at the end, "" is one empty part."""
+    """The parts of Java's `split(",")`: no empty ones at the end; "" is one empty part."""
     kept = value.rstrip(",")
     return kept.split(",") if kept or not value else []
 
@@ -263,7 +263,7 @@ def _split(value: str) -> list[str]:
 def _changes_error(
     image: Image, kind: int, name: str, changes: Changes, services: Services
 ) -> ApiError | None:
-    """What is wrong with single changes, whatever else the resource has."""
+    """The error of the first invalid single change, independent of other configs."""
     for config, value in changes.items():
         error = None
         if config == MIN_INSYNC_REPLICAS:
@@ -286,7 +286,7 @@ def _changes_error(
 def _cordoning_error(
     image: Image, before: str | None, after: str | None, *, is_forwarded: bool
 ) -> ApiError | None:
-    """Only a broker knows its folders (KIP-1066): others may but take folders off the list."""
+    """The error of a change not from its broker that adds cordoned directories (KIP-1066)."""
     if image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
         text = (
             "The cordoned.log.dirs configuration value cannot be set because it requires "
@@ -308,7 +308,7 @@ def _cordoning_error(
 def _resource_error(
     image: Image, kind: int, name: str, changes: Changes, node: NodeConfigs
 ) -> ApiError | None:
-    """What is wrong with the name, or with all configs that the resource would have."""
+    """The error of the name, or of all configs that the resource would have."""
     existing = dict(image.config(kind, name))
     merged = {n: v for n, v in (existing | changes).items() if v is not None}
     match kind:
@@ -363,7 +363,7 @@ def _existence_error(image: Image, kind: int, name: str) -> ApiError | None:
 
 
 def broker_logger_error(resource: "AlterConfigsResource | IncrementalResource") -> ApiError:
-    """Loggers are not a thing here: every name is one that does not exist."""
+    """The error of a change of loggers, of which none exists here."""
     for config in resource.configs:
         return ApiError(ErrorCode.invalid_config, f"Logger {config.name} does not exist!")
     return _NONE

@@ -1,7 +1,7 @@
-"""What a broker itself refuses of AlterConfigs requests before it passes them on.
+"""Validation of AlterConfigs requests by a broker before it forwards them.
 
-Only the broker that a client talks to can judge changes of its own configs; the rest of a request
-goes to the controller. Error texts are Kafka's, the exception names inside them included.
+Only the broker that receives a request can validate changes of its own configs; the rest of the
+request is forwarded to the controller. Error texts are Kafka's, including exception names in them.
 Source: apache/kafka: core/.../server/{ConfigAdminManager,DynamicBrokerConfig,DynamicThreadPool},
 storage/.../LogCleaner.java (validateReconfiguration); 4.3.
 """
@@ -46,7 +46,7 @@ _LISTENER_ONLY: Final = frozenset(
         "ssl.truststore.certificates",
     }
 )
-"""Dynamic only with a listener prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+"""Configs that are dynamic only with a listener prefix (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 _POOLS: Final = (
     "num.io.threads",
     "num.network.threads",
@@ -64,7 +64,7 @@ def _invalid(text: str) -> ApiError:
 def broker_refusals(
     api_key: int, request: Any, image: Image, node: NodeConfigs
 ) -> list[ApiError | None]:
-    """Per resource: what this broker answers itself (NONE included), None to pass it on.
+    """Per resource the result that this broker returns itself (may be NONE), None to forward it.
 
     Args:
         api_key: AlterConfigs or IncrementalAlterConfigs.
@@ -152,7 +152,7 @@ def _apply_change(configs: dict[str, str], change: Any) -> ApiError | None:
 
 
 def _unusable(configs: Mapping[str, str], *, is_per_broker: bool) -> str | None:
-    """Names that cannot be dynamic (here), and values of the wrong type."""
+    """The error of names that cannot be dynamic (at this level) or values of the wrong type."""
     fixed = [name for name in configs if _is_fixed(name)]
     if fixed:
         return f"Cannot update these configs dynamically: {_shown(fixed)}"
@@ -197,7 +197,7 @@ def _shown(names: list[str]) -> str:
 
 
 def _unfit(configs: Mapping[str, str], node: NodeConfigs) -> str | None:
-    """Values that this broker cannot change to from where it is."""
+    """The error of a value to which this broker cannot change from its current one."""
     for name in _POOLS:
         if name in configs:
             text = _pool_error(name, int(configs[name]), node.integer(name))

@@ -1,7 +1,8 @@
-"""Which configs a topic, group or client metrics subscription may have: names, values, conflicts.
+"""Validation of topic, group and client metrics configs: names, values, conflicts.
 
-All say INVALID_CONFIG in Kafka's words. Broker configs are checked by the broker that is asked
-(`broker_config_rules.py`): a controller does not know what another node can do.
+Errors are INVALID_CONFIG with Kafka's texts; unknown names and invalid intervals of client metrics
+are INVALID_REQUEST. Broker configs are validated by the broker that receives the request
+(`broker_config_rules.py`): a controller does not know the settings of other nodes.
 Source: apache/kafka: core/.../server/ControllerConfigurationValidator.scala, storage/.../LogConfig,
 group-coordinator/.../GroupConfig.java, server/.../metrics/ClientMetricsConfigs.java.
 """
@@ -18,7 +19,7 @@ from wire.errors import ApiError, ErrorCode
 _LAGS: Final = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
 _REMOTE_STORAGE: Final = "remote.storage.enable"
 _LOCAL_IS_REMOTE: Final = -2
-"""local.retention.*: as much as retention.* says."""
+"""The value of local.retention.* that means that of retention.*."""
 _METRICS_INTERVAL_MS: Final = range(100, 3_600_001)
 _METRICS_MATCHES: Final = frozenset(
     {
@@ -42,12 +43,12 @@ def _invalid(text: str) -> ApiError:
 def topic_config_error(
     configs: Mapping[str, str], existing: Mapping[str, str], node: NodeConfigs
 ) -> ApiError | None:
-    """Why a topic may not have these configs, None if it may.
+    """The error of the configs of a topic, None if they are valid.
 
     Args:
-        configs: all that the topic would have.
-        existing: what it has now, empty for a new topic.
-        node: of this controller, for what the topic does not say and whether remote storage is on.
+        configs: all configs that the topic would have.
+        existing: its current configs, empty for a new topic.
+        node: of this controller, for defaults and for whether remote storage is enabled.
     """
     definitions = topic_configs()
     for name in configs:
@@ -76,7 +77,7 @@ def topic_config_error(
 
 
 _ValueOf = Callable[[str], Any]
-"""By name of the config: what Kafka's type of it parses to (bool, int, float, str or list)."""
+"""The parsed value of a config by name (bool, int, float, str or list)."""
 
 
 def _lag_conflict(value_of: _ValueOf) -> ApiError | None:
@@ -166,12 +167,12 @@ _LIMITS: Final = (
     ("streams.num.standby.replicas", "streams", "standby.replicas"),
     ("streams.assignment.interval.ms", "streams", "assignment.interval.ms"),
 )
-"""Config of the group, then the parts of `group.KIND.min.REST` and `group.KIND.max.REST` of the
-broker; in Kafka's order."""
+"""Name of the group config, then KIND and REST of its limits `group.KIND.min.REST` and
+`group.KIND.max.REST` in the broker configs; in Kafka's order."""
 
 
 def group_config_error(configs: Mapping[str, str], node: NodeConfigs) -> ApiError | None:
-    """Why a group may not have these configs, None if it may; the limits are this node's."""
+    """The error of the configs of a group, None if they are valid; the limits are this node's."""
     definitions = group_configs()
     for name in configs:
         if name not in definitions:
@@ -207,7 +208,7 @@ def _limit_error(name: str, value: int, kind: str, rest: str, node: NodeConfigs)
 
 
 def client_metrics_config_error(configs: Mapping[str, str]) -> ApiError | None:
-    """Why a client metrics subscription may not have these configs, None if it may."""
+    """The error of the configs of a client metrics subscription, None if they are valid."""
     definitions = client_metrics_configs()
     for name in configs:
         if name not in definitions:
@@ -232,7 +233,7 @@ def client_metrics_config_error(configs: Mapping[str, str]) -> ApiError | None:
 
 
 def _is_match(pattern: str) -> bool:
-    """`name=regular expression` with a name that clients tell."""
+    """True for `name=regular expression` with the name of a known client attribute."""
     parts = pattern.split("=")
     while parts and not parts[-1]:
         parts.pop()

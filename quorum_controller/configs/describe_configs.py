@@ -1,7 +1,7 @@
-"""What configs a resource has and where values come from: DescribeConfigs, ListConfigResources.
+"""The configs of a resource with their sources: DescribeConfigs, ListConfigResources.
 
-Answered by the node that is asked, from its image and its own server.properties; a broker's configs
-only by that broker. Values of type PASSWORD never leave. Rows have Kafka's order (its hash order).
+The receiving node answers from its image and its own server.properties; a broker's configs only
+that broker. Values of type PASSWORD are never returned. Rows have Kafka's order (its hash order).
 Source: apache/kafka: core/.../server/ConfigHelper.scala, server/.../ConfigHelperUtils.java, 4.3.
 """
 
@@ -55,7 +55,7 @@ _LISTED_FIRST: Final = (
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """One config of a resource, before the request's wishes are applied."""
+    """One config of a resource, before the options of the request are applied."""
 
     name: str
     value: str | None
@@ -65,7 +65,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
     @property
     def is_sensitive(self) -> bool:
-        """A config that nobody knows may be a secret."""
+        """True for passwords, and for unknown configs, which may be secrets."""
         return self.definition is None or self.definition.is_sensitive
 
     @property
@@ -76,7 +76,7 @@ class _Entry(msgspec.Struct, frozen=True):
 def describe_configs(
     image: Image, request: "DescribeConfigsRequest", context: QueryContext
 ) -> Entity:
-    """Every resource of the request, in its order; each may have an error of its own."""
+    """Describe every resource of the request, in its order; each may have its own error."""
     node = NodeConfigs(image, context.node_id, context.properties)
     results = []
     for resource in request.resources:
@@ -220,7 +220,7 @@ def _with_own(
     synonyms: list[Named],
     source: int,
 ) -> _Entry:
-    """The entry of a config: the resource's own value before everything else."""
+    """The entry of a config: the resource's own value precedes all others."""
     text = own.get(definition.name)
     if text is None:
         return _Entry(definition.name, default, definition, synonyms)
@@ -233,14 +233,14 @@ def _with_own(
 
 
 def _cluster_entries(node: NodeConfigs, cluster: Mapping[str, str]) -> Iterator[_Entry]:
-    """The dynamic configs of all brokers: only that layer counts."""
+    """The cluster-wide dynamic configs of brokers, without other layers."""
     for name, value in sorted_items(cluster):
         synonyms = [s for s in node.synonyms(name) if s.source == SOURCE_CLUSTER_DEFAULT]
         yield _broker_entry(name, value, synonyms)
 
 
 def _broker_entries(node: NodeConfigs, image: Image) -> Iterator[_Entry]:
-    """What server.properties says that is not listed otherwise, then all that is known."""
+    """Configs of the broker that have no public definition, then all that have one."""
     listed = {n for n, definition in broker_configs().items() if not definition.is_internal}
     dynamic = image.config(CONFIG_BROKER, str(node.node_id))
     cluster = image.config(CONFIG_BROKER, "")
@@ -257,15 +257,15 @@ def _broker_entry(name: str, value: str | None, synonyms: list[Named]) -> _Entry
     return _Entry(name, value, definition, synonyms, is_read_only)
 
 
-# --- which resources have configs ---------------------------------------------------------------
+# --- resources with configs ---------------------------------------------------------------------
 
 
 def list_config_resources(
     image: Image, request: "ListConfigResourcesRequest", context: QueryContext
 ) -> Entity:
-    """Names of resources by type (KIP-1142); all types when none is asked for.
+    """Names of resources by type (KIP-1142); all types if the request names none.
 
-    Version 0 asks for client metrics subscriptions only (KIP-1000) and has no types in its answer.
+    Version 0 lists client metrics subscriptions only (KIP-1000) and has no types in its response.
     """
     types = {int(kind) for kind in request.resource_types}
     if context.api_version == 0:
@@ -293,7 +293,7 @@ def list_config_resources_error(error: ApiError) -> Entity:
 
 
 def _resource_names(image: Image, kind: int) -> list[str]:
-    """Brokers and topics that exist; of the other types what has configs."""
+    """Existing brokers or topics; for other types the resources with configs."""
     if kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(image.brokers)]
     if kind == RESOURCE_TOPIC:

@@ -60,10 +60,10 @@ def _invalid(text: str) -> ApiError:
 def alter_client_quotas(
     draft: Draft, request: "AlterClientQuotasRequest", _services: Services
 ) -> HandlerResult | ApiError:
-    """Set and remove quotas; a row per entity, each taken or refused alone.
+    """Set and remove quotas; a row per entity, each accepted or refused on its own.
 
-    An entity or a key that comes twice is refused as a whole; Kafka applies the first of them and
-    says no all the same.
+    A repeated entity, or an entity with a repeated key, is refused as a whole; Kafka applies the
+    first one and returns an error all the same.
     """
     target = Draft(draft.image, draft.base_offset) if request.validate_only else draft
     entries: dict[QuotaKey, EntryData] = {}
@@ -83,7 +83,7 @@ def alter_client_quotas(
 
 
 def alter_client_quotas_error(request: "AlterClientQuotasRequest", error: ApiError) -> Entity:
-    """The response that refuses every entity."""
+    """The response with this error for every entity."""
     return _alter_response(request.entries, [error] * len(request.entries))
 
 
@@ -109,7 +109,7 @@ def _entity(entry: "EntryData") -> list[tuple[str, str | None]]:
 
 
 def _shown(entity: tuple[tuple[str, str | None], ...]) -> str:
-    """As Kafka prints an entity in its texts."""
+    """The entity as in Kafka's error texts."""
     parts = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{parts}}})"
 
@@ -169,7 +169,7 @@ def _entity_error(  # noqa: PLR0911 - one return per check
 
 
 def _is_address(text: str) -> bool:
-    """An IP address, or what can be a host name: names are not resolved here."""
+    """True for an IP address or a possible host name: names are not resolved here."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -200,7 +200,7 @@ def _value_error(keys: dict[str, str], name: str, value: float) -> ApiError | No
 def describe_client_quotas(
     image: Image, request: "DescribeClientQuotasRequest", _: QueryContext
 ) -> Entity:
-    """The entities that match every component of the filter; `strict`: and have no other part."""
+    """The entities that match every component of the filter; if `strict`, with no other part."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
     for component in request.components:
@@ -233,7 +233,7 @@ def describe_client_quotas(
 
 
 def describe_client_quotas_error(error: ApiError) -> Entity:
-    """The response with this code and text and without entities."""
+    """The response with this code and text, without entities."""
     return _describe.DescribeClientQuotasResponse(
         throttle_time=NO_TIME,
         error_code=error.code,

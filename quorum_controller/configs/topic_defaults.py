@@ -1,4 +1,4 @@
-"""What topics have that set no configs of their own: rows of CreateTopics responses, defaults.
+"""Defaults of topic configs: rows of CreateTopics responses, defaults of partitions.
 
 Source: apache/kafka: metadata/.../metadata/KafkaConfigSchema.java (resolveEffectiveTopicConfigs).
 """
@@ -23,10 +23,10 @@ _POSITIONS: Final = {definition.name: index for index, definition in enumerate(_
 
 
 class TopicConfigDefaults:
-    """What a topic has without configs of its own, as rows of a CreateTopics response.
+    """The configs of a new topic as rows of a CreateTopics response.
 
-    The rows of one image are kept: they change only with broker configs, and making them costs more
-    than creating a topic.
+    The rows of defaults are cached: they change only with broker configs, and computing them costs
+    more than creating a topic.
     """
 
     def __init__(self, node_id: int, properties: Mapping[str, str]) -> None:
@@ -36,11 +36,11 @@ class TopicConfigDefaults:
         self._rows: tuple[ConfigRow, ...] = ()
 
     def node_configs(self, image: Image) -> NodeConfigs:
-        """The configs of this node at an image."""
+        """Return the configs of this node at an image."""
         return NodeConfigs(image, self._node_id, self._properties)
 
     def rows(self, image: Image, topic_configs: Mapping[str, str]) -> tuple[ConfigRow, ...]:
-        """Rows sorted by name; a topic's own value wins."""
+        """Return rows sorted by name; a topic's own value overrides the default."""
         own = image.config(CONFIG_BROKER, str(self._node_id))
         cluster = image.config(CONFIG_BROKER, "")
         if self._key is None or self._key[0] is not own or self._key[1] is not cluster:
@@ -58,7 +58,7 @@ class TopicConfigDefaults:
 
 
 def partition_defaults(node: NodeConfigs) -> PartitionDefaults:
-    """What holds for the partitions of topics that say nothing themselves."""
+    """The defaults of partitions whose topic has no configs of its own."""
     configs = topic_configs()
     unclean = node.topic_value(configs["unclean.leader.election.enable"])
     min_insync_replicas = node.topic_value(configs[MIN_INSYNC_REPLICAS])

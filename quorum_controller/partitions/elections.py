@@ -1,9 +1,9 @@
-"""Elections that somebody asks for (ElectLeaders) and those the controller starts by itself.
+"""Leader elections by request (ElectLeaders) and periodic ones of the controller.
 
-The controller moves leaderships back to first replicas (`auto.leader.rebalance.enable`) and, where
-topics allow it, gives partitions without a leader one that may lack data. Both wait one interval
-after the first partition that needs it, then work in turns of at most RECORDS_PER_SLICE_MAX
-records. As in Kafka with KRaft, `leader.imbalance.per.broker.percentage` has no effect.
+The controller elects preferred leaders (`auto.leader.rebalance.enable`) and, for topics that allow
+it, unclean leaders of partitions without one. Both start one interval after the first partition
+needs it and work in turns of at most RECORDS_PER_SLICE_MAX records. As in Kafka with KRaft,
+`leader.imbalance.per.broker.percentage` has no effect.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java (electLeaders,
 maybeBalancePartitionLeaders, maybeElectUncleanLeaders), QuorumController.java.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 
 _ELECTIONS: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
-"""By the request's election type."""
+"""Elections by the election type of the request."""
 _UNAVAILABLE: Final = {
     Election.PREFERRED: ApiError(
         ErrorCode.preferred_leader_not_available, "The preferred leader was not available."
@@ -45,7 +45,7 @@ _NOT_NEEDED: Final = ApiError(
     ErrorCode.election_not_needed, "Leader election not needed for topic partition."
 )
 CANDIDATES_PER_SLICE_MAX: Final = 4_000
-"""Partitions looked at in one turn, also when none of them can be helped."""
+"""Partitions examined in one turn, whether a leader is elected or not."""
 
 
 # --- ElectLeaders -------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ CANDIDATES_PER_SLICE_MAX: Final = 4_000
 def elect_leaders(
     draft: Draft, request: "ElectLeadersRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """Hold the elections asked for; a null list means every partition that needs one.
+    """Elect leaders of the requested partitions; a null list means every partition that needs one.
 
     Returns:
         An ElectLeadersResponse; ApiError INVALID_REQUEST for an unknown election type,
@@ -87,7 +87,7 @@ def elect_leaders(
 
 
 def elect_leaders_error(request: "ElectLeadersRequest", error: ApiError) -> Entity:
-    """The response that says the error at the top and for every partition named."""
+    """The response with the error at the top and for every partition of the request."""
     new = codec.newest(ELECT_LEADERS, "response")
     results = tuple(
         new.ReplicaElectionResult(
@@ -142,11 +142,11 @@ def _row(number: int, error: ApiError | None) -> Entity:
     )
 
 
-# --- by itself ----------------------------------------------------------------------------------
+# --- periodic elections -------------------------------------------------------------------------
 
 
 class _Round:
-    """One kind of election: waiting, due, or under way."""
+    """One kind of periodic election: its deadline and the partitions left in the current round."""
 
     __slots__ = ("deadline_ms", "election", "interval_ms", "remaining")
 
@@ -158,7 +158,7 @@ class _Round:
 
 
 class ElectionTimer:
-    """When the controller elects by itself, and the turns of that work."""
+    """Timer of periodic elections, which runs them in turns."""
 
     def __init__(self, intervals: ElectionIntervals) -> None:
         self._rounds = (
@@ -166,10 +166,10 @@ class ElectionTimer:
             _Round(Election.UNCLEAN, intervals.unclean_ms),
         )
         self.deadline_ms: int | None = None
-        """When to call `run`, None while nobody waits."""
+        """Time to call `run`, None if no partition needs an election."""
 
     def observe(self, index: PartitionIndex, now_ms: int) -> None:
-        """Arm the rounds that partitions began to need; call after every batch."""
+        """Start the timer of rounds that partitions need; to be called after every batch."""
         for round_ in self._rounds:
             needs = _waiting(index, round_.election)
             if needs and round_.deadline_ms is None and round_.interval_ms is not None:
@@ -177,7 +177,7 @@ class ElectionTimer:
                 self._note_deadline()
 
     def run(self, draft: Draft, electorate: Electorate, now_ms: int) -> None:
-        """One turn of the first round that is due; the rest of it is due at once."""
+        """Run one turn of the first round that is due; its remainder is due at once."""
         for round_ in self._rounds:
             if round_.deadline_ms is None or round_.deadline_ms > now_ms:
                 continue

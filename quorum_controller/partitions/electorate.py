@@ -1,6 +1,6 @@
-"""What managers of partitions share: who may lead, default directories, topic-wide defaults.
+"""Eligibility of leaders, default directories and defaults of topics, for partition managers.
 
-The one maker of change records is `partition_change.py`.
+Change records are built only in `partition_change.py`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ TopicPartition = tuple[TopicId, int]
 
 
 class PartitionDefaults(msgspec.Struct, frozen=True, gc=False):
-    """What holds for topics that say nothing themselves, from broker configs and properties."""
+    """Defaults of topics without configs of their own, from broker configs and properties."""
 
     unclean_election: bool = False
     """unclean.leader.election.enable"""
@@ -29,22 +29,23 @@ class PartitionDefaults(msgspec.Struct, frozen=True, gc=False):
 
 
 class ElectionPolicy(msgspec.Struct, frozen=True, gc=False):
-    """Who may lead: overrides while a broker is leaving or coming, and the defaults of topics."""
+    """Eligibility of leaders: a broker being fenced or unfenced, and the defaults of topics."""
 
     never: NodeId | None = None
+    """A broker that may not lead although it is active in the image."""
     always: NodeId | None = None
-    """Counts as active although the image still says fenced; its directories must be online."""
+    """A broker that counts as active though fenced in the image; its directory must be online."""
     defaults: PartitionDefaults = PartitionDefaults()
 
 
 def is_active(image: Image, broker_id: NodeId) -> bool:
-    """Whether the broker is registered, unfenced and not shutting down."""
+    """True if the broker is registered, unfenced and not in controlled shutdown."""
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def default_directory(image: Image, broker_id: NodeId) -> DirectoryId:
-    """The directory of a new replica as far as the controller knows it (KIP-858)."""
+    """The directory of a new replica, a reserved id if the broker has not exactly one (KIP-858)."""
     broker = image.brokers.get(broker_id)
     if broker is None or len(broker.log_dirs) > 1:
         return DIRECTORY_UNASSIGNED
@@ -52,7 +53,7 @@ def default_directory(image: Image, broker_id: NodeId) -> DirectoryId:
 
 
 def unclean_election(image: Image, topic_name: str, policy: ElectionPolicy) -> bool:
-    """Whether this topic may elect a leader outside its ISR."""
+    """True if partitions of this topic may elect a leader outside their ISR."""
     configs: Mapping[str, str] = image.config(CONFIG_TOPIC, topic_name)
     value = configs.get("unclean.leader.election.enable")
     return policy.defaults.unclean_election if value is None else value.strip().lower() == "true"

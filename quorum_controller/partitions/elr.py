@@ -1,9 +1,9 @@
-"""Eligible leader replicas (KIP-966): when they are on, and what min.insync.replicas does to them.
+"""Eligible leader replicas (KIP-966): the feature and its dependency on min.insync.replicas.
 
-A replica that leaves an ISR smaller than min.insync.replicas has all that was committed: the
-partition remembers it in its ELR. The lists mean something for one value of the minimum only, so
-every change of it clears them (ClearElrRecord), and the minimum must be the same everywhere: it is
-set for the whole cluster, never for one broker.
+A replica that leaves an ISR smaller than min.insync.replicas has all committed records: it is added
+to the ELR of the partition. The lists are valid for one value of the minimum only, so every change
+of it clears them (ClearElrRecord), and the minimum must be the same on all brokers: it is set for
+the whole cluster, never for one broker.
 Source: apache/kafka: metadata/.../controller/ConfigurationControlManager.java,
 ReplicationControlManager.java (getTopicEffectiveMinIsr), 4.3.
 """
@@ -19,11 +19,11 @@ from wire.errors import ApiError, ErrorCode
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 CLUSTER_DEFAULT: Final = ""
-"""Resource name of the broker configs that hold for all brokers."""
+"""Resource name of the cluster-wide broker configs."""
 
 
 def is_elr_enabled(image: Image) -> bool:
-    """Whether the feature is finalized at 1 or above, and records can carry it."""
+    """True if the feature is finalized at 1 or above, and records can carry it."""
     return image.features.get(ELR_VERSION, 0) >= 1 and image.metadata_version >= LEVEL_ELR
 
 
@@ -39,11 +39,11 @@ def effective_min_isr(image: Image, topic_name: str, defaults: PartitionDefaults
 def min_isr_change_error(
     image: Image, resource_type: int, resource_name: str, value: str | None
 ) -> ApiError | None:
-    """Why min.insync.replicas of this resource may not become `value`, None if it may.
+    """The error of a change of min.insync.replicas of a resource to `value`, None if it is valid.
 
     Args:
-        image: says whether ELR is on; without it everything is allowed.
-        resource_type: Kafka's number, `CONFIG_BROKER` is what matters.
+        image: with the level of the feature; if ELR is disabled every change is valid.
+        resource_type: Kafka's number; only `CONFIG_BROKER` is restricted.
         resource_name: a broker id, or empty for the whole cluster.
         value: None removes the config.
     """
@@ -59,11 +59,11 @@ def min_isr_change_error(
 
 
 def clear_elr_records(image: Image, changed: Iterable[Record]) -> list[Record]:
-    """What follows changes of configs: the ELR of whatever got another minimum is cleared.
+    """The ClearElrRecords that must follow changes of min.insync.replicas.
 
     Args:
-        image: says whether ELR is on.
-        changed: the records of one request that were made so far.
+        image: with the level of the feature.
+        changed: the records of the request so far.
     """
     if not is_elr_enabled(image):
         return []
@@ -79,9 +79,10 @@ def clear_elr_records(image: Image, changed: Iterable[Record]) -> list[Record]:
 
 
 def elr_activation_records(image: Image, defaults: PartitionDefaults) -> list[Record]:
-    """What precedes the FeatureLevelRecord that switches ELR on: one minimum for the cluster.
+    """The records before the FeatureLevelRecord that enables ELR: one minimum for the cluster.
 
-    The cluster gets the value that held until now unless it has one; brokers lose their own.
+    The cluster-wide config is set to the current value unless it is set; those of brokers are
+    removed.
     """
     records: list[Record] = []
     if MIN_INSYNC_REPLICAS not in image.config(CONFIG_BROKER, CLUSTER_DEFAULT):

@@ -1,8 +1,8 @@
-"""ISR changes that leaders ask for (AlterPartition), each partition judged on its own.
+"""ISR changes requested by leaders (AlterPartition), each partition validated on its own.
 
-A partition epoch that is not the present one is stale knowledge and refused, so the leader's view
-and the log's change in turns. A change that completes a reassignment may move the leadership away
-from the sender: then the record is written and the answer is NEW_LEADER_ELECTED.
+A request with another than the current partition epoch is refused, so a leader must know the last
+change before it can make the next. A change that completes a reassignment may elect another leader
+than the sender: then the record is written and the answer is NEW_LEADER_ELECTED.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java (alterPartition).
 """
 
@@ -38,7 +38,7 @@ def alter_partition(
 ) -> HandlerResult | ApiError:
     """Change ISRs; an ApiError (STALE_BROKER_EPOCH) unless the sender is the registered broker.
 
-    The records are no atomic unit: the draft is cut where a batch would be too large.
+    The records are not atomic: the draft is split where a batch would be too large.
     """
     error = broker_epoch_error(draft.image, request.broker_id, request.broker_epoch)
     if error is not None:
@@ -60,7 +60,7 @@ def alter_partition(
 
 
 def alter_partition_error(_request: "AlterPartitionRequest", error: ApiError) -> Entity:
-    """The response that carries this code."""
+    """The response with this code."""
     new = codec.newest(ALTER_PARTITION, "response")
     return new.AlterPartitionResponse(throttle_time=NO_TIME, error_code=error.code, topics=())
 
@@ -105,11 +105,11 @@ def _alter(
 def _error(  # noqa: PLR0911 - one return per check
     image: Image, partition: Partition, wanted: "PartitionData", sender: NodeId
 ) -> ErrorCode | None:
-    """The nine checks in Kafka's order; the first that fails decides."""
+    """The error of the first failed check, in Kafka's order; None if all pass."""
     leader_epoch = LeaderEpoch(wanted.leader_epoch)
     partition_epoch = PartitionEpoch(wanted.partition_epoch)
     if leader_epoch > partition.leader_epoch or partition_epoch > partition.partition_epoch:
-        return ErrorCode.not_controller  # the sender knows more: this controller is an old one
+        return ErrorCode.not_controller  # the sender knows a newer epoch: this controller is stale
     if leader_epoch < partition.leader_epoch:
         return ErrorCode.fenced_leader_epoch
     if sender != partition.leader:
@@ -128,14 +128,14 @@ def _error(  # noqa: PLR0911 - one return per check
 
 
 def _recovery_error(partition: Partition, state: int, isr_size: int) -> bool:
-    """Only a leader that recovers alone is recovering, and nobody goes back to it."""
+    """True for an invalid state: RECOVERING needs an ISR of one, and cannot follow RECOVERED."""
     if state == LEADER_RECOVERING:
         return isr_size > 1 or partition.leader_recovery_state == LEADER_RECOVERED
     return state != LEADER_RECOVERED
 
 
 def _ineligible(image: Image, members: Iterable["BrokerState"]) -> Iterable[int]:
-    """Members that must not be in an ISR: gone, fenced, leaving, or not this incarnation."""
+    """Members that must not be in an ISR: unknown, fenced, shutting down, or of another epoch."""
     for member in members:
         broker = image.brokers.get(NodeId(member.broker_id))
         if (

@@ -1,13 +1,13 @@
-"""How one partition changes: election of a leader, ISR and ELR, completion of a reassignment.
+"""Change of one partition: election of a leader, ISR and ELR, completion of a reassignment.
 
-`change_record` takes what should be and gives the one record that brings the partition there, None
-when nothing changes. It is the only maker of PartitionChangeRecords; each adds 1 to the partition
-epoch, and 1 to the leader epoch when it names a leader.
+`change_record` returns the one record that changes a partition to a target, None when nothing
+changes. Only this module builds PartitionChangeRecords; each adds 1 to the partition epoch, and 1
+to the leader epoch if it contains a leader.
 Source: apache/kafka: metadata/.../controller/PartitionChangeBuilder.java; the numbers of the steps
-are those of apache/kafka: metadata/.../PartitionChangeBuilder.java.
+are those of that file.
 
-Not copied: Kafka keeps a replica that a reassignment takes away in the ELR of the partition, and
-may elect it as the last known leader.
+Unlike here, Kafka keeps a replica that a reassignment removes in the ELR of the partition, and may
+elect it as the last known leader.
 """
 
 from enum import Enum
@@ -37,7 +37,7 @@ Replicas = tuple[NodeId, ...]
 
 
 class Election(Enum):
-    """Which leader is wanted."""
+    """The kind of an election."""
 
     ONLINE = "any of the ISR, the present one if it can"
     PREFERRED = "the first replica if it is in the ISR"
@@ -45,7 +45,7 @@ class Election(Enum):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a partition should become; None leaves a field as it is."""
+    """The target of a change; None leaves a field unchanged."""
 
     isr: Replicas | None = None
     replicas: Replicas | None = None
@@ -55,7 +55,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     directory: tuple[NodeId, DirectoryId] | None = None
     """The new directory of one replica."""
     unclean_shutdown: NodeId | None = None
-    """A replica that may have lost data: it leaves the ELR too."""
+    """A replica that may have lost data: it is removed from the ELR too."""
     election: Election | None = None
     """None: UNCLEAN if the topic allows it, else ONLINE."""
 
@@ -77,7 +77,7 @@ class ChangedFields(TypedDict, total=False):
 def change_record(
     image: Image, topic_partition: TopicPartition, target: Target, policy: ElectionPolicy
 ) -> PartitionChangeRecord | None:
-    """The record that brings a partition of the image to the target, None if it is there."""
+    """The record that changes a partition of the image to the target, None without a change."""
     topic_id, partition_id = topic_partition
     topic = image.topics[topic_id]
     changes = changed_fields(image, topic.name, topic.partitions[partition_id], target, policy)
@@ -89,15 +89,16 @@ def change_record(
 def changed_fields(
     image: Image, topic_name: str, partition: Partition, target: Target, policy: ElectionPolicy
 ) -> ChangedFields:
-    """The fields of the record that brings a partition to the target; empty if it is there.
+    """The fields of the record that changes a partition to the target; empty without a change.
 
-    The image counts with its features, brokers and configs, the topic with its configs only.
+    They depend on the partition, on features, brokers and configs of the image, and with ELR on the
+    replication factor of the topic's partition 0.
     """
     return _Builder(image, topic_name, partition, target, policy).build()
 
 
 class _Builder:
-    """Targets of one change; `build` follows the steps of Kafka's builder in order."""
+    """Builder of one change; `build` follows the steps of Kafka's builder in order."""
 
     __slots__ = (
         "adding",
@@ -138,7 +139,7 @@ class _Builder:
         self.elr = partition.elr
 
     def build(self) -> ChangedFields:
-        """The fields of the record that are set; empty when nothing changes."""
+        """Return the set fields of the record; empty when nothing changes."""
         changes = ChangedFields()
         self._complete_reassignment()
         if self.has_elr:
@@ -149,7 +150,7 @@ class _Builder:
             partition.replicas
         ) <= set(self.replicas)
         if loses_replica and "leader" not in changes:
-            changes["leader"] = partition.leader  # a removed replica must see a new leader epoch
+            changes["leader"] = partition.leader  # removing a replica needs a new leader epoch
         self._change_elr(changes)
         self._change_isr(changes)
         if self.has_elr:
@@ -161,7 +162,7 @@ class _Builder:
         return changes
 
     def _complete_reassignment(self) -> None:
-        """Step 1: a reassignment is finished when every remaining replica is in the ISR."""
+        """Step 1: complete a reassignment once every remaining replica is in the ISR."""
         if not self.removing and not self.adding:
             return
         isr = tuple(r for r in self.isr if r not in self.removing)
@@ -171,7 +172,7 @@ class _Builder:
             self.removing = self.adding = ()
 
     def _fill_elr(self) -> None:
-        """Step 2: who leaves an ISR below its minimum stays eligible (KIP-966), if a replica."""
+        """Step 2: add replicas that leave an ISR below its minimum to the ELR (KIP-966)."""
         minimum = effective_min_isr(self.image, self.topic_name, self.policy.defaults)
         if len(self.isr) >= minimum:
             self.elr = ()
@@ -181,7 +182,7 @@ class _Builder:
         self.elr = tuple(sorted(r for r in candidates if r not in self.isr and r != gone))
 
     def _elect(self, changes: ChangedFields) -> None:
-        """Steps 3 and 4: the leader, and the ISR and recovery state that come with it."""
+        """Steps 3 and 4: elect the leader, with the ISR and recovery state that it implies."""
         leader, is_unclean = self._leader()
         partition = self.partition
         if leader == partition.leader:
@@ -198,7 +199,7 @@ class _Builder:
                 changes["leader_recovery_state"] = LEADER_RECOVERING
 
     def _leader(self) -> tuple[NodeId, bool]:
-        """The leader, and whether it may lack committed data."""
+        """Return the leader, and True if it may lack committed data."""
         election = self.target.election
         candidates = (self.partition.leader, *self.replicas)
         if election is Election.PREFERRED:
@@ -221,7 +222,7 @@ class _Builder:
         return NO_LEADER, False
 
     def _is_valid(self, replica: NodeId) -> bool:
-        """Whether the replica has everything that was committed, and may lead."""
+        """True if the replica has all committed records and may lead."""
         has_data = replica in self.isr or (not self.isr and replica in self.elr)
         return has_data and self._is_acceptable(replica)
 
@@ -237,13 +238,13 @@ class _Builder:
         return self.image.brokers[replica].has_online_directory(partition.directory(replica))
 
     def _change_elr(self, changes: ChangedFields) -> None:
-        """Step 6: written when it differs; empty after an unclean election and when it is off."""
+        """Step 6: set a changed ELR; empty after an unclean election and with ELR disabled."""
         elr = self.elr if self.has_elr and "isr" not in changes else ()
         if elr != self.partition.elr:
             changes["eligible_leader_replicas"] = elr
 
     def _change_isr(self, changes: ChangedFields) -> None:
-        """Steps 7 and 8; without ELR the last member stays in the ISR of a leaderless partition."""
+        """Steps 7 and 8: set a changed ISR; without ELR the last member of an ISR stays in it."""
         partition = self.partition
         if "isr" not in changes and self.isr != partition.isr and (self.isr or self.has_elr):
             changes["isr"] = self.isr
@@ -252,7 +253,7 @@ class _Builder:
             changes["leader"] = partition.leader
 
     def _change_last_known_leader(self, changes: ChangedFields) -> None:
-        """Step 9: remembered when the ISR becomes empty, forgotten when there is a leader."""
+        """Step 9: set the last known leader if the ISR becomes empty, clear it with a leader."""
         partition = self.partition
         leader = changes.get("leader", partition.leader)
         if changes.get("isr") == ():
@@ -262,7 +263,7 @@ class _Builder:
             changes["last_known_elr"] = ()
 
     def _change_replicas(self, changes: ChangedFields) -> None:
-        """Step 10: replicas with their directories, and the two lists of a reassignment."""
+        """Step 10: set replicas with their directories, and the two lists of a reassignment."""
         partition = self.partition
         if self.replicas is not partition.replicas or self.target.directory is not None:
             if self.level >= LEVEL_DIRECTORIES:
@@ -277,7 +278,7 @@ class _Builder:
             changes["adding_replicas"] = self.adding
 
     def _directories(self) -> tuple[DirectoryId, ...]:
-        """Where each replica of the target lives; new ones get the default directory."""
+        """Return the directory of each replica of the target, for new ones the default."""
         partition = self.partition
         known = dict(zip(partition.replicas, partition.directories, strict=True))
         if self.target.directory is not None:

@@ -1,12 +1,11 @@
-"""Which partitions a broker, an election or a list of reassignments must look at.
+"""Index of partitions for work on a broker, elections and reassignments.
 
-Derived from the image: built once by a scan when a leadership begins, kept current with the delta
-of every batch the controller makes, dropped with the leadership. It is not in the image because
-only the active controller asks these questions, and three entries per partition would be most of
-what a partition costs.
+It is derived from the image: built by a scan at activation, updated with the delta of every
+proposed batch, dropped at resignation. It is not in the image because only the active controller
+uses it, and three entries per partition would be most of the memory of a partition.
 
-- INV-PI-1: `topics_of(broker)` misses no topic in which the broker has a replica; a topic that the
-  broker left may stay in it. Callers look at the partitions anyway.
+- INV-PI-1: `topics_of(broker)` contains every topic in which the broker has a replica; a topic in
+  which it no longer has one may remain. Callers examine the partitions anyway.
 - INV-PI-2: leaderless, imbalanced and reassigning partitions are exactly those of the image.
 Source: apache/kafka: metadata/.../controller/BrokersToIsrs.java; ReplicationControlManager
 (imbalancedPartitions, reassigningTopics).
@@ -28,7 +27,7 @@ from wire.types import NodeId, TopicId
 
 
 class PartitionIndex:
-    """Sets of ids that follow one line of images."""
+    """Sets of ids derived from the latest image."""
 
     __slots__ = ("_topics_by_broker", "imbalanced", "leaderless", "reassigning")
 
@@ -36,7 +35,7 @@ class PartitionIndex:
         self._topics_by_broker: defaultdict[NodeId, set[TopicId]] = defaultdict(set)
         self.leaderless: set[TopicPartition] = set()
         self.imbalanced: set[TopicPartition] = set()
-        """The first replica does not lead; leaderless ones too."""
+        """Partitions whose first replica is not the leader, leaderless ones included."""
         self.reassigning: set[TopicPartition] = set()
         topics_by_broker = self._topics_by_broker
         for topic_id, topic in image.topics.items():
@@ -47,7 +46,7 @@ class PartitionIndex:
                     self._add(topic_id, partition_id, partition)
 
     def advance(self, before: Image, after: Image, delta: MetadataDelta) -> None:
-        """Follow one batch: `before` plus its records is `after`, `delta` names what changed."""
+        """Apply one batch: `after` is `before` with its records, `delta` the ids that changed."""
         for topic_id in delta.topics_deleted:
             for partition_id, partition in before.topics[topic_id].partitions.items():
                 for replica in partition.replicas:
@@ -65,17 +64,17 @@ class PartitionIndex:
             _put(reassigning, changed, is_member=partition.is_reassigning)
 
     def topics_of(self, broker_id: NodeId) -> frozenset[TopicId] | set[TopicId]:
-        """Topics in which the broker may have a replica; do not change the set."""
+        """Return topics in which the broker may have a replica; the set must not be modified."""
         return self._topics_by_broker.get(broker_id, frozenset())
 
     def partitions_of(
         self, image: Image, broker_id: NodeId, predicate: Callable[[Partition], bool]
     ) -> list[TopicPartition]:
-        """Partitions with this property in topics where the broker has replicas, sorted."""
+        """Return the partitions that satisfy a predicate in topics of the broker, sorted."""
         return sorted(self._where(image, broker_id, predicate))
 
     def leads_any(self, image: Image, broker_id: NodeId) -> bool:
-        """Whether the broker leads a partition."""
+        """True if the broker leads a partition."""
         found = self._where(image, broker_id, lambda partition: partition.leader == broker_id)
         return next(found, None) is not None
 
@@ -114,14 +113,14 @@ def _put(members: set[TopicPartition], one: TopicPartition, *, is_member: bool) 
 
 
 class Electorate(msgspec.Struct, frozen=True, gc=False):
-    """What elections of one turn need besides the image: where to look, defaults of topics."""
+    """The context of elections besides the image: index of partitions, defaults of topics."""
 
     index: PartitionIndex
-    """Of the image that the turn began with."""
+    """Index of the image at the start of the turn."""
     defaults: PartitionDefaults
 
     def policy(
         self, *, never: NodeId | None = None, always: NodeId | None = None
     ) -> ElectionPolicy:
-        """The rules of an election while a broker is leaving (`never`) or coming (`always`)."""
+        """Return the policy while a broker is fenced (`never`) or unfenced (`always`)."""
         return ElectionPolicy(never, always, self.defaults)

@@ -1,15 +1,15 @@
-"""Moving replicas: AlterPartitionReassignments and ListPartitionReassignments.
+"""Reassignment of replicas: AlterPartitionReassignments and ListPartitionReassignments.
 
-A reassignment is a partition whose replicas are the target followed by those to remove; it ends,
-in the change of any kind that makes it true, when the ISR holds every remaining replica. A second
-one starts from the merged list; a cancelled one takes the added replicas out again.
+The replicas of a partition under reassignment are the target followed by those to remove; the first
+change after which the ISR contains every remaining replica completes it. A second reassignment
+starts from the merged list; a cancellation removes the added replicas again.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java,
 PartitionReassignment{Replicas,Revert}.java; KIP-860 for allow_replication_factor_change.
 
-Not copied: a second reassignment that adds (removes) other replicas makes Kafka forget what the
-first was adding, and one that adds (removes) none keeps the list of the first. Here `adding` holds
-all that were added since the last completion, so that a cancellation always ends where the first
-reassignment began, and `removing` is exactly what is not in the target.
+Unlike in Kafka, where a second reassignment that adds (removes) other replicas drops the adding
+(removing) list of the first, and one that adds (removes) none keeps it: here `adding` holds all
+replicas added since the last completion, so that a cancellation always restores the replicas before
+the first reassignment, and `removing` holds exactly those that are not in the target.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 def alter_partition_reassignments(
     draft: Draft, request: "AlterPartitionReassignmentsRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """Start, change or cancel reassignments; each partition succeeds or fails alone."""
+    """Start, change or cancel reassignments; each partition succeeds or fails on its own."""
     policy = services.electorate.policy()
     allows = request.allow_replication_factor_change
     new = codec.newest(ALTER_PARTITION_REASSIGNMENTS, "response")
@@ -71,7 +71,7 @@ def alter_partition_reassignments(
 def alter_partition_reassignments_error(
     request: "AlterPartitionReassignmentsRequest", error: ApiError
 ) -> Entity:
-    """The response that says the error at the top and for every partition."""
+    """The response with the error at the top and for every partition."""
     new = codec.newest(ALTER_PARTITION_REASSIGNMENTS, "response")
     topics = tuple(
         new.ReassignableTopicResponse(
@@ -177,9 +177,9 @@ def _cancelled(
 def list_partition_reassignments(
     image: Image, request: "ListPartitionReassignmentsRequest", _context: QueryContext
 ) -> Entity:
-    """The reassignments that go on; unknown names and numbers are left out.
+    """The reassignments in progress; unknown names and numbers are left out.
 
-    With a null list every partition is looked at, some 0.1 us each.
+    With a null list every partition is examined, some 0.1 us each.
     """
     new = codec.newest(LIST_PARTITION_REASSIGNMENTS, "response")
     topics = []

@@ -1,6 +1,6 @@
-"""Where a broker keeps its replicas (AssignReplicasToDirs, KIP-858).
+"""Assignment of replicas to log directories (AssignReplicasToDirs, KIP-858).
 
-A replica that was put into a directory which is not online leaves the ISR and the leadership.
+A replica assigned to a directory that is not online is removed from the ISR and as leader.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java
 (handleAssignReplicasToDirs).
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def assign_replicas_to_directories(
     draft: Draft, request: "AssignReplicasToDirsRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """Note the directories of replicas; each one succeeds or fails alone, by error code.
+    """Set the directories of replicas; each one succeeds or fails on its own, by error code.
 
     Returns:
         An AssignReplicasToDirsResponse; ApiError UNSUPPORTED_VERSION below metadata.version 17,
@@ -71,7 +71,7 @@ def assign_replicas_to_directories(
 def assign_replicas_to_directories_error(
     _request: "AssignReplicasToDirsRequest", error: ApiError
 ) -> Entity:
-    """The response that carries this code."""
+    """The response with this code."""
     new = codec.newest(ASSIGN_REPLICAS_TO_DIRS, "response")
     return new.AssignReplicasToDirsResponse(
         throttle_time=NO_TIME, error_code=error.code, directories=()

@@ -1,5 +1,5 @@
-"""Who may do what, and who is who: ACLs, authorization, SCRAM credentials, delegation tokens.
+"""Security: ACLs, authorization, SCRAM credentials, delegation tokens.
 
 In it: the managers of these records and the authorizer's decision.
-Not in it: where a node asks for it (kernel/serving/access).
+Not in it: the authorization of requests on a node (kernel/serving/access).
 """

@@ -55,7 +55,7 @@ _SUCCESS: Final = ApiError(ErrorCode.none, "")
 def create_acls(
     draft: Draft, request: "CreateAclsRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """Create ACLs, each on its own; a CreateAclsResponse with a row per ACL, in order."""
+    """Create ACLs, each on its own; return a CreateAclsResponse with a row per ACL, in order."""
     if services.config.access is None:
         return _DISABLED
     existing = set(draft.image.acls.values())
@@ -75,7 +75,7 @@ def create_acls(
 
 
 def create_acls_error(request: "CreateAclsRequest", error: ApiError) -> Entity:
-    """The response that refuses every ACL of the request."""
+    """The response with this error for every ACL of the request."""
     new = codec.newest(CREATE_ACLS, "response")
     rows = tuple(_creation_row(error) for _ in request.creations)
     return new.CreateAclsResponse(throttle_time=NO_TIME, results=rows)
@@ -104,7 +104,7 @@ def _acl(creation: "AclCreation") -> Acl:
 
 
 def _creation_error(creation: "AclCreation") -> ApiError | None:
-    """The checks of the API and of the controller, in Kafka's order."""
+    """The error of an invalid ACL, by the checks of API and controller in Kafka's order."""
     kind = _known(ResourceType, creation.resource_type)
     pattern = _known(PatternType, creation.resource_pattern_type)
     operation = _known(Operation, creation.operation)
@@ -127,7 +127,7 @@ def _creation_error(creation: "AclCreation") -> ApiError | None:
 
 
 def _known(enumeration: type[IntEnum], number: int) -> IntEnum:
-    """The member of this number; numbers that are not Kafka's mean UNKNOWN."""
+    """The member of this number; UNKNOWN for numbers that Kafka does not define."""
     return enumeration(number) if number in enumeration._value2member_map_ else enumeration(0)
 
 
@@ -137,7 +137,7 @@ def _known(enumeration: type[IntEnum], number: int) -> IntEnum:
 def delete_acls(
     draft: Draft, request: "DeleteAclsRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """Delete what filters match; a DeleteAclsResponse with a row per filter, in order."""
+    """Delete matching ACLs; return a DeleteAclsResponse with a row per filter, in order."""
     if services.config.access is None:
         return _DISABLED
     before = sorted_items(draft.image.acls)
@@ -164,7 +164,7 @@ def delete_acls(
 
 
 def delete_acls_error(request: "DeleteAclsRequest", error: ApiError) -> Entity:
-    """The response that refuses every filter of the request."""
+    """The response with this error for every filter of the request."""
     new = codec.newest(DELETE_ACLS, "response")
     row = new.DeleteAclsFilterResult(
         error_code=error.code, error_message=error.message, matching_acls=()
@@ -193,7 +193,7 @@ def _deleted(acl: Acl) -> Entity:
 
 
 def describe_acls(image: Image, request: "DescribeAclsRequest", context: QueryContext) -> Entity:
-    """The ACLs that a filter matches, grouped by resource, in the order of their fields."""
+    """The ACLs that match a filter, grouped by resource, in the order of their fields."""
     if context.access is None:
         return describe_acls_error(request, _DISABLED_ON_BROKER)
     error = _filter_error(request)
@@ -221,7 +221,7 @@ def describe_acls(image: Image, request: "DescribeAclsRequest", context: QueryCo
 
 
 def describe_acls_error(_request: "DescribeAclsRequest", error: ApiError) -> Entity:
-    """The response that carries this error."""
+    """The response with this error."""
     return _description(error, ())
 
 
@@ -255,7 +255,7 @@ def _matching(image: Image, wanted: "DeleteAclsFilter | DescribeAclsRequest") ->
 
 
 def _filter_error(wanted: "DeleteAclsFilter | DescribeAclsRequest") -> ApiError | None:
-    """INVALID_REQUEST for a filter with a part that Kafka does not know."""
+    """INVALID_REQUEST for a filter with a number that Kafka does not define."""
     if not (
         _known(ResourceType, wanted.resource_type_filter)
         and _known(PatternType, wanted.pattern_type_filter)
@@ -267,7 +267,7 @@ def _filter_error(wanted: "DeleteAclsFilter | DescribeAclsRequest") -> ApiError 
 
 
 def _matches(wanted: "DeleteAclsFilter | DescribeAclsRequest", acl: Acl) -> bool:
-    """Whether an ACL passes a filter; null and ANY pass everything."""
+    """True if an ACL matches a filter; null and ANY match everything."""
     return (
         wanted.resource_type_filter in (ResourceType.ANY, acl.resource_type)
         and _matches_name(wanted.pattern_type_filter, wanted.resource_name_filter, acl)
@@ -279,7 +279,7 @@ def _matches(wanted: "DeleteAclsFilter | DescribeAclsRequest", acl: Acl) -> bool
 
 
 def _matches_name(pattern: int, name: str | None, acl: Acl) -> bool:
-    """LITERAL and PREFIXED compare pattern and name; MATCH finds what would cover the name."""
+    """True if type and name match; MATCH matches every ACL that covers the name."""
     if pattern not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
         return False
     if name is None:

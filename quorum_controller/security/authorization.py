@@ -1,8 +1,8 @@
 """StandardAuthorizer's decision as a pure function of the image's ACLs.
 
-A DENY that matches wins over every ALLOW; without a match access is denied, unless no ACL at all is
-about the resource and `allow.everyone.if.no.acl.found` is set. ALLOW of some operations implies
-DESCRIBE or DESCRIBE_CONFIGS, DENY implies nothing. Every ACL is looked at, some 0.2 us each.
+A matching DENY overrides every ALLOW; without a match access is denied, unless no ACL covers the
+resource and `allow.everyone.if.no.acl.found` is set. ALLOW of some operations implies DESCRIBE or
+DESCRIBE_CONFIGS, DENY implies nothing. Every ACL is examined, some 0.2 us each.
 Source: apache/kafka: metadata/.../authorizer/StandardAuthorizerData.java.
 """
 
@@ -25,7 +25,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about (apache/kafka: common/resource/ResourceType.java)."""
+    """The type of a resource (apache/kafka: common/resource/ResourceType.java)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -38,7 +38,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name of an ACL is matched; ANY and MATCH only occur in filters."""
+    """The matching of the name of an ACL; ANY and MATCH occur only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -48,7 +48,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What somebody wants to do (apache/kafka: common/acl/AclOperation.java)."""
+    """An operation on a resource (apache/kafka: common/acl/AclOperation.java)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -69,7 +69,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether an ACL gives or takes."""
+    """The effect of an ACL."""
 
     UNKNOWN = 0
     ANY = 1
@@ -94,7 +94,7 @@ CLUSTER_OPERATIONS: Final = {
     **dict.fromkeys((48, 74), Operation.DESCRIBE_CONFIGS),
     49: Operation.ALTER_CONFIGS,
 }
-"""By API key: what the caller must be allowed on the cluster; other APIs look at resources."""
+"""Operation that an API key requires on the cluster; other APIs are authorized by resource."""
 
 
 _CLUSTER_CONFIGS: Final = (
@@ -122,19 +122,19 @@ class AccessRules(msgspec.Struct, frozen=True):
     super_users: frozenset[str] = frozenset()
     """super.users: principals (`User:admin`) that may do everything."""
     allows_without_acl: bool = False
-    """allow.everyone.if.no.acl.found: what holds for a resource that no ACL is about."""
+    """allow.everyone.if.no.acl.found: the decision for a resource that no ACL covers."""
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks, and from where."""
+    """Principal and host of a client."""
 
     principal: str = ANONYMOUS
     host: str = "127.0.0.1"
-    """IP address as text, as in ACLs."""
+    """IP address as text, in the form of ACLs."""
 
 
 class Action(msgspec.Struct, frozen=True):
-    """What is asked for; the name is meant literally."""
+    """An operation on one resource; the name is literal."""
 
     operation: Operation
     resource_type: ResourceType
@@ -142,7 +142,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 def is_allowed(image: Image, rules: AccessRules, caller: Caller, action: Action) -> bool:
-    """Whether the caller may do this, by the ACLs of the image."""
+    """True if the ACLs of the image allow the action to the caller."""
     if caller.principal in rules.super_users:
         return True
     has_acls = has_allow = False
@@ -161,12 +161,12 @@ def is_allowed(image: Image, rules: AccessRules, caller: Caller, action: Action)
 def cluster_error(
     image: Image, rules: AccessRules | None, caller: Caller, api_key: int
 ) -> ApiError | None:
-    """CLUSTER_AUTHORIZATION_FAILED if the API needs something on the cluster that is not allowed.
+    """CLUSTER_AUTHORIZATION_FAILED if the API requires a cluster operation that is not allowed.
 
     Args:
-        image: its ACLs decide.
+        image: with the ACLs.
         rules: None without an authorizer: everything is allowed.
-        caller: who asks.
+        caller: of the request.
         api_key: of the request.
     """
     operation = CLUSTER_OPERATIONS.get(api_key)
@@ -186,14 +186,14 @@ def config_error(
     config_type: int,
     name: str,
 ) -> ApiError | None:
-    """Why the caller may not read or change the configs of a resource, None if it may.
+    """The authorization error of an access to the configs of a resource, None if allowed.
 
     Args:
-        image: its ACLs decide.
+        image: with the ACLs.
         rules: None without an authorizer.
-        caller: who asks.
+        caller: of the request.
         operation: DESCRIBE_CONFIGS or ALTER_CONFIGS.
-        config_type: Kafka's number; what is neither topic nor group belongs to the cluster.
+        config_type: Kafka's number; types other than topic and group belong to the cluster.
         name: of the topic or group.
     """
     kind, code, text = _CONFIG_RESOURCES.get(config_type, _CLUSTER_CONFIGS)
@@ -205,9 +205,9 @@ def config_error(
 
 @lru_cache(1024)
 def host_text(address: bytes) -> str:
-    """An IP address as ACLs have it: `127.0.0.1`, or `0:0:0:0:0:0:0:1` as Java prints it.
+    """An IP address in the form of ACLs: `127.0.0.1`, or `0:0:0:0:0:0:0:1` as Java prints it.
 
-    Anything but 4 or 16 bytes is an address that no ACL names.
+    Other lengths than 4 or 16 bytes give a text that no ACL contains.
     """
     if len(address) == 4:
         return ".".join(str(byte) for byte in address)
@@ -222,7 +222,7 @@ def allowed_operations(
     resource: tuple[ResourceType, str],
     candidates: Iterable[Operation],
 ) -> int:
-    """A bit per operation (1 << its number) of the candidates that are allowed."""
+    """The allowed operations of the candidates as bits (1 << number of the operation)."""
     bits = 0
     for operation in candidates:
         if is_allowed(image, rules, caller, Action(operation, *resource)):
@@ -231,14 +231,14 @@ def allowed_operations(
 
 
 def _covers(acl: Acl, name: str) -> bool:
-    """Whether the ACL is about a resource of this name (of its type)."""
+    """True if the ACL covers a resource of this name (of its type)."""
     if acl.pattern_type == PatternType.PREFIXED:
         return name.startswith(acl.resource_name)
     return acl.resource_name in (name, WILDCARD)
 
 
 def _applies(acl: Acl, caller: Caller, operation: Operation) -> bool:
-    """Whether principal, host and operation of the ACL fit."""
+    """True if principal, host and operation of the ACL match."""
     if acl.principal not in (caller.principal, ANY_USER):
         return False
     if acl.host not in (caller.host, WILDCARD):

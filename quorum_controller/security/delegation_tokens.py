@@ -1,8 +1,8 @@
 """Delegation tokens (KIP-48, KIP-900): create, renew, expire, describe, and their removal.
 
-A token is for somebody who has proved who they are by other means: requests over PLAINTEXT are
-refused with DELEGATION_TOKEN_REQUEST_NOT_ALLOWED before anything else is looked at. The token's
-HMAC is derived from its id and `delegation.token.secret.key`, so the log needs no secret.
+Only a client authenticated by other means gets a token: requests over PLAINTEXT are refused with
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED before any other check. The token's HMAC is derived from its id
+and `delegation.token.secret.key`, so the log contains no secret.
 Source: apache/kafka: metadata/.../controller/DelegationTokenControlManager.java,
 core/.../server/{ControllerApis,KafkaApis,DelegationTokenManager}.scala.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 NOT_ALLOWED: Final = ApiError(ErrorCode.delegation_token_request_not_allowed)
 _TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
-"""End of the year 9999: the last that a response can carry."""
+"""End of the year 9999: the last time that a response can carry."""
 _USER: Final = "User"
 _NO_TIMESTAMP: Final = -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,7 +60,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def create_delegation_token(
     draft: Draft, request: "CreateDelegationTokenRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """A new token for the requester or, if it may create tokens for others, for the owner named."""
+    """Create a token for the requester or, if it may do so for others, for the given owner."""
     requester = services.context.principal
     owner = requester
     if request.owner_principal_name:
@@ -102,7 +102,7 @@ def create_delegation_token(
 def create_delegation_token_error(
     _request: "CreateDelegationTokenRequest", error: ApiError
 ) -> Entity:
-    """The response that carries this code; the principals are unknown."""
+    """The response with this code; the principals are unknown."""
     return _created(error.code, ANONYMOUS, ANONYMOUS, None, "", b"")
 
 
@@ -138,7 +138,7 @@ def _created(
 def renew_delegation_token(
     draft: Draft, request: "RenewDelegationTokenRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """A later end for a token of which the requester is owner or renewer."""
+    """Extend a token of which the requester is owner or renewer."""
     found = _token(draft.image, request.hmac, services)
     if isinstance(found, ErrorCode):
         return HandlerResult(_ended(RENEW_DELEGATION_TOKEN, found))
@@ -160,7 +160,7 @@ def renew_delegation_token(
 def expire_delegation_token(
     draft: Draft, request: "ExpireDelegationTokenRequest", services: Services
 ) -> HandlerResult | ApiError:
-    """Another end for a token; a negative period removes it now."""
+    """Change the expiry of a token; a negative period removes it now."""
     found = _token(draft.image, request.hmac, services)
     if isinstance(found, ErrorCode):
         return HandlerResult(_ended(EXPIRE_DELEGATION_TOKEN, found))
@@ -184,19 +184,19 @@ def expire_delegation_token(
 def renew_delegation_token_error(
     _request: "RenewDelegationTokenRequest", error: ApiError
 ) -> Entity:
-    """The response that carries this code."""
+    """The response with this code."""
     return _ended(RENEW_DELEGATION_TOKEN, error.code)
 
 
 def expire_delegation_token_error(
     _request: "ExpireDelegationTokenRequest", error: ApiError
 ) -> Entity:
-    """The response that carries this code."""
+    """The response with this code."""
     return _ended(EXPIRE_DELEGATION_TOKEN, error.code)
 
 
 def _ended(api_key: int, code: ErrorCode, end_ms: int | None = None) -> Entity:
-    """Refusals at the door carry -1 as Kafka's do, refusals of a token 0."""
+    """The response of renewal or expiry; for None, Kafka's -1 if NOT_ALLOWED, else its 0."""
     if end_ms is None:
         end_ms = _NO_TIMESTAMP if code == NOT_ALLOWED.code else 0
     new = codec.newest(api_key, "response")
@@ -209,7 +209,7 @@ def _ended(api_key: int, code: ErrorCode, end_ms: int | None = None) -> Entity:
 
 
 def remove_expired_tokens(draft: Draft, now_ms: int) -> None:
-    """Remove tokens whose end has passed, at most one slice of them."""
+    """Remove expired tokens, at most one slice of them."""
     for token_id, token in sorted_items(draft.image.delegation_tokens):
         if len(draft.records) >= RECORDS_PER_SLICE_MAX:
             return
@@ -223,7 +223,7 @@ def remove_expired_tokens(draft: Draft, now_ms: int) -> None:
 def describe_delegation_token(
     image: Image, request: "DescribeDelegationTokenRequest", context: QueryContext
 ) -> Entity:
-    """Tokens of the owners named (null: of everybody) that the caller may see."""
+    """The tokens of the given owners (null: of all) that the caller may describe."""
     if not context.is_authenticated:
         return describe_delegation_token_error(request, NOT_ALLOWED)
     if context.tokens.secret_key is None:
@@ -244,7 +244,7 @@ def describe_delegation_token(
 def describe_delegation_token_error(
     _request: "DescribeDelegationTokenRequest", error: ApiError
 ) -> Entity:
-    """The response that carries this code."""
+    """The response with this code."""
     return _description(error.code, ())
 
 
@@ -293,7 +293,7 @@ def _described(token_id: str, token: DelegationToken, settings: TokenSettings) -
 
 
 def _unusable(image: Image, services: Services) -> ErrorCode | None:
-    """Why no token can be had, in Kafka's order."""
+    """The error if tokens are unavailable to this request, in Kafka's order."""
     if not services.context.is_forwarded:
         return NOT_ALLOWED.code
     if services.config.tokens.secret_key is None:
@@ -306,7 +306,7 @@ def _unusable(image: Image, services: Services) -> ErrorCode | None:
 def _token(
     image: Image, secret: bytes, services: Services
 ) -> ErrorCode | tuple[str, DelegationToken]:
-    """The token with this HMAC, and its id."""
+    """The id and the token with this HMAC, or an error."""
     error = _unusable(image, services)
     if error is not None:
         return error

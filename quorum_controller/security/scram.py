@@ -1,7 +1,7 @@
 """SCRAM credentials of users (KIP-554): AlterUserScramCredentials and their description.
 
-Clients send the salted password; stored are the two keys derived from it (RFC 5802). One user may
-stand once in a request, whatever the mechanism.
+Clients send the salted password; the two keys derived from it are stored (RFC 5802). A user may
+occur once in a request, whatever the mechanism.
 Source: apache/kafka: metadata/.../controller/ScramControlManager.java, image/ScramImage.java.
 """
 
@@ -41,7 +41,7 @@ _describe: Final = codec.newest(DESCRIBE_USER_SCRAM_CREDENTIALS, "response")
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16_384
 _HASH_NAMES: Final = {1: "sha256", 2: "sha512"}
-"""By Kafka's number of the mechanism."""
+"""Hash algorithms by Kafka's number of the mechanism."""
 
 _TWICE: Final = ApiError(
     ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request"
@@ -54,7 +54,7 @@ _LEVEL_TOO_LOW: Final = ApiError(
 def alter_user_scram_credentials(
     draft: Draft, request: "AlterUserScramCredentialsRequest", _services: Services
 ) -> HandlerResult | ApiError:
-    """Set and delete credentials; a row per user: taken ones first, then refused ones."""
+    """Set and delete credentials; a row per user: accepted ones first, then refused ones."""
     errors: dict[str, ApiError] = {}
     taken: dict[str, _Change] = {}
     for change in _changes(request):
@@ -79,7 +79,7 @@ def alter_user_scram_credentials(
 def alter_user_scram_credentials_error(
     request: "AlterUserScramCredentialsRequest", error: ApiError
 ) -> Entity:
-    """The response that refuses every user of the request."""
+    """The response with this error for every user of the request."""
     users = [str(change.name) for change in _changes(request)]
     return _alter_response(dict.fromkeys(users, error))
 
@@ -153,7 +153,7 @@ def scram_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
 def describe_user_scram_credentials(
     image: Image, request: "DescribeUserScramCredentialsRequest", _: QueryContext
 ) -> Entity:
-    """Mechanisms and iterations per user, never keys; all users when none is named."""
+    """Mechanisms and iterations per user, never keys; all users if the request names none."""
     named = [str(user.name) for user in request.users or ()]
     users = named or sorted({user for _, user in image.scram})
     return _describe.DescribeUserScramCredentialsResponse(

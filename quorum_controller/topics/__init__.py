@@ -1,5 +1,5 @@
-"""Topics: who may create and delete them, how many, and where their replicas go.
+"""Topics: creation and deletion, their authorization and quota, placement of replicas.
 
 In it: creation and deletion, new partitions, placement, the mutation quota.
-Not in it: what happens to a partition later (partitions/).
+Not in it: changes of existing partitions (partitions/).
 """

@@ -1,8 +1,8 @@
-"""The controller mutation quota (KIP-599): how many partitions per second a client may change.
+"""The controller mutation quota (KIP-599): partitions per second that a client may change.
 
-A token bucket per user, client id or both, whichever the quota names. A request is let in while its
-bucket is not in debt and may put it there: one large request passes, the next ones wait. Soft
-state: a new controller starts with full buckets.
+There is a token bucket per user, client id or both, as in the entity of the quota. A request is
+accepted while its bucket is not negative and may make it negative: one large request passes, the
+next ones wait. Buckets are soft state: a new controller starts with full ones.
 Source: apache/kafka: server/.../quota/{ControllerMutationQuotaManager,ClientQuotaManager}.java,
 clients/.../metrics/stats/TokenBucket.java.
 """
@@ -17,10 +17,10 @@ from wire.errors import ApiError, ErrorCode
 
 RATE: Final = "controller_mutation_rate"
 BURST_SECONDS: Final = 11
-"""A full bucket holds so many seconds of the rate: controller.quota.window.num (11) x
+"""Capacity of a bucket in seconds of its rate: controller.quota.window.num (11) x
 controller.quota.window.size.seconds (1)."""
 BUCKETS_MAX: Final = 10_000
-"""More clients than this share a fresh start: the oldest bucket is forgotten."""
+"""Limit of buckets; beyond it the oldest is dropped, and its client gets a full one again."""
 EXCEEDED: Final = ApiError(
     ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded."
 )
@@ -40,7 +40,7 @@ class MutationQuotas:
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, str], _Bucket] = {}
         self.wait_ms = 0
-        """How long the last caller that was refused must wait; whoever reads it sets it to 0."""
+        """Ms that the last refused caller must wait; the reader resets it to 0."""
 
     def charge(
         self, image: Image, user: str, client_id: str, partition_count: int, now_ms: int
@@ -48,15 +48,15 @@ class MutationQuotas:
         """Take tokens for partitions that are created or deleted.
 
         Args:
-            image: has the quotas.
+            image: with the quotas.
             user: name of the principal.
             client_id: of the request, empty when it has none.
             partition_count: the cost.
             now_ms: monotonic.
 
         Returns:
-            0 when the change may go on, else ms until the bucket is out of debt; then nothing was
-            taken.
+            0 if the change is allowed, else ms until the bucket is not negative; then no tokens
+            were taken.
         """
         found = next(_quotas(image, user, client_id), None)
         if found is None:
@@ -78,7 +78,7 @@ class MutationQuotas:
 
 
 def _quotas(image: Image, user: str, client_id: str) -> Iterator[tuple[tuple[str, str], float]]:
-    """(bucket key, partitions per second) of the quotas for a client, the best one first."""
+    """(bucket key, partitions per second) of the quotas of a client, the most specific first."""
     both: list[tuple[QuotaKey, tuple[str, str]]] = [
         ((("client-id", client), ("user", name)), (user, client_id))
         for name in (user, None)

@@ -1,7 +1,7 @@
-"""More partitions for topics that exist (CreatePartitions).
+"""New partitions of existing topics (CreatePartitions).
 
-Each topic of a request succeeds or fails alone; the records of all that succeed are one batch. A
-new partition has as many replicas as the topic's first one.
+Each topic of a request succeeds or fails on its own; the records of all that succeed are one batch.
+A new partition has as many replicas as the topic's partition 0.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java (createPartitions),
 core/.../server/ControllerApis.scala; 4.3 texts.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
 
 STRICT_VERSION: Final = 3
-"""From here on a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""First version whose clients understand THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 
 
@@ -48,7 +48,7 @@ def create_partitions(
     """Add partitions; with validate_only the draft stays empty.
 
     Returns:
-        A CreatePartitionsResponse, names given twice first, then names the caller may not alter,
+        A CreatePartitionsResponse, repeated names first, then topics that the caller may not alter,
         then a row per topic in the order of the request; for a request over the limits an ApiError
         (POLICY_VIOLATION) for all topics.
     """
@@ -71,7 +71,7 @@ def create_partitions(
 
 
 def create_partitions_error(request: "CreatePartitionsRequest", error: ApiError) -> Entity:
-    """The response that refuses every topic of the request."""
+    """The response with this error for every topic of the request."""
     new = codec.newest(CREATE_PARTITIONS, "response")
     rows = tuple(_row(topic.name, error) for topic in request.topics)
     return new.CreatePartitionsResponse(throttle_time=NO_TIME, results=rows)

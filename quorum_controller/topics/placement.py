@@ -1,12 +1,12 @@
 """Rack-aware striped placement of replicas over the usable brokers.
 
-Leaders rotate over the racks and replicas stripe over them; a fenced broker is taken only when a
-rack has no unfenced one left and never leads; no broker holds a partition twice. After as many
-partitions as there are unfenced brokers the lists are shuffled, so that layouts do not repeat.
+Leaders rotate over the racks and replicas are striped over them; a fenced broker is chosen only if
+a rack has no unfenced one left, and never as leader; no broker gets a partition twice. After as
+many partitions as there are unfenced brokers the lists are shuffled, so that layouts do not repeat.
 Source: apache/kafka: metadata/.../placement/StripedReplicaPlacer.java (3.0+).
 
-One deviation: a shuffle also forgets in which pass a list was last used. Kafka keeps it, so a list
-last used in pass 0 looks exhausted in the next pass 0; with unlucky lists its loop never ends.
+One deviation: a shuffle also resets the pass in which a list was last used. Kafka keeps it, so a
+list last used in pass 0 seems exhausted in the next pass 0; with some lists its loop never ends.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from wire.types import Rng
 
 
 class UsableBroker(msgspec.Struct, frozen=True, gc=False):
-    """A broker that may hold replicas; brokers that are shutting down are not usable."""
+    """A broker that may get replicas; brokers in controlled shutdown are not usable."""
 
     id: int
     rack: str | None
@@ -24,7 +24,7 @@ class UsableBroker(msgspec.Struct, frozen=True, gc=False):
 
 
 class _BrokerList:
-    """Broker ids handed out one by one, from another start in each pass."""
+    """Broker ids returned one by one, from another start in each pass."""
 
     __slots__ = ("brokers", "index", "offset", "used_in_pass")
 
@@ -35,7 +35,7 @@ class _BrokerList:
         self.used_in_pass = 0
 
     def next(self, current_pass: int) -> int | None:
-        """The next broker of this pass, None when all were handed out."""
+        """Return the next broker of this pass, None after the last."""
         size = len(self.brokers)
         if not size:
             return None
@@ -50,7 +50,7 @@ class _BrokerList:
         return broker
 
     def shuffle(self, rng: Rng) -> None:
-        """Another order, and every broker available again."""
+        """Shuffle the list and make every broker available again."""
         rng.shuffle(self.brokers)
         self.used_in_pass = -1
 
@@ -65,13 +65,13 @@ class _Rack:
         self.unfenced = _BrokerList([b.id for b in brokers if not b.fenced], rng)
 
     def next(self, current_pass: int) -> int | None:
-        """An unfenced broker, else a fenced one, else None."""
+        """Return an unfenced broker, else a fenced one, else None."""
         broker = self.unfenced.next(current_pass)
         return self.fenced.next(current_pass) if broker is None else broker
 
 
 class _RackList:
-    """All racks in the order in which partitions stripe over them."""
+    """All racks in the order of striping."""
 
     def __init__(self, brokers: list[UsableBroker], rng: Rng) -> None:
         by_rack: dict[str | None, list[UsableBroker]] = {}
@@ -87,7 +87,7 @@ class _RackList:
         assert self.unfenced_count > 0, "a leader needs an unfenced broker"
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
-        """The replicas of the next partition, leader first."""
+        """Return the replicas of the next partition, leader first."""
         if self.current_pass == self.unfenced_count and self.unfenced_count > 1:
             self._shuffle()
         rack_count = len(self.racks)
@@ -103,7 +103,7 @@ class _RackList:
         rack_index = self.offset
         while len(replicas) < replication_factor:
             if rack_index == leader_rack:
-                leader_rack = -1  # the leader's rack has had its turn of this round
+                leader_rack = -1  # the leader's rack is used in this round
             else:
                 broker = self.racks[rack_index].next(current_pass)
                 if broker is not None:
@@ -129,10 +129,10 @@ def place(
     """Replica lists for `partition_count` new partitions, leader first.
 
     Args:
-        partition_count: how many, at least 1.
-        replication_factor: replicas of each.
-        brokers: usable brokers, sorted by id (the order decides what the randomness means).
-        rng: source of the offsets and shuffles.
+        partition_count: at least 1.
+        replication_factor: replicas of each partition.
+        brokers: usable brokers, sorted by id (the result depends on the order).
+        rng: randomness of the offsets and shuffles.
 
     Returns:
         INVALID_REPLICATION_FACTOR when it is not positive, when every broker is fenced, or when

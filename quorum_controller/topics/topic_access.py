@@ -1,7 +1,7 @@
-"""Who may create and delete which topic: around the managers, which know no callers.
+"""Authorization of the creation and deletion of topics, around managers without callers.
 
-CREATE (DELETE) on the cluster covers every topic; otherwise each topic is looked at. What the
-caller may not describe is not told: neither whether a name exists nor what an id is called.
+CREATE (DELETE) on the cluster covers every topic; otherwise each topic is checked. Topics that the
+caller may not describe are not disclosed: neither the existence of a name nor the name of an id.
 Source: apache/kafka: core/.../server/ControllerApis.scala (createTopics, deleteTopics).
 """
 
@@ -39,9 +39,9 @@ _FAILED = ErrorCode.topic_authorization_failed
 def create_topics_for(
     draft: Draft, request: CreateTopicsRequest, services: Services
 ) -> HandlerResult | ApiError:
-    """`create_topics` for the topics that the caller may create; TOPIC_AUTHORIZATION_FAILED last.
+    """Create the topics that the caller may create; TOPIC_AUTHORIZATION_FAILED rows last.
 
-    The configs of a new topic are shown to callers that may describe them.
+    The configs of a new topic are returned to callers that may describe them.
     """
     image = draft.image
     allowed = tuple(topic for topic in request.topics if _may_create(image, topic.name, services))
@@ -95,7 +95,7 @@ def _without_configs(row: TopicRow) -> TopicRow:
 def delete_topics_for(
     draft: Draft, request: DeleteTopicsRequest, services: Services
 ) -> HandlerResult | ApiError:
-    """`delete_topics` for the topics that the caller may delete; the refused ones last."""
+    """Delete the topics that the caller may delete; refused rows last."""
     image = draft.image
     wanted, refused = request, []
     may_all = services.may(image, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,7 +1,7 @@
 """Creation and deletion of topics.
 
-Each topic of a request succeeds or fails alone; the records of all that succeed are one batch. Name
-checks look at the topics that exist before the request: two new names that collide with each other
+Each topic of a request succeeds or fails on its own; the records of all that succeed are one batch.
+Names are checked against the topics before the request: two new names that collide with each other
 are both created, as in Kafka.
 Source: apache/kafka: metadata/.../controller/ReplicationControlManager.java (createTopics,
 createTopic, deleteTopics), core/.../server/ControllerApis.scala; 4.3 texts.
@@ -54,7 +54,7 @@ from wire.types import (
 
 CREATE_TOPICS_STRICT_VERSION: Final = 6
 DELETE_TOPICS_STRICT_VERSION: Final = 5
-"""From here on a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""First version whose clients understand THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 _TOPIC_AUTHORIZATION_FAILED: Final = int(ErrorCode.topic_authorization_failed)
 _UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
 _UNKNOWN_TOPIC_ID: Final = "This server does not host this topic ID."
@@ -70,20 +70,20 @@ Replicas = tuple[NodeId, ...]
 
 
 class TopicServices(msgspec.Struct, frozen=True):
-    """What creating a topic needs besides the image."""
+    """Arguments of the creation of a topic besides the image."""
 
     config: ControllerConfig
     defaults: TopicConfigDefaults
     rng: Rng
     new_uuid: Callable[[], bytes]
     usable_brokers: list[UsableBroker]
-    """Sorted by id, without those that are shutting down."""
+    """Brokers that may get replicas, sorted by id."""
     charge: Callable[[int], int] = lambda _: 0
-    """Takes new partitions from the caller's quota: ms to wait, 0 if they may be made now."""
+    """Charges new partitions to the caller's quota: ms to wait, 0 if they are allowed now."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """Replicas and ISR of one new partition."""
+    """Replicas and ISR of one new partition; the first of the ISR becomes leader."""
 
     replicas: Replicas
     isr: Replicas
@@ -123,13 +123,13 @@ def create_topics(
 
 
 def create_topics_error(request: CreateTopicsRequest, error: ApiError) -> CreateTopicsResponse:
-    """The response that refuses every topic of the request."""
+    """The response with this error for every topic of the request."""
     rows = tuple(_error_row(topic.name, error) for topic in request.topics)
     return CreateTopicsResponse(throttle_time=NO_TIME, topics=rows)
 
 
 def new_topic_name_error(image: Image, name: str) -> ApiError | None:
-    """Why no topic of this name can be created, None if it can."""
+    """The error of creating a topic of this name, None if it is possible."""
     if name in image.topic_id_by_name:
         return ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     text = illegal_topic_name(name)
@@ -151,13 +151,13 @@ def delete_topics(
     config: ControllerConfig,
     charge: Callable[[int], int] = lambda _: 0,
 ) -> DeleteTopicsResponse | ApiError:
-    """Delete topics named by name or id; rows in the order of the request.
+    """Delete topics by name or id; rows in the order of the request.
 
     Args:
-        draft: takes the records.
+        draft: for the records.
         request: the body.
-        config: says whether topics can be deleted at all.
-        charge: takes the partitions from the caller's quota, as in `TopicServices`.
+        config: with delete.topic.enable.
+        charge: charges the partitions to the caller's quota, as in `TopicServices`.
     """
     if not config.delete_topic_enable:
         disabled = ApiError(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled.")
@@ -194,7 +194,7 @@ def delete_topics(
 
 
 def _delete(draft: Draft, topic_id: TopicId, charge: Callable[[int], int]) -> ApiError | None:
-    """Delete a topic that exists, unless the caller's quota is used up."""
+    """Delete an existing topic, unless the caller's quota is exhausted."""
     if charge(len(draft.image.topics[topic_id].partitions)):
         return EXCEEDED
     draft.emit(RemoveTopicRecord(topic_id=topic_id))
@@ -202,7 +202,7 @@ def _delete(draft: Draft, topic_id: TopicId, charge: Callable[[int], int]) -> Ap
 
 
 def delete_topics_error(request: DeleteTopicsRequest, error: ApiError) -> DeleteTopicsResponse:
-    """The response that refuses every topic of the request."""
+    """The response with this error for every topic of the request."""
     rows = tuple(_deletion_row(t.name, to_bytes(t.topic_id), error) for t in request.topics)
     return DeleteTopicsResponse(throttle_time=NO_TIME, responses=rows)
 
@@ -220,7 +220,7 @@ def _partition_count(request: CreateTopicsRequest, config: ControllerConfig) -> 
 
 
 class _Created(msgspec.Struct, frozen=True):
-    """What the response says of a new topic."""
+    """The fields of the response for a new topic."""
 
     topic_id: TopicId
     partition_count: int
@@ -334,12 +334,12 @@ def _manual_assignments(image: Image, topic: CreatableTopic) -> list[Assignment]
 def manual_assignment_error(
     image: Image, replicas: Replicas, replication_factor: int | None
 ) -> str | None:
-    """What is wrong with a replica list that a client chose, None if nothing is.
+    """The error text of a replica list chosen by a client, None if it is valid.
 
     Args:
         image: registered brokers.
-        replicas: as asked for, leader first.
-        replication_factor: of the partitions before it, None for the first.
+        replicas: as requested, leader first.
+        replication_factor: of the previous partitions, None for the first.
     """
     prefix = "The manual partition assignment includes"
     if not replicas:
@@ -428,7 +428,7 @@ def _error_row(name: str, error: ApiError) -> TopicRow:
 
 
 def _refused_names(name_counts: Counter[TopicName]) -> list[TopicRow]:
-    """Rows of names that never reach the checks of a topic."""
+    """Rows of duplicate and prohibited names, which are refused without other checks."""
     duplicate = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
     rows = [_error_row(name, duplicate) for name, count in name_counts.items() if count > 1]
     if name_counts[TopicName(METADATA_TOPIC_NAME)] == 1:
