@@ -11,7 +11,6 @@ from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig, Voter
 from kernel.kernel import Kernel
-from network.clock import earliest
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
 from tests.kernel.deadlines import check_deadlines
@@ -44,14 +43,6 @@ def config_of(node_id: int, voters: int = 3, **more: Any) -> NodeConfig:
         metadata_log_dir="/data",
         **more,
     )
-
-
-def check_deadlines(kernel: Kernel) -> None:
-    """After a step the kernel knows every deadline: a part that moved its own has said so."""
-    seldom_ms = [part.next_deadline_ms() for part in kernel._seldom_timed]
-    assert kernel._seldom_due_ms == earliest(*seldom_ms)
-    each_ms = [part.next_deadline_ms() for part in kernel._timed]
-    assert kernel.next_deadline_ms() == earliest(*each_ms)
 
 
 @dataclass
