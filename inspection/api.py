@@ -84,7 +84,6 @@ def _resource(
         values = read_parameters(route.parameters, request.match_info, list(request.query.items()))
         etag = f'W/"{service.node.image.provenance.end_offset}"' if route.has_etag else None
         headers = {"Cache-Control": "no-cache", "Vary": "Accept, Accept-Encoding"}
-        answer = None
         if etag is not None:
             headers["ETag"] = etag
             if is_known(etag, request.headers.get("If-None-Match")):
