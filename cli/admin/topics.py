@@ -263,14 +263,19 @@ def _pattern(expression: str) -> re.Pattern[str]:
 
 def _required(api: Api, options: Namespace) -> list[str]:
     """Names of the matching topics; refuses as Kafka's tool does when there are none."""
-    names = [str(topic.name) for topic in _matching(api, options)]
-    if names or options.if_exists:
-        return names
+    return list(_partition_counts(api, options))
+
+
+def _partition_counts(api: Api, options: Namespace) -> dict[str, int]:
+    """Number of partitions by name of the matching topics, sorted; refuses as `_required`."""
+    counts = {str(topic.name): len(topic.partitions) for topic in _matching(api, options)}
+    if counts or options.if_exists:
+        return counts
     if options.topic_id:
         raise ClusterError(f"TopicId '{options.topic_id}' does not exist as expected")
     if options.topic:
         raise ClusterError(f"Topic '{shortened(options.topic)}' does not exist as expected")
-    return names
+    return counts
 
 
 def _describe(api: Api, options: Namespace) -> str:
@@ -307,7 +312,8 @@ def description_text(
 
 def _alter(api: Api, options: Namespace) -> str:
     """Add partitions; the assignment includes the existing ones, as in Kafka's tool."""
-    names = _required(api, options)
+    counts = _partition_counts(api, options)
+    names = list(counts)
     if any(name.startswith("__") for name in names):
         internal = [n for n in names if n in ("__consumer_offsets", "__transaction_state")]
         if internal:
@@ -320,7 +326,6 @@ def _alter(api: Api, options: Namespace) -> str:
             f"The replica assignment has {len(assignment)} partition(s), --partitions says "
             f"{options.partitions}"
         )
-    rows = {topic.name: len(topic.partitions) for topic in _matching(api, options)}
     module = newest(CREATE_PARTITIONS)
     request = module.CreatePartitionsRequest(
         topics=tuple(
@@ -329,7 +334,7 @@ def _alter(api: Api, options: Namespace) -> str:
                 count=options.partitions,
                 assignments=tuple(
                     module.CreatePartitionsAssignment(broker_ids=tuple(brokers))
-                    for brokers in assignment[rows[name] :]
+                    for brokers in assignment[counts[name] :]
                 )
                 or None,
             )

@@ -1,13 +1,14 @@
 """`topics`: what recorded outputs do not show (those are in test_golden_outputs.py)."""
 
 import json
+from typing import Any
 
 import pytest
 
 from cli.admin import topics
 from cli.connect import ClusterError
 from cli.main import main
-from tests.cli.recorded_cluster import RecordedCluster
+from tests.cli.recorded_cluster import METADATA, RecordedCluster, states
 
 OFFSET = 209
 """In the log of static-4.3.1: four topics and more, all brokers alive."""
@@ -50,6 +51,20 @@ def test_json_has_what_the_lines_have(capsys: pytest.CaptureFixture[str]) -> Non
 def test_several_topics_are_altered_by_one_expression(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--alter", "--topic", "s-rd-.*", "--partitions", "9", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"altered": ["s-rd-one", "s-rd-two"]}
+
+
+def test_a_topic_deleted_while_it_is_altered(capsys: pytest.CaptureFixture[str]) -> None:
+    class Cluster(RecordedCluster):
+        def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
+            answer = super().call(api_key, body, node)
+            if api_key == METADATA:
+                self.image = states("static-4.3.1")[0]
+            return answer
+
+    cluster = Cluster("static-4.3.1", OFFSET)
+    words = ["--alter", "--topic", "s-rd-one", "--partitions", "2", "--replica-assignment", "1,2"]
+    assert run(*words, cluster=cluster) == 1
+    assert "does not host this topic-partition" in capsys.readouterr().out
 
 
 def test_alter_of_an_internal_topic_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
