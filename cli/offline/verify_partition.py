@@ -152,7 +152,9 @@ def _snapshot_findings(path: Path, result: PartitionResult) -> Iterator[Finding]
         is_readable = all(segment.is_whole for segment in result.segments[:-1])
         if image is not None and previous is not None and is_readable:
             yield from _image_findings(log, file, previous, image)
-        previous = image
+        # A replay begins at a snapshot that can be read and that the log continues.
+        if image is not None and snapshot_id.offset >= start:
+            previous = image
 
 
 def _snapshot_batches(file: Path) -> Iterator[Finding]:

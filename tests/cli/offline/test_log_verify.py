@@ -181,6 +181,44 @@ def test_a_snapshot_that_says_something_else(
     assert ("error", second.name, 0, "replay") in found
 
 
+def test_a_snapshot_below_the_log_is_no_start_of_a_replay(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node that crashed after it deleted segments, and before it deleted their snapshots."""
+    (folder / LOG / f"{FIRST}.log").unlink()
+    assert verify(capsys, folder) == (0, [])
+    _, second, third, *_ = sorted((folder / LOG).glob("*.checkpoint"))
+    shutil.copyfile(second, third)
+    assert ("error", third.name, 0, "replay") in verify(capsys, folder)[1]
+
+
+def test_a_replay_begins_at_the_snapshot_where_the_log_does(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a node that fetched a snapshot."""
+    _, second, third, *_ = sorted((folder / LOG).glob("*.checkpoint"))
+    content = (folder / LOG / f"{SECOND}.log").read_bytes()
+    start = content.index(struct.pack(">q", 209))
+    (folder / LOG / f"{209:020d}.log").write_bytes(content[start:])
+    for path in (folder / LOG).glob(f"{SECOND}.*"):
+        path.unlink()
+    (folder / LOG / f"{FIRST}.log").unlink()
+    assert verify(capsys, folder) == (0, [])
+    shutil.copyfile(second, third)
+    assert ("error", third.name, 0, "replay") in verify(capsys, folder)[1]
+
+
+def test_a_replay_goes_over_a_snapshot_that_cannot_be_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third, *_ = sorted((folder / LOG).glob("*.checkpoint"))
+    second.write_bytes(b"x")
+    shutil.copyfile(first, third)
+    code, found = verify(capsys, folder)
+    assert code == 1
+    assert ("error", third.name, 0, "replay") in found
+
+
 def test_a_log_that_begins_behind_every_snapshot(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
