@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from metadata import records as m
+from metadata.record_codec import encode
 from pipeline import pictures
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError, DataLossError
 from pipeline.core.reader import plan_read
+from pipeline.jobs.history import check as history_check
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history.events import HIDDEN, EventPlan, write_events
@@ -30,7 +32,9 @@ from pipeline.jobs.history.input import (
     transactions_of,
 )
 from pipeline.jobs.history.page import write_page
+from tests.pipeline.folded_here import fold_here
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
+from tests.pipeline.segments import batch
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"
 LOGS = Path(__file__).parent.parent / "golden" / "pipeline" / "broker-101-compacted-1"
@@ -67,6 +71,27 @@ def test_the_log_starts_at_its_beginning_or_at_the_oldest_usable_snapshot(tmp_pa
     assert choose_log([str(whole)], continue_at=671).start == 671
     with pytest.raises(DataLossError, match="ends at offset 671, the archive at 672: the log was"):
         choose_log([str(whole)], continue_at=672)
+
+
+def test_snapshots_above_the_end_take_nothing_of_the_limit(tmp_path, monkeypatch):
+    root = copy_golden(tmp_path / "a", "static-4.3.1", lambda name: True)
+    fold_here(root, tmp_path, 1, 1000)
+    snapshots = choose_log([str(root)]).others
+    sizes = {file.base_offset: file.size for file in snapshots}
+    limit = sizes[340] + sizes[209]
+    monkeypatch.setattr(history_check, "_COMPARED_BYTES_MAX", limit)
+
+    def agreeing(end):
+        compared = history_check.compare_snapshots(
+            snapshots, tmp_path / "out", tmp_path / "compared", end, reveal=False
+        )
+        assert compared.rows == []
+        return [int(name[:20]) for name in compared.agreeing]
+
+    assert agreeing(340) == [340, 209]
+    assert agreeing(339) == [209, 103]
+    monkeypatch.setattr(history_check, "_COMPARED_BYTES_MAX", limit - 1)
+    assert agreeing(340) == [340]
 
 
 def test_no_metadata_log_is_bad_input(tmp_path, capsys):
@@ -114,6 +139,14 @@ def test_the_archive_marks_aborted_records_and_drops_no_ops(tmp_path):
     assert len([row for row in aborted if row["api_name"] not in frame]) <= sum(
         one.aborted for one in counts
     )
+
+
+def test_a_record_of_fewer_than_two_bytes_is_unknown(tmp_path):
+    values = [b"", b"\1", encode(m.NoOpRecord(), 0), encode(m.NoOpRecord(), 0)[:2]]
+    root = write_metadata_log(tmp_path / "in", batch(0, values))
+    _, (counts,), rows = decoded(root, tmp_path)
+    assert (counts.records, counts.unknown) == (2, 2)
+    assert [(row["offset"], row["unknown"]) for row in rows] == [(0, True), (1, True)]
 
 
 @pytest.mark.parametrize("reveal", [False, True])

@@ -58,9 +58,11 @@ def compare_snapshots(
     agreeing = []
     left = _COMPARED_BYTES_MAX
     for file in sorted(snapshots, key=lambda one: -one.base_offset):
-        left -= file.size
-        if file.base_offset > end or left < 0:
+        if file.base_offset > end:
             continue
+        left -= file.size
+        if left < 0:
+            break
         place = str(events / f"snapshot-{file.name}")
         plan = EventPlan(events=place, archive=None, snapshot_end=file.base_offset, reveal=reveal)
         write_events(snapshot_pieces(file), snapshot_options(file), plan)

@@ -36,6 +36,7 @@ from wire.types import DIRECTORY_MIGRATING
 HIDDEN: Final = "[hidden]"
 _ROWS_MAX: Final = 65_536
 _MILLION: Final = 1_000_000
+_NO_OP_KEY: Final = bytes([m.NoOpRecord.api_key])
 _PARTITION_SIZE: Final = 120
 _dumps = msgspec.json.Encoder().encode
 
@@ -125,7 +126,7 @@ class _Writer:
         for offset, batch, epoch, time, value in zip(*columns, strict=True):
             if value is None:
                 raise CorruptSegmentError(path, -1, offset, "a metadata record without a value")
-            if value[1] != m.NoOpRecord.api_key:
+            if value[1:2] != _NO_OP_KEY:  # a shorter value is a damaged record
                 self._take_record(offset, batch, epoch, time, value)
 
     def _take_record(self, offset: int, batch: int, epoch: int, time: Any, value: bytes) -> None:
