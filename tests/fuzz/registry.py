@@ -10,6 +10,7 @@ from tests.fuzz import (
     kernel_target,
     past_targets,
     peer_target,
+    record_targets,
     run_file_targets,
     text_targets,
     wire_targets,
@@ -22,7 +23,7 @@ def all_targets() -> dict[str, Target]:
     """Every decoder that takes bytes from outside."""
     modules = (
         wire_targets, batch_targets, file_targets, run_file_targets, text_targets, kernel_target,
-        peer_target, command_targets, dump_target, past_targets,
+        peer_target, command_targets, dump_target, past_targets, record_targets,
     )  # fmt: skip
     found = [target for module in modules for target in module.targets()]
     assert len({target.name for target in found}) == len(found)
