@@ -1,7 +1,7 @@
-"""What the metadata log means: records, the image that they build, deltas, snapshots.
+"""The meaning of the metadata log: records, the image that they build, deltas, snapshots.
 
 Interface:
-- `records`: one frozen Struct a record, Kafka's names in snake_case, UUIDs as 16 bytes, None =
+- `records`: one frozen Struct per record, Kafka's names in snake_case, UUIDs as 16 bytes, None =
   null; `record_codec.encode(record, version)`, `decode(bytes)`; unknown records and tags are
   kept.
 - `image.Image`: all metadata at one offset, persistent maps; `apply.apply(image, record, offset,
@@ -12,5 +12,5 @@ Interface:
 - `features`: metadata.version and the other features, which record version a level allows.
 - `config_schema`, `config_values`, `node_configs`: definitions, values and layers of all configs.
 
-Not in it: who may change what (quorum_controller/), where records come from (kernel/quorum).
+Not in it: validation of changes (quorum_controller/), the source of records (kernel/quorum).
 """

@@ -4,9 +4,9 @@ Pure, and total for records that a controller can emit. A record that contradict
 unknown broker, a second topic of a name, an epoch that does not match) raises IllegalRecordError:
 the log and this replica no longer agree, which is fatal for the node.
 
-Transaction markers do not change the image. BeginTransaction and EndTransaction pass through; what
-an abort takes back only the keeper of the images knows (`metadata/loader.py` and the controller),
-so AbortTransaction is illegal here.
+Transaction markers do not change the image. BeginTransaction and EndTransaction pass through; the
+image to return to on an abort is known only to the owner of the images (`metadata/loader.py` and
+the controller), so AbortTransaction is illegal here.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,15 +32,15 @@ ApplyFunction = Callable[[Image, Any, Offset, MetadataDelta], Image]
 
 
 def apply(image: Image, record: Record, offset: Offset, delta: MetadataDelta) -> Image:
-    """The image after one record; the delta is told which ids it touched.
+    """The image after one record; the ids that the record touched are added to the delta.
 
-    The provenance stays: whoever applies a batch sets it once (`with_provenance`).
+    The provenance is unchanged: the caller sets it once per batch.
 
     Args:
-        image: the image that the record follows.
+        image: the image before the record.
         record: any metadata record.
-        offset: the record's own offset; a broker's registration remembers it.
-        delta: filled in place.
+        offset: the record's own offset; stored with a broker's registration.
+        delta: modified in place.
 
     Raises:
         IllegalRecordError: the record contradicts the image or has no meaning here.

@@ -1,4 +1,4 @@
-"""What the records about brokers, controllers and features mean."""
+"""Application of the records about brokers, controllers and features to the image."""
 
 from typing import Any, Final
 
@@ -113,8 +113,8 @@ def _register_controller(
 def _set_feature_level(
     image: Image, record: FeatureLevelRecord, offset: Offset, delta: MetadataDelta
 ) -> Image:
-    # Whether this software supports the level is asked at start-up (`features.unsupported`): a
-    # log must stay readable for tools whatever it finalizes.
+    # Support of the level by this software is checked at start-up (`features.unsupported`): tools
+    # must be able to read a log whatever it finalizes.
     del offset
     if record.feature_level < 0:
         raise IllegalRecordError(record, "a level below 0")

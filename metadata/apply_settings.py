@@ -1,4 +1,4 @@
-"""What the records about configs, quotas, producer ids, ACLs, SCRAM and tokens mean."""
+"""Application of records about configs, quotas, producer ids, ACLs, SCRAM and tokens."""
 
 from typing import Any, Final
 
@@ -121,7 +121,7 @@ def _set_token(
 def _remove_token(
     image: Image, record: RemoveDelegationTokenRecord, offset: Offset, delta: MetadataDelta
 ) -> Image:
-    # Removing a token that is gone is legal in Kafka: its manager's replay does nothing.
+    # Removing a token that does not exist is legal in Kafka: its manager's replay does nothing.
     del offset
     if record.token_id not in image.delegation_tokens:
         return image
@@ -133,7 +133,7 @@ def _remove_token(
 def _with_entry(
     entries: "Map[Any, Map[str, Any]]", owner: Any, key: str, value: Any
 ) -> "Map[Any, Map[str, Any]]":
-    """Set (or with None remove) one key of an owner; owners without keys disappear."""
+    """Set (or with None remove) one key of an owner; an owner without keys is removed."""
     owned = entries.get(owner, _NOTHING)
     if value is not None:
         return entries.set(owner, owned.set(key, value))

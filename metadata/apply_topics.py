@@ -1,4 +1,4 @@
-"""What the records about topics and partitions mean; the indexes of topic names are kept here."""
+"""Application of the records about topics and partitions; maintains the topic name indexes."""
 
 from typing import Any, Final, TypeVar
 
@@ -31,7 +31,7 @@ from wire.types import (
 )
 
 SHARED_MAX: Final = 4096
-"""Lists of ids that partitions share: there are few, and a tuple of three takes 70 bytes."""
+"""Limit of interned id lists: few distinct ones exist, and a tuple of three takes 70 bytes."""
 Ids = TypeVar("Ids", bound=tuple[Any, ...])
 _SHARED: Final[dict[tuple[Any, ...], Any]] = {}
 
@@ -125,7 +125,7 @@ def merge_partition(partition: Partition, record: PartitionChangeRecord) -> Part
     """The partition after a change (apache/kafka: PartitionRegistration.merge).
 
     Raises:
-        IllegalRecordError: directories do not pair with replicas, or a value has no meaning.
+        IllegalRecordError: directories do not match replicas in number, or a value is unknown.
     """
     replicas = partition.replicas if record.replicas is None else record.replicas
     leader, leader_epoch = partition.leader, partition.leader_epoch
@@ -207,7 +207,7 @@ def _with_partition(
 
 
 def _shared(ids: Ids) -> Ids:
-    """The one object that stands for equal ids; what was forgotten only costs its memory again."""
+    """The interned tuple equal to `ids`; clearing the cache costs memory, never correctness."""
     found: Ids | None = _SHARED.get(ids)
     if found is None:
         if len(_SHARED) >= SHARED_MAX:
@@ -219,7 +219,7 @@ def _shared(ids: Ids) -> Ids:
 def _directories(
     record: Record, directories: tuple[DirectoryId, ...], replica_count: int
 ) -> tuple[DirectoryId, ...]:
-    """One directory per replica; none at all means that every replica is MIGRATING."""
+    """One directory per replica; an empty list means MIGRATING for every replica."""
     if not directories:
         return (DIRECTORY_MIGRATING,) * replica_count
     if len(directories) != replica_count:
@@ -232,7 +232,7 @@ def _directories(
 def _directories_after_move(
     partition: Partition, replicas: tuple[NodeId, ...]
 ) -> tuple[DirectoryId, ...]:
-    """Directories follow their replicas; only records below metadata.version 17 leave them out."""
+    """The directories of the new replicas when a record below metadata.version 17 omits them."""
     known = dict(zip(partition.replicas, partition.directories, strict=True))
     return tuple(known.get(replica, DIRECTORY_MIGRATING) for replica in replicas)
 

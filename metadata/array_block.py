@@ -1,7 +1,7 @@
-"""Arrays of ids, decoded once per content; those that stand next to each other as one block.
+"""Decoding of arrays of ids, once per content; adjacent arrays are decoded as one block.
 
-A log repeats few replica lists and few lists of directories. The tuples of a block are kept by its
-bytes: looking them up costs a fifth of reading them, and equal lists are one object in every image.
+A log repeats few replica lists and few lists of directories. The tuples of a block are cached by
+its bytes: a lookup costs a fifth of decoding, and equal lists are one object in every image.
 """
 
 from typing import Final
@@ -9,25 +9,25 @@ from typing import Final
 from metadata.primitives import null_error, read_ints, read_uuids
 
 KNOWN_MAX: Final = 4096
-"""Blocks that are kept; when there are more, all are forgotten and kept anew. About 1 MB."""
+"""Limit of cached blocks, about 1 MB; the cache is cleared when it is reached."""
 BLOCK_BYTES_MAX: Final = 512
-"""Longer blocks are not kept."""
+"""Longer blocks are not cached."""
 INT32_BYTES: Final = 4
 
 Ids = tuple[int, ...] | tuple[bytes, ...] | None
 
 
 class ArrayBlock:
-    """Compact arrays in a row; `known` has the tuples of blocks seen lately."""
+    """Adjacent compact arrays; `known` is the cache of decoded blocks by their bytes."""
 
     def __init__(self, arrays: tuple[tuple[str, int], ...], *, is_nullable: bool = False) -> None:
-        """Label and bytes per id (4 or 16) of each array, in wire order."""
+        """A block of arrays, each given as label and bytes per id (4 or 16), in wire order."""
         self._arrays = arrays
         self._is_nullable = is_nullable
         self.known: dict[bytes, tuple[Ids, ...]] = {}
 
     def read(self, buffer: bytes, position: int, end: int) -> tuple[tuple[Ids, ...], int]:
-        """The tuples of a block at `position`, and the position after it.
+        """Decode and cache the block at `position`; return its tuples and the position after it.
 
         Raises:
             MetadataRecordError: an array is null.

@@ -1,7 +1,7 @@
-"""What a new cluster starts with: the records of bootstrap.checkpoint.
+"""The first records of a new cluster, those of bootstrap.checkpoint.
 
-The format command writes them, the first controller of a cluster puts them into the log as one
-batch (inside a metadata transaction from level 13 on). (apache/kafka: BootstrapMetadata.java,
+The format command writes them, the first active controller of a cluster appends them to the log as
+one batch (inside a metadata transaction from level 13 on). (apache/kafka: BootstrapMetadata.java,
 ActivationRecordsGenerator.java)
 """
 
@@ -19,7 +19,7 @@ from metadata.schema import MetadataRecordError, Record
 # Below 3.3-IV0 there is no record for the level itself.
 BOOTSTRAP_LEVEL_MIN: Final = 4
 TRANSACTION_NAME: Final = "Bootstrap records"
-"""Of the metadata transaction in which they enter the log."""
+"""Name of the metadata transaction in which they are appended to the log."""
 
 
 def bootstrap_records(

@@ -1,7 +1,7 @@
-"""Writes and compiles the reader and writer of one struct in one version.
+"""Generator of the reader and writer of one struct in one version.
 
-The text is ordinary Python, kept in `linecache` so that stack traces show it, and it can be looked
-at: `source_of(PartitionRecord, 2)`. Runs of fixed-size fields become one precompiled Struct.
+The text is ordinary Python, registered in `linecache` so that stack traces show it;
+`source_of(PartitionRecord, 2)` returns it. Runs of fixed-size fields become one precompiled Struct.
 Untagged fields go in declaration order, tagged ones into the section at the end in tag order.
 """
 
@@ -71,31 +71,31 @@ _NAMESPACE: Final[dict[str, Any]] = {
 
 
 _FRAME_BYTES: Final = 3
-"""Frame version, api key and version, one byte each for every record that is known."""
+"""Length of frame version, api key and version, one byte each in every known record."""
 _HOPS: Final = 2
-"""Arrays of a block that are looked at before the rest of them is taken for empty."""
+"""Number of arrays of a block whose length is read before the others are assumed to be empty."""
 
 
 @cache
 def compile_reader(cls: type[WireStruct], version: int) -> Callable[..., Any]:
-    """`read(buffer, position, end) -> (value, position after it)`."""
+    """The function `read(buffer, position, end) -> (value, position after it)`."""
     return _compile(_Source(cls, version, "read"))
 
 
 @cache
 def compile_decoder(cls: type[WireStruct], version: int) -> Callable[[bytes, int], Any]:
-    """`decode(buffer, end) -> record` of a framed value: what `read` gives behind the frame."""
+    """The function `decode(buffer, end) -> record` of a framed value: `read` after the frame."""
     return _compile(_Source(cls, version, "decode"))
 
 
 @cache
 def compile_writer(cls: type[WireStruct], version: int) -> Callable[..., Any]:
-    """`write(value, parts)`: appends the encoded pieces of the value to the list."""
+    """The function `write(value, parts)`, which appends the encoded pieces of the value."""
     return _compile(_Source(cls, version, "write"))
 
 
 def source_of(cls: type[WireStruct], version: int) -> str:
-    """The generated text of reader and writer, for people."""
+    """The generated text of reader and writer, for human readers."""
     return "\n".join("\n".join(_Source(cls, version, what).text()) for what in ("read", "write"))
 
 
@@ -122,7 +122,7 @@ class _Source:
         return self.lines
 
     def bind(self, stem: str, value: Any) -> str:
-        """Give a value a name that the text can use."""
+        """Bind a value to a name for the generated text, and return the name."""
         name = f"{stem}_{len(self.names)}"
         self.names[name] = value
         return name
@@ -175,7 +175,7 @@ def _reader_lines(source: _Source) -> list[str]:
 
 
 def _read_done(source: _Source, arguments: Sequence[str]) -> list[str]:
-    """The value and the position after it; of a record alone, when nothing follows it."""
+    """Lines that return value and position, or for `decode` the record if nothing follows it."""
     made = f"{source.bind('cls', source.cls)}({', '.join(arguments)})"
     if source.what == "read":
         return [f"return {made}, p"]
@@ -194,12 +194,12 @@ def _read_fixed_run(source: _Source, run: list[FieldSpec]) -> list[str]:
 
 
 def _read_id_arrays(source: _Source, run: list[FieldSpec]) -> list[str]:
-    """Neighbouring arrays of ids, looked up by their bytes in one go.
+    """Lines that look up adjacent arrays of ids by their bytes, as one block.
 
-    `q` hops from length to length as if each were one byte, over two arrays, as if the others were
-    empty, which they nearly always are (replicas come and go only in reassignments); then over all.
-    It does not matter when a guess is wrong: bytes equal to a known block are that block, and
-    anything else is read the long way.
+    `q` moves from length to length, assuming one byte for each, over two arrays, and assumes the
+    others to be empty, as they nearly always are (replicas are added and removed only in
+    reassignments); if no block is found, over all. A wrong assumption does no harm: bytes equal to
+    a known block are that block, and anything else is decoded.
     """
     block = ArrayBlock(tuple((source.label(spec), _id_bytes(spec)) for spec in run))
     known, read = source.bind("known", block.known.get), source.bind("read", block.read)
@@ -451,7 +451,7 @@ def _write_tags(source: _Source) -> list[str]:
 
 
 def _runs(specs: list[FieldSpec]) -> list[list[FieldSpec]]:
-    """Neighbouring fixed-size fields and neighbouring arrays of ids together, others alone."""
+    """Groups of adjacent fixed-size fields or adjacent arrays of ids; other fields alone."""
     runs: list[list[FieldSpec]] = []
     for spec in specs:
         kinds = (_is_fixed(spec), _is_id_array(spec))

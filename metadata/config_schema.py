@@ -1,8 +1,8 @@
-"""Which configs exist: names, types, defaults, limits, synonyms, documentation.
+"""Definitions of all configs: names, types, defaults, limits, synonyms, documentation.
 
 The definitions are data, one JSON line each, in `config_definitions/`: exactly those of Kafka
 4.3.1, read from its own ConfigDef objects. The order of the lines is the order in which Kafka
-lists them in DescribeConfigs responses (its hash order, the same for ever); internal configs,
+lists them in DescribeConfigs responses (its hash order, which is constant); internal configs,
 which are accepted but not listed, come last.
 Source: apache/kafka: LogConfig, AbstractKafkaConfig, GroupConfig, ClientMetricsConfigs.
 """
@@ -40,7 +40,7 @@ SOURCE_GROUP: Final = 8
 
 
 class ConfigType(Enum):
-    """How a value is parsed; the value is Kafka's name for it in error texts."""
+    """The type as which a value is parsed; the value is Kafka's name for it in error texts."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -54,7 +54,7 @@ class ConfigType(Enum):
 
     @property
     def number(self) -> int:
-        """ConfigType of a DescribeConfigs response; 0 is for configs that are not known."""
+        """ConfigType of a DescribeConfigs response; 0 is for unknown configs."""
         return _TYPE_NUMBERS[self]
 
 
@@ -62,7 +62,7 @@ _TYPE_NUMBERS: Final = {kind: number for number, kind in enumerate(ConfigType, s
 
 
 class RuleKind(Enum):
-    """What a rule checks of a parsed value."""
+    """The check that a rule makes of a parsed value."""
 
     RANGE = "range"
     ONE_OF = "one_of"
@@ -81,9 +81,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: RuleKind
     minimum: str | None = None
-    """Inclusive, in Kafka's notation, for RANGE."""
+    """Inclusive lower limit in Kafka's notation, for RANGE."""
     maximum: str | None = None
-    """Inclusive."""
+    """Inclusive upper limit."""
     values: tuple[str, ...] = ()
     """Allowed strings; empty for a LIST of anything."""
     may_be_empty: bool = True
@@ -91,7 +91,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateMode(Enum):
-    """At which level a broker config can be changed while the broker runs."""
+    """The level at which a broker config can be changed while the broker runs."""
 
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
@@ -110,24 +110,24 @@ class ConfigDefinition(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: ConfigType
     default: str | None = None
-    """As Kafka writes it; None when unset means null."""
+    """Default as Kafka writes it; None for null."""
     is_required: bool = False
     rule: Rule | None = None
     is_internal: bool = False
     synonyms: tuple[Synonym, ...] = ()
-    """Best first. Of brokers: more than one name means the same, the first of them that is set."""
+    """Highest priority first. For brokers: alternative names, of which the first set one counts."""
     update_mode: UpdateMode | None = None
-    """None: not dynamic. Only brokers have modes."""
+    """Level of dynamic updates, only of broker configs; None if not dynamic."""
     documentation: str = ""
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether no response may carry the value."""
+        """True if no response may contain the value."""
         return self.type is ConfigType.PASSWORD
 
 
 Definitions = dict[str, ConfigDefinition]
-"""By name, in the order in which Kafka lists them."""
+"""Definitions by name, in the order in which Kafka lists them."""
 
 _LINE: Final = msgspec.json.Decoder(ConfigDefinition)
 
@@ -147,17 +147,17 @@ def topic_configs() -> Definitions:
 
 
 def broker_configs() -> Definitions:
-    """Configs of brokers and controllers: all that server.properties may say."""
+    """Configs of brokers and controllers: all that server.properties may contain."""
     return _load("broker")
 
 
 def broker_quota_configs() -> Definitions:
-    """Replication throttles: dynamic configs of brokers that server.properties does not know."""
+    """Replication throttles: dynamic configs of brokers that server.properties cannot set."""
     return _load("broker_quota")
 
 
 def broker_config(name: str) -> ConfigDefinition | None:
-    """The definition of a broker config, dynamic or not; None for one that is not known."""
+    """The definition of a broker config, dynamic or not; None for an unknown one."""
     return broker_configs().get(name) or broker_quota_configs().get(name)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from metadata.config_schema import ConfigDefinition, ConfigType, Rule, RuleKind
 
-_INTEGER: Final = re.compile(r"[+-]?\d+")  # any decimal digits, as Java takes them
+_INTEGER: Final = re.compile(r"[+-]?\d+")  # any decimal digits, as Java accepts them
 _DOUBLE: Final = re.compile(
     r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?|Infinity|NaN)"
 )
@@ -28,7 +28,7 @@ _JAVA_BLANKS: Final = "".join(chr(code) for code in range(0x21))
 
 
 def parse_value(definition: ConfigDefinition, text: str) -> tuple[Any, str | None]:
-    """The parsed value (bool, int, float, str, list of str), or what is wrong with the text.
+    """The parsed value (bool, int, float, str, list of str), or the error in the text.
 
     Returns:
         (value, None), or (None, Kafka's message).
@@ -51,8 +51,8 @@ def parse_value(definition: ConfigDefinition, text: str) -> tuple[Any, str | Non
 def whole_number(text: str) -> int | None:
     """The number as Java's parsers of whole numbers read it; None for other texts.
 
-    Also None for more than 19 digits behind leading zeros, which no Java type holds: Python takes
-    at most 4300, and raises for more.
+    Also None for more than 19 digits after leading zeros, which no Java type holds: Python parses
+    at most 4300 digits and raises for more.
     """
     if _INTEGER.fullmatch(text) is None:
         return None
@@ -158,7 +158,7 @@ def _throttled_replicas_error(name: str, values: list[str]) -> str | None:
 
 
 def _is_offset_reset(value: str) -> bool:
-    """`earliest`, `latest` or `by_duration:` with an ISO 8601 duration that is not negative."""
+    """True for `earliest`, `latest` and `by_duration:` with a non-negative ISO 8601 duration."""
     kind, colon, duration = value.partition(":")
     if not colon:
         return value in ("earliest", "latest")
@@ -172,7 +172,7 @@ def _is_offset_reset(value: str) -> bool:
 
 
 def _java_double(value: float) -> str:
-    """Double.toString: plain from 0.001 up to 10 million, else with an exponent `E`."""
+    """The text of Double.toString: plain from 0.001 to below 10 million, else with exponent `E`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

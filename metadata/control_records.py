@@ -1,4 +1,4 @@
-"""Control records: what raft writes into the metadata log and snapshots for itself.
+"""Control records: the records of raft itself in the metadata log and snapshots.
 
 They have no frame: the value is the bare message, always in version 0 (LeaderChange too, also with
 kraft.version 1). The key is two int16: key version 0 and the type.
@@ -47,14 +47,14 @@ class LeaderChange(WireStruct, frozen=True, kw_only=True, gc=False):
 
 
 class SnapshotHeader(WireStruct, frozen=True, kw_only=True, gc=False):
-    """First record of a snapshot; the time is ms since 1970 of the last record it covers."""
+    """First record of a snapshot; the time is that of the last record covered, ms since 1970."""
 
     version: Annotated[int, field(INT16)] = 0
     last_contained_log_timestamp: Annotated[int, field(INT64)]
 
 
 class SnapshotFooter(WireStruct, frozen=True, kw_only=True, gc=False):
-    """Last record of a snapshot: without it the file is not whole."""
+    """Last record of a snapshot: without it the file is incomplete."""
 
     version: Annotated[int, field(INT16)] = 0
 
@@ -67,7 +67,7 @@ class KRaftVersion(WireStruct, frozen=True, kw_only=True, gc=False):
 
 
 class VoterEndpoint(WireStruct, frozen=True, kw_only=True, gc=False):
-    """Where a voter's controller listener is."""
+    """The endpoint of a voter's controller listener."""
 
     name: Annotated[str, field(STRING)]
     host: Annotated[str, field(STRING)]

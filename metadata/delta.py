@@ -1,7 +1,7 @@
-"""What changed between two images: ids only.
+"""The difference between two images, as sets of ids.
 
-Values are read from the images before and after: a delta that carried values would be a second
-truth. A delta may name an id whose value ended up equal; it never misses one that differs.
+Values are read from the images before and after: values in a delta would be a second source of
+truth. A delta may name an id whose value is equal again; it never misses one that differs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ from wire.types import NodeId, TopicId
 class MetadataDelta(msgspec.Struct, gc=False):
     """Sets of the ids that records touched; mutable, filled by `metadata.apply`.
 
-    A topic created and deleted within one delta leaves no trace. Partitions of a deleted topic are
-    not listed: ask the image before.
+    A topic created and deleted within one delta is in no set of topics. Partitions of a deleted
+    topic are not listed: the image before has them.
     """
 
     features: set[str] = msgspec.field(default_factory=set)
@@ -40,22 +40,22 @@ class MetadataDelta(msgspec.Struct, gc=False):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changed."""
+        """True if nothing changed."""
         return not any(astuple(self))
 
     def on_topic_created(self, topic_id: TopicId) -> None:
-        """Note a new topic; ids are never used twice."""
+        """Add a new topic; ids are never reused."""
         assert topic_id not in self.topics_deleted, f"topic id {topic_id.hex()} came back"
         self.topics_created.add(topic_id)
 
     def on_partition_changed(self, topic_id: TopicId, partition_id: int) -> None:
-        """Note a new or changed partition."""
+        """Add a new or changed partition."""
         self.partitions_changed.add((topic_id, partition_id))
         if topic_id not in self.topics_created:
             self.topics_changed.add(topic_id)
 
     def on_topic_deleted(self, topic_id: TopicId, name: str, partitions: "Map[int, Any]") -> None:
-        """Note that a topic and its configs are gone; forget what this delta said of it."""
+        """Add a deleted topic and its configs; drop its earlier changes from this delta."""
         for partition_id in partitions:
             self.partitions_changed.discard((topic_id, partition_id))
         if topic_id in self.topics_created:
@@ -66,7 +66,7 @@ class MetadataDelta(msgspec.Struct, gc=False):
         self.configs.add((_CONFIG_TOPIC, name))
 
     def add(self, later: "MetadataDelta") -> None:
-        """Take in the delta that follows this one."""
+        """Merge the delta that follows this one."""
         self.topics_changed |= later.topics_changed - self.topics_created
         self.topics_changed -= later.topics_deleted
         self.partitions_changed |= later.partitions_changed
@@ -84,7 +84,7 @@ class MetadataDelta(msgspec.Struct, gc=False):
 
 
 def sum_of(deltas: Sequence[MetadataDelta]) -> MetadataDelta:
-    """One delta for several that follow each other, at least one; a single one is itself."""
+    """The merged delta of at least one in sequence; a single one is returned as it is."""
     assert deltas, "there is no change without a delta"
     if len(deltas) == 1:
         return deltas[0]
@@ -95,7 +95,7 @@ def sum_of(deltas: Sequence[MetadataDelta]) -> MetadataDelta:
 
 
 def delta_between(before: Image, after: Image) -> MetadataDelta:
-    """The delta that holds exactly the ids that differ; costs a pass over both images."""
+    """The delta of exactly the ids that differ; costs a pass over both images."""
     delta = MetadataDelta()
     for _ in comparison(before, after, delta):
         pass
@@ -105,7 +105,7 @@ def delta_between(before: Image, after: Image) -> MetadataDelta:
 def comparison(before: Image, after: Image, delta: MetadataDelta) -> Iterator[None]:
     """Fill an empty delta with exactly the ids that differ, one topic after the other.
 
-    Pauses after each topic, so that whoever has other work can do it before going on.
+    Yields after each topic, so that the caller can do other work in between.
     """
     assert delta.is_empty, "a delta that says something already"
     delta.producer_ids = before.producer_ids != after.producer_ids

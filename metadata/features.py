@@ -39,13 +39,13 @@ FORMAT_CHANGE_LEVELS: Final = frozenset(
 METADATA_VERSION_MIN: Final = 7  # 3.3-IV3, as Kafka 4.x
 METADATA_VERSION_MAX: Final = 30  # 4.3-IV0, as Kafka 4.3
 METADATA_VERSION_DEFAULT: Final = METADATA_VERSION_MAX
-"""Of a new cluster."""
+"""The metadata.version of a new cluster."""
 assert len(_NAMES) >= METADATA_VERSION_MAX
 
 # First level at which something may be used or written.
 LEVEL_RECOVERY_STATE: Final = 3
 LEVEL_NO_OP: Final = 5
-LEVEL_REGISTRATION_CHANGE: Final = 6  # in the place of FenceBrokerRecord and UnfenceBrokerRecord
+LEVEL_REGISTRATION_CHANGE: Final = 6  # replaces FenceBrokerRecord and UnfenceBrokerRecord
 LEVEL_CONTROLLED_SHUTDOWN: Final = 7
 LEVEL_ZK_MIGRATION: Final = 8
 LEVEL_SCRAM: Final = 11
@@ -70,7 +70,7 @@ LEVEL_STARTS: Final[Mapping[str, tuple[int, ...]]] = {
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELR_VERSION, 1): {METADATA_VERSION: LEVEL_ELR},
 }
-"""By feature and level: what must be finalized at which level for it."""
+"""By feature and level: the features and levels that must be finalized for it."""
 
 # Inclusive ranges, as registrations announce them.
 CONTROLLER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
@@ -78,16 +78,16 @@ CONTROLLER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     **{name: (0, len(starts)) for name, starts in LEVEL_STARTS.items()},
     KRAFT_VERSION: (0, 0),  # static voters only
 }
-"""Levels that a controller finalizes for the brokers of a cluster, whoever made them."""
+"""Levels that a controller finalizes for the brokers of a cluster, of whatever software."""
 BROKER_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     **CONTROLLER_FEATURES,
     **dict.fromkeys((TRANSACTION_VERSION, GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION), (0, 0)),
 }
-"""Levels that a broker of this software serves: it has no coordinators."""
+"""Levels that a broker of this software supports: it has no coordinators."""
 
 
 def supported_features(*, is_controller: bool) -> Mapping[str, tuple[int, int]]:
-    """Inclusive range of levels per feature that a role of this software registers."""
+    """Inclusive range of levels per feature that a node of this role registers."""
     return CONTROLLER_FEATURES if is_controller else BROKER_FEATURES
 
 
@@ -98,7 +98,7 @@ def release_levels(level: int) -> dict[str, int]:
 
 
 def served_levels(level: int) -> dict[str, int]:
-    """The levels of a release as far as brokers of this software serve them."""
+    """The levels of a release, limited to those that brokers of this software support."""
     return {
         name: min(wanted, BROKER_FEATURES[name][1])
         for name, wanted in release_levels(level).items()
@@ -106,11 +106,11 @@ def served_levels(level: int) -> dict[str, int]:
 
 
 def missing_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """What a level needs and `levels` lack, in Kafka's words; None if nothing.
+    """Kafka's error text if a level depends on another that `levels` lack; None if not.
 
     Args:
-        name: of the feature; metadata.version needs nothing.
-        level: wanted.
+        name: of the feature; metadata.version has no dependencies.
+        level: to be finalized.
         levels: by feature, as they would be with this one; metadata.version among them.
     """
     if level >= 1 and levels[METADATA_VERSION] < METADATA_VERSION_MIN:
@@ -129,12 +129,12 @@ def missing_dependency(name: str, level: int, levels: Mapping[str, int]) -> str 
 
 
 def metadata_version_name(level: int) -> str:
-    """`3.9-IV0` for 21; a level that is newer than this software gives its number as text."""
+    """The name of a level, `3.9-IV0` for 21; of an unknown level its number as text."""
     return METADATA_VERSION_NAMES.get(level, str(level))
 
 
 def metadata_version_level(name: str) -> int | None:
-    """The level of `3.9-IV0`, of `3.9` (its newest) or of a plain level number; None if none."""
+    """The level of `3.9-IV0`, of `3.9` (its newest) or of a level number; None if unknown."""
     for level, known in reversed(METADATA_VERSION_NAMES.items()):
         release = known.partition("-")[0]
         is_patch_release = name.startswith(release + ".") and name.count(".") == 2
@@ -149,8 +149,8 @@ def unsupported(
 ) -> list[str]:
     """One line per finalized feature that is not supported, sorted by name.
 
-    A FeatureLevelRecord named kraft.version is tolerated: Kafka 3.9 writes one by mistake, the
-    level in force is that of the control record.
+    A FeatureLevelRecord named kraft.version is tolerated: Kafka 3.9 writes one by mistake; the
+    effective level is that of the control record.
     """
     lines = []
     for name, level in sorted(finalized.items()):

@@ -4,7 +4,7 @@ from metadata.schema import Record
 
 
 class IllegalRecordError(Exception):
-    """A committed record cannot follow the image: fatal for the replica that meets it."""
+    """A committed record contradicts the image: fatal for the replica that applies it."""
 
     def __init__(self, record: Record, reason: str) -> None:
         super().__init__(f"{type(record).__name__} is illegal: {reason}; {record!r}")

@@ -1,11 +1,11 @@
 """The cluster's metadata as one immutable value.
 
 `Image` is the only state that records build: brokers read it, the controller validates against
-it, snapshots are written from it. Everything is persistent (`immutables.Map`): keeping an old image
-costs nothing, undo is dropping a reference. Indexes live in the image too and are kept by
+it, snapshots are written from it. Its maps are persistent (`immutables.Map`): keeping an old image
+costs nothing, undo is dropping a reference. Indexes are part of the image and maintained by
 `metadata/apply.py`: `topic_id_by_name` and `topic_names_by_normalised`.
 
-Iteration order of a Map depends on PYTHONHASHSEED: whatever leaves the process goes through
+Iteration order of a Map depends on PYTHONHASHSEED: all output of the process goes through
 `sorted_items`. A partition without leader has `leader == NO_LEADER` (-1), as in its records.
 """
 
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 METADATA_VERSION: Final = "metadata.version"
-# What a log without a FeatureLevelRecord for metadata.version means: 3.0-IV1.
+# The level of a log without a FeatureLevelRecord for metadata.version: 3.0-IV1.
 METADATA_VERSION_ABSENT: Final = 1
 
 ConfigResource = tuple[int, str]  # (ConfigRecord.resource_type, resource name)
@@ -68,12 +68,12 @@ V = TypeVar("V")
 
 
 class Provenance(msgspec.Struct, frozen=True, gc=False):
-    """Which part of the log an image holds: all records below `end_offset`."""
+    """The part of the log that an image contains: all records below `end_offset`."""
 
     end_offset: Offset
     epoch: LeaderEpoch  # of the last record contained
     timestamp_ms: int  # append time of the batch of the last record contained
-    is_batch_aligned: bool = True  # only then a snapshot may be named after it
+    is_batch_aligned: bool = True  # if not, no snapshot may be named after it
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:
@@ -105,16 +105,16 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return None
 
     def has_uncordoned_directory(self) -> bool:
-        """Whether new replicas may be placed on it (KIP-1066): some directory is not cordoned."""
+        """True if new replicas may be placed on it (KIP-1066): a directory is not cordoned."""
         if not self.log_dirs or not self.cordoned_log_dirs:
             return True
         return not set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
     def has_online_directory(self, directory: DirectoryId) -> bool:
-        """Whether a replica in this directory is served (KIP-858).
+        """True if a replica in this directory is online (KIP-858).
 
-        Reserved ids other than LOST count as online; so does everything of a broker that never
-        told its directories.
+        Reserved ids other than LOST count as online; so does every directory of a broker that
+        never reported its directories.
         """
         if not self.log_dirs or directory in self.log_dirs:
             return True
@@ -132,7 +132,7 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One partition: `directories[i]` is where `replicas[i]` lives; no list is ever None."""
+    """One partition: `directories[i]` is the log directory of `replicas[i]`; no list is None."""
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -148,17 +148,17 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def has_leader(self) -> bool:
-        """Whether the partition has a leader."""
+        """True if the partition has a leader."""
         return self.leader != NO_LEADER
 
     @property
     def has_preferred_leader(self) -> bool:
-        """Whether the first replica leads; a leaderless partition says no."""
+        """True if the first replica is the leader; False without a leader."""
         return bool(self.replicas) and self.leader == self.replicas[0]
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether replicas are being added or removed."""
+        """True if replicas are being added or removed."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     def directory(self, replica: NodeId) -> DirectoryId:
@@ -191,7 +191,7 @@ class Acl(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ScramCredential(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The stored half of a SCRAM credential."""
+    """The server's part of a SCRAM credential."""
 
     salt: bytes
     stored_key: bytes
@@ -227,7 +227,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, gc=True):
     acls: "Map[bytes, Acl]" = Map()  # by the 16 bytes of the ACL's id
     scram: "Map[ScramKey, ScramCredential]" = Map()
     delegation_tokens: "Map[str, DelegationToken]" = Map()  # by token id
-    zk_migration_state: int | None = None  # None: the log never said
+    zk_migration_state: int | None = None  # None: no record yet
 
     @property
     def metadata_version(self) -> int:
@@ -254,12 +254,12 @@ EMPTY: Final = Image()
 
 
 def normalised_topic_name(name: str) -> str:
-    """The name as metrics see it: names that differ only in '.' and '_' collide."""
+    """The name in metrics: names that differ only in '.' and '_' collide."""
     return name.replace(".", "_")
 
 
 def sorted_items(entries: "Map[K, V] | Mapping[K, V]") -> list[tuple[K, V]]:
-    """Entries in key order: the only way to iterate a Map when order can be seen outside."""
+    """Entries in key order: the only way to iterate a Map if the order is visible outside."""
     items: list[tuple[Any, V]] = list(entries.items())
     items.sort(key=lambda item: item[0])
     return items

@@ -1,6 +1,6 @@
-"""What must hold of every image, checked from scratch: for tests and the simulator.
+"""Invariants of every image, checked from scratch: for tests and the simulator.
 
-INV-MD-1  `topic_id_by_name` and `topic_names_by_normalised` are what `topics` gives.
+INV-MD-1  `topic_id_by_name` and `topic_names_by_normalised` are those that `topics` yields.
 INV-MD-2  every partition has one directory per replica; isr, elr and adding are replicas.
 INV-MD-3  a leader is in the ISR.
 INV-MD-4  no owner of configs or quotas is empty; topic configs belong to live topics.
@@ -18,8 +18,8 @@ def violations(image: Image, sound: Image | None = None) -> list[str]:
 
     Args:
         image: to be checked.
-        sound: an image without violations, mostly the one before. What both hold as the very same
-            object is not looked at again: images share all that did not change.
+        sound: an image without violations, usually the previous one. Objects that both share are
+            not checked again: images share everything that did not change.
     """
     return [
         *_index_violations(image, sound),
@@ -30,7 +30,7 @@ def violations(image: Image, sound: Image | None = None) -> list[str]:
 
 
 def _shares(image: Image, sound: Image | None, *names: str) -> bool:
-    """Whether both images hold the same objects in these fields."""
+    """True if both images hold the same objects in these fields."""
     if sound is None:
         return False
     return all(getattr(image, name) is getattr(sound, name) for name in names)

@@ -27,7 +27,7 @@ from metadata.schema import (
 def to_json(record: Record, version: int) -> dict[str, Any]:
     """The record as a JSON value in the key order of Kafka's tool.
 
-    An UnknownRecord has type UNKNOWN_RECORD and its body in hex: Kafka's tool would stop there.
+    An UnknownRecord has type UNKNOWN_RECORD and its body in hex; Kafka's tool fails there.
     """
     if isinstance(record, UnknownRecord):
         return {

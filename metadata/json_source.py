@@ -1,7 +1,7 @@
-"""Writes and compiles the JSON printer of one struct in one version.
+"""Generator of the JSON printer of one struct in one version.
 
-The same text as `json_form.to_json_text`, some ten times faster: a log of ten million records is
-printed in minutes. The generated functions are ordinary Python, one string expression per field.
+It gives the same text as `json_form.to_json_text`, some ten times faster: a log of ten million
+records is printed in minutes. The functions are ordinary Python, one string expression per field.
 """
 
 import linecache
@@ -43,7 +43,7 @@ def record_json_text(record: Record, version: int) -> str:
 
 @cache
 def compile_printer(cls: type[WireStruct], version: int) -> Callable[[Any], str]:
-    """`print(value) -> text` of a struct in a version."""
+    """The function `print(value) -> text` of a struct in a version."""
     names: dict[str, Any] = {
         "quoted": encode_basestring,
         "uuid": lru_cache(_UUIDS_KEPT)(_quoted_uuid),

@@ -1,8 +1,8 @@
-"""Committed batches and snapshots become THE committed image of this node.
+"""The committed image of a node, built from committed batches and snapshots.
 
 Transactions (KIP-868): between Begin and End nothing is published; the records build `latest` while
-`image` stays the one before Begin. End publishes all of it, Abort takes `image` again. What was
-accumulated in the same call before a Begin is published first, with the offset just below it.
+`image` remains the one before Begin. End publishes `latest`, Abort reverts to `image`. Records that
+precede a Begin in the same call are published first, with the offset of the Begin as end offset.
 
 (apache/kafka: image/loader/MetadataLoader.java, MetadataBatchLoader.java)
 """
@@ -29,11 +29,11 @@ from wire.batch import iterate_batches
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 _MARKERS: Final = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
-"""Of transactions: no part of an image, never in a snapshot."""
+"""Markers of transactions: no part of an image, never in a snapshot."""
 
 
 class CommittedBatch(msgspec.Struct, frozen=True, gc=False):
-    """A batch of the log as records; a control batch has none and still moves the offset."""
+    """A batch of the log as records; a control batch has none but advances the offset."""
 
     base_offset: Offset
     end_offset: Offset
@@ -43,10 +43,10 @@ class CommittedBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 def committed_batches(content: bytes | memoryview) -> Iterator[CommittedBatch]:
-    """The whole batches in bytes of the metadata log, checksums taken on trust.
+    """The whole batches in bytes of the metadata log; checksums are not verified.
 
     Raises:
-        MetadataRecordError: a record cannot be read; the text says at which offset.
+        MetadataRecordError: a record cannot be read; the text names its offset.
         CorruptBatchError: a batch is damaged.
     """
     for batch in iterate_batches(content):
@@ -69,7 +69,7 @@ def committed_batches(content: bytes | memoryview) -> Iterator[CommittedBatch]:
 
 
 class Loader:
-    """Holder of the committed image; the only mutable thing of this package but the delta."""
+    """Mutable holder of the committed image."""
 
     def __init__(self, image: Image = EMPTY) -> None:
         self._image = image
@@ -77,7 +77,7 @@ class Loader:
         self._delta = MetadataDelta()
         self._transaction_start: Offset | None = None
         self.end_offset = image.provenance.end_offset
-        """Where the next committed batch must begin: the end offset of `latest`."""
+        """Lowest base offset of the next committed batch: the end offset of `latest`."""
 
     @property
     def image(self) -> Image:
@@ -95,9 +95,9 @@ class Loader:
         return self._transaction_start
 
     def commit(self, batches: Iterable[CommittedBatch]) -> list[tuple[Image, MetadataDelta]]:
-        """Take in committed batches in log order; returns what is to be published, in order.
+        """Apply committed batches in log order; return the images to publish, in order.
 
-        Usually one image. None while a transaction is open, two when one begins behind other
+        Usually one image; none while a transaction is open, two if one begins after other
         records. Batches below `end_offset` must not be given again.
 
         Raises:
@@ -121,7 +121,7 @@ class Loader:
         return published
 
     def adopt(self, image: Image, delta: MetadataDelta) -> tuple[Image, MetadataDelta]:
-        """Make an image the committed one that the controller computed from the same records.
+        """Replace the committed image by that which the controller computed from the same records.
 
         The image is outside any transaction: a controller adopts at the End, not before.
         """
@@ -133,12 +133,12 @@ class Loader:
     def load_snapshot(
         self, records: Iterable[Record], snapshot_id: OffsetAndEpoch, timestamp_ms: int
     ) -> tuple[Image, MetadataDelta]:
-        """Replace everything by a snapshot; drops an open transaction.
+        """Replace the image by that of a snapshot; an open transaction is dropped.
 
         The delta holds what differs from the image before.
 
         Raises:
-            IllegalRecordError: a record that no snapshot may hold.
+            IllegalRecordError: a record that no snapshot may contain.
         """
         image = image_of(records, snapshot_id, timestamp_ms)
         delta = delta_between(self.image, image)
@@ -153,7 +153,7 @@ class Loader:
         before: CommittedBatch | None,
         published: list[tuple[Image, MetadataDelta]],
     ) -> None:
-        """Begin, End or Abort of a transaction, in a batch behind that before it in this call."""
+        """Process a Begin, End or Abort in `batch`; `before` is the previous batch of this call."""
         kind = type(record)
         if kind is BeginTransactionRecord:
             if self._transaction_start is not None:
@@ -182,7 +182,7 @@ class Loader:
     def _move_to(
         self, end_offset: Offset, batch: CommittedBatch, *, is_batch_aligned: bool = True
     ) -> None:
-        """Give `latest` its provenance: all below the offset, the last of it from a batch."""
+        """Set the provenance of `latest`: all below the offset, the last record in `batch`."""
         provenance = Provenance(end_offset, batch.epoch, batch.timestamp_ms, is_batch_aligned)
         self._latest = replace(self._latest, provenance=provenance)
         self.end_offset = end_offset
@@ -212,12 +212,12 @@ def image_of(records: Iterable[Record], snapshot_id: OffsetAndEpoch, timestamp_m
 def apply_of_snapshot(
     image: Image, record: Record, snapshot_id: OffsetAndEpoch, delta: MetadataDelta
 ) -> Image:
-    """One record of a snapshot on what those before it built.
+    """The image after one more record of a snapshot.
 
-    A registration's offset is not in a snapshot: the broker epoch stands for it. It is the offset
-    at which the batch with the registration begins (partition changes may precede it there), or an
-    older one when a new metadata.version rewrote the registration: who has read up to it has read
-    the batch.
+    A registration's offset is not in a snapshot: the broker epoch replaces it. It is the base
+    offset of the batch with the registration (partition changes may precede it there), or an older
+    one if a new metadata.version rewrote the registration: a broker that has applied the log up to
+    it has applied the batch.
 
     Raises:
         IllegalRecordError: a transaction marker, or a record that contradicts those before it.

@@ -1,13 +1,13 @@
-"""What a node's configs are at one image: dynamic, cluster-wide, static and default, best first.
+"""The configs of a node at one image, by layer: dynamic, cluster-wide, static, default.
 
-Views of the same layers: `value` is what a broker config says now; `topic_values` and
-`group_values` are what topics and groups have that say nothing themselves; `topic_layer` is what
-CreateTopics tells of that; `synonyms` lists every layer that names a config, as DescribeConfigs
-tells it.
+Views of the same layers, highest priority first: `value` is the effective value of a broker config;
+`topic_values` and `group_values` are the defaults of topics and groups; `topic_layer` is such a
+default as CreateTopics reports it; `synonyms` lists every layer that sets a config, as
+DescribeConfigs reports it.
 
-Kafka's two answers about a topic differ, and are both kept: CreateTopics has the text of the best
-layer, its unit converted (`log.retention.hours=-3` is -10800000); DescribeConfigs has the value in
-force, and every negative retention is -1. Measured with 4.3.1.
+Kafka's two reports of a topic default differ, and both are reproduced: CreateTopics has the text of
+the first layer, its unit converted (`log.retention.hours=-3` is -10800000); DescribeConfigs has the
+effective value, and every negative retention is -1. Measured with 4.3.1.
 Source: apache/kafka: core/.../server/{KafkaConfig,ConfigHelper,DynamicBrokerConfig},
 server-common/.../ServerTopicConfigSynonyms.java, metadata/.../KafkaConfigSchema.java.
 """
@@ -33,7 +33,7 @@ from metadata.config_values import parse_value, value_text, whole_number
 from metadata.image import CONFIG_BROKER, Image
 
 LISTENER_CONFIG: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
-"""A config for one listener; the group is its name without the prefix."""
+"""The name of a config for one listener; the group is the name without the prefix."""
 _MECHANISM_CONFIGS: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -46,7 +46,7 @@ _INT_MAX: Final = 2**31 - 1
 
 
 class Named(msgspec.Struct, frozen=True):
-    """One layer that names a config: `value` as written there, `source` a ConfigSource."""
+    """One layer that sets a config: `value` as written there, `source` a ConfigSource."""
 
     name: str
     value: str
@@ -54,11 +54,11 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class NodeConfigs:
-    """The configs of one node; a view made for an image, dropped with it.
+    """The configs of one node: a view of one image.
 
     Args:
-        image: gives the dynamic configs.
-        node_id: whose own dynamic configs count.
+        image: with the dynamic configs.
+        node_id: of the node, for its per-broker dynamic configs.
         properties: its server.properties.
     """
 
@@ -75,16 +75,16 @@ class NodeConfigs:
         )
 
     def value(self, name: str) -> str | None:
-        """What a broker config says now, None where Kafka has null."""
+        """Return the effective value of a broker config, None for Kafka's null."""
         definition = broker_config(name)
         default = None if definition is None else definition.default
         return self._in_force((Synonym(name),), default)
 
     def synonyms(self, name: str) -> list[Named]:
-        """Every layer that names the config or a synonym, best first, defaults last.
+        """Return every layer that sets the config or a synonym, highest first, defaults last.
 
-        A list that starts with another name is empty, as Kafka has it: the value then counts as
-        the default of the name that was asked for.
+        Layers of other names before the first of `name` are dropped, as in Kafka: their value
+        counts as the default of `name`.
         """
         names = synonyms_of(name)
         found = [
@@ -101,9 +101,9 @@ class NodeConfigs:
         return found[first:]
 
     def topic_value(self, definition: ConfigDefinition) -> str | None:
-        """What a topic has for this config that does not set it itself.
+        """Return the default of a topic config on this node.
 
-        The defaults of its synonyms say the same as its own.
+        The defaults of its synonyms are equal to its own.
         """
         value = self._in_force(definition.synonyms, definition.default)
         is_retention = definition.name == "retention.ms"
@@ -112,9 +112,9 @@ class NodeConfigs:
         return value
 
     def topic_layer(self, definition: ConfigDefinition) -> Named | None:
-        """The best layer that says what topics have, as written but for the unit; None: no layer.
+        """Return the first layer that sets a topic default, in the topic's unit; None if none does.
 
-        A number that is none counts as 0 where the unit differs, as in Kafka.
+        An invalid number counts as 0 if the unit differs, as in Kafka.
         """
         for synonym, named in self._naming(definition.synonyms):
             if synonym.factor == 1:
@@ -126,40 +126,40 @@ class NodeConfigs:
         return None
 
     def topic_values(self) -> Iterator[tuple[ConfigDefinition, str | None]]:
-        """Every listed config of topics with its value where the topic does not set it."""
+        """Yield every listed config of topics with its default on this node."""
         for definition in topic_configs().values():
             if not definition.is_internal:
                 yield definition, self.topic_value(definition)
 
     def group_value(self, definition: ConfigDefinition) -> str | None:
-        """What a group has for this config that does not set it itself."""
+        """Return the default of a group config on this node."""
         if not definition.synonyms:
             return definition.default
         return self.value(definition.synonyms[0].name)
 
     def group_values(self) -> Iterator[tuple[ConfigDefinition, str | None]]:
-        """Every config of groups with its value where the group does not set it."""
+        """Yield every config of groups with its default on this node."""
         for definition in group_configs().values():
             yield definition, self.group_value(definition)
 
     def integer(self, name: str) -> int:
-        """A broker config that is a number and never null."""
+        """Return the value of a numeric broker config that is never null."""
         value = self.value(name)
         assert value is not None, f"{name} has no default"
         return int(value)
 
     def _naming(self, synonyms: tuple[Synonym, ...]) -> Iterator[tuple[Synonym, Named]]:
-        """What the layers say of one of these names: layer by layer, best first."""
+        """Yield the settings of these names, layer by layer, highest first."""
         for layer, source in self._layers:
             for synonym in synonyms:
                 if synonym.name in layer:
                     yield synonym, Named(synonym.name, layer[synonym.name], source)
 
     def _in_force(self, synonyms: tuple[Synonym, ...], default: str | None) -> str | None:
-        """The first of these names that has a value, as Kafka writes it back after parsing it.
+        """Return the effective value of the first of these names that is set, in Kafka's notation.
 
-        Passed over, as in DynamicBrokerConfig: a dynamic value that does not parse, and one of a
-        config that is not dynamic. Only a controller asked directly stores them.
+        Skipped, as in DynamicBrokerConfig: a dynamic value that does not parse, and one of a
+        config that is not dynamic. Only a request sent directly to a controller can store them.
         """
         for synonym, named in self._naming(synonyms):
             definition = broker_config(synonym.name)
@@ -174,7 +174,7 @@ class NodeConfigs:
 
 
 def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """`node.id` and the older `broker.id` say the same: where one is missing the other counts."""
+    """The properties with both `node.id` and the older `broker.id` if either is set."""
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name not in properties and other in properties:
             return {**properties, name: properties[other]}
@@ -182,7 +182,7 @@ def _with_both_ids(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """Names that give a broker config its value, best first; the name itself is one of them."""
+    """Names that set a broker config, highest priority first; the name itself is one of them."""
     definition = broker_config(name)
     if definition is not None and definition.synonyms:
         return tuple(synonym.name for synonym in definition.synonyms)
@@ -195,7 +195,7 @@ def synonyms_of(name: str) -> tuple[str, ...]:
 
 
 def definition_of(name: str) -> ConfigDefinition | None:
-    """The definition of a broker config, also behind a listener prefix; None if not known."""
+    """The definition of a broker config, also with a listener prefix; None if unknown."""
     definition = broker_config(name)
     if definition is not None:
         return definition

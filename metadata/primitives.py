@@ -1,8 +1,8 @@
 """Primitive encodings that the generated record readers and writers call.
 
 Unsigned varints are LEB128 of at most 5 bytes; a compact length is the length plus one, zero is
-null. Reading past the end raises IndexError or struct.error, which `record_codec` turns into one
-clear error. Slices do not raise when they are short, so every slice here is checked.
+null. Reading past the end raises IndexError or struct.error, which `record_codec` converts into
+MetadataRecordError. Slices do not raise when they are short, so every slice here is checked.
 """
 
 import struct
@@ -13,7 +13,7 @@ from typing import Final
 from metadata.schema import MetadataRecordError, UnknownTags
 from wire.primitives import encode_unsigned_varint, read_unsigned_varint
 
-# Arrays shorter than this have a precompiled Struct; they are nearly all of a metadata log.
+# Arrays shorter than this have a precompiled Struct; nearly all arrays of a metadata log are.
 _SMALL: Final = 64
 _INTS: Final = tuple(struct.Struct(f">{count}i") for count in range(_SMALL))
 _COUNTED_INTS: Final = tuple(struct.Struct(f">B{count}i") for count in range(_SMALL))
@@ -61,7 +61,7 @@ def read_string(buffer: bytes, position: int, end: int) -> tuple[str | None, int
 
 
 def read_array_size(buffer: bytes, position: int, end: int, element_bytes: int) -> tuple[int, int]:
-    """Count of a compact array, -1 when null; refuses counts that cannot fit in what is left."""
+    """Count of a compact array, -1 when null; refuses counts that exceed the remaining bytes."""
     size = buffer[position]
     position += 1
     if size > 127:
@@ -101,7 +101,7 @@ def ints_bytes(values: Sequence[int]) -> bytes:
 
 @lru_cache(_ID_LISTS_MAX)
 def uuids_bytes(values: tuple[bytes, ...]) -> bytes:
-    """16-byte ids as a compact array; kept, because lists of directories repeat."""
+    """16-byte ids as a compact array; cached, because lists of directories repeat."""
     joined = b"".join(values)
     if len(joined) != UUID_BYTES * len(values) or any(len(value) != 16 for value in values):
         raise ValueError("an id in an array is not 16 bytes long")
@@ -121,7 +121,7 @@ def string_bytes(value: str) -> bytes:
 
 
 def tags_bytes(known: Sequence[tuple[int, bytes]], unknown: UnknownTags) -> bytes:
-    """A tagged-field section, tags ascending; a known tag wins over an unknown of its number."""
+    """A tagged-field section, tags ascending; a known tag overrides an unknown of its number."""
     if not unknown and not known:
         return b"\x00"
     tags = {**dict(unknown), **dict(known)}
@@ -142,12 +142,12 @@ def read_tag_header(buffer: bytes, position: int, end: int) -> tuple[int, int, i
 
 
 def cut_error(tag: int, size: int, left: int) -> IndexError:
-    """The error for a tagged field that is longer than what is left."""
+    """The error for a tagged field longer than the remaining bytes."""
     return IndexError(f"tagged field {tag} of {size} bytes announced, {left} left")
 
 
 def garbage_error(what: str, size: int) -> MetadataRecordError:
-    """The error for bytes behind the end of a record."""
+    """The error for bytes after the end of a record."""
     return MetadataRecordError(f"{what} is followed by {size} bytes of garbage")
 
 

@@ -7,8 +7,8 @@
 
 One straight-line reader and one writer per (record, version) are generated from the declarations
 at first use (`codec_source.py`), as dataclasses does for `__init__`: much faster than a loop
-over fields. A type that is not known becomes an `UnknownRecord`; an unknown version of a known
-type, bytes left over and every truncation are errors. Unknown tagged fields stay with the record.
+over fields. A record of an unknown type becomes an `UnknownRecord`; an unknown version of a known
+type, bytes left over and every truncation are errors. Unknown tagged fields are kept in the record.
 (apache/kafka: AbstractApiMessageSerde.java, docs: KIP-482)
 """
 
@@ -22,14 +22,14 @@ from metadata.records import RECORD_TYPES
 from metadata.schema import MetadataRecordError, Record, UnknownRecord
 
 FRAME_VERSION: Final = 1
-# Kafka keeps api key and version in a signed 16-bit number.
+# Kafka stores api key and version in a signed 16-bit number.
 FRAME_NUMBER_MAX: Final = 32767
 
 Reader = Callable[[bytes, int], Record]
 Writer = Callable[[Any, list[bytes]], None]
 
 _DAMAGE: Final = (struct.error, IndexError, UnicodeDecodeError)
-# By frame: its three numbers are single bytes for every record that is known.
+# By frame: its three numbers are single bytes for every known record.
 _readers: dict[bytes, Reader] = {}
 _writers: dict[tuple[int, int], tuple[bytes, Writer]] = {}
 
@@ -38,7 +38,7 @@ def encode(record: Record, version: int) -> bytes:
     """The framed value of a record in one of its versions.
 
     Args:
-        record: any record; an UnknownRecord gives its bytes back whatever `version` says.
+        record: any record; of an UnknownRecord the original bytes, `version` is ignored.
         version: within the record's `versions`; see `features.record_version`.
 
     Raises:
@@ -79,7 +79,7 @@ def decode(value: bytes | memoryview) -> Record:
 
 
 def _decode_first(buffer: bytes) -> Record:
-    """Decode with a frame that has no reader yet: the first of its kind, unknown or damaged."""
+    """Decode a value whose frame has no reader yet: first of its kind, unknown or damaged."""
     api_key, version, position = _read_frame(buffer)
     if api_key not in RECORD_TYPES:
         return UnknownRecord(unknown_api_key=api_key, version=version, body=buffer[position:])

@@ -140,7 +140,7 @@ class RegisterBrokerRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class UnregisterBrokerRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A broker leaves the cluster; its epoch must be the registered one."""
+    """Removal of a broker's registration; the epoch must be the registered one."""
 
     api_key: ClassVar[int] = 1
     type_name: ClassVar[str] = "UNREGISTER_BROKER_RECORD"
@@ -198,7 +198,7 @@ class ConfigRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class PartitionChangeRecord(Record, frozen=True, kw_only=True, gc=False):
-    """What changed in a partition: None, -2 (leader) and -1 (recovery state) mean unchanged.
+    """A change of a partition: None, -2 (leader) and -1 (recovery state) mean unchanged.
 
     Each one adds 1 to the partition epoch; a leader other than -2 adds 1 to the leader epoch.
     """
@@ -231,7 +231,7 @@ class PartitionChangeRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class FenceBrokerRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A broker is fenced; written only below metadata.version 6 (3.3-IV2)."""
+    """Fencing of a broker; written only below metadata.version 6 (3.3-IV2)."""
 
     api_key: ClassVar[int] = 7
     type_name: ClassVar[str] = "FENCE_BROKER_RECORD"
@@ -241,7 +241,7 @@ class FenceBrokerRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class UnfenceBrokerRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A broker is unfenced; written only below metadata.version 6 (3.3-IV2)."""
+    """Unfencing of a broker; written only below metadata.version 6 (3.3-IV2)."""
 
     api_key: ClassVar[int] = 8
     type_name: ClassVar[str] = "UNFENCE_BROKER_RECORD"
@@ -251,7 +251,7 @@ class UnfenceBrokerRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class RemoveTopicRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A topic, its partitions and its configs disappear."""
+    """Removal of a topic with its partitions and configs."""
 
     api_key: ClassVar[int] = 9
     type_name: ClassVar[str] = "REMOVE_TOPIC_RECORD"
@@ -311,7 +311,7 @@ class ClientQuotaRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class ProducerIdsRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A block of producer ids was given out; `next_producer_id` starts the next block."""
+    """Allocation of a block of producer ids; `next_producer_id` is the start of the next block."""
 
     api_key: ClassVar[int] = 15
     type_name: ClassVar[str] = "PRODUCER_IDS_RECORD"
@@ -322,7 +322,7 @@ class ProducerIdsRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerRegistrationChangeRecord(Record, frozen=True, kw_only=True, gc=False):
-    """What changed in a registration (KIP-841, KIP-858, KIP-1066).
+    """A change of a broker's registration (KIP-841, KIP-858, KIP-1066).
 
     `fenced`: 1 fence, -1 unfence, 0 unchanged; `in_controlled_shutdown`: 1 enter, 0 unchanged;
     `log_dirs`: empty is unchanged; `cordoned_log_dirs`: None is unchanged, empty is none cordoned.
@@ -359,7 +359,7 @@ class AccessControlEntryRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class RemoveAccessControlEntryRecord(Record, frozen=True, kw_only=True, gc=False):
-    """An ACL disappears."""
+    """Removal of an ACL."""
 
     api_key: ClassVar[int] = 19
     type_name: ClassVar[str] = "REMOVE_ACCESS_CONTROL_ENTRY_RECORD"
@@ -368,7 +368,7 @@ class RemoveAccessControlEntryRecord(Record, frozen=True, kw_only=True, gc=False
 
 
 class NoOpRecord(Record, frozen=True, kw_only=True, gc=False):
-    """Nothing; moves the committed offset of an idle cluster (KIP-835)."""
+    """No change; advances the committed offset of an idle cluster (KIP-835)."""
 
     api_key: ClassVar[int] = 20
     type_name: ClassVar[str] = "NO_OP_RECORD"
@@ -384,7 +384,7 @@ class ZkMigrationStateRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class RemoveUserScramCredentialRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A SCRAM credential disappears."""
+    """Removal of a SCRAM credential."""
 
     api_key: ClassVar[int] = 22
     type_name: ClassVar[str] = "REMOVE_USER_SCRAM_CREDENTIAL_RECORD"
@@ -394,7 +394,7 @@ class RemoveUserScramCredentialRecord(Record, frozen=True, kw_only=True, gc=Fals
 
 
 class BeginTransactionRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A metadata transaction begins: what follows shows at its end or never (KIP-868)."""
+    """Begin of a metadata transaction, whose records take effect at its end or never (KIP-868)."""
 
     api_key: ClassVar[int] = 23
     type_name: ClassVar[str] = "BEGIN_TRANSACTION_RECORD"
@@ -403,14 +403,14 @@ class BeginTransactionRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class EndTransactionRecord(Record, frozen=True, kw_only=True, gc=False):
-    """The open metadata transaction takes effect."""
+    """End of the open metadata transaction, whose records take effect."""
 
     api_key: ClassVar[int] = 24
     type_name: ClassVar[str] = "END_TRANSACTION_RECORD"
 
 
 class AbortTransactionRecord(Record, frozen=True, kw_only=True, gc=False):
-    """The open metadata transaction never happened."""
+    """Abort of the open metadata transaction, whose records are discarded."""
 
     api_key: ClassVar[int] = 25
     type_name: ClassVar[str] = "ABORT_TRANSACTION_RECORD"
@@ -419,7 +419,7 @@ class AbortTransactionRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class RemoveDelegationTokenRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A delegation token disappears."""
+    """Removal of a delegation token."""
 
     api_key: ClassVar[int] = 26
     type_name: ClassVar[str] = "REMOVE_DELEGATION_TOKEN_RECORD"
@@ -441,7 +441,7 @@ class RegisterControllerRecord(Record, frozen=True, kw_only=True, gc=False):
 
 
 class ClearElrRecord(Record, frozen=True, kw_only=True, gc=False):
-    """Empties the ELR lists of a topic, with an empty name those of every topic (KIP-966)."""
+    """Removal of the ELR lists of a topic, with an empty name those of every topic (KIP-966)."""
 
     api_key: ClassVar[int] = 28
     type_name: ClassVar[str] = "CLEAR_ELR_RECORD"

@@ -1,4 +1,4 @@
-"""From a record to its part of the image and back, where both have fields of the same names."""
+"""Conversion between a record and its part of the image by fields of equal names."""
 
 from functools import cache
 from typing import Any, TypeVar
@@ -9,9 +9,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def copied(target: type[T], source: msgspec.Struct, **others: Any) -> T:
-    """An instance of `target` with the values of `source` in the fields both have.
+    """An instance of `target` with the values of `source` in the fields that both have.
 
-    `others` are the fields that they do not share; each must be given or have a default.
+    `others` are the fields of `target` that `source` lacks; each must be given or have a default.
     """
     shared = _shared(target, type(source))
     return target(

@@ -1,13 +1,13 @@
-"""How a record declares its layout: field types, versions, tags; read back from annotations.
+"""Declaration of a record's layout in annotations: field types, versions, tags.
 
 A record class is its own schema. Each wire field is annotated with `field(...)`:
 
     directories: Annotated[tuple[DirectoryId, ...], field(array(UUID), since=1)] = ()
 
-and everything that needs the layout (the codec, the JSON form, the test strategies) asks
-`fields_of(cls)`. All schemas are flexible from version 0; a tagged field is tagged in every version
-that carries it, a nullable one is nullable in every version that carries it: true of every
-metadata record of Kafka 3.0 to 4.3 (apache/kafka: metadata/src/main/resources/common/metadata).
+and all users of the layout (the codec, the JSON form, the test strategies) call `fields_of(cls)`.
+All schemas are flexible from version 0; a tagged field is tagged in every version that has it, a
+nullable one is nullable in every version that has it: true of every metadata record of Kafka 3.0 to
+4.3 (apache/kafka: metadata/src/main/resources/common/metadata).
 """
 
 from enum import Enum
@@ -20,7 +20,7 @@ UnknownTags = tuple[tuple[int, bytes], ...]
 
 
 class MetadataRecordError(Exception):
-    """A metadata record cannot be read or written; the text says which and why."""
+    """A metadata record cannot be read or written; the text names the record and the reason."""
 
 
 class Scalar(Enum):
@@ -66,7 +66,7 @@ FieldType = Scalar | ArrayOf | type[WireStruct]
 
 
 class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a declaration says about one field, without its name and default."""
+    """The declaration of one field, without its name and default."""
 
     type: FieldType
     since: int
@@ -95,7 +95,7 @@ class Record(WireStruct, frozen=True, kw_only=True, gc=False):
 
 
 class UnknownRecord(Record, frozen=True, kw_only=True, gc=False):
-    """A record of a type that this software does not know, kept as it came."""
+    """A record of a type that this software does not know, with its body unchanged."""
 
     unknown_api_key: int
     version: int
@@ -120,8 +120,8 @@ def array(element: Scalar | type[WireStruct]) -> ArrayOf:
 def fields_of(cls: type[WireStruct]) -> tuple[FieldSpec, ...]:
     """The wire fields of a declared class in wire order, defaults resolved.
 
-    A required field (no default in Python) gets the default of its wire type: that is what Kafka's
-    generated classes compare with when a version cannot carry the field.
+    A required field (no default in Python) gets the default of its wire type: Kafka's generated
+    classes compare with it when a version cannot carry the field.
     """
     hints = get_type_hints(cls, include_extras=True)
     defaults = _declared_defaults(cls)
@@ -147,7 +147,7 @@ def fields_of(cls: type[WireStruct]) -> tuple[FieldSpec, ...]:
 
 
 def is_in_version(spec: FieldSpec, version: int) -> bool:
-    """Whether the field exists in this version of its record."""
+    """True if the field exists in this version of its record."""
     return version >= spec.since
 
 

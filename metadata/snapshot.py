@@ -1,12 +1,12 @@
-"""A snapshot's content: an image as records in Kafka's order, and the batches around them.
+"""The content of a snapshot: an image as records in Kafka's order, in batches.
 
     control batch   SnapshotHeader [KRaftVersion KRaftVoters]
     data batches    at most 1024 records each, offsets counted from 0 over the whole file
     control batch   SnapshotFooter
 
-Every batch carries the epoch of the snapshot. The law that tests hold it to:
+Every batch carries the epoch of the snapshot. Tests verify that
 `image_of(snapshot_records(image)) == image` except for `registration_offset`, which becomes the
-broker epoch, and the provenance, which the snapshot's name and header give.
+broker epoch, and the provenance, which comes from the snapshot's name and header.
 (apache/kafka: MetadataImage.write, RecordsSnapshotWriter.java)
 """
 
@@ -52,7 +52,7 @@ RECORDS_PER_BATCH: Final = 1024  # apache/kafka: SnapshotGenerator / RaftSnapsho
 
 
 class SnapshotContent(msgspec.Struct, frozen=True, gc=False):
-    """A snapshot file read: its records and what raft put around them."""
+    """The decoded content of a snapshot file: metadata records and control records."""
 
     last_contained_timestamp_ms: int
     records: tuple[Record, ...]
@@ -89,13 +89,13 @@ def encode_snapshot(
 ) -> Iterator[bytes]:
     """The batches of a snapshot file, one after the other.
 
-    Empty bytes come in between, after each `pause_records` records: so that whoever has other work
-    can do it before asking for more.
+    Empty bytes are yielded after each `pause_records` records, so that the caller can do other work
+    in between.
 
     Args:
         records: from `snapshot_records`, or those of a bootstrap file.
         level: metadata.version that decides the record versions.
-        epoch: leader epoch of the last record covered; it is in the file's name too.
+        epoch: leader epoch of the last record covered; also in the file's name.
         last_contained_timestamp_ms: append time of the last record covered.
         timestamp_ms: now.
         control_records: KRaftVersion and KRaftVoters when kraft.version is 1.
@@ -126,7 +126,7 @@ def encode_snapshot(
 def snapshot_timestamp_ms(start: bytes | memoryview) -> int | None:
     """The append time of the last record covered, from the first bytes of a file; None if unknown.
 
-    `start` holds at least the first batch.
+    `start` contains at least the first batch.
     """
     for batch in iterate_batches(start):
         for view in batch.records():
@@ -209,7 +209,7 @@ def _topic_records(image: Image) -> Iterator[Record]:
 
 
 def _topic_ids(image: Image) -> Iterator[TopicId]:
-    """All in order; sorted in 256 parts as they are reached, so that no step takes long."""
+    """All topic ids in order; sorted in 256 parts when reached, so that no step takes long."""
     by_first_byte: defaultdict[int, list[TopicId]] = defaultdict(list)
     for topic_id in image.topics:
         by_first_byte[topic_id[0]].append(topic_id)

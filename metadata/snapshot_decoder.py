@@ -1,6 +1,6 @@
-"""A snapshot file that is read while it arrives: bytes go in as they come, records come out.
+"""Incremental decoder of a snapshot file: bytes in, records out.
 
-What the file must look like is in `metadata.snapshot`.
+The format is described in `metadata.snapshot`.
 """
 
 from collections.abc import Iterator
@@ -18,23 +18,23 @@ from wire.batch import Batch, iterate_batches
 
 
 class SnapshotDecoder:
-    """Holds what is fed until whole batches can be read."""
+    """Decoder that buffers bytes until whole batches can be read."""
 
     def __init__(self) -> None:
         self._buffer = b""
         self._start = 0
-        """Where in the buffer the next batch begins."""
+        """Position of the next batch in the buffer."""
         self._position = 0
-        """The same in the file."""
+        """Position of the next batch in the file."""
         self._control: list[ControlRecord] = []
 
     def feed(self, content: bytes | memoryview) -> None:
-        """The next bytes of the file."""
+        """Add the next bytes of the file."""
         self._buffer = self._buffer[self._start :] + bytes(content)
         self._start = 0
 
     def records(self) -> Iterator[Record]:
-        """The records of the whole batches fed so far that were not asked for yet.
+        """Yield the records of the whole batches fed so far that were not yielded before.
 
         Raises:
             MetadataRecordError, CorruptBatchError: the content is damaged.
@@ -50,7 +50,7 @@ class SnapshotDecoder:
                     yield record_codec.decode(view.value)
 
     def finish(self) -> tuple[SnapshotHeader, tuple[ControlRecord, ...]]:
-        """After the last record: the header, and the control records between it and the footer.
+        """Return the header and the control records before the footer, after the last record.
 
         Raises:
             MetadataRecordError: the file is cut, or lacks its header or footer.

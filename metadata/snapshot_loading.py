@@ -1,7 +1,7 @@
-"""A snapshot on its way to be the committed image: fed in pieces, worked off in small portions.
+"""Loading of a snapshot as the committed image, in small steps.
 
-A large snapshot is seconds of work; who loads one while other things must go on calls `advance`
-between them. What comes out is what `Loader.load_snapshot` makes in one go.
+A large snapshot is seconds of work; a caller that must not block calls `advance` between other
+work. The result equals that of `Loader.load_snapshot` in one step.
 """
 
 import zlib
@@ -18,21 +18,21 @@ from wire.types import OffsetAndEpoch
 
 
 class SnapshotLoading:
-    """One snapshot, its image, and how that differs from the image before.
+    """One snapshot, its image, and the delta from the image before.
 
     Args:
         snapshot_id: of the snapshot.
-        before: the committed image now.
+        before: the current committed image.
     """
 
     def __init__(self, snapshot_id: OffsetAndEpoch, before: Image) -> None:
         self.snapshot_id = snapshot_id
         self.size_bytes = 0
-        """How much was fed."""
+        """Number of bytes fed."""
         self.checksum = 0
-        """CRC-32 of it."""
+        """CRC-32 of the bytes fed."""
         self.units_done = 0
-        """Records applied and topics compared."""
+        """Number of records applied and topics compared."""
         self._before = before
         self._image = EMPTY
         self._delta = MetadataDelta()
@@ -40,7 +40,7 @@ class SnapshotLoading:
         self._work: Iterator[None] = iter(())
 
     def feed(self, content: bytes, *, is_last: bool) -> None:
-        """The next bytes of the file; with the last ones the comparison can follow."""
+        """Add the next bytes of the file; the comparison follows the last ones."""
         self.size_bytes += len(content)
         self.checksum = zlib.crc32(content, self.checksum)
         self._decoder.feed(content)
@@ -49,7 +49,7 @@ class SnapshotLoading:
             self._work = chain(self._work, self._complete())
 
     def advance(self, units_max: int) -> bool:
-        """Apply so many records, or compare so many topics; whether all that was fed is done.
+        """Apply or compare at most `units_max` records or topics; True once all fed bytes are done.
 
         Raises:
             MetadataRecordError, CorruptBatchError: the file is damaged.
@@ -60,7 +60,7 @@ class SnapshotLoading:
         return done < units_max
 
     def result(self, before: Image) -> tuple[Image, MetadataDelta]:
-        """After the last `advance`: the image, and what in it differs from `before`."""
+        """Return the image and its delta from `before`, after the last `advance`."""
         assert self._image.provenance.end_offset == self.snapshot_id.offset, "not all was fed"
         is_compared = before is self._before
         return self._image, self._delta if is_compared else delta_between(before, self._image)

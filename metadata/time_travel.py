@@ -1,8 +1,8 @@
-"""The metadata as it was: an image at any offset that snapshots and log still reach.
+"""Past images: the image at any offset that snapshots and log still cover.
 
 "At offset N" is half-open, as everywhere: all records below N, so the image of a snapshot `N-epoch`
 is the image at N, and the newest one is at the high watermark. Inside a metadata transaction it is
-the image before the transaction, because nobody ever saw another one.
+the image before the transaction, because no other one was ever published.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 
 class OffsetGoneError(Exception):
-    """Neither a snapshot nor the log holds this offset any more."""
+    """Neither a snapshot nor the log covers this offset any more."""
 
     def __init__(self, offset: int, oldest: int) -> None:
         super().__init__(f"offset {offset} is gone: the oldest that is kept is {oldest}")
@@ -24,10 +24,10 @@ class OffsetGoneError(Exception):
 
 
 class Replay:
-    """Builds the image at one offset from a starting image and the batches behind it.
+    """Reconstruction of the image at one offset from an earlier image and the batches after it.
 
     Args:
-        offset: records below it count.
+        offset: end of the replay, exclusive.
         image: any image at or below the offset, such as a snapshot's.
     """
 
@@ -39,22 +39,22 @@ class Replay:
 
     @property
     def next_offset(self) -> Offset:
-        """Where the next batch must begin."""
+        """Lowest base offset of the next batch."""
         return self._loader.end_offset
 
     @property
     def is_complete(self) -> bool:
-        """Whether every record below the offset was taken."""
+        """True if every record below the offset was applied."""
         return self._last.end_offset >= self._offset
 
     @property
     def may_be_continued(self) -> bool:
-        """Whether `image` holds all there is: no transaction is open and no batch is cut."""
+        """True if later batches can be applied to `image`: no open transaction, no cut batch."""
         return self._loader.transaction_start is None and self._last.is_batch_aligned
 
     @property
     def image(self) -> Image:
-        """The image as of what was taken; its provenance names the offset asked for at the end."""
+        """The image after the applied batches; once complete, its end is the requested offset."""
         return replace(self._loader.image, provenance=self._last)
 
     def take(self, batches: Iterable[CommittedBatch]) -> None:
@@ -75,10 +75,10 @@ class Replay:
 def starting_point(
     offset: Offset, log_start_offset: Offset, snapshots: Sequence[OffsetAndEpoch]
 ) -> OffsetAndEpoch | None:
-    """The newest snapshot at or below the offset that the log continues; None = from offset 0.
+    """The newest snapshot at or below the offset that the log continues; None: from offset 0.
 
     Raises:
-        OffsetGoneError: the offset lies before everything that is kept.
+        OffsetGoneError: the offset is before everything that is retained.
     """
     usable = [s for s in snapshots if s.offset <= offset and s.offset >= log_start_offset]
     if usable:

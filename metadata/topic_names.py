@@ -1,4 +1,4 @@
-"""Which names a topic may have, with Kafka's reasons.
+"""Validation of topic names, with Kafka's error texts.
 
 Source: apache/kafka: clients/.../common/internals/Topic.java (detectInvalidTopic).
 """
@@ -7,12 +7,12 @@ import re
 from typing import Final
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
-"""In UTF-16 units, as Java counts: a folder name of 255 has room for `-` and a partition."""
+"""Limit in UTF-16 units, as Java counts: 255 of a directory name less `-` and a partition."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def illegal_topic_name(name: str) -> str | None:
-    """Why no topic can have this name, None if one can."""
+    """Kafka's reason why no topic can have this name, None if one can."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
