@@ -86,7 +86,7 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
         seconds_max: of one core; at least one seed is run.
 
     Raises:
-        MutantError: the mutant does not fit the code, or none of its seeds reached it.
+        MutantError: the mutant does not fit the code, or a part of it ran in none of its seeds.
     """
     mutant = mutant_of(number)
     started = time.process_time()
@@ -99,8 +99,9 @@ def hunt(number: int, base: int, seconds_max: float) -> Hunt:
             if time.process_time() - started > seconds_max:
                 is_over = invariant is None and seeds < mutant.seeds_max
                 break
-        if patches.calls == 0 and not is_over:
-            raise MutantError(f"{mutant.key} {mutant.name}: what it replaced never ran")
+        if patches.unreached and not is_over:
+            never = ", ".join(sorted(patches.unreached))
+            raise MutantError(f"{mutant.key} {mutant.name}: what it replaced never ran: {never}")
     return Hunt(
         number=number,
         base=base,

@@ -1,8 +1,8 @@
 """Mutants, and the patches of the code under test while one is applied.
 
 A mutant is patched in at run time, by attribute. The attributes that it replaces have to exist
-(`MutantError` otherwise), and a replacement has to run: a mutant that survives without one call
-shows nothing about the simulator.
+(`MutantError` otherwise), and every replacement has to run: one that dies or survives by a part of
+itself shows nothing about the rule that it breaks.
 """
 
 import functools
@@ -33,12 +33,13 @@ class MutantError(Exception):
 
 
 class Patches:
-    """Replacements of one applied mutant; `calls` counts how often they ran."""
+    """Replacements of one applied mutant."""
 
     def __init__(self, stack: ExitStack) -> None:
         """Begin without replacements; `stack` puts back the originals."""
         self._stack = stack
-        self.calls = 0
+        self.unreached: set[str] = set()
+        """Names of the replaced functions that were not called yet."""
 
     def method(self, owner: type, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
         """Replace a method or property of a class.
@@ -51,14 +52,16 @@ class Patches:
         Raises:
             MutantError: the class does not define it.
         """
-        original = vars(owner).get(name)
+        original, named = vars(owner).get(name), f"{owner.__module__}.{owner.__name__}"
         if original is None:
-            raise MutantError(f"{owner.__module__}.{owner.__name__} has no {name}")
+            raise MutantError(f"{named} has no {name}")
         if isinstance(original, property):
             assert original.fget is not None
-            replacement: Any = property(self._counted(original.fget, make(original.fget)))
+            replacement: Any = property(
+                self._noted(f"{named}.{name}", original.fget, make(original.fget))
+            )
         else:
-            replacement = self._counted(original, make(original))
+            replacement = self._noted(f"{named}.{name}", original, make(original))
         self._set(owner, name, original, replacement)
 
     def function(
@@ -72,27 +75,28 @@ class Patches:
         original = vars(module).get(name)
         if not callable(original) or original.__module__ != module.__name__:
             raise MutantError(f"{module.__name__} defines no {name}")
-        replacement = self._counted(original, make(original))
+        replacement = self._noted(f"{module.__name__}.{name}", original, make(original))
         for other_name, other in sorted(sys.modules.items()):
             is_ours = other_name.partition(".")[0] in UNDER_TEST
             if is_ours and vars(other).get(name) is original:
                 self._set(other, name, original, replacement)
 
-    def _counted(
-        self, original: Callable[..., Any], function: Callable[..., Any]
+    def _noted(
+        self, name: str, original: Callable[..., Any], function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """Count the calls of a function, which has to take as many arguments as the original."""
+        """Note that a function is called; it has to take as many arguments as the original."""
         expected, taken = _parameters(original), _parameters(function)
         if len(taken) != len(expected) and Parameter.VAR_POSITIONAL not in taken:
-            name = getattr(original, "__qualname__", str(original))
             raise MutantError(f"{name} takes {len(expected)} arguments, not {len(taken)}")
+        assert name not in self.unreached, f"{name} is replaced twice"
+        self.unreached.add(name)
 
         @functools.wraps(function)
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            self.calls += 1
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.unreached.discard(name)
             return function(*args, **kwargs)
 
-        return counted
+        return noted
 
     def _set(self, owner: Any, name: str, original: Any, replacement: Any) -> None:
         """Replace an attribute until the stack is closed."""
