@@ -13,6 +13,7 @@ from broker_publisher.metadata_cache import MetadataCache
 from broker_publisher.publisher import Publisher, Publishers
 from kernel import effects as out
 from kernel.config import NodeConfig
+from kernel.decoding import BYTES, Decoding
 from kernel.events import (
     BytesReceived,
     ConnectionClosed,
@@ -49,7 +50,7 @@ from metadata.features import unsupported
 from metadata.image import Image
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
-from network.connections import Connections, connection_rate
+from network.connections import Connections, MakeServerConnection, connection_rate
 from network.peers import Peers
 from network.timers import Timed
 from raft import effects as raft
@@ -70,6 +71,7 @@ class Kernel:
         cluster_id: cluster id from meta.properties.
         directory_ids: id of every log directory, by path, from meta.properties.
         now: time at start.
+        decoding: decoders that the driver chooses.
 
     Raises:
         CorruptLogError, CorruptFileError: the disk is damaged.
@@ -86,6 +88,7 @@ class Kernel:
         cluster_id: str,
         directory_ids: dict[str, DirectoryId],
         now: Now,
+        decoding: Decoding = BYTES,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id
@@ -105,7 +108,7 @@ class Kernel:
             installed=self._on_snapshot_installed,
         )
         self._writer = opened.writer
-        self._open_quorum(opened, vfs, rng)
+        self._open_quorum(opened, vfs, rng, decoding)
         self.cache = MetadataCache()
         requests = ControllerRequests(
             config, cache=self.cache, state=self.state, replica=self.replica, clock=self._clock
@@ -128,12 +131,14 @@ class Kernel:
         if config.is_controller:
             self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
             publishers.append(self.registration)
-        self.connections = self._serving(vfs, rng, directory_ids, requests)
+        self.connections = self._serving(
+            vfs, rng, directory_ids, requests, decoding.server_connection
+        )
         self.publishers = Publishers(publishers)
         self._timed = self._timed_parts()
         self._check_image(opened.loader.image)
 
-    def _open_quorum(self, opened: OpenedStorage, vfs: Vfs, rng: Rng) -> None:
+    def _open_quorum(self, opened: OpenedStorage, vfs: Vfs, rng: Rng, decoding: Decoding) -> None:
         """Make the replica of the metadata log, its peers and the metadata state."""
         config, cluster_id = self.config, self.cluster_id
         core = raft_core(config, cluster_id, opened, rng, self._clock.now_ms)
@@ -144,6 +149,7 @@ class Kernel:
             self._effects,
             lambda: core.leader,
             self._on_evidence,
+            make_connection=decoding.client_connection,
         )
         self.replica = Replica(
             core, opened.writer, opened.reading, self.peers, self._clock, self._on_notify
@@ -156,6 +162,7 @@ class Kernel:
             self._effects,
             propose=self.replica.propose,
             publish=self._publish,
+            read_batches=decoding.read_batches,
         )
 
     def _timed_parts(self) -> tuple[Timed, ...]:
@@ -171,6 +178,7 @@ class Kernel:
         rng: Rng,
         directory_ids: dict[str, DirectoryId],
         requests: ControllerRequests,
+        server_connection: MakeServerConnection,
     ) -> Connections:
         """Make the connections of the listeners with their request dispatch."""
         dispatch = Dispatch(
@@ -196,6 +204,7 @@ class Kernel:
             self._effects,
             dispatch.serve,
             address_rate=lambda host: connection_rate(self.cache.image, host),
+            make_connection=server_connection,
         )
 
     def _broker_parts(

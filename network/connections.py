@@ -80,7 +80,7 @@ class Client:
 
 Answered = Callable[[Any], None]
 Serve = Callable[[Client, Request, Answered], None]
-MakeConnection = Callable[[Mapping[int, Api], int], ServerConnection]
+MakeServerConnection = Callable[[Mapping[int, Api], int], ServerConnection]
 """A function of the listener's APIs and the maximum size of a request, in bytes."""
 
 
@@ -95,6 +95,7 @@ class Connections:
         effects: sink of the effects.
         serve: called with each request and the function to answer it.
         address_rate: returns the allowed connections per second of an address; None = any.
+        make_connection: decoder of requests; the simulator's may take bodies from memory.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Connections:
         serve: Serve,
         *,
         address_rate: Callable[[str], float | None] = lambda _: None,
+        make_connection: MakeServerConnection = ServerConnection,
     ) -> None:
         self._apis = apis
         self._controller_listeners = controller_listeners
@@ -133,8 +135,7 @@ class Connections:
         self._backlog: dict[int, Client] = {}
         self.serves_clients = False
         """True once broker listeners are served, after `serve_clients`."""
-        self.make_connection: MakeConnection = ServerConnection
-        """Factory of request decoders (the simulator's may take bodies from memory)."""
+        self._make_connection = make_connection
 
     def __len__(self) -> int:
         """Return the number of open connections."""
@@ -149,7 +150,7 @@ class Connections:
         if refusal is not None:
             self._refuse(connection_id, listener, refusal)
             return
-        connection = self.make_connection(self._apis[kind], self._limits.request_bytes_max)
+        connection = self._make_connection(self._apis[kind], self._limits.request_bytes_max)
         now_ms = self._clock.now_ms
         client = Client(connection_id, listener, kind, client_host, connection, now_ms)
         self._clients[connection_id] = client

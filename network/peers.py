@@ -30,7 +30,7 @@ PROBES_MAX: Final = 3
 GIVE_UP_MS: Final = 500
 """Time that a former leader has for its outstanding answers before its connection is closed."""
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
-MakeConnection = Callable[[str], ClientConnection]
+MakeClientConnection = Callable[[str], ClientConnection]
 """A function of the client id."""
 
 
@@ -70,6 +70,11 @@ class _State(Enum):
     OPEN = "open"
 
 
+def client_connection(client_id: str) -> ClientConnection:
+    """Make the client's side of a connection to another node."""
+    return ClientConnection(client_id, response_bytes_max=RESPONSE_BYTES_MAX)
+
+
 class Link:
     """One connection to one node, with its queued and in-flight requests."""
 
@@ -102,6 +107,7 @@ class Peers:
         effects: sink of the effects.
         followed: returns the leader and epoch followed now.
         on_evidence: called when the followed leader's process is gone.
+        make_connection: encoder of requests; the simulator's may leave bodies in memory.
     """
 
     def __init__(
@@ -112,6 +118,8 @@ class Peers:
         effects: EffectSink,
         followed: Callable[[], LeaderAndEpoch],
         on_evidence: Callable[[LeaderAndEpoch], None],
+        *,
+        make_connection: MakeClientConnection = client_connection,
     ) -> None:
         self._addresses = addresses
         self._node_id = node_id
@@ -125,8 +133,7 @@ class Peers:
         """Links with requests in flight or queued, and maybe some without."""
         self._by_peer_id: dict[int, Link] = {}
         self._next_peer_id = 1
-        self.make_connection: MakeConnection = _connection
-        """Factory of request encoders (the simulator's may leave bodies in memory)."""
+        self._make_connection = make_connection
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -214,7 +221,7 @@ class Peers:
         link.lost_leader = None
         names = {Channel.RAFT: f"raft-client-{self._node_id}"}
         client_id = names.get(link.channel, str(self._node_id))
-        link.connection = self.make_connection(client_id)
+        link.connection = self._make_connection(client_id)
         self._effects.append(SendPeerBytes(peer_id, link.connection.opening_bytes()))
 
     def on_bytes(self, peer_id: int, content: bytes) -> None:
@@ -331,10 +338,6 @@ class Peers:
         for link in self._busy:
             first_ms = min(first_ms, _deadline_ms(link))
         self._timers.at_ms[LINKS] = first_ms
-
-
-def _connection(client_id: str) -> ClientConnection:
-    return ClientConnection(client_id, response_bytes_max=RESPONSE_BYTES_MAX)
 
 
 def _deadline_ms(link: Link) -> int:

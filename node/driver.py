@@ -9,7 +9,7 @@ thread, and so do disk syncs unless they are fast (`node/flusher.py`); one of ea
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -40,7 +40,6 @@ from kernel.events import (
 )
 from kernel.kernel import Kernel
 from kernel.turn import Turn
-from metadata.loader import CommittedBatch, committed_batches
 from node.connections import InboundEnd, InboundSocket, OutboundSocket, connect
 from node.flusher import Flusher
 from node.logs import write_log
@@ -62,16 +61,15 @@ def now() -> Now:
 class Driver:
     """The driver of one kernel, until its `Exit` effect; `recorder` holds its measurements."""
 
-    def __init__(self, kernel: Kernel, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, kernel: Kernel, loop: asyncio.AbstractEventLoop, recorder: Recorder) -> None:
         self._kernel = kernel
         self._loop = loop
         self._events: deque[Event] = deque()
         self._posted_ns: list[int] = []
         """Times at which the waiting events were posted."""
         created_ns = time.monotonic_ns()
-        self.recorder = Recorder(created_ns)
-        self.recorder.observe(kernel.replica.core, created_ns, created_ns)
-        kernel.state.read_batches = self._measured_batches
+        self.recorder = recorder
+        recorder.observe(kernel.replica.core, created_ns, created_ns)
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -103,13 +101,6 @@ class Driver:
         self._turn.perform(self._kernel.start(now()))
         self._set_timer()
         self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
-
-    def _measured_batches(self, content: bytes) -> Iterator[CommittedBatch]:
-        """Yield the batches of the log and measure the caller's time to apply each."""
-        for batch in committed_batches(content):
-            started_ns = time.monotonic_ns()
-            yield batch
-            self.recorder.applied(len(batch.records), time.monotonic_ns() - started_ns)
 
     # ---- events in -------------------------------------------------------------------------
 

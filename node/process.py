@@ -9,11 +9,13 @@ import re
 import resource
 import signal
 import sys
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from inspection.inspected import Inspected
+from inspection.recorder import Recorder
 from kernel.config import NodeConfig
 from kernel.effects import Exit, Log, LogLevel
 from kernel.events import ShutdownRequested
@@ -38,6 +40,7 @@ from node.identity import Identity, prepare
 from node.leader_client import LeaderClient
 from node.local_client import LocalClient
 from node.logs import write_log
+from node.measuring import measured_decoding
 from storage.errors import (
     CorruptFileError,
     CorruptLogError,
@@ -87,7 +90,8 @@ def run_node(
         config = _config(properties, overrides, environment=environment)
         if properties is None and format_cluster_id is None:
             format_cluster_id = asked_cluster_id(os.environ)
-        identity, kernel = _open(config, format_cluster_id)
+        recorder = Recorder(time.monotonic_ns())
+        identity, kernel = _open(config, format_cluster_id, recorder)
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1
@@ -100,7 +104,7 @@ def run_node(
     gc.set_threshold(100_000, 20, 50)
     assert identity.locks, "the folders stay locked while the node runs"
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(config, kernel))
+        return runner.run(_serve(config, kernel, recorder))
 
 
 def asked_cluster_id(environment: Mapping[str, str]) -> str:
@@ -131,7 +135,9 @@ def _config(properties: Path | None, overrides: Sequence[str], *, environment: b
     return node_config({**effective(file, os.environ), **parse_overrides(overrides)})
 
 
-def _open(config: NodeConfig, format_cluster_id: str | None) -> tuple[Identity, Kernel]:
+def _open(
+    config: NodeConfig, format_cluster_id: str | None, recorder: Recorder
+) -> tuple[Identity, Kernel]:
     """Lock and check the log directories, and open the kernel.
 
     Raises:
@@ -150,6 +156,7 @@ def _open(config: NodeConfig, format_cluster_id: str | None) -> tuple[Identity, 
             cluster_id=identity.cluster_id,
             directory_ids=identity.directory_ids,
             now=at,
+            decoding=measured_decoding(recorder),
         )
     except OSError as error:
         where = ", ".join(config.log_dirs) if error.filename is None else error.filename
@@ -165,9 +172,9 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop]:
     return uvloop.Loop
 
 
-async def _serve(config: NodeConfig, kernel: Kernel) -> int:
+async def _serve(config: NodeConfig, kernel: Kernel, recorder: Recorder) -> int:
     loop = asyncio.get_running_loop()
-    driver = Driver(kernel, loop)
+    driver = Driver(kernel, loop, recorder)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: driver.post(ShutdownRequested()))
     try:

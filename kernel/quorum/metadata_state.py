@@ -4,11 +4,12 @@ It owns the loader, because on a leader the committed image is the one that the 
 (`adopt`), and on any other node the one that the stored records build.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
+from kernel.decoding import ReadBatches
 from kernel.effects import Effect, Log, LogLevel
 from kernel.quorum.log_writer import LogWriter
 from kernel.quorum.replies import Replies
@@ -16,7 +17,7 @@ from metadata import record_codec
 from metadata.delta import MetadataDelta, delta_between, sum_of
 from metadata.features import record_version
 from metadata.image import EMPTY, Image, Provenance
-from metadata.loader import CommittedBatch, Loader, committed_batches
+from metadata.loader import Loader
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
 from network.peers import Answered
@@ -45,6 +46,7 @@ class MetadataState:
         *,
         propose: Propose,
         publish: Callable[[Image, MetadataDelta], None],
+        read_batches: ReadBatches,
     ) -> None:
         self.loader = loader
         self.controller = controller
@@ -62,8 +64,7 @@ class MetadataState:
         """False if `publish_committed` would have nothing to do."""
         self.snapshots_loaded = 0
         """Snapshots loaded since the start, the one found at start included."""
-        self.read_batches: Callable[[bytes], Iterator[CommittedBatch]] = committed_batches
-        """Decoder of stored batches; a driver of many nodes may set one with a cache."""
+        self._read_batches = read_batches
 
     # ---- requests ----------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ class MetadataState:
             content = log.read(start, READ_BYTES_MAX, high_watermark)
             if not content:
                 break
-            for image, delta in self.loader.commit(self.read_batches(content)):
+            for image, delta in self.loader.commit(self._read_batches(content)):
                 self._publish(image, delta)
             assert self.loader.end_offset > start, f"no progress from {start=}"
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig
+from kernel.decoding import Decoding
 from kernel.kernel import Kernel
 from raft.state import RaftState
 from simulator.cluster.connection_ends import Inbound, Outbound
@@ -73,6 +74,7 @@ class Machine:
     __slots__ = (
         "_asked_ms",
         "_closing",
+        "_decoding",
         "_flush_us",
         "_inbound",
         "_next_connection_id",
@@ -118,12 +120,14 @@ class Machine:
         watcher: Watcher,
         flush_us: Callable[[], int],
         told_late_us: Callable[[], int],
+        decoding: Decoding,
     ) -> None:
         self.config = config
         self.id = int(config.node_id)
         self.scheduler = scheduler
         self.network = network
         self.watcher = watcher
+        self._decoding = decoding
         self.rng = rng
         self.disk_count = 0
         """Number of disks so far, this one included."""
@@ -214,6 +218,7 @@ class Machine:
                 cluster_id=CLUSTER_ID,
                 directory_ids={DATA: self.directory_id},
                 now=self.now(),
+                decoding=self._decoding,
             )
             self.raft = self.kernel.replica.core._state  # noqa: SLF001 - read at every step
             self.watcher.created(self)

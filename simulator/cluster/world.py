@@ -5,6 +5,7 @@ from typing import Final, get_args
 
 from kernel import effects as out
 from kernel import events
+from kernel.decoding import Decoding
 from kernel.lifecycle.broker_lifecycle import UNREGISTERED
 from raft.roles import Role
 from simulator.campaign.draw import Settings
@@ -166,12 +167,23 @@ class World:
             watcher=self,
             flush_us=lambda: self._flush_us(number),
             told_late_us=self._told_late_us,
+            decoding=self._decoding(),
         )
         machine.find_machine = lambda host: self.machines[host]
         rate = self.settings.clock_rate_ppm_max
         machine.clock_rate_ppm = clocks.randrange(-rate, rate + 1) if rate else 0
         machine.clock_offset_ms = clocks.randrange(1_000_000)
         return machine
+
+    def _decoding(self) -> Decoding:
+        """Decode a batch once for all nodes; hand bodies over in memory where the seed says so."""
+        if self._hand_over is None:
+            return Decoding(read_batches=self._decoded)
+        return Decoding(
+            read_batches=self._decoded,
+            server_connection=self._hand_over.server_connection,
+            client_connection=self._hand_over.client_connection,
+        )
 
     def _set_sites(self) -> None:
         """Set up legal but unlikely behaviour, as far as the seed has it."""
@@ -280,10 +292,6 @@ class World:
     def created(self, machine: Machine) -> None:
         """Watch the raft core of a new process."""
         assert machine.kernel is not None
-        machine.kernel.state.read_batches = self._decoded
-        if self._hand_over is not None:
-            machine.kernel.connections.make_connection = self._hand_over.server_connection
-            machine.kernel.peers.make_connection = self._hand_over.client_connection
         self.invariants.created(machine)
         core = machine.kernel.replica.core
         self._tap.attach(machine.id, core)

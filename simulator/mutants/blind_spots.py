@@ -126,12 +126,12 @@ def _applies_configs_twice(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def apply_from_log(self: MetadataState, high_watermark: Offset) -> None:
-            read = self.read_batches
-            self.read_batches = lambda content: map(_with_configs_twice, read(content))
+            read = self._read_batches
+            self._read_batches = lambda content: map(_with_configs_twice, read(content))
             try:
                 original(self, high_watermark)
             finally:
-                self.read_batches = read
+                self._read_batches = read
 
         return apply_from_log
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from inspection.recorder import Recorder
 from kernel.effects import CloseConnection, Exit, RunLocalChanges, RunSnapshot, SendBytes
 from kernel.events import (
     BytesReceived,
@@ -22,6 +23,7 @@ from kernel.events import (
 from kernel.kernel import Kernel
 from node.connections import connect
 from node.driver import Driver, now
+from node.measuring import measured_decoding
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, config_of, create_topic_body
 from wire.client_connection import ClientConnection
@@ -66,11 +68,12 @@ async def running():
     vfs.sync_directory("/")
     identity = {"/data": DirectoryId(bytes([1]) * 16)}
     WatchedKernel.turns = []
+    recorder = Recorder(time.monotonic_ns())
     kernel = WatchedKernel(
         config_of(1, 1), vfs, random.Random(1), cluster_id=CLUSTER_ID, directory_ids=identity,
-        now=now(),
+        now=now(), decoding=measured_decoding(recorder),
     )  # fmt: skip
-    driver = Driver(kernel, asyncio.get_running_loop())
+    driver = Driver(kernel, asyncio.get_running_loop(), recorder)
     driver.start()
     try:
         yield driver, kernel, vfs
@@ -309,7 +312,7 @@ def test_a_driver_measures_batches_that_it_applies_from_the_log():
             content = kernel.replica.writer.log.read(0, 1_000_000)
             recorder = driver.recorder
             before, sizes = recorder.batch_ns.count, []
-            for batch in kernel.state.read_batches(content):
+            for batch in kernel.state._read_batches(content):
                 assert recorder.batch_ns.count == before + len(sizes), "it is not applied yet"
                 sizes.append(len(batch.records))
             assert len(sizes) > 2

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from inspection.inspected import Inspected
+from inspection.recorder import Recorder
 from kernel.kernel import Kernel
 from node.config import inspection_limits, node_config
 from node.driver import Driver, now
@@ -70,7 +71,7 @@ async def ask(port, path):
 async def test_a_running_node_is_measured_and_its_clients_are_limited():
     loop = asyncio.get_running_loop()
     kernel = kernel_of_one()
-    driver = Driver(kernel, loop)
+    driver = Driver(kernel, loop, Recorder(time.monotonic_ns()))
     port = free_port()
     node = Inspected(kernel, now, None, driver.recorder)
     listener = HttpListener(node, Endpoint("HTTP", "127.0.0.1", port), {"connections_max": 1})
