@@ -42,7 +42,7 @@ SNAPSHOT_READING: Final = 14
 SNAPSHOT_WRITING: Final = 15
 """Next slice of the snapshot being written."""
 SNAPSHOT_INTERVAL: Final = 16
-"""Next snapshot by age."""
+"""Next snapshot by age, or after one that a full disk refused."""
 RETENTION: Final = 17
 """Next check of snapshots by retention."""
 COUNT: Final = 18

@@ -12,14 +12,14 @@ import msgspec
 
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel, RunSnapshot
-from kernel.quorum.log_writer import LogWriter
+from kernel.quorum.log_writer import RETRY_MS, LogWriter
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshot_retention import SnapshotRetention
 from metadata.snapshot import encode_snapshot, snapshot_records
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
-from network.timers import RETENTION, SNAPSHOT_INTERVAL, SNAPSHOT_WRITING
+from network.timers import NEVER_MS, RETENTION, SNAPSHOT_INTERVAL, SNAPSHOT_WRITING
 from raft.events import SnapshotAdded
 from storage.errors import OutOfSpaceError
 from storage.snapshot_files import SnapshotWriter
@@ -30,6 +30,8 @@ SLICE_RECORDS: Final = 200
 SLICE_MS: Final = 1
 RETENTION_CHECK_MS: Final = 60_000
 """Interval of retention checks, as in Kafka."""
+PAUSE_MS_MAX: Final = 30_000
+"""Longest pause after a refused snapshot; the first is the log writer's, each next one twice."""
 
 
 class _Job(msgspec.Struct):
@@ -67,9 +69,12 @@ class Snapshots:
         self._next_token = 1
         self._last_offset: int = state.loader.image.provenance.end_offset
         self._last_ms = clock.now_ms
+        """Time of the last attempt, or of the fetched snapshot."""
+        self._refused_count = 0
+        """Attempts that a full disk refused since the last snapshot."""
         self._size_bytes_before = self._size_bytes_covered()
         self._timers.set(RETENTION, clock.now_ms + RETENTION_CHECK_MS)
-        self._set_interval_timer()
+        self._set_timer()
 
     def publish_loaded(self) -> None:
         """Publish the newest snapshot at start, before any record."""
@@ -82,12 +87,15 @@ class Snapshots:
         self._drop_job()
         self._state.load_snapshot(loading)
         snapshot_id = loading.snapshot_id
-        self._reset(snapshot_id.offset)
+        self._last_ms = self._clock.now_ms
+        self._cover(snapshot_id.offset)
         fields = {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
         self._effects.append(Log(LogLevel.INFO, "snapshot_loaded", fields))
 
     def on_commit(self) -> None:
         """Begin a snapshot if the log has grown enough since the last one."""
+        if self._job is not None or self._refused_count > 0:
+            return
         grown = self._writer.log.size_bytes - self._size_bytes_before
         if grown >= self._config.metadata_log.record_bytes_between_snapshots:
             self._begin()
@@ -105,13 +113,14 @@ class Snapshots:
     def done(self, token: int) -> None:
         """Complete a `RunSnapshot`: the snapshot is durable under its name."""
         job, self._job = self._job, None
-        self._set_interval_timer()
         assert job is not None, "no snapshot is being written"
         assert token == self._next_token - 1, f"{token=} {self._next_token=}"
         if job.is_obsolete:
+            self._set_timer()
             self._writer.snapshots.unlink(self._writer.snapshots.delete(job.snapshot_id))
             return
         snapshot_id = job.snapshot_id
+        self._cover(snapshot_id.offset)
         fields = {
             "end_offset": snapshot_id.offset,
             "epoch": snapshot_id.epoch,
@@ -129,29 +138,30 @@ class Snapshots:
 
     # ---- writing -----------------------------------------------------------------------------
 
-    def _set_interval_timer(self) -> None:
-        """Set the deadline of the next snapshot, unless one is being written."""
-        if self._job is None and self._interval_ms:
-            self._timers.set(SNAPSHOT_INTERVAL, self._last_ms + self._interval_ms)
-        else:
-            self._timers.clear(SNAPSHOT_INTERVAL)
+    def _set_timer(self) -> None:
+        """Set the deadline of the next snapshot: after the refused one, else by age."""
+        due_ms = NEVER_MS
+        if self._job is None and self._refused_count > 0:
+            doublings = min(self._refused_count - 1, 10)
+            due_ms = self._last_ms + min(RETRY_MS << doublings, PAUSE_MS_MAX)
+        elif self._job is None and self._interval_ms > 0:
+            due_ms = self._last_ms + self._interval_ms
+        self._timers.set(SNAPSHOT_INTERVAL, due_ms)
 
     def _begin(self) -> None:
         """Begin to write the committed image, unless it has nothing new."""
         image = self._state.loader.image
         snapshot_id = image.provenance.snapshot_id
         is_in_transaction = self._state.loader.transaction_start is not None
-        if self._job is not None:
-            return
+        assert self._job is None, "at most one is being written"
+        self._last_ms = self._clock.now_ms
         if is_in_transaction or snapshot_id.offset <= self._last_offset:
-            self._last_ms = self._clock.now_ms
-            self._set_interval_timer()
+            self._set_timer()
             return
-        self._reset(snapshot_id.offset)
         try:
             writer = self._writer.snapshots.writer(snapshot_id)
         except OutOfSpaceError as error:
-            self._say_full(error)
+            self._on_full(error)
             return
         parts = encode_snapshot(
             snapshot_records(image),
@@ -162,7 +172,7 @@ class Snapshots:
             pause_records=SLICE_RECORDS,
         )
         self._job = _Job(snapshot_id, writer, parts)
-        self._set_interval_timer()
+        self._set_timer()
         self._timers.set(SNAPSHOT_WRITING, self._clock.now_ms + SLICE_MS)
 
     def _write_slice(self) -> None:
@@ -181,7 +191,7 @@ class Snapshots:
             job.writer.append(part)
         except OutOfSpaceError as error:
             self._drop_job()
-            self._say_full(error)
+            self._on_full(error)
 
     def _drop_job(self) -> None:
         """Abandon the snapshot being written; one being synced is deleted when that is done."""
@@ -193,17 +203,22 @@ class Snapshots:
         else:
             self._job.writer.abort()
             self._job = None
-            self._set_interval_timer()
 
-    def _say_full(self, error: OutOfSpaceError) -> None:
-        fields = {"error": str(error)}
-        self._effects.append(Log(LogLevel.ERROR, "snapshot_not_written", fields))
-
-    def _reset(self, covered_offset: int) -> None:
-        self._last_offset = covered_offset
+    def _on_full(self, error: OutOfSpaceError) -> None:
+        """Log the refused snapshot, the first of several, and schedule the next attempt."""
+        if self._refused_count == 0:
+            fields = {"error": str(error)}
+            self._effects.append(Log(LogLevel.ERROR, "snapshot_not_written", fields))
+        self._refused_count += 1
         self._last_ms = self._clock.now_ms
+        self._set_timer()
+
+    def _cover(self, end_offset: int) -> None:
+        """Note a durable snapshot: the next one is due by age, or by growth of the log beyond."""
+        self._last_offset = end_offset
         self._size_bytes_before = self._size_bytes_covered()
-        self._set_interval_timer()
+        self._refused_count = 0
+        self._set_timer()
 
     def _size_bytes_covered(self) -> int:
         """Return the size of the log below the end of the last snapshot."""

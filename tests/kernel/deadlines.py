@@ -67,7 +67,11 @@ def deadlines(kernel):
         names.SNAPSHOT_INTERVAL: NEVER_MS,
         names.RETENTION: True,
     }
-    if job is None and snapshots._interval_ms:
+    if job is None and snapshots._refused_count:
+        pauses_ms = [500, 1_000, 2_000, 4_000, 8_000, 16_000, *[30_000] * 20]
+        pause_ms = pauses_ms[snapshots._refused_count - 1]
+        found[names.SNAPSHOT_INTERVAL] = snapshots._last_ms + pause_ms
+    elif job is None and snapshots._interval_ms:
         found[names.SNAPSHOT_INTERVAL] = snapshots._last_ms + snapshots._interval_ms
     if kernel.registration is not None:
         registration = kernel.registration

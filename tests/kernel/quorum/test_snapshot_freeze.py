@@ -8,6 +8,7 @@ from kernel import effects as out
 from kernel.config import MetadataLogConfig
 from kernel.quorum.snapshot_retention import SnapshotRetention
 from simulator.cluster.memory_vfs import MemoryVfs
+from tests.kernel.deadlines import check_deadlines
 from tests.kernel.harness import World
 from tests.kernel.quorum.test_snapshot_installation import CONTENT, batch, opened
 from tests.kernel.quorum.test_snapshots import (
@@ -35,7 +36,8 @@ class SlowDisk(World):
         self.held.append(lambda: World._write_snapshot(self, node_id, life, effect))
 
     def __init__(self) -> None:
-        super().__init__(3, metadata_log=SMALL, quorum=CHUNKS)
+        timed = replace(SMALL, snapshot_interval_ms_max=3_600_000)
+        super().__init__(3, metadata_log=timed, quorum=CHUNKS)
         self.held: list[Callable[[], None]] = []
 
     def release(self) -> None:
@@ -74,6 +76,7 @@ def test_a_snapshot_that_ends_after_a_fetched_one_took_its_place_is_removed() ->
     assert kernel.snapshots.obsolete == obsolete
     before = len(said(world, slow, "snapshot_written"))
     world.release()
+    check_deadlines(kernel)
     assert kernel.snapshots.obsolete is None
     assert obsolete not in snapshots(world, slow)
     assert len(said(world, slow, "snapshot_written")) == before
