@@ -211,6 +211,16 @@ def latest_offset(
     return encode_offset(points), problems
 
 
+def offset_count(start: StreamOffset, end: StreamOffset, options: Options) -> int:
+    """Number of offsets of a micro-batch; a partition that is new in it begins at its log start."""
+    starts = {key: point.offset for key, point in decode_offset(start).items()}
+    ends = decode_offset(end)
+    if ends.keys() - starts.keys():
+        begins = {key: one.files.log_start_offset for key, one in replicas(options).items()}
+        starts = begins | starts
+    return sum(point.offset - starts.get(key, point.offset) for key, point in ends.items())
+
+
 def check_start(
     start: dict[tuple[str, int], Point],
     current: dict[tuple[str, int], Replica],

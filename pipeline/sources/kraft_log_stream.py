@@ -8,7 +8,6 @@ Nothing is done in `commit` or `stop`: Spark does not call them reliably.
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,10 +27,10 @@ from pipeline.core.stream import (
     Limit,
     Problem,
     StreamOffset,
-    decode_offset,
     encode_offset,
     initial_offset,
     latest_offset,
+    offset_count,
     plan_batch,
     replicas,
 )
@@ -105,7 +104,7 @@ class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _waits(self, start: StreamOffset, end: StreamOffset) -> bool:
         """Return True below minOffsetsPerTrigger until maxTriggerDelay has passed."""
         least = self._options.min_offsets_per_trigger
-        if least is None or _records(start, end) >= least:
+        if least is None or offset_count(start, end, self._options) >= least:
             return False
         now = time.monotonic()
         if self._waiting_since is None:
@@ -118,12 +117,3 @@ class KraftLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sys.stderr.write(f"kraft-log: {name}: {problem.detail}; skipped\n")
         if problems and self._options.errors_path is not None:
             write_gaps(self._options.errors_path, problems)
-
-
-def _records(start: StreamOffset, end: StreamOffset) -> int:
-    """Number of offsets between two stream offsets."""
-    before: Any = decode_offset(start)
-    return sum(
-        point.offset - (before[key].offset if key in before else 0)
-        for key, point in decode_offset(end).items()
-    )

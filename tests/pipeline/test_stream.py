@@ -2,14 +2,24 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pipeline.core.errors import BadInputError, DataLossError
 from pipeline.core.options import Options, parse_options, parse_stream_options
 from pipeline.core.reader import read_splits
-from pipeline.core.stream import Limit, initial_offset, latest_offset, plan_batch
+from pipeline.core.stream import (
+    Limit,
+    decode_offset,
+    encode_offset,
+    initial_offset,
+    latest_offset,
+    offset_count,
+    plan_batch,
+)
 from tests.pipeline.segments import GOLDEN, batch, marker, write_high_watermark, write_partition
 from tests.selection import thinned
 
@@ -54,6 +64,19 @@ def test_the_offset_is_what_the_checkpoint_keeps(log: Path) -> None:
     end, problems = latest_offset(start, chosen, Limit())
     assert (point(end), problems) == ((60, 5), [])
     assert rows(start, end, chosen) == list(range(60))
+
+
+def test_a_new_partition_counts_from_the_start_of_its_log(log: Path) -> None:
+    chosen = options(log)
+    start = initial_offset(chosen)
+    (orders,) = decode_offset(start).values()
+    read = encode_offset({("orders", 0): msgspec.structs.replace(orders, offset=20)})
+    write_partition(log, [batch(1000), batch(1001)], name="users-3", base_offset=1000)
+    end, _ = latest_offset(read, chosen, Limit())
+    assert offset_count(read, end, chosen) == 40 + 2
+    assert offset_count(end, end, chosen) == 0
+    shutil.rmtree(log / "users-3")  # deleted since: nothing of it can be read
+    assert offset_count(read, end, chosen) == 40
 
 
 @pytest.mark.parametrize("limit", [Limit(rows=25), Limit(rows=1), Limit(size_bytes=500), Limit()])
