@@ -2,12 +2,13 @@
 
 For an ordinary partition that is the broker's `replication-offset-checkpoint`, a few seconds old at
 most and never too high. The metadata log has no such file: there the committed end is the offset up
-to which a majority of the voters have the same batches in the given folders ("inferred": a leader
-may not know yet that it is committed, but no election can undo what a majority has in its own
-epoch). Copies without that end are not to be read: below it they may hold the tail of an old
-leader, which its node will truncate.
+to which a majority of the voters have the same batches in the given folders and which no election
+among them can undo ("inferred": a leader may not know yet that it is committed). Copies without
+that end are not to be read: below it they may hold the tail of an old leader, which its node will
+truncate.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pipeline.core.batches import scan
@@ -74,14 +75,14 @@ def one_log_a_voter(logs: Iterable[tuple[int | None, set[_Batch]]]) -> list[set[
     """
     best: dict[int | None, tuple[tuple[int, int], set[_Batch]]] = {}
     for node_id, log in logs:
-        age = max(((epoch, end) for end, epoch, _ in log), default=(-1, -1))
+        age = _age(log)
         if node_id not in best or age > best[node_id][0]:
             best[node_id] = age, log
     return [log for _, log in best.values()]
 
 
 def inferred_from_batches(logs: Sequence[set[_Batch]], voters: int, first: int = 0) -> int | None:
-    """The end that a majority has in common; None with too few logs for a majority.
+    """The end that a majority has in common for good; None with too few logs for a majority.
 
     Args:
         logs: one for each available voter (`one_log_a_voter`): (end offset, epoch, checksum) of its
@@ -100,12 +101,35 @@ def _is_majority(count: int, voters: int) -> bool:
 
 
 def _last_of_majority(logs: Sequence[set[_Batch]], voters: int) -> _Batch | None:
-    """The last batch that a majority has in common."""
-    counted: dict[_Batch, int] = {}
-    for log in logs:
-        for batch in log:
-            counted[batch] = counted.get(batch, 0) + 1
-    return max((batch for batch, count in counted.items() if count > voters // 2), default=None)
+    """The last batch that a majority has in common and that no election can undo.
+
+    A majority may have a batch that is not committed: followers fetched it from a later leader, but
+    nothing of that leader's own epoch yet, and a voter without it whose last epoch is higher can
+    still be elected (Raft, figure 8). So each available voter that can be elected must have the
+    batch; voters without a log here are taken to grant their votes.
+    """
+    counted = Counter(batch for log in logs for batch in log)
+    common = sorted((one for one, count in counted.items() if count > voters // 2), reverse=True)
+    ages = [_age(log) for log in logs]
+    absent = voters - len(logs)
+    electable = [
+        log for log, age in zip(logs, ages, strict=True)
+        if absent + sum(other <= age for other in ages) > voters // 2
+    ]  # fmt: skip
+    # Below its first batch a log has what is committed: a snapshot took its place.
+    starts = [min((end for end, _, _ in log), default=0) for log in electable]
+    # Other bytes at the same offset and epoch are damage, not another history.
+    points = [{(end, epoch) for end, epoch, _ in log} for log in electable]
+    for end, epoch, crc in common:
+        if all(end < start or (end, epoch) in held
+               for start, held in zip(starts, points, strict=True)):  # fmt: skip
+            return end, epoch, crc
+    return None
+
+
+def _age(log: set[_Batch]) -> tuple[int, int]:
+    """Last epoch and end offset of a log: votes go to the higher one."""
+    return max(((epoch, end) for end, epoch, _ in log), default=(-1, -1))
 
 
 def _batches(copy: PartitionFiles) -> set[_Batch]:

@@ -9,7 +9,7 @@ from pipeline.core.audit import check_file_fully, judge_partition, plan_audit
 from pipeline.core.discovery import discover
 from pipeline.core.options import parse_options
 from pipeline.core.stream import replicas
-from pipeline.core.watermark import committed_copies, one_log_a_voter
+from pipeline.core.watermark import committed_copies, inferred_from_batches, one_log_a_voter
 from pipeline.jobs.history.input import choose_log
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
 from wire.batch import encode_control_batch
@@ -51,6 +51,48 @@ def test_the_longest_copy_is_not_read_when_its_tail_is_not_committed(three: Path
     chosen = replicas(parse_options({"path": str(three)}))["__cluster_metadata", 0]
     assert chosen.files.node_id in (2, 3)
     assert (chosen.end.offset, chosen.end.epoch) == (5, 2)
+
+
+def test_a_batch_of_an_old_epoch_is_committed_with_one_of_its_leaders_own(tmp_path: Path) -> None:
+    """Raft, figure 8: node 3 can be elected with the vote of node 2, and cut offset 1 of both."""
+    voters = (1, 2, 3)
+    begin, old, own = elected(0, 1, 1, voters), batch(1, [b"a"]), elected(2, 3, 1, voters)
+    node(tmp_path, 1, begin, old, own)
+    node(tmp_path, 2, begin, old)
+    node(tmp_path, 3, begin, elected(1, 2, 3, voters))
+    end, copies = committed_copies(discover([str(tmp_path)]).partitions)
+    assert (end, [one.node_id for one in copies]) == (1, [1, 2, 3])
+    node(tmp_path, 2, begin, old, own)
+    end, copies = committed_copies(discover([str(tmp_path)]).partitions)
+    assert (end, [one.node_id for one in copies]) == (3, [1, 2])
+
+
+FIRST, OLD, OWN, OTHER = (1, 1, 0), (2, 1, 7), (3, 3, 8), (2, 2, 9)  # end, epoch, checksum
+
+
+@pytest.mark.parametrize(
+    ("logs", "voters", "expected"),
+    [
+        # the fourth log wins with the third and, of five voters, the one without a log here
+        ([{FIRST, OLD, OWN}, {FIRST, OLD, OWN}, {FIRST, OLD}, {FIRST, OTHER}], 4, 2),
+        ([{FIRST, OLD, OWN}, {FIRST, OLD, OWN}, {FIRST, OLD}, {FIRST, OTHER}], 5, 1),
+        # a log that begins after the batch, and one that does with another batch
+        ([{FIRST, OLD}, {FIRST, OLD}, {(5, 4, 1)}], 3, 2),
+        ([{FIRST, OLD}, {FIRST, OLD}, {(2, 4, 1)}], 3, 1),
+        # other bytes of the same offset and epoch
+        ([{FIRST, OLD}, {FIRST, OLD}, {FIRST, (2, 1, 8)}], 3, 2),
+        # equal logs vote for one another
+        ([{FIRST, OLD, (4, 3, 1)}, {FIRST, OLD, (4, 3, 2)}, {FIRST, OLD, (5, 3, 3)},
+          {FIRST, (4, 3, 4)}, set()], 5, 1),
+        # nothing that every electable log has
+        ([{OLD}, {OLD}, {OTHER}], 3, 0),
+        ([{OLD}, {OLD}, set()], 3, 2),
+    ],
+)  # fmt: skip
+def test_what_no_election_undoes(
+    logs: list[set[tuple[int, int, int]]], voters: int, expected: int
+) -> None:
+    assert inferred_from_batches(logs, voters) == expected
 
 
 def test_without_a_majority_the_most_recent_copy_is_read(three: Path) -> None:
