@@ -298,6 +298,9 @@ class BrokerLifecycle:
             )
 
     def _on_features(self, answer: "Failure | ApiVersionsResponse") -> None:
+        """Exit, unless the broker has registered or begun to shut down in the meantime."""
+        if self.epoch is not None or self.state is BrokerState.SHUTTING_DOWN:
+            return
         if isinstance(answer, Failure):
             self._end_unregistered(refusal_text(self._features, {}))
         else:

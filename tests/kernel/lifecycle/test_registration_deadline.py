@@ -9,9 +9,13 @@ from kernel.formatting import bootstrap_checkpoint
 from kernel.lifecycle.registration_refusal import refusal_text
 from metadata.features import release_levels
 from metadata.image import METADATA_VERSION
+from network.peers import GIVE_UP_MS
 from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
 from tests.kernel.harness import Node, World, config_of
+from wire import codec
+from wire.errors import ErrorCode
 
+UPDATE_FEATURES = 57
 LIMIT_MS = 3_000
 BROKER = BrokerConfig(initial_registration_timeout_ms=LIMIT_MS)
 PREFIX = f"the broker could not register within initial.broker.registration.timeout.ms={LIMIT_MS}: "
@@ -25,6 +29,15 @@ def a_world(levels: dict[str, int], **controller: Any) -> World:
     world.nodes[2] = Node(config_of(2, 1, is_controller=False, broker=BROKER))
     world.nodes[2].vfs.make_directory("/data")
     world.nodes[2].vfs.sync_directory("/")
+    return world
+
+
+def voters_with(levels: dict[str, int]) -> World:
+    """Three combined nodes of a cluster with these levels."""
+    world = World(3, broker=BROKER)
+    for node in world.nodes.values():
+        write_bootstrap_checkpoint(node.vfs, "/data", bootstrap_checkpoint(levels, 0))
+    world.start_all()
     return world
 
 
@@ -74,6 +87,48 @@ def test_a_controller_that_is_gone_when_it_is_asked_leaves_the_image() -> None:
     assert exit_.reason == (PREFIX + "group.version is finalized at 1: this broker supports 0 to 0")
 
 
+def test_a_registration_that_succeeds_after_the_limit_counts() -> None:
+    """It was on its way, and comes back before the features that the broker asked for."""
+    world = a_world(GROUP_ONLY)
+    world.start(1)
+    world.run_until(lambda: world.active() == 1)
+    client = world.client(1, "CONTROLLER")
+    world.start(2)
+    world.run_for(LIMIT_MS - 1_000)
+    world.pause(1)
+    new = codec.newest(UPDATE_FEATURES, "request")
+    to_0 = new.FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)
+    asked = client.send(UPDATE_FEATURES, new.UpdateFeaturesRequest(feature_updates=(to_0,)))
+    world.run_for(1_010)
+    world.resume(1)
+    world.run_until(lambda: asked in client.answers)
+    assert client.answers[asked].error_code is ErrorCode.none
+    world.run_until(lambda: world.kernel(2).is_unfenced, 2 * LIMIT_MS)
+    assert world.nodes[2].exit is None
+    assert not [log for log in world.nodes[2].logs if log.event == "registration_timed_out"]
+
+
+def test_an_answer_about_features_does_not_end_a_shutdown() -> None:
+    """The leader that was asked is stopped; its successor waits for one of its own."""
+    world = voters_with(GROUP_ONLY)
+    world.run_for(LIMIT_MS - 100)
+    asked = world.active()
+    assert asked is not None
+    world.pause(asked)
+    others = [world.kernel(i).replica.core for i in {1, 2, 3} - {asked}]
+    world.run_until(lambda: any(core.is_leader for core in others))
+    (stopped,) = (i for i in world.alive if i != asked and world.kernel(i).replica.core.is_leader)
+    for node_id in {1, 2, 3} - {asked, stopped}:
+        world.pause(node_id)
+    world.terminate(stopped)
+    world.run_for(2 * GIVE_UP_MS)
+    assert world.nodes[stopped].exit is None
+    world.run_until(lambda: world.nodes[stopped].exit is not None)
+    exit_ = world.nodes[stopped].exit
+    assert exit_ is not None
+    assert (exit_.code, exit_.reason) == (0, "shut down")
+
+
 def test_without_a_controller_the_broker_ends_as_well() -> None:
     world = a_world(GROUP_ONLY)
     world.start(2)
@@ -103,11 +158,7 @@ def test_a_broker_told_to_stop_before_it_registered_says_nothing() -> None:
 
 
 def test_the_limit_does_not_end_a_shutdown() -> None:
-    world = World(3, broker=BROKER)
-    content = bootstrap_checkpoint(GROUP_ONLY, 0)
-    for node in world.nodes.values():
-        write_bootstrap_checkpoint(node.vfs, "/data", content)
-    world.start_all()
+    world = voters_with(GROUP_ONLY)
     world.run_for(LIMIT_MS - 1)
     leader = world.active()
     assert leader is not None
