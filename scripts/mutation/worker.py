@@ -14,7 +14,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from scripts.mutation import quick_tests
 from scripts.mutation.forks import Job, Reporter, Verdict, run_fork
 from scripts.mutation.loaded_code import LoadedFunctions
 from scripts.mutation.modules import PACKAGES, ROOT, Importer
-from scripts.mutation.points import mutated
+from scripts.mutation.points import Point, mutated
 from scripts.mutation.tracing import Trace, Tracer
 
 FOREIGN: Final = ("hypothesis", "kio.schema", "msgspec", "immutables", "aiohttp", "zstandard")
@@ -85,11 +86,8 @@ class Server:
         functions = LoadedFunctions()
         trusted: dict[str, bool] = {}
         for job in self._jobs:
-            verdict = self._verdict(session, items, functions, job)
-            while verdict.killer and not self._is_trusted(session, items, verdict, job, trusted):
-                job.tests = [test for test in job.tests if test.id != verdict.killer]
-                verdict = self._verdict(session, items, functions, job)
-            answer(self._answers, verdict)
+            run = partial(self._verdict, session, items, functions)
+            answer(self._answers, confirmed(job, run, trusted))
         return True
 
     def _verdict(
@@ -114,23 +112,6 @@ class Server:
 
         return run_fork(job, action, self._scratch)
 
-    def _is_trusted(
-        self,
-        session: pytest.Session,
-        items: dict[str, pytest.Item],
-        verdict: Verdict,
-        job: Job,
-        trusted: dict[str, bool],
-    ) -> bool:
-        """Return True if the killing test passes alone, without a mutant."""
-        if verdict.killer not in trusted:
-            alone = Job(None, [test for test in job.tests if test.id == verdict.killer])
-            passed = run_fork(
-                alone, lambda r: run_items(session, [items[verdict.killer]], r), self._scratch
-            )
-            trusted[verdict.killer] = passed.outcome == "survived"
-        return trusted[verdict.killer]
-
 
 class Chosen:
     """Plugin of a cold fork that runs the tests of a job in its order."""
@@ -154,6 +135,27 @@ class Chosen:
         return True
 
 
+def confirmed(job: Job, run: Callable[[Job], Verdict], trusted: dict[str, bool]) -> Verdict:
+    """Return the verdict of the tests that pass alone without a mutant.
+
+    Args:
+        job: a mutant with its tests; tests that do not pass are removed.
+        run: runs a job in a fork.
+        trusted: result of each test that was run alone, kept for later jobs.
+    """
+    verdict = run(job)
+    while verdict.killer:
+        killer = verdict.killer
+        if killer not in trusted:
+            alone = Job(None, [test for test in job.tests if test.id == killer])
+            trusted[killer] = run(alone).outcome == "survived"
+        if trusted[killer]:
+            break
+        job.tests = [test for test in job.tests if test.id != killer]
+        verdict = run(job) if job.tests else Verdict("survived")
+    return verdict
+
+
 def run_items(session: pytest.Session, items: list[pytest.Item], reporter: Reporter) -> None:
     """Run tests in this order until one fails."""
     for item, following in zip(items, [*items[1:], None], strict=True):
@@ -169,22 +171,28 @@ def serve_cold(jobs: Iterator[Job], answers: int, scratch: Path) -> None:
     """Import the mutant of each job anew in a fork and answer its verdict."""
     for name in FOREIGN:
         __import__(name)
+    trusted: dict[str, bool] = {}
     for job in jobs:
+        answer(answers, confirmed(job, partial(_run_cold, scratch), trusted))
 
-        def action(reporter: Reporter, job: Job = job) -> None:
-            point = job.point
-            assert point is not None
 
-            def compiler(module: str, source: bytes) -> ast.Module:
-                text = source.decode()
-                return mutated(point, text) if module == point.module else ast.parse(text)
+def _run_cold(scratch: Path, job: Job) -> Verdict:
+    def action(reporter: Reporter) -> None:
+        if job.point is not None:
+            _import_mutant(job.point)
+        files = sorted({test.id.partition("::")[0] for test in job.tests})
+        if quick_tests.run(Chosen(job, reporter), files) not in {0, 1}:
+            reporter.failed("")  # the mutant cannot even be imported
 
-            Importer([point.module.partition("/")[0]], compiler).install()
-            files = sorted({test.id.partition("::")[0] for test in job.tests})
-            if quick_tests.run(Chosen(job, reporter), files) not in {0, 1}:
-                reporter.failed("")  # the mutant cannot even be imported
+    return run_fork(job, action, scratch)
 
-        answer(answers, run_fork(job, action, scratch))
+
+def _import_mutant(point: Point) -> None:
+    def compiler(module: str, source: bytes) -> ast.Module:
+        text = source.decode()
+        return mutated(point, text) if module == point.module else ast.parse(text)
+
+    Importer([point.module.partition("/")[0]], compiler).install()
 
 
 def trace(path: Path, shard: int, shards: int) -> None:
