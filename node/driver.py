@@ -96,11 +96,14 @@ class Driver:
         }
 
     def start(self) -> None:
-        """Run the kernel's first step; the listeners are bound."""
+        """Run the kernel's first step, once the listeners are bound; an error ends the node."""
         started_ns = time.monotonic_ns()
-        self._turn.perform(self._kernel.start(now()))
-        self._set_timer()
-        self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
+        try:
+            self._turn.perform(self._kernel.start(now()))
+            self._set_timer()
+            self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
+        except Exception as error:  # noqa: BLE001 - as in every turn
+            self._fail(error)
 
     # ---- events in -------------------------------------------------------------------------
 

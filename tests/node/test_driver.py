@@ -61,8 +61,8 @@ class RecordingEnd:
 
 
 @asynccontextmanager
-async def running():
-    """A started driver of a quorum of one, its kernel and its disk."""
+async def running(failing=None):
+    """A started driver of a quorum of one, its kernel and its disk; faults begin at the start."""
     vfs = MemoryVfs()
     vfs.make_directory("/data")
     vfs.sync_directory("/")
@@ -74,6 +74,7 @@ async def running():
         now=now(), decoding=measured_decoding(recorder),
     )  # fmt: skip
     driver = Driver(kernel, asyncio.get_running_loop(), recorder)
+    vfs.failing = failing
     driver.start()
     try:
         yield driver, kernel, vfs
@@ -188,6 +189,31 @@ def test_a_failing_disk_ends_the_node_before_any_answer(kind):
                 await call
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "named"),
+    [("sync", errno.EIO, "FsyncError"), ("write", errno.ENOSPC, "OutOfSpaceError")],
+)
+def test_a_disk_that_fails_in_the_first_step_ends_the_node(capsys, kind, code, named):
+    """A sole voter is elected in it, which takes a new quorum-state; the disk has none for it."""
+
+    def failing(done, path):
+        return code if done == kind and "quorum-state" in path else None
+
+    async def scenario():
+        async with running(failing) as (driver, kernel, _):
+            assert driver.exit.done()
+            assert driver.exit.result().code == 1
+            assert "quorum-state" in driver.exit.result().reason
+            assert driver.exit.result().reason.startswith(named)
+            stepped = len(kernel.turns)
+            driver.post(TimeAdvanced())
+            await turn_over()
+            assert len(kernel.turns) == stepped
+
+    run(scenario)
+    assert "node_failed" in capsys.readouterr().err
 
 
 def test_effects_are_performed_in_their_order_and_late_ones_are_dropped():
