@@ -49,6 +49,15 @@ class HttpListener:
         self._opening = asyncio.ensure_future(self._open())
 
     async def _open(self) -> None:
+        """Load and start the server; without one, the node goes on and refuses connections."""
+        try:
+            await self._load()
+        except Exception as error:  # noqa: BLE001 - of modules that others wrote
+            reason = f"{type(error).__name__}: {error}"
+            write_log(Log(LogLevel.ERROR, "inspection_failed", {"error": reason}), error)
+            self._socket.close()
+
+    async def _load(self) -> None:
         server = await asyncio.to_thread(importlib.import_module, "inspection.server")
         resources = importlib.import_module("inspection.resources")
         limits = server.Limits(**self._limits)
@@ -62,7 +71,8 @@ class HttpListener:
             self._socket.close()
             return
         await self._opening
-        await self._server.close()
+        if self._server is not None:
+            await self._server.close()
 
 
 def _bound(endpoint: Endpoint) -> socket.socket:

@@ -4,7 +4,9 @@ import asyncio
 import json
 import random
 import socket
+import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -104,3 +106,25 @@ async def test_a_taken_address_is_refused_by_name():
         node = Inspected(kernel_of_one(), now)
         with pytest.raises(StartError, match=rf"inspection.listener: 127.0.0.1:{port}"):
             HttpListener(node, Endpoint("HTTP", "127.0.0.1", port))
+
+
+async def test_a_server_that_cannot_be_loaded_is_logged_and_does_not_hinder_the_end(
+    monkeypatch, capsys
+):
+    """The node goes on without it: close, after which the log is closed, raises nothing."""
+    monkeypatch.setitem(sys.modules, "inspection.server", None)
+    port = free_port()
+    listener = HttpListener(Inspected(kernel_of_one(), now), Endpoint("HTTP", "127.0.0.1", port))
+    async with asyncio.timeout(LIMIT_S):
+        listener.start()
+        with suppress(ConnectionResetError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.read(-1) == b""
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        await listener.close()
+    line = json.loads(capsys.readouterr().err)
+    assert (line["level"], line["event"]) == ("ERROR", "inspection_failed")
+    assert "inspection.server" in line["error"]
+    assert "import_module" in line["stack"]
