@@ -7,7 +7,6 @@ from typing import Any, Final, NoReturn
 
 from typing_extensions import override
 
-INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 TEXT_CHARACTERS_MAX: Final = 2**15 - 1

@@ -1,22 +1,21 @@
 """`kraftline storage`: cluster ids; folders are in `cli/folders.py` (kafka-storage's lines)."""
 
-import os
 import sys
 from argparse import Namespace
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from random import SystemRandom
 
 from cli.arguments import Parser, UsageError
-
-RESERVED_UUIDS: Final = frozenset(value.to_bytes(16, "big") for value in range(101))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Perform a storage command and return the exit code."""
     options = _parse(arguments)
     if options.command == "random-uuid":
-        identifier = random_uuid(os.urandom)
+        from kernel.random_ids import random_uuid  # noqa: PLC0415  # --help needs none of it
+
+        identifier = urlsafe_b64encode(random_uuid(SystemRandom()))[:22].decode()
         sys.stdout.write(f'{{"uuid":"{identifier}"}}\n' if options.json else identifier + "\n")
         return 0
     if options.command in ("version-mapping", "feature-dependencies"):
@@ -71,14 +70,3 @@ def _parse(arguments: Sequence[str]) -> Namespace:
     )
     dependencies.add_argument("--json", action="store_true", help="one JSON object")
     return parser.parse_args(arguments)
-
-
-def random_uuid(random_bytes: Callable[[int], bytes]) -> str:
-    """A new id as Kafka generates them: version 4, never reserved, never starting with a dash."""
-    while True:
-        content = bytearray(random_bytes(16))
-        content[6] = content[6] & 0x0F | 0x40
-        content[8] = content[8] & 0x3F | 0x80
-        text = urlsafe_b64encode(content)[:22].decode()
-        if bytes(content) not in RESERVED_UUIDS and not text.startswith("-"):
-            return text

@@ -45,7 +45,6 @@ OPERATIONS: Final = {operation.value: operation.name for operation in Operation}
 PERMISSIONS: Final = {permission.value: permission.name for permission in Permission}
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
-Filter = Literal["under_replicated", "offline", "at_min_isr", "no_leader"]
 FILTERS: Final[tuple[str, ...]] = ("under_replicated", "offline", "at_min_isr", "no_leader")
 
 

@@ -6,7 +6,7 @@ option, its value and the allowed values.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -277,4 +277,3 @@ _PARSERS: Final[dict[str, Any]] = {
     "maxTriggerDelay": _duration,
 }
 _BY_NAME: Final = {name.lower(): (name, parse) for name, parse in _PARSERS.items()}
-OPTION_NAMES: Final[Sequence[str]] = tuple(_PARSERS)

@@ -58,7 +58,6 @@ NO_BEHAVIOUR_NODES: Final = (
 )
 SEQUENCES: Final = (ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set)
 DECLARATIONS: Final = frozenset({"__slots__", "__all__", "__match_args__"})
-FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 Place = tuple[Any, Any]
 """A node and the name of its field, or a list and an index."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 from scripts.mutation.modules import ROOT
 
 EQUIVALENTS: Final = ROOT / "docs" / "mutation" / "equivalents.toml"
-OUTCOMES: Final = ("killed", "timeout", "equivalent", "survived")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import pytest
 from cli.folders import _formatted_lines
 from cli.main import main
 from cli.release_versions import new_cluster_levels
-from cli.storage import random_uuid
 from kernel.formatting import FormatRequest
 from metadata.records import FeatureLevelRecord
 from metadata.snapshot import decode_snapshot
@@ -272,12 +271,13 @@ def test_a_file_that_is_no_properties(
     assert [path.name for path in folder.iterdir()] == ["n1"]
 
 
-def test_random_uuid_skips_a_leading_dash() -> None:
-    draws = [b"\xf8" + bytes(15), b"\x01" + bytes(15)]
-    text = random_uuid(lambda _count: draws.pop(0))
-    assert len(text) == 22
-    assert not text.startswith("-")
-    assert draws == []
+def test_random_uuid_is_22_characters_without_a_leading_dash(capsys) -> None:
+    """tests/kernel/test_random_ids.py has the bits."""
+    for _ in range(50):
+        assert main(["storage", "random-uuid"]) == 0
+        text = capsys.readouterr().out.strip()
+        assert len(text) == 22
+        assert not text.startswith("-")
 
 
 SCRAM = 'SCRAM-SHA-256=[name=alice-boot,salt="Z29sZGVu",password=bootpw,iterations=4096]'
