@@ -191,7 +191,7 @@ BLIND_SPOTS: Final = (
     Mutant(
         number=50,
         name="stops-publishing",
-        text="a node applies what is committed and stops to publish it",
+        text="a node goes on applying committed records and stops publishing them",
         expected=("I17",),
         seeds_max=50,
         patch=_stops_publishing,
@@ -223,7 +223,7 @@ BLIND_SPOTS: Final = (
     Mutant(
         number=58,
         name="grants-pre-votes-to-any-log",
-        text="a pre-vote is granted without a look at the log of who asks",
+        text="a pre-vote is granted without a look at the candidate's log",
         expected=("I4",),
         seeds_max=100,
         patch=_grants_pre_votes_to_any_log,
@@ -232,7 +232,7 @@ BLIND_SPOTS: Final = (
     Mutant(
         number=59,
         name="grants-pre-votes-while-led",
-        text="a follower that hears its leader grants pre-votes",
+        text="a follower in contact with its leader grants pre-votes",
         expected=("I4",),
         seeds_max=100,
         patch=_grants_pre_votes_while_led,
@@ -257,7 +257,7 @@ BLIND_SPOTS: Final = (
     Mutant(
         number=62,
         name="forgets-its-leader",
-        text="a follower that restarts has forgotten its leader",
+        text="a restarted follower does not know its leader",
         expected=("I16",),
         seeds_max=50,
         patch=_forgets_its_leader,

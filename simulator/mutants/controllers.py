@@ -114,7 +114,7 @@ CONTROLLERS: Final = (
     Mutant(
         number=21,
         name="does-not-revert",
-        text="a controller that loses its office keeps what was not committed",
+        text="a controller that resigns keeps what was not committed",
         expected=("I14",),
         seeds_max=200,
         patch=_does_not_revert,
@@ -149,7 +149,7 @@ TIMERS: Final = (
     Mutant(
         number=30,
         name="no-check-quorum",
-        text="a leader that hears nobody never resigns",
+        text="a leader from which no voter fetches never resigns",
         expected=("liveness",),
         seeds_max=50,
         patch=_no_check_quorum,

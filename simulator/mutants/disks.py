@@ -212,7 +212,7 @@ DISKS: Final = (
     Mutant(
         number=28,
         name="sync-error-retried",
-        text="a failed fsync is tried again and believed",
+        text="a failed fsync is retried, and its success trusted",
         expected=("I10", "I12"),
         seeds_max=200,
         patch=_sync_error_retried,

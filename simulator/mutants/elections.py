@@ -228,7 +228,7 @@ ELECTIONS: Final = (
     Mutant(
         number=35,
         name="leads-again",
-        text="a restarted leader leads on in its old epoch",
+        text="a restarted leader is still leader of its old epoch",
         expected=("I6", "I8", "I16"),
         seeds_max=300,
         patch=_leads_again,
@@ -237,7 +237,7 @@ ELECTIONS: Final = (
     Mutant(
         number=36,
         name="stored-epoch-trusted",
-        text="a stored epoch below that of the log is believed at start",
+        text="a stored epoch below that of the log is kept at start",
         expected=("I2", "I3", "I16"),
         seeds_max=300,
         patch=_stored_epoch_trusted,

@@ -46,7 +46,7 @@ IMAGES: Final = (
     Mutant(
         number=65,
         name="keeps-leaderless",
-        text="a partition that has a leader again stays in the index of those that have none",
+        text="a partition that has a leader again stays among the leaderless ones of the index",
         expected=("I14",),
         seeds_max=50,
         patch=_keeps_leaderless,
@@ -54,7 +54,7 @@ IMAGES: Final = (
     Mutant(
         number=66,
         name="keeps-names",
-        text="the name of a deleted topic stays among those that another may not resemble",
+        text="the name of a deleted topic still collides with those of new topics",
         expected=("I17",),
         seeds_max=50,
         patch=_keeps_names,

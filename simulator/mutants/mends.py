@@ -15,7 +15,7 @@ Original = Callable[..., Any]
 
 
 def _drops_failed_folder_work(patches: Patches) -> None:
-    """81d67f2: folder work that failed is not done again."""
+    """81d67f2: failed work on folders is not retried."""
 
     def make(original: Original) -> Original:
         def done(self: Folders, error: str | None) -> None:
@@ -32,7 +32,7 @@ MENDS: Final = (
     Mutant(
         number=56,
         name="drops-failed-folder-work",
-        text="work on folders that failed is not done again (81d67f2 taken out)",
+        text="failed work on folders is not retried (81d67f2 taken out)",
         expected=("liveness", "I20"),
         seeds_max=200,
         patch=_drops_failed_folder_work,

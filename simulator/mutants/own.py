@@ -213,7 +213,7 @@ OWN: Final = (
     Mutant(
         number=41,
         name="forgets-changed-partitions",
-        text="publishers do not hear of changed partitions of a topic that existed",
+        text="a delta lacks the changed partitions of topics that existed before it",
         expected=("I14", "I17"),
         seeds_max=50,
         patch=_forgets_changed_partitions,
@@ -229,7 +229,7 @@ OWN: Final = (
     Mutant(
         number=43,
         name="resigns-silently",
-        text="a controller that loses its office answers nobody who waits",
+        text="a controller that resigns answers none of the waiting requests",
         expected=("I14",),
         seeds_max=100,
         patch=_resigns_silently,
@@ -238,7 +238,7 @@ OWN: Final = (
     Mutant(
         number=44,
         name="leaves-when-its-id-is-in-use",
-        text="a broker ends with 1 as soon as the session of its former process is in its way",
+        text="a broker exits with 1 as soon as the session of its former process delays it",
         expected=("I20",),
         seeds_max=50,
         patch=_leaves_when_its_id_is_in_use,
@@ -246,7 +246,7 @@ OWN: Final = (
     Mutant(
         number=45,
         name="never-exits",
-        text="a process runs on once its shutdown is complete",
+        text="a process does not exit once its shutdown is complete",
         expected=("liveness",),
         seeds_max=50,
         patch=_never_exits,
@@ -255,7 +255,7 @@ OWN: Final = (
     Mutant(
         number=46,
         name="sessions-never-end",
-        text="a broker of which nothing is heard is never fenced",
+        text="a broker that sends no heartbeats is never fenced",
         expected=("liveness",),
         seeds_max=100,
         patch=_sessions_never_end,

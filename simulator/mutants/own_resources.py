@@ -27,7 +27,7 @@ OWN_RESOURCES: Final = (
     Mutant(
         number=48,
         name="keeps-closed-connections",
-        text="a connection that is gone stays in the table of connections",
+        text="a closed connection stays in the table of connections",
         expected=("I19",),
         seeds_max=50,
         patch=_keeps_closed_connections,

@@ -195,7 +195,7 @@ REPLICATION: Final = (
     Mutant(
         number=8,
         name="fetches-before-flush",
-        text="a voter fetches on before what it has is flushed",
+        text="a voter fetches from the end of what it wrote, flushed or not",
         expected=("I10",),
         seeds_max=300,
         patch=_fetches_before_flush,
@@ -238,7 +238,7 @@ REPLICATION: Final = (
     Mutant(
         number=13,
         name="takes-stale-fetches",
-        text="the fetch answer of a former leader is taken up in a later epoch",
+        text="a Fetch response of a former leader is accepted in a later epoch",
         expected=("I6", "I8"),
         seeds_max=500,
         patch=_takes_stale_fetches,

@@ -15,7 +15,7 @@ def deposing(amount):
 
 
 @pytest.mark.parametrize(("amount", "elections"), thinned([(2, 2), (3, 3), (5, 3)], every=3))
-def test_the_leader_loses_its_office_and_every_link_heals(amount, elections):
+def test_the_leader_is_deposed_and_every_link_heals(amount, elections):
     before = leader(quiet_world()).id
     world = quiet_world([deposing(amount)])
     assert leader(world).id == before

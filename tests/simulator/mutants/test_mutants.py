@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,6 +89,16 @@ def test_a_mutant_dies(key: str) -> None:
 def test_a_mutant_dies_within_its_budget_of_seeds(mutant) -> None:
     found = hunt(mutant.number, BASES[0], seconds_max=120.0)
     assert found.invariant in mutant.expected, found
+
+
+def test_the_tables_name_rule_and_killers_of_every_mutant() -> None:
+    lines = Path("docs/simulator/mutants.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    rows = {row[0]: row[1:] for row in cells if re.fullmatch(r"M\d+", row[0])}
+    shown = {key: (row[0], row[1], row[2].split()[-1]) for key, row in rows.items() if len(row) > 2}
+    assert shown == {m.key: (m.text, ", ".join(m.expected), str(m.seeds_max)) for m in MUTANTS}
+    reasons = {int(key[1:]): tuple(row) for key, row in rows.items() if len(row) == 2}
+    assert reasons == NOT_APPLICABLE
 
 
 def test_who_survives_stands_in_the_table() -> None:
