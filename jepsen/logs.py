@@ -132,4 +132,4 @@ def _id(name: str, text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError as error:
-        raise HistoryError(f"create of {name} was told {text!r}, which is no UUID") from error
+        raise HistoryError(f"create of {name} gave {text!r}, which is no UUID") from error

@@ -47,7 +47,7 @@ class ReplicationChecks:
         if self._look_us[number] <= now_us and len(self._voters) > 1:
             self._look_us[number] = now_us + LOOKED_AT_EVERY_US
             since_ms = max(self._led[number, role.epoch], machine.resumed_ms)
-            return self._deaf(machine, role, since_ms)
+            return self._isolated(machine, role, since_ms)
         return None
 
     def _wrongly_counted(self, number: int, role: Leader) -> str | None:
@@ -62,7 +62,7 @@ class ReplicationChecks:
             self._known_by_all[number] = role.epoch
         return None
 
-    def _deaf(self, machine: Machine, role: Leader, since_ms: int) -> tuple[str, str] | None:
+    def _isolated(self, machine: Machine, role: Leader, since_ms: int) -> tuple[str, str] | None:
         """Allow twice the time of check quorum: its timer restarts at the last needed fetch."""
         now_ms = machine.now().monotonic_ms
         heard = sorted(max(n.last_contact_ms or 0, since_ms) for n in role.progress.values())
@@ -72,7 +72,7 @@ class ReplicationChecks:
             return None
         return (
             "liveness",
-            f"it leads epoch {role.epoch} and heard no majority for {now_ms - oldest_ms} ms",
+            f"no majority fetched from it in epoch {role.epoch} for {now_ms - oldest_ms} ms",
         )
 
     def wrongly_appended(self, machine: Machine, core: RaftCore, fresh: list[Entry]) -> str | None:
@@ -85,7 +85,7 @@ class ReplicationChecks:
             return None
         if type(role) is not Follower:
             others = [entry for entry in fresh if (machine.id, entry.epoch) not in self._led]
-            return f"it appended {others[0]} and follows nobody" if others else None
+            return f"it appended {others[0]} and is no follower" if others else None
         leader = self._machines[int(role.leader_id)]
         if leader.kernel is None:
             return None

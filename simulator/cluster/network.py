@@ -63,13 +63,13 @@ class Direction:
 class Pipe:
     """A connection that `client` opened to a host."""
 
-    __slots__ = ("is_open", "to_client", "to_server", "untold")
+    __slots__ = ("is_open", "to_client", "to_server", "unaware")
 
     def __init__(self, client: End, host: int) -> None:
         self.to_server = Direction(client.host, host, None)
         self.to_client = Direction(host, client.host, client)
         self.is_open = True
-        self.untold: tuple[Direction, ...] = ()
+        self.unaware: tuple[Direction, ...] = ()
         """Directions to the sides that have not noticed yet that the connection is broken."""
 
     @property
@@ -273,7 +273,7 @@ class Network:
         """Close one side (also by a kill): the other learns of it after what was sent before."""
         if not pipe.is_open:
             own = pipe.to_server if by_server else pipe.to_client
-            pipe.untold = tuple(direction for direction in pipe.untold if direction is not own)
+            pipe.unaware = tuple(direction for direction in pipe.unaware if direction is not own)
             return
         direction = pipe.to_client if by_server else pipe.to_server
 
@@ -303,17 +303,17 @@ class Network:
         """
         assert pipe.is_open
         self._forget(pipe)
-        pipe.untold = (pipe.to_server, pipe.to_client)
+        pipe.unaware = (pipe.to_server, pipe.to_client)
 
-        def tell(direction: Direction) -> None:
-            is_untold = direction in pipe.untold  # else that side has closed it meanwhile
-            pipe.untold = tuple(other for other in pipe.untold if other is not direction)
-            if is_untold and direction.target is not None:
+        def notify(direction: Direction) -> None:
+            is_unaware = direction in pipe.unaware  # else that side has closed it meanwhile
+            pipe.unaware = tuple(other for other in pipe.unaware if other is not direction)
+            if is_unaware and direction.target is not None:
                 direction.target.closed(refused=False)
 
-        for direction in pipe.untold:
+        for direction in pipe.unaware:
             delay_us = self._silence_us() if direction is late else 0
-            self._scheduler.after(delay_us, partial(tell, direction))
+            self._scheduler.after(delay_us, partial(notify, direction))
 
     def lose(self, host: int, *, is_silent: bool) -> None:
         """Break all connections of a host; silent: the others notice seconds later."""

@@ -48,7 +48,7 @@ def test_two_creates_with_one_id_are_the_counterexample():
     found = explain(history_of(creates), "topic-set")
     assert found is not None
     assert found.operations == (0, 1)
-    assert found.lines[0] == "id u is told for s and for t"
+    assert found.lines[0] == "id u stands in answers for s and for t"
 
 
 def corrupted(sequential, rng):

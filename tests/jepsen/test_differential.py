@@ -92,23 +92,23 @@ def test_verdicts_of_a_brute_force_checker_on_many_histories(sequential):
     assert min(seen.values()) > LONG_CASES // 20
 
 
-def test_a_default_that_nobody_told_refutes_no_legal_history():
+def test_a_default_that_no_answer_gave_refutes_no_legal_history():
     sequential = next(each for each in OBJECTS if each.model == "config-map")
     seen = {OK: 0, ILLEGAL: 0}
     for seed in range(QUICK_CASES):
         operations = random_case(sequential, random.Random(seed))
-        untold = [
+        unnamed = [
             msgspec.structs.replace(each, value=each.value[:2])
             if each.f in ("append", "subtract")
             else each
             for each in operations
         ]
-        found = check(untold, "config-map", clock=None)
+        found = check(unnamed, "config-map", clock=None)
         for options in ({"prune": False}, {"split": False}):
-            assert check(untold, "config-map", clock=None, **options).verdict == found.verdict
+            assert check(unnamed, "config-map", clock=None, **options).verdict == found.verdict
         if found.partitions:
             for engine in (FrontierSearch, SubsetSearch):
-                assert second_engine(untold, sequential, engine) == found.verdict, (seed, engine)
+                assert second_engine(unnamed, sequential, engine) == found.verdict, (seed, engine)
         assert found.verdict == OK or not is_linearizable(sequential, operations), seed
         seen[found.verdict] += 1
     assert min(seen.values()) > QUICK_CASES // 20

@@ -151,7 +151,10 @@ def test_final_reads_of_keys_beside_the_value(run, capsys):
         (asked("frob", ["t", None]), "operation 'frob' is not one of topic-set: create, delete"),
         (asked("create", 5), "value of create is 5, not [name id]"),
         (asked("create", ["z", None]), "create of z succeeded without an id"),
-        (asked("create", ["z", None], ["z", "abc"]), "create of z was told 'abc', which is no"),
+        (
+            asked("create", ["z", None], ["z", "abc"]),
+            "create of z gave 'abc', which is no",
+        ),
         (asked("exists", ["\ud800", None], ["\ud800", str(ID)]), "'\\ud800' is no character"),
     ],
 )

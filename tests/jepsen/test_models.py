@@ -165,7 +165,7 @@ def test_a_topic_that_is_not_there_is_seen_whatever_form_the_answer_has(absent):
     [
         (
             [("create", ["t", None], ["t", "u1"]), ("create", ["s", None], ["s", "u1"])],
-            "id u1 is told for t and for s (history:1, history:3)",
+            "id u1 stands in answers for t and for s (history:1, history:3)",
         ),
         (
             [("create", ["t", None], ["t", "u1"]), ("create", ["t", None], ["t", "u1"])],
@@ -270,13 +270,13 @@ def test_list_configs_begin_with_their_default_and_are_split_as_by_the_controlle
         ([None], "illegal"),  # it was set by both
     ],
 )
-def test_a_default_that_nobody_told_may_be_any(answers, verdict):
+def test_a_default_that_no_answer_gave_may_be_any(answers, verdict):
     steps = [("append", ["k", "compact,gone"], None), ("subtract", ["k", "gone"], None)]
     operations = sequence(*steps, *(got(answer) for answer in answers))
     assert check(operations, "config-map").verdict == verdict
 
 
-def test_a_value_that_an_answer_told_is_changed_as_any_other():
+def test_a_value_that_an_answer_gave_is_changed_as_any_other():
     steps = [("append", ["k", "c"], None), got("d,c"), ("append", ["k", "e"], None)]
     assert check(sequence(*steps, got("d,c,e")), "config-map").verdict == "ok"
     assert check(sequence(*steps, got("x,c,e")), "config-map").verdict == "illegal"
@@ -292,7 +292,7 @@ def test_a_key_has_one_default():
     assert check(sequence(steps[0], other, got("b,a")), "config-map").verdict == "ok"
 
 
-def test_a_default_that_nobody_told_ends_with_a_set():
+def test_a_default_that_no_answer_gave_ends_with_a_set():
     steps = [("append", ["k", "a"], None), ("set", ["k", "b"], None), ("append", ["k", "c"], None)]
     assert check(sequence(*steps, got("b,c")), "config-map").verdict == "ok"
     assert check(sequence(*steps, got("x,b,c")), "config-map").verdict == "illegal"
@@ -315,7 +315,7 @@ def test_offsets_are_ranks():
     assert check(sequence(*good, ("read-from", 1, ["a"])), "append-log").verdict == "illegal"
 
 
-def test_records_that_are_pairs_are_told_from_keys_by_the_answers():
+def test_records_that_are_pairs_differ_from_keys_by_the_answers():
     records = sequence(("append", [1, 2], [[1, 2], 0]), ("append", [3, 4], [[3, 4], 1]))
     assert check(records, "append-log").verdict == "ok"
     records = sequence(("append", [1, 2], [[1, 2], 0]), ("append", [3, 4], [[3, 4], 0]))

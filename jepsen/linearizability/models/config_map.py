@@ -52,7 +52,7 @@ LIST_WRITES: Final = ("append", "subtract")
 class Default(Enum):
     """Default of a key that no operation names."""
 
-    UNTOLD = "untold"
+    UNNAMED = "unnamed"
 
 
 class ListChange(NamedTuple):
@@ -93,19 +93,19 @@ class ConfigMap(Model):
         """Make a part for each key that an operation names; a refused write has none."""
         defaults = self._defaults(operations)
         parts = [self._parts(operation, defaults) for operation in operations]
-        untold = {
+        unnamed = {
             part.key
             for each in parts
             for part in each
-            if isinstance(part.input[1], ListChange) and part.input[1].default is Default.UNTOLD
+            if isinstance(part.input[1], ListChange) and part.input[1].default is Default.UNNAMED
         }
-        return [tuple(_binding(part, untold) for part in each) for each in parts]
+        return [tuple(_binding(part, unnamed) for part in each) for each in parts]
 
     def _defaults(self, operations: Sequence[Operation]) -> dict[Hashable, str | None]:
         """Defaults that list operations name, by key; OperationError if two differ."""
         found: dict[Hashable, str | None] = {}
         for operation in operations:
-            if operation.f not in LIST_WRITES or not _tells_default(operation.value):
+            if operation.f not in LIST_WRITES or not _gives_default(operation.value):
                 continue
             given, _, default = operation.value
             if default is not None and type(default) is not str:
@@ -143,13 +143,13 @@ class ConfigMap(Model):
         self, operation: Operation, defaults: dict[Hashable, str | None]
     ) -> tuple[Part, ...]:
         """Make the part: input is the name with a ListChange."""
-        value = operation.value[:2] if _tells_default(operation.value) else operation.value
+        value = operation.value[:2] if _gives_default(operation.value) else operation.value
         ((key, items),) = self._pairs(operation, value, many=False)
         if items is None:
             raise OperationError(operation, f"value of {operation.f} is nil, not a string")
         if operation.type == FAIL:
             return ()
-        change = ListChange(items, defaults.get(key, Default.UNTOLD))
+        change = ListChange(items, defaults.get(key, Default.UNNAMED))
         output = UNKNOWN if operation.type == INFO else None
         return (Part(key, (operation.f, change), output),)
 
@@ -199,7 +199,7 @@ class ConfigMap(Model):
             return value
         assert isinstance(value, ListChange)
         before = value.default if state is None else state
-        if before is Default.UNTOLD:
+        if before is Default.UNNAMED:
             before = FromDefault()
         if isinstance(before, FromDefault):
             return before.changed(f, value.items)
@@ -233,13 +233,13 @@ class ConfigMap(Model):
         return "not set" if state is None else repr(state)
 
 
-def _binding(part: Part, untold: set[Hashable]) -> Part:
+def _binding(part: Part, unnamed: set[Hashable]) -> Part:
     """Mark a read of a key whose value an answer may fix, in its input."""
-    binds = part.input[0] == "get" and part.key in untold
+    binds = part.input[0] == "get" and part.key in unnamed
     return part._replace(input=("get", True)) if binds else part
 
 
-def _tells_default(value: Any) -> bool:
+def _gives_default(value: Any) -> bool:
     return type(value) in (list, tuple, Vector) and len(value) == 3
 
 

@@ -112,12 +112,12 @@ class TopicSet(Model):
     @override
     def prepare(self, operations: Sequence[Operation]) -> list[tuple[Part, ...]]:
         """Make a part for the one name; a list has one for every name of the history."""
-        told = [self._told(operation) for operation in operations]
-        names = {topic_id: name for pairs in told for name, topic_id in pairs if topic_id}
-        universe = tuple({name: None for pairs in told for name, _ in pairs})
+        answered = [self._answered(operation) for operation in operations]
+        names = {topic_id: name for pairs in answered for name, topic_id in pairs if topic_id}
+        universe = tuple({name: None for pairs in answered for name, _ in pairs})
         owned = frozenset(
             topic_id
-            for operation, pairs in zip(operations, told, strict=True)
+            for operation, pairs in zip(operations, answered, strict=True)
             for _, topic_id in pairs
             if topic_id and operation.f == "create"
         )
@@ -128,21 +128,21 @@ class TopicSet(Model):
     def violation(self, operations: Sequence[Operation]) -> Violation | None:
         """Find an id that two creates gave, or that answers give for two names."""
         creators: dict[str, int] = {}
-        told: dict[str, tuple[str, int]] = {}
+        answered: dict[str, tuple[str, int]] = {}
         for index, operation in enumerate(operations):
-            for name, topic_id in self._told(operation):
+            for name, topic_id in self._answered(operation):
                 if topic_id is None:
                     continue
-                other, first = told.setdefault(topic_id, (name, index))
+                other, first = answered.setdefault(topic_id, (name, index))
                 if other != name:
-                    text = f"id {topic_id} is told for {other} and for {name}"
+                    text = f"id {topic_id} stands in answers for {other} and for {name}"
                     return Violation(text, (first, index))
                 if operation.f == "create" and creators.setdefault(topic_id, index) != index:
                     text = f"id {topic_id} was given by two creates"
                     return Violation(text, (creators[topic_id], index))
         return None
 
-    def _told(self, operation: Operation) -> list[tuple[str, str | None]]:
+    def _answered(self, operation: Operation) -> list[tuple[str, str | None]]:
         """Names with the ids that the operation's answer gives for them."""
         if operation.f not in OPERATIONS.split(", "):
             raise refuse(operation, self.name, OPERATIONS)
@@ -167,10 +167,10 @@ class TopicSet(Model):
 
     def _check_absent(self, operation: Operation) -> None:
         """Raise OperationError if an answer says that there is no topic, and its id."""
-        told = operation.output[1] if is_pair(operation.output) else None
-        if told is not None and told not in SHORT_NAMES:
+        given = operation.output[1] if is_pair(operation.output) else None
+        if given is not None and given not in SHORT_NAMES:
             error = _error(operation)
-            raise OperationError(operation, f"exists gave the id {told!r} and the error {error}")
+            raise OperationError(operation, f"exists gave the id {given!r} and the error {error}")
 
     def _pair(self, operation: Operation, value: Any) -> tuple[str | None, str | None]:
         """Name and id, either may be missing; OperationError if the form is another."""

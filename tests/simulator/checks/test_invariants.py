@@ -77,10 +77,12 @@ def test_a_leader_that_was_paused_has_time_to_hear_its_voters_again(world):
     look(world, machine)
     machine.resumed_ms = 0
     world.scheduler.now_us += 1_000_000
-    assert "heard no majority for 11000 ms" in broken(world, machine, "liveness")
+    assert "no majority fetched from it in epoch 1 for 11000 ms" in broken(
+        world, machine, "liveness"
+    )
 
 
-def replaced_untold(machine, epoch):
+def replaced_unnoticed(machine, epoch):
     """The last batch is cut off and another one of its size written: the node says nothing."""
     log = log_of(machine)
     path = segment_paths(machine.vfs)[-1]
@@ -96,7 +98,7 @@ def replaced_untold(machine, epoch):
 
 def test_i11_a_committed_batch_is_replaced_and_nothing_told(world):
     machine = follower(world)
-    replaced_untold(machine, 1)
+    replaced_unnoticed(machine, 1)
     assert "which is committed" in broken(world, machine, "I11")
 
 
@@ -104,7 +106,7 @@ def test_i5_a_leader_replaces_its_own_batch_and_tells_nothing(world):
     machine = leader(world)
     append(machine, machine.kernel.replica.core.epoch)
     look(world, machine)
-    replaced_untold(machine, machine.kernel.replica.core.epoch)
+    replaced_unnoticed(machine, machine.kernel.replica.core.epoch)
     assert "a leader cut its own" in broken(world, machine, "I5")
 
 
