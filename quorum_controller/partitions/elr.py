@@ -11,6 +11,8 @@ ReplicationControlManager.java (getTopicEffectiveMinIsr), 4.3.
 from collections.abc import Iterable
 from typing import Final
 
+from metadata.config_schema import topic_configs
+from metadata.config_values import parse_value
 from metadata.features import ELR_VERSION, LEVEL_ELR
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC, Image, sorted_items
 from metadata.records import ClearElrRecord, ConfigRecord, Record
@@ -28,9 +30,16 @@ def is_elr_enabled(image: Image) -> bool:
 
 
 def effective_min_isr(image: Image, topic_name: str, defaults: PartitionDefaults) -> int:
-    """min.insync.replicas of a topic, at most its replication factor (that of partition 0)."""
+    """min.insync.replicas of a topic, at most its replication factor (that of partition 0).
+
+    The value is read as the check of configs reads it; an invalid one, which only another
+    implementation can have written, counts as unset.
+    """
+    minimum = defaults.min_insync_replicas
     text = image.config(CONFIG_TOPIC, topic_name).get(MIN_INSYNC_REPLICAS)
-    minimum = defaults.min_insync_replicas if text is None else int(text)
+    if text is not None:
+        value, error = parse_value(topic_configs()[MIN_INSYNC_REPLICAS], text)
+        minimum = value if error is None else minimum
     topic = image.topic_named(topic_name)
     assert topic is not None, f"{topic_name=}"
     return min(minimum, len(topic.partitions[0].replicas))

@@ -242,6 +242,15 @@ def test_the_last_known_leader_is_elected_when_it_comes_back():
     assert cluster.partition("t").leader_recovery_state == 1
 
 
+@pytest.mark.parametrize(("text", "minimum"), [("\x013", 3), ("+3 ", 3), ("x", 2), ("-1", 2)])
+def test_the_minimum_is_read_as_its_check_reads_it(text, minimum):
+    """Java trims what it accepted; a text that only another implementation wrote is no minimum."""
+    cluster = eligible()
+    emit(cluster, config(CONFIG_TOPIC, "t", text))
+    fence(cluster, 3)
+    assert lists(cluster) == (1, (1, 2), (3,) if minimum == 3 else (), ())
+
+
 def config(kind, name, value="2"):
     return ConfigRecord(
         resource_type=kind, resource_name=name, name="min.insync.replicas", value=value
