@@ -23,6 +23,7 @@ from metadata.records import (
     UnregisterBrokerRecord,
 )
 from quorum_controller.partitions.electorate import ElectionPolicy, TopicPartition
+from quorum_controller.partitions.elr import is_elr_enabled
 from quorum_controller.partitions.partition_change import ChangedFields, Target, changed_fields
 from quorum_controller.partitions.partition_index import Electorate
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
@@ -188,13 +189,15 @@ class _Choices:
     """The changes of the partitions of one slice, computed once for equal partitions.
 
     Brokers, features and configs do not change during a slice, so a change is taken to depend only
-    on the partition without its epochs; in topics with configs of their own each is computed.
+    on the partition without its epochs, and with ELR on the replication factor of its topic; in
+    topics with configs of their own each is computed.
     """
 
-    __slots__ = ("_configs", "_known", "_policy", "_sweep")
+    __slots__ = ("_configs", "_has_elr", "_known", "_policy", "_sweep")
 
     def __init__(self, image: Image, sweep: Sweep, electorate: Electorate) -> None:
         self._configs = image.configs
+        self._has_elr = is_elr_enabled(image)
         self._known: dict[tuple[object, ...], ChangedFields] = {}
         self._policy = _policy(sweep, electorate)
         self._sweep = sweep
@@ -210,7 +213,8 @@ class _Choices:
         if (CONFIG_TOPIC, topic.name) in self._configs:
             changes = self._decide(image, topic.name, partition)
         else:
-            alike = _without_epochs(partition)
+            factor = len(topic.partitions[0].replicas) if self._has_elr else 0
+            alike = (factor, *_without_epochs(partition))
             found = self._known.get(alike)
             if found is None:
                 found = self._known[alike] = self._decide(image, topic.name, partition)

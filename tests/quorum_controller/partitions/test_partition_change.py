@@ -33,11 +33,11 @@ def eligible(*replicas):
     return cluster
 
 
-def reassign(cluster, replicas):
-    """The error code of one partition."""
+def reassign(cluster, replicas, name="t"):
+    """The error code of partition 0."""
     wanted = SimpleNamespace(partition_index=0, replicas=replicas)
     body = SimpleNamespace(
-        topics=(SimpleNamespace(name="t", partitions=(wanted,)),),
+        topics=(SimpleNamespace(name=name, partitions=(wanted,)),),
         allow_replication_factor_change=True,
         timeout=SECOND,
     )
@@ -89,6 +89,18 @@ def test_a_removed_replica_leaves_the_elr():
     assert reassign(cluster, (1, 2)) is ErrorCode.none
     assert cluster.partition("t").replicas == (1, 2)
     assert lists(cluster) == (1, (1, 2), ())
+
+
+def test_topics_of_another_replication_factor_do_not_share_a_decision():
+    """The minimum is at most the replicas of partition 0: equal partitions differ in their ELR."""
+    cluster = eligible(1, 2)
+    for name in ("before", "after"):
+        cluster.create(manual(name, (1, 2), (1, 2)))
+    cluster.create(manual("small", (1, 2), (1, 2)))
+    assert reassign(cluster, (2,), "small") is ErrorCode.none
+    cluster.heartbeat(1, fence=True)
+    elr = {n: cluster.partition(n, 1).elr for n in ("before", "after", "small")}
+    assert elr == {"before": (1,), "after": (1,), "small": ()}
 
 
 def moving(cluster):
