@@ -24,20 +24,16 @@ CONVERGED_US: Final = 90_000_000
 """Retention is checked every minute, by clocks that may be slow."""
 ASKED_EVERY: Final = 16
 BEHIND_FACTOR: Final = 2
-"""A node may have so many times the bytes between snapshots after its newest one: a failed one, or
-one that a kill interrupted, is not made up for before the log has grown again."""
+"""A node may have so many times the bytes between snapshots after its newest one: one that a kill
+interrupted is not made up for before the log has grown again."""
 
 
 class Convergence:
-    """Convergence of a cluster, asked for again and again.
-
-    Snapshots of a node whose disk was full are not judged: one that found no room is not tried
-    again before the log has grown.
-    """
+    """Convergence of a cluster, asked for again and again."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._lagging = [m for number, m in world.machines.items() if number not in world.filled]
+        self._lagging = list(world.machines.values())
 
     def is_reached(self) -> bool:
         """True if the logs agree now and the snapshots of every node were right at some look."""

@@ -84,7 +84,6 @@ class World:
         """Verdict on the clients' history, once it was judged."""
         self.refuted: Refuted | None = None
         """That history, if it is not linearizable."""
-        self.filled: set[int] = set()  # nodes whose log ever waited for space
         self.sent_again: dict[int, list[int]] = {}
         """Node -> times when it was about to send a request to a controller once more."""
         self._decoded = DecodedBatches()
@@ -367,20 +366,14 @@ class World:
         self.digest = hash(step) & 0xFFFFFFFF  # of numbers alone: the same in every process
         if event is None and log_bytes(machine) < self._log_bytes:
             self.probes.hit("torn_tail_repaired")
-        if machine.vfs.bytes_max is not None:
-            self._look_at_full_disk(machine)
+        assert machine.kernel is not None
+        if machine.vfs.bytes_max is not None and machine.kernel.replica.writer.is_disk_full:
+            self.probes.hit("disk_full")
         for effect in effects:
             if type(effect) is out.Log:
                 self._on_log(machine, effect)
         if self.recording is not None:
-            assert machine.kernel is not None
             self.recording.after_step(now_us, number, machine.kernel.replica.core)
-
-    def _look_at_full_disk(self, machine: Machine) -> None:
-        assert machine.kernel is not None
-        if machine.kernel.replica.writer.is_disk_full:
-            self.probes.hit("disk_full")
-            self.filled.add(machine.id)
 
     def _look_at(self, machine: Machine) -> None:
         """Check I15 at a new role; I15, shutdowns and I19 once a second."""

@@ -442,20 +442,9 @@ def test_snapshots_that_fall_behind_have_not_converged():
     keeping = SimpleNamespace(
         settings=replace(world.settings, retention_bytes=0, record_bytes_between_snapshots=100),
         machines=world.machines,
-        filled=set(),
     )
     assert "one is due every 100" in Convergence(keeping).why_not()
     is_judged_at_its_best_moment(keeping)
     with mutant_of(42).apply():
         lagging = quiet_world(**often)
     assert "one is due every 1000" in Convergence(lagging).why_not()
-
-
-def test_a_disk_that_was_full_excuses_the_old_snapshots_of_its_node_alone():
-    with mutant_of(42).apply():
-        world = quiet_world(record_bytes_between_snapshots=1_000)
-    first, *others = world.machines
-    world.filled.add(first)
-    assert f"node {others[0]} has" in Convergence(world).why_not()
-    world.filled.update(others)
-    assert Convergence(world).why_not() == ""
