@@ -1,10 +1,11 @@
 """`kraftline storage`: cluster ids; folders are in `cli/folders.py` (kafka-storage's lines)."""
 
+import os
 import sys
 from argparse import Namespace
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
-from random import SystemRandom
+from uuid import UUID
 
 from cli.arguments import Parser, UsageError
 
@@ -13,9 +14,11 @@ def run(arguments: Sequence[str]) -> int:
     """Perform a storage command and return the exit code."""
     options = _parse(arguments)
     if options.command == "random-uuid":
-        from kernel.random_ids import random_uuid  # noqa: PLC0415  # --help needs none of it
-
-        identifier = urlsafe_b64encode(random_uuid(SystemRandom()))[:22].decode()
+        identifier = "-"
+        while identifier.startswith("-"):  # it would look like a flag
+            identifier = urlsafe_b64encode(UUID(bytes=os.urandom(16), version=4).bytes)[
+                :22
+            ].decode()
         sys.stdout.write(f'{{"uuid":"{identifier}"}}\n' if options.json else identifier + "\n")
         return 0
     if options.command in ("version-mapping", "feature-dependencies"):
