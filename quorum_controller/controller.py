@@ -48,6 +48,7 @@ from quorum_controller.security.authorization import Caller, cluster_error
 from quorum_controller.security.delegation_tokens import remove_expired_tokens
 from quorum_controller.services import Services
 from quorum_controller.topics.mutation_quota import MutationQuotas
+from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from wire.api_keys import BROKER_HEARTBEAT
 from wire.codec import Entity
 from wire.errors import ApiError
@@ -341,6 +342,8 @@ class Controller:
             quotas=self._quotas,
         )
         result = HANDLERS[request.api_key].handle(draft, request.body, services)
+        if len(draft.records) > RECORDS_PER_BATCH_MAX:
+            result = RECORDS_EXCEEDED
         if self._quotas.wait_ms and not isinstance(result, ApiError):
             throttle_time = timedelta(milliseconds=self._quotas.wait_ms)
             response = dataclasses.replace(result.response, throttle_time=throttle_time)

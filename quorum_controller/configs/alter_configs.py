@@ -180,7 +180,7 @@ def _alter_all(
     changed = [record for record in target.records if isinstance(record, ConfigRecord)]
     for record in clear_elr_records(target.image, changed):
         target.emit(record)
-    return errors
+    return RECORDS_EXCEEDED if len(target.records) > RECORDS_PER_BATCH_MAX else errors
 
 
 def _alter_one(

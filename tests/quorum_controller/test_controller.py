@@ -1,6 +1,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.alter_user_scram_credentials.v0.request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from msgspec.structs import replace
@@ -37,6 +41,26 @@ def test_a_standby_refuses_and_names_the_leader():
     assert standby.heartbeat(1, 0).error_code == ErrorCode.not_controller
     assert standby.register(1).error_code == ErrorCode.not_controller
     assert standby.controller.next_deadline_ms() is None
+
+
+def test_more_records_than_a_batch_holds_are_refused_whoever_makes_them(monkeypatch):
+    """The handler of SCRAM credentials counts nothing itself."""
+    cluster = Harness()
+    upsertions = tuple(
+        ScramCredentialUpsertion(
+            name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+        )
+        for name in ("a", "b")
+    )
+    body = AlterUserScramCredentialsRequest(deletions=(), upsertions=upsertions)
+    end = cluster.controller.next_offset
+    with monkeypatch.context() as patch:
+        patch.setattr("quorum_controller.controller.RECORDS_PER_BATCH_MAX", 1)
+        rows = cluster.call(api_keys.ALTER_USER_SCRAM_CREDENTIALS, body).results
+    assert [row.error_code for row in rows] == [ErrorCode.policy_violation] * 2
+    assert cluster.controller.next_offset == end
+    rows = cluster.call(api_keys.ALTER_USER_SCRAM_CREDENTIALS, body).results
+    assert [row.error_code for row in rows] == [ErrorCode.none] * 2
 
 
 def test_an_answer_waits_for_the_commit_and_so_does_a_refusal_based_on_it():

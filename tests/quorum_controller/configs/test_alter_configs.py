@@ -6,13 +6,14 @@ from kio.schema.broker_registration.v4.request import Feature
 from kio.schema.incremental_alter_configs.v1 import request as incremental
 
 from metadata.image import CONFIG_BROKER, CONFIG_TOPIC
+from metadata.records import FeatureLevelRecord
 from quorum_controller.configs.alter_configs import (
     APPEND,
     DELETE,
     SET,
     SUBTRACT,
 )
-from quorum_controller.result import RequestContext
+from quorum_controller.result import Draft, RequestContext
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from tests.quorum_controller.controller_harness import Harness, names, topic
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
@@ -151,6 +152,26 @@ def test_more_records_than_a_batch_holds_are_refused_for_every_resource(
     assert len(harness.log) == before
 
 
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_the_records_that_clear_the_elr_are_counted_too(monkeypatch, validate_only):
+    cluster = Harness(level=29)
+    newest = Feature(name="metadata.version", min_supported_version=7, max_supported_version=29)
+    assert cluster.register(1, features=(newest,)).error_code == 0
+    cluster.heartbeat(1)
+    cluster.create(topic("a"))
+    draft = Draft(cluster.image, cluster.controller.next_offset)
+    draft.emit(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    cluster.take_draft(draft)
+    change = ("min.insync.replicas", SET, "2")
+    with monkeypatch.context() as patch:
+        patch.setattr("quorum_controller.configs.alter_configs.RECORDS_PER_BATCH_MAX", 1)
+        code, _ = alter(cluster, 2, "a", change, validate_only=validate_only)
+    assert code == RECORDS_EXCEEDED.code
+    before = len(cluster.log)
+    assert alter(cluster, 2, "a", change) == (0, None)
+    assert names(cluster.log[before:]) == ["Config", "ClearElr"]
+
+
 def test_validate_only_changes_nothing(harness):
     before = len(harness.log)
     change = ("retention.ms", SET, "6")
@@ -177,6 +198,14 @@ def test_a_broker_that_is_not_registered_has_no_configs(harness):
     assert alter(harness, 4, "9", change) == (102, "No node with id 9 found.")
     assert alter(harness, 4, "", change) == (0, None)
     assert configs_of(harness, CONFIG_BROKER, "") == {"log.cleaner.threads": "2"}
+
+
+def test_a_broker_is_found_by_a_long_number(harness):
+    """Python's int takes at most 4,300 digits, Java's any number of leading zeros."""
+    change = ("log.cleaner.threads", SET, "2")
+    assert alter(harness, 4, "0" * 5_000 + "1", change) == (0, None)
+    code, text = alter(harness, 4, "0" * 5_000 + "9", change)
+    assert (code, text.startswith("No node with id 000")) == (102, True)
 
 
 @pytest.mark.parametrize(("least", "code"), [("9", 0), ("10", 0), ("11", 40)])
