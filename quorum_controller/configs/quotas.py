@@ -46,7 +46,9 @@ _CLIENT_KEYS: Final = {
 _IP_KEYS: Final = {"connection_creation_rate": "INT"}
 _VALUE_MAX: Final = {"LONG": 2.0**63, "INT": 2.0**31 - 1}
 _FRACTION_MAX: Final = 1e-6
-_HOST: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}\.?)*")
+_HOST: Final = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(\.[A-Za-z0-9_-]{1,63})*\.?"
+)
 _MATCH_EXACT, _MATCH_DEFAULT, _MATCH_SPECIFIED = range(3)
 
 

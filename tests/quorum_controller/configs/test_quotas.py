@@ -55,6 +55,29 @@ def test_a_change_finds_the_entity_that_was_set_in_another_order(parts):
     assert not cluster.image.client_quotas
 
 
+LABEL = "a" * 63
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        ("host-1.example_2.", ErrorCode.none),
+        (LABEL + "." + LABEL, ErrorCode.none),
+        ("a" + LABEL, ErrorCode.invalid_request),
+        ("b." + "a" + LABEL, ErrorCode.invalid_request),
+        (".".join([LABEL] * 4), ErrorCode.invalid_request),  # 255 characters
+        ("a..b", ErrorCode.invalid_request),
+        ("-a", ErrorCode.invalid_request),
+        ("1.2.3", ErrorCode.invalid_request),
+        ("a" * 40 + "!", ErrorCode.invalid_request),  # took years
+    ],
+)
+def test_the_name_of_a_host_has_labels_of_63_characters(address, code):
+    cluster = Harness().start(1)
+    ((error, _),) = alter(cluster, entry([("ip", address)], ("connection_creation_rate", 1.0)))
+    assert error == code
+
+
 @pytest.mark.parametrize(
     ("rate", "code"),
     [
