@@ -241,6 +241,6 @@ def _is_match(pattern: str) -> bool:
         return False
     try:
         re.compile(parts[1].strip())
-    except re.error:
+    except (re.error, OverflowError, RecursionError):  # a huge repetition, deep nesting
         return False
     return True
