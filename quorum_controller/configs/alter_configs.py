@@ -355,7 +355,9 @@ def _existence_error(image: Image, kind: int, name: str) -> ApiError | None:
         text = f"The topic '{name}' does not exist."
         return ApiError(ErrorCode.unknown_topic_or_partition, text)
     if kind == RESOURCE_BROKER and name:
-        node_id = NodeId(int(name))
+        number = whole_number(name)
+        assert number is not None, f"{name=}"
+        node_id = NodeId(number)
         if node_id not in image.brokers and node_id not in image.controllers:
             text = f"No node with id {name} found."
             return ApiError(ErrorCode.broker_id_not_registered, text)

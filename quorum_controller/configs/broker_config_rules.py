@@ -17,13 +17,14 @@ from metadata.config_schema import (
     UpdateMode,
     broker_config,
 )
-from metadata.config_values import parse_value
+from metadata.config_values import parse_value, whole_number
 from metadata.image import CONFIG_BROKER, Image
 from metadata.node_configs import LISTENER_CONFIG, NodeConfigs, definition_of
 from quorum_controller.configs.alter_configs import (
     APPEND,
     CORDONED_LOG_DIRS,
     DELETE,
+    NODE_ID_MAX,
     SET,
     SUBTRACT,
     broker_logger_error,
@@ -106,11 +107,10 @@ def _refusal(
 def _broker_refusal(resource: Any, image: Image, node: NodeConfigs) -> ApiError | None:
     name = str(resource.resource_name)
     if name:
-        try:
-            is_this_node = int(name) == node.node_id
-        except ValueError:
+        number = whole_number(name)
+        if number is None or not -NODE_ID_MAX - 1 <= number <= NODE_ID_MAX:
             return _invalid(f"Node id must be an integer, but it is: {name}")
-        if not is_this_node:
+        if number != node.node_id:
             return _invalid(f"Unexpected broker id, expected {node.node_id}, but received {name}")
     configs = dict(image.config(CONFIG_BROKER, name))
     if resource.configs and hasattr(resource.configs[0], "config_operation"):
@@ -200,15 +200,24 @@ def _unfit(configs: Mapping[str, str], node: NodeConfigs) -> str | None:
     """The error of a value to which this broker cannot change from its current one."""
     for name in _POOLS:
         if name in configs:
-            text = _pool_error(name, int(configs[name]), node.integer(name))
+            text = _pool_error(name, _count(configs, name), node.integer(name))
             if text is not None:
                 return _wrapped(f"{text}")
     if _CLEANER_THREADS in configs:
-        text = _cleaner_error(int(configs[_CLEANER_THREADS]), node.integer(_CLEANER_THREADS))
+        text = _cleaner_error(_count(configs, _CLEANER_THREADS), node.integer(_CLEANER_THREADS))
         if text is not None:
             return _wrapped(text)
     cordoned = [part.strip() for part in configs.get(CORDONED_LOG_DIRS, "").split(",")]
     return _cordoned_error([part for part in cordoned if part], node)
+
+
+def _count(configs: Mapping[str, str], name: str) -> int:
+    """The number of threads in valid configs."""
+    definition = broker_config(name)
+    assert definition is not None, f"{name=}"
+    value, error = parse_value(definition, configs[name])
+    assert error is None, f"{error=}"
+    return int(value)
 
 
 def _pool_error(name: str, threads: int, current: int) -> str | None:

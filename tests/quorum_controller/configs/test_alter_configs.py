@@ -224,6 +224,8 @@ def test_the_shortest_compaction_lag_is_at_most_the_longest(harness, least, code
         ("client_id=a=b", 40),
         ("client=a", 40),
         ("client_id=(", 40),
+        pytest.param("client_id=a{99999999999}", 40, id="repetition"),
+        pytest.param("client_id=" + "(" * 5_000 + ")" * 5_000, 40, id="nesting"),
     ],
 )
 def test_a_client_is_matched_by_a_name_and_an_expression(harness, pattern, code):

@@ -22,10 +22,10 @@ PROPERTIES = {
 }
 
 
-def refusal(name, value, operation=SET):
+def refusal(name, value, operation=SET, broker="1"):
     """The text of the refusal, None if the broker passes the change on."""
     config = AlterableConfig(name=name, config_operation=operation, value=value)
-    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=(config,))
+    resource = AlterConfigsResource(resource_type=4, resource_name=broker, configs=(config,))
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
     node = NodeConfigs(EMPTY, 1, PROPERTIES)
     (error,) = broker_refusals(INCREMENTAL_ALTER_CONFIGS, request, EMPTY, node)
@@ -85,3 +85,31 @@ def test_only_own_folders_are_cordoned(folders, reason):
 def test_only_a_deletion_has_no_value(operation, is_refused):
     text = refusal("num.io.threads", None, operation)
     assert text == ("Null value not supported for : num.io.threads" if is_refused else None)
+
+
+ZEROS = "0" * 5_000
+
+
+@pytest.mark.parametrize("text", [ZEROS + "5", "\x015"])
+def test_a_number_is_read_as_java_reads_it(text):
+    assert refusal("num.io.threads", text) is None
+    assert refusal("log.cleaner.threads", text) is None
+    assert "half the current value 5" in refusal("num.io.threads", text[:-1] + "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (ZEROS + "1", None),
+        ("2", "Unexpected broker id"),
+        (ZEROS + "2", "Unexpected broker id"),
+        ("-2147483648", "Unexpected broker id"),
+        ("2147483648", "must be an integer"),
+        ("-2147483649", "must be an integer"),
+        ("0_1", "must be an integer"),
+        (" 1", "must be an integer"),
+    ],
+)
+def test_a_broker_is_named_by_an_int32(name, reason):
+    text = refusal("num.io.threads", "5", broker=name)
+    assert text is None if reason is None else reason in text
