@@ -76,7 +76,6 @@ class Log:
         assert self.log_start_offset <= self.end_offset, f"{self.log_start_offset=}"
         self._unsynced_directories |= {directory, parent(directory)}
         self.flushed_end_offset = self.log_start_offset
-        self._epochs.truncate_from_start(self.log_start_offset)
 
     @classmethod
     def open(
@@ -97,6 +96,7 @@ class Log:
         loaded = load_log(vfs, directory, config, flushed, log_start_offset)
         log = cls(vfs, directory, config, recovery_point, loaded)
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
+        log._epochs.truncate_from_start(log.log_start_offset)
         log._write_again_from(flushed)
         log.flush()
         assert log.flushed_end_offset == log.end_offset, f"{log.flushed_end_offset=}"

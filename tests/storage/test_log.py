@@ -86,6 +86,17 @@ def test_whole_segments_below_the_log_start_are_removed(
     assert not any(place[0].exists(name) for name in names)
 
 
+def test_the_epochs_of_an_opened_log_begin_at_its_start(place: tuple[Vfs, str]) -> None:
+    """The start may be inside the first segment, which has earlier epochs too."""
+    log = Log.open(*place, LogConfig())
+    for offset in range(6):
+        log.append(batch(offset, 1 + offset // 2), offset)
+    log.close()
+    again = Log.open(*place, LogConfig(), log_start_offset=3)
+    assert again.segment_base_offsets == (0,)
+    assert again.epoch_entries == (EpochEntry(2, 3), EpochEntry(3, 4))
+
+
 def test_a_closed_log_has_its_epochs_in_the_checkpoint(place: tuple[Vfs, str]) -> None:
     log = filled(*place)
     log.close()
