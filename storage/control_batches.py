@@ -19,7 +19,7 @@ from wire.batch import (
 )
 
 WINDOW_BYTES: Final = 1024 * 1024
-"""Bytes of one read; doubled until a larger batch fits."""
+"""Bytes of one read; more only for a larger control batch."""
 _FRAME: Final = struct.Struct(">8xi4xb5xB")  # length, magic, lower half of the attributes
 _LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
 assert WINDOW_BYTES >= HEADER_BYTES, f"{WINDOW_BYTES=}"
@@ -43,40 +43,43 @@ def control_batches(
 
 def _of_segment(vfs: Vfs, path: str, window_bytes: int) -> Iterator[Batch]:
     assert window_bytes > 0, f"{window_bytes=}"
-    position, wanted, size_bytes = 0, window_bytes, vfs.size(path)
+    position, needed, size_bytes = 0, HEADER_BYTES, vfs.size(path)
     file = vfs.open(path)
     try:
-        while size_bytes - position >= HEADER_BYTES:
-            window = memoryview(file.pread(wanted, position))
-            ranges, used = _control_ranges(window)
+        while 0 < needed <= size_bytes - position:
+            window = memoryview(file.pread(max(needed, window_bytes), position))
+            if len(window) < needed:
+                return
+            ranges, used, needed = _control_ranges(window)
             for start, end in ranges:
                 yield from _sound(window[start:end])
-            if used == 0 and wanted >= size_bytes - position:
-                return
-            wanted = window_bytes if used else 2 * wanted
             position += used
     finally:
         file.close()
 
 
-def _control_ranges(window: memoryview) -> tuple[list[tuple[int, int]], int]:
-    """[start, end) of the control batches, and the end of the last batch before a cut or damage.
+def _control_ranges(window: memoryview) -> tuple[list[tuple[int, int]], int, int]:
+    """The control batches of a window, and where the next window starts.
 
     Only three fields of a header are read, for speed: a log has a hundred thousand batches.
+
+    Returns:
+        [start, end) of the control batches; the end of the last batch, which may be behind the
+        window; the bytes that the next window needs from there on, 0 after damage.
     """
     found: list[tuple[int, int]] = []
     position, last, size, unpack = 0, len(window) - HEADER_BYTES, len(window), _FRAME.unpack_from
     while position <= last:
         length, magic, attributes = unpack(window, position)
         if length < _LENGTH_MIN or magic != MAGIC:
-            break
+            return found, position, 0
         end = position + LOG_OVERHEAD_BYTES + length
-        if end > size:
-            break
         if attributes & CONTROL_BIT:
+            if end > size:
+                return found, position, end - position
             found.append((position, end))
         position = end
-    return found, position
+    return found, position, HEADER_BYTES
 
 
 def _sound(content: memoryview) -> Iterator[Batch]:

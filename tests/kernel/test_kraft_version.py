@@ -6,6 +6,7 @@ voters, raised to them while it ran, and static ones, which start as always.
 
 import random
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,6 +233,23 @@ def test_nothing_behind_a_damaged_header_is_believed(
     if size == 0:
         content = bytes(damaged)
     assert list(control_batches(disk({segment_name(0): content}), FOLDER)) == []
+
+
+@pytest.mark.parametrize("damage_bytes", [0, HEADER_BYTES])
+def test_neither_damage_nor_records_are_read_into_memory(damage_bytes: int) -> None:
+    """A segment of 1 GiB with damage at its beginning was read whole."""
+    size_bytes = 1 << 20
+    records = encode_batch([bytes(size_bytes)], 1, EPOCH, 0)
+    damaged = control(0, CHANGE) + bytes(damage_bytes) + records
+    vfs = disk({segment_name(0): damaged + control(2, LEVEL_1)})
+    tracemalloc.start()
+    try:
+        found = list(control_batches(vfs, FOLDER, 1_000))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [batch.header.base_offset for _, batch in found] == ([0] if damage_bytes else [0, 2])
+    assert peak_bytes < size_bytes // 4
 
 
 def test_a_batch_without_records_is_one_too() -> None:
