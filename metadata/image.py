@@ -25,6 +25,7 @@ from metadata.records import (
     SupportedFeature,
 )
 from wire.types import (
+    DIRECTORY_LOST,
     BrokerEpoch,
     DirectoryId,
     LeaderEpoch,
@@ -113,9 +114,11 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def has_online_directory(self, directory: DirectoryId) -> bool:
         """True if a replica in this directory is online (KIP-858).
 
-        Reserved ids other than LOST count as online; so does every directory of a broker that
-        never reported its directories.
+        Reserved ids other than LOST count as online; so does every other directory of a broker
+        that never reported its directories.
         """
+        if directory == DIRECTORY_LOST:
+            return False
         if not self.log_dirs or directory in self.log_dirs:
             return True
         return directory in (bytes(16), bytes(15) + b"\x01")

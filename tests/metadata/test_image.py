@@ -25,7 +25,7 @@ OWN, OTHER = DirectoryId(b"\x07" * 16), DirectoryId(b"\x08" * 16)
         ((OWN,), DIRECTORY_MIGRATING, True),
         ((OWN,), DIRECTORY_UNASSIGNED, True),
         ((), OTHER, True),  # it never told its directories
-        ((), DIRECTORY_LOST, True),
+        ((), DIRECTORY_LOST, False),
     ],
 )
 def test_a_replica_is_online_in_the_directories_of_its_broker(
