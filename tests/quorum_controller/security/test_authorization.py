@@ -8,6 +8,7 @@ from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, Acl
 from metadata.image import Image as ImageType
+from quorum_controller.result import RECORDS_PER_BATCH_MAX
 from quorum_controller.security.authorization import (
     AccessRules,
     Action,
@@ -20,6 +21,7 @@ from quorum_controller.security.authorization import (
     host_text,
     is_allowed,
 )
+from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from tests.quorum_controller.history import handled, queried
 from wire.api_keys import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from wire.errors import ErrorCode
@@ -161,6 +163,29 @@ def test_wrong_acls_are_refused_alone(more, text):
     assert codes == [ErrorCode.invalid_request, ErrorCode.none, ErrorCode.none]
     assert response.results[0].error_message == text
     assert len(records) == 1, "the third is the second"
+
+
+@pytest.mark.parametrize(
+    ("more", "count"), [({}, 0), ({"principal": "User:b"}, 1), ({"permission_type": 2}, 1)]
+)
+def test_an_acl_that_exists_is_not_written_again(more, count):
+    first = SimpleNamespace(creations=(creation(),))
+    _, records = handled(CREATE_ACLS, EMPTY, first)
+    before = apply_all(EMPTY, records, 0, MetadataDelta())
+    again = SimpleNamespace(creations=(creation(**more),))
+    response, records = handled(CREATE_ACLS, before, again, new_uuid=lambda: b"2" * 16)
+    assert [row.error_code for row in response.results] == [ErrorCode.none]
+    assert len(records) == count
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_no_more_acls_at_once_than_records_of_a_batch(excess):
+    names = [f"t{number}" for number in range(RECORDS_PER_BATCH_MAX + excess)]
+    request = SimpleNamespace(creations=tuple(creation(resource_name=name) for name in names))
+    response, records = handled(CREATE_ACLS, EMPTY, request)
+    expected = (ErrorCode.none, RECORDS_EXCEEDED.code)[excess]
+    assert {row.error_code for row in response.results} == {expected}
+    assert len(records) == (0 if excess else RECORDS_PER_BATCH_MAX)
 
 
 def wanted(**more):
