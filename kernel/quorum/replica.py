@@ -70,7 +70,6 @@ class Replica:
         self._queue: deque[events.Event] = deque()
         self._proposals: list[events.Propose] = []
         self._is_draining = False
-        self._set_timer()
 
     @property
     def leader(self) -> LeaderAndEpoch:
