@@ -37,6 +37,8 @@ def on_response(state: RaftState, event: ResponseReceived) -> None:
     request = requests.take(source_id, event.correlation_id)
     if request is None:
         return
+    if type(state.role) is Resigned:
+        state.role.tried.add(source_id)
     is_possible = event.response.leader_epoch <= EPOCH_MAX
     if is_possible and _handle(state, source_id, request, event.response):
         requests.succeeded(source_id)
@@ -109,10 +111,8 @@ def _dispatch(
         assert isinstance(request, FetchSnapshotRequest), f"{request=}"
         return on_fetch_snapshot_response(state, source_id, request, response)
     assert isinstance(response, BeginQuorumEpochResponse | EndQuorumEpochResponse), f"{response=}"
-    if isinstance(role, Resigned):
-        role.tried.add(source_id)
-        if response.error_code == error_codes.NONE:
-            role.unacknowledged.discard(source_id)
+    if isinstance(role, Resigned) and response.error_code == error_codes.NONE:
+        role.unacknowledged.discard(source_id)
     return response.error_code == error_codes.NONE
 
 

@@ -100,7 +100,7 @@ class Resigned(msgspec.Struct, kw_only=True):
     preferred_candidates: tuple[NodeId, ...]
     unacknowledged: set[NodeId]
     tried: set[NodeId]
-    """Voters whose EndQuorumEpoch was answered or failed at least once."""
+    """Voters whose EndQuorumEpoch was answered, in whatever way, or failed at least once."""
     election_deadline_ms: int
 
     @property
