@@ -1,4 +1,4 @@
-"""Requests that real Kafka answered, put to our handlers at every point of Kafka's own log.
+"""Requests that real Kafka answered, put to our handlers at a point of Kafka's own log.
 
 The image at an offset is made from the recorded metadata log. Where Kafka's answer is ours and
 Kafka's next records are ours too, the handler did what Kafka's controller did.
@@ -43,11 +43,6 @@ def samples(name):
 def label(sample):
     """A test id."""
     return f"{sample['scenario']}-{sample['ms']}-{sample['api']}-v{sample['api_version']}"
-
-
-def kind(sample):
-    """What a quick run takes one of: an API where it was asked."""
-    return sample["api"], sample["to"].partition("-")[0]
 
 
 def decoded(sample):

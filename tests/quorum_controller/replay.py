@@ -1,4 +1,4 @@
-"""A recorded request, put to our controller at every offset of the log that Kafka wrote.
+"""A recorded request, put to our controller at a point of the log that Kafka wrote.
 
 What the log does not hold is set by who asks: which brokers were heard, and when.
 """
@@ -10,7 +10,7 @@ from quorum_controller.brokers.liveness import Liveness
 from quorum_controller.config import ControllerConfig, TokenSettings
 from quorum_controller.partitions.electorate import PartitionDefaults
 from quorum_controller.partitions.partition_index import Electorate, PartitionIndex
-from tests.quorum_controller.history import SUPER, handled, history
+from tests.quorum_controller.history import SUPER, handled
 
 CONFIG_BROKER = 4
 SESSION_MS = 9000
@@ -44,6 +44,11 @@ def settled(record):
     return replace(record, **DEPEND_ON_CHANCE.get(type(record), {}))
 
 
+def without_id(record):
+    """A record of a new topic, whose id is drawn."""
+    return replace(record, topic_id=bytes(16)) if hasattr(record, "topic_id") else record
+
+
 def as_sets(value):
     """A body with every list as a sorted list."""
     if isinstance(value, tuple):
@@ -73,20 +78,9 @@ def heard(image, metadata_offset):
     return liveness
 
 
-def replayed(api_key, request, scenario, config, states):
-    """(offset, response, records) at every offset, for each liveness of `states(image, offset)`."""
-    for offset, image, _ in history(scenario):
-        minimum = image.config(CONFIG_BROKER, "").get("min.insync.replicas", "1")
-        defaults = PartitionDefaults(min_insync_replicas=int(minimum))
-        for liveness in states(image, offset):
-            electorate = Electorate(PartitionIndex(image), defaults)
-            response, records = handled(
-                api_key,
-                image,
-                request,
-                offset,
-                config=config,
-                liveness=liveness,
-                electorate=electorate,
-            )
-            yield offset, response, records
+def replayed(api_key, request, image, offset, **more):
+    """(response, records) at one point of the log, with the elections of its configs."""
+    minimum = image.config(CONFIG_BROKER, "").get("min.insync.replicas", "1")
+    defaults = PartitionDefaults(min_insync_replicas=int(minimum))
+    electorate = Electorate(PartitionIndex(image), defaults)
+    return handled(api_key, image, request, offset, electorate=electorate, **more)

@@ -8,21 +8,17 @@ next ones of Kafka's log.
 import pytest
 
 from broker_publisher.responses import describe_topic_partitions
-from metadata.records import NoOpRecord
 from quorum_controller.queries import QUERIES
 from tests.quorum_controller.history import (
     decoded,
     handled,
-    history,
-    kind,
     label,
     queried,
     response_frame,
     samples,
 )
-from tests.quorum_controller.recorded_time import end_offset_at, last_changes
+from tests.quorum_controller.recorded_time import end_offset_at, last_changes, place
 from tests.quorum_controller.replay import as_sets, settled
-from tests.selection import one_of_each
 from wire import codec
 
 SCENARIOS = ("static-3.9.1", "static-4.3.1")
@@ -59,21 +55,15 @@ BEHIND_END = {
 BEHIND_RECORDS_MAX = 3
 
 
-def place(sample):
+def where(sample):
     """(offset, image, the changes of the log from there on) when the request came."""
-    key = sample["scenario"], sample["ms"]
-    end = BEHIND_END.get(key, end_offset_at(sample))
-    log = history(sample["scenario"])
-    start = next(index for index, (offset, _, _) in enumerate(log) if offset >= end)
-    changes = [(o, r) for o, _, r in log[start:] if not isinstance(r, NoOpRecord)]
-    offset, image, _ = log[start]
-    return offset, image, changes
+    return place(sample, BEHIND_END.get((sample["scenario"], sample["ms"])))
 
 
 def answered(sample):
     """(response, records, (offset, record) of the next changes of the log) where it came."""
     request, _ = decoded(sample)
-    offset, image, changes = place(sample)
+    offset, image, changes = where(sample)
     if sample["api_key"] in QUERIES:
         return queried(sample["api_key"], image, request), [], []
     response, records = handled(sample["api_key"], image, request, offset)
@@ -99,7 +89,7 @@ def are_next(sample, records, following):
     return ours == theirs
 
 
-@pytest.mark.parametrize("sample", one_of_each(SAMPLES, kind), ids=label)
+@pytest.mark.parametrize("sample", SAMPLES, ids=label)
 def test_answer_and_records_are_those_of_kafka(sample):
     response, records, following = answered(sample)
     assert is_equal(sample, response)
@@ -131,10 +121,10 @@ def test_who_is_behind_had_not_read_what_was_written_just_before(key):
 DESCRIPTIONS = [s for s in samples("describe_topic_answers") if s["scenario"] in SCENARIOS]
 
 
-@pytest.mark.parametrize("sample", one_of_each(DESCRIPTIONS, kind), ids=label)
+@pytest.mark.parametrize("sample", DESCRIPTIONS, ids=label)
 def test_described_topics_are_those_of_kafka(sample):
     request, _ = decoded(sample)
-    _, image, _ = place(sample)
+    _, image, _ = where(sample)
     found = {
         response_frame(sample, describe_topic_partitions(image, request, listener, 2000))
         for listener in ("PLAINTEXT", "SASL")
