@@ -25,11 +25,12 @@ from metadata.config_schema import (
     broker_configs,
     client_metrics_configs,
 )
-from metadata.config_values import parse_value, value_text
+from metadata.config_values import parse_value, value_text, whole_number
 from metadata.image import CONFIG_BROKER, Image, sorted_items
 from metadata.node_configs import Named, NodeConfigs, definition_of
 from metadata.topic_names import illegal_topic_name
 from quorum_controller.bodies import NO_TIME
+from quorum_controller.configs.alter_configs import NODE_ID_MAX
 from quorum_controller.query_context import QueryContext
 from quorum_controller.security.authorization import Operation, config_error
 from wire import codec
@@ -181,12 +182,11 @@ def _unknown_topic_error(image: Image, name: str) -> ApiError | None:
 
 
 def _other_node_error(node: NodeConfigs, name: str, alternative: str) -> ApiError | None:
-    try:
-        is_this_node = int(name) == node.node_id
-    except ValueError:
+    number = whole_number(name)
+    if number is None or not -NODE_ID_MAX - 1 <= number <= NODE_ID_MAX:
         text = f"Broker id must be an integer, but it is: {name}"
         return ApiError(ErrorCode.invalid_request, text)
-    if is_this_node:
+    if number == node.node_id:
         return None
     text = f"Unexpected broker id, expected {node.node_id}{alternative} but received {name}"
     return ApiError(ErrorCode.invalid_request, text)

@@ -7,6 +7,7 @@ CreateTopics v7 and DescribeConfigs v4, configs altered through the controller l
 import msgspec
 import pytest
 from immutables import Map
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
 from metadata.config_schema import (
     SOURCE_BROKER,
@@ -18,8 +19,10 @@ from metadata.config_schema import (
 )
 from metadata.image import CONFIG_BROKER, EMPTY
 from metadata.node_configs import NodeConfigs
+from quorum_controller.configs.describe_configs import describe_configs
 from quorum_controller.configs.topic_defaults import TopicConfigDefaults, partition_defaults
 from quorum_controller.partitions.electorate import PartitionDefaults
+from quorum_controller.query_context import QueryContext
 
 WEEK_MS = "604800000"
 
@@ -126,3 +129,27 @@ def test_partition_defaults_are_of_the_same_layers():
     assert defaults(static, image) == PartitionDefaults(False, 2)
     image = image_with({"min.insync.replicas": "2"}, {"min.insync.replicas": "4"})
     assert defaults(static, image) == PartitionDefaults(True, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("1", ""),
+        ("0" * 5_000 + "1", ""),
+        ("-2147483648", "Unexpected broker id"),
+        ("2147483648", "must be an integer"),
+        ("-2147483649", "must be an integer"),
+        ("0_1", "must be an integer"),
+        (" 1", "must be an integer"),
+    ],
+)
+@pytest.mark.parametrize("kind", [4, 8])
+def test_a_node_is_named_by_an_int32(kind, name, reason):
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=()
+    )
+    request = DescribeConfigsRequest(resources=(resource,))
+    context = QueryContext(node_id=1, is_broker=True, api_version=4, properties={}, wall_ms=0)
+    (row,) = describe_configs(EMPTY, request, context).results
+    assert reason in row.error_message
+    assert bool(reason) == bool(row.error_message)
