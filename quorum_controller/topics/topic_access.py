@@ -63,7 +63,8 @@ def create_topics_for(
         row if may_describe.get(row.name, True) else _without_configs(row)
         for row in response.topics
     ]
-    refused = [topic.name for topic in request.topics if topic not in allowed]
+    names = {topic.name for topic in allowed}
+    refused = [topic.name for topic in request.topics if topic.name not in names]
     rows += [
         CreatableTopicResult(
             name=name, topic_id=None, error_code=_FAILED, error_message=None, configs=()
