@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from wire.types import (
 )
 
 _NODE_ID_MAX: Final = (1 << 31) - 1
+_INTEGER: Final = re.compile(r"[+-]?\d{1,4300}")  # as Java parses; Python parses no more digits
 META_PROPERTIES_NAME: Final = "meta.properties"
 _RESERVED: Final = frozenset(
     {DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, METADATA_TOPIC_ID}
@@ -81,10 +83,9 @@ def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
     node_text = fields.get("broker.id" if version == "0" else "node.id")
     if node_text is None:
         raise CorruptFileError(path, f"Error: node ID not found in {path}")
-    try:
-        node_id = NodeId(int(node_text))
-    except ValueError as error:
-        raise CorruptFileError(path, f"node.id {node_text!r} is not a number") from error
+    if _INTEGER.fullmatch(node_text) is None:
+        raise CorruptFileError(path, f"node.id {node_text!r} is not a number")
+    node_id = NodeId(int(node_text))
     if not 0 <= node_id <= _NODE_ID_MAX:
         raise CorruptFileError(path, f"node.id {node_text} is not between 0 and {_NODE_ID_MAX}")
     cluster_id = fields.get("cluster.id")

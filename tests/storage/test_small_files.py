@@ -7,7 +7,7 @@ import pytest
 from storage.checkpoint_files import decode_offsets
 from storage.epoch_checkpoint import decode_epochs
 from storage.errors import CorruptFileError
-from storage.meta_properties import decode_uuid
+from storage.meta_properties import decode_meta_properties, decode_uuid
 from storage.quorum_state_file import decode_quorum_state
 from storage.snapshot_files import parse_snapshot_name
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
@@ -95,3 +95,11 @@ def test_ids_in_quorum_state_are_int32(leader_id: int, *, is_read: bool) -> None
     else:
         with pytest.raises(CorruptFileError, match="field 'leaderId' cannot be 2147483648"):
             decode_quorum_state(content, "f")
+
+
+@pytest.mark.parametrize("text", ["1_0", "", "one", "1" * 4_301])
+def test_a_node_id_that_java_does_not_parse_is_damage(text: str) -> None:
+    content = "version=1\nnode.id={}\ncluster.id=c\n"
+    with pytest.raises(CorruptFileError, match="is not a number"):
+        decode_meta_properties(content.format(text).encode(), "path")
+    assert decode_meta_properties(content.format("+1").encode(), "path").node_id == 1
