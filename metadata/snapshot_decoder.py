@@ -76,6 +76,8 @@ class SnapshotDecoder:
             raise MetadataRecordError(
                 f"snapshot goes on after its footer, at byte {self._position}"
             )
+        if not self._control and not batch.header.is_control:
+            raise MetadataRecordError("snapshot does not begin with its header")
         self._start += batch.header.size_bytes
         self._position += batch.header.size_bytes
         return batch
