@@ -92,10 +92,14 @@ def starting_point(
 
 
 def oldest_offset(log_start_offset: Offset, snapshots: Sequence[OffsetAndEpoch]) -> Offset:
-    """The lowest offset from which every later image can be built."""
+    """The lowest offset from which every later image can be built.
+
+    The log start if nothing can be built: above 0, and no snapshot is left at or above it.
+    """
     if log_start_offset == 0:
         return Offset(0)
-    return min((s.offset for s in snapshots if s.offset >= log_start_offset), default=Offset(0))
+    usable = (s.offset for s in snapshots if s.offset >= log_start_offset)
+    return min(usable, default=log_start_offset)
 
 
 def _below(batch: CommittedBatch, offset: Offset) -> CommittedBatch:

@@ -35,7 +35,7 @@ def test_the_newest_snapshot_that_the_log_continues(
 
 @pytest.mark.parametrize(
     ("offset", "log_start", "kept", "oldest"),
-    [(9, 10, (10, 20), 10), (8, 10, (7, 10), 10), (15, 20, (7, 20), 20)],
+    [(9, 10, (10, 20), 10), (8, 10, (7, 10), 10), (15, 20, (7, 20), 20), (9, 10, (7,), 10)],
 )
 def test_what_is_gone_names_the_oldest_that_is_kept(
     offset: int, log_start: int, kept: tuple[int, ...], oldest: int
