@@ -163,7 +163,7 @@ def read_request(api_key: int, version: int, frame: bytes, position: int) -> Bod
     if api_key != FETCH:
         return decode_request(api_key, version, frame[position:])
     if version >= metadata_fetch.FIRST_VERSION:
-        fetch = metadata_fetch.decode_request(frame, position)
+        fetch = metadata_fetch.decode_request(frame, position, version)
         if fetch is not None:
             return fetch
     decoded = decode_request(api_key, version, frame[position:])

@@ -92,15 +92,18 @@ def _origin(cluster_id: str | None, replica_id: NodeId | None) -> bytes:
     return bytes((count,)) + tags
 
 
-def decode_request(body: bytes, position: int = 0) -> FetchRequest | None:
+def decode_request(
+    body: bytes, position: int = 0, version: int = _HIGH_WATERMARK_VERSION
+) -> FetchRequest | None:
     """The request of version 17 or 18 at a position; None for one of unusual form."""
+    assert version >= FIRST_VERSION, f"{version=}"
     try:
-        return _decode_request(body, position)
+        return _decode_request(body, position, version)
     except _NOT_READABLE:
         return None
 
 
-def _decode_request(body: bytes, position: int) -> FetchRequest | None:
+def _decode_request(body: bytes, position: int, version: int) -> FetchRequest | None:
     (
         max_wait_ms, _, max_bytes, _, _, _, topics, topic_id, partitions,
         partition, leader_epoch, fetch_offset, last_epoch, _, _,
@@ -118,7 +121,7 @@ def _decode_request(body: bytes, position: int) -> FetchRequest | None:
             uuid = body[position : position + 16]
             directory_id = None if uuid == ZERO_UUID else DirectoryId(uuid)
             position += 16
-        elif tag == b"\x01\x08":
+        elif tag == b"\x01\x08" and version >= _HIGH_WATERMARK_VERSION:
             (watermark,) = _INT64.unpack_from(body, position)
             position += 8
         else:

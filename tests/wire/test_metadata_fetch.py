@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from wire import codec, metadata_fetch
 from wire.errors import ErrorCode
-from wire.fetch_messages import FetchRequest, FetchResponse
+from wire.fetch_messages import HIGH_WATERMARK_UNSUPPORTED, FetchRequest, FetchResponse
 from wire.types import Endpoint, LeaderEpoch, NodeId, Offset, OffsetAndEpoch
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
@@ -174,6 +174,16 @@ def test_recorded_fetches(pair: dict[str, str]) -> None:
     fast = metadata_fetch.decode_request(frame[position:])
     assert fast in (expected, None)
     assert fast is not None or expected is None
+
+
+def test_a_high_watermark_is_no_field_of_version_17() -> None:
+    request = FetchRequest(
+        fetch_offset=Offset(9), max_wait_ms=6, max_bytes=7, high_watermark=Offset(5)
+    )
+    frame = codec.encode_request(1, 18, 7, None, request)
+    _, position = codec.split_request(frame)
+    read = [codec.read_request(1, version, frame, position) for version in (17, 18)]
+    assert [fetch.high_watermark for fetch in read] == [HIGH_WATERMARK_UNSUPPORTED, 5]
 
 
 def test_another_topic_stays_with_kio() -> None:
