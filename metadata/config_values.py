@@ -11,7 +11,7 @@ from metadata.config_schema import ConfigDefinition, ConfigType, Rule, RuleKind
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")  # any decimal digits, as Java accepts them
 _DOUBLE: Final = re.compile(
-    r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?|Infinity|NaN)"
+    r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?|Infinity|NaN)"
 )
 _DIGITS_MAX: Final = 19
 _INTEGER_MAX: Final = {
@@ -25,6 +25,8 @@ _DURATION: Final = re.compile(
     re.IGNORECASE,
 )
 _JAVA_BLANKS: Final = "".join(chr(code) for code in range(0x21))
+_JAVA_SPACES: Final = " \t\n\x0b\f\r"
+r"""What `\s` is in Java's expressions."""
 
 
 def parse_value(definition: ConfigDefinition, text: str) -> tuple[Any, str | None]:
@@ -84,7 +86,8 @@ def _parse(  # noqa: PLR0911 - one case per type
                 return trimmed.lower() == "true", None
             return None, "Expected value to be either true or false"
         case ConfigType.LIST:
-            return (re.split(r"\s*,\s*", trimmed) if trimmed else []), None
+            parts = trimmed.split(",") if trimmed else []
+            return [part.strip(_JAVA_SPACES) for part in parts], None
         case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
             return trimmed, None
         case ConfigType.DOUBLE:
