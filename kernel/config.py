@@ -135,9 +135,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
-        """Endpoints of this node in ControllerRegistration requests."""
-        names = self.controller_listener_names
-        return tuple(e for e in self.advertised_listeners if e.listener in names)
+        """Endpoints of this node for other controllers, ordered as their names are."""
+        at = {endpoint.listener: endpoint for endpoint in self.advertised_listeners}
+        return tuple(at[name] for name in self.controller_listener_names if name in at)
 
     @property
     def advertised_broker_listeners(self) -> tuple[Endpoint, ...]:

@@ -166,6 +166,7 @@ def raft_core(
         voters=tuple(
             (voter.id, Endpoint(listener, voter.host, voter.port)) for voter in config.voters
         ),
+        listeners=config.advertised_controller_listeners,
         election_timeout_ms=quorum.election_timeout_ms,
         fetch_timeout_ms=quorum.fetch_timeout_ms,
         election_backoff_max_ms=quorum.election_backoff_ms_max,

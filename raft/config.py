@@ -78,6 +78,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     directory_id: DirectoryId | None = None
     cluster_id: str | None = None
     voters: tuple[tuple[NodeId, Endpoint], ...]
+    listeners: tuple[Endpoint, ...] = ()
+    """Advertised controller listeners of this node, which it names while it leads."""
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
     election_backoff_max_ms: int = 1_000

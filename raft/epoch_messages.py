@@ -107,7 +107,6 @@ def send_begin_epoch(state: RaftState) -> None:
         state.wake_at(first_ms + begin_epoch_ms)
     if not due:
         return
-    endpoint = state.voters.endpoint(state.config.node_id)
     for voter_id in due:
         seen = role.progress[voter_id]
         request = BeginQuorumEpochRequest(
@@ -116,7 +115,7 @@ def send_begin_epoch(state: RaftState) -> None:
             voter_directory_id=None,
             leader_id=state.config.node_id,
             leader_epoch=role.epoch,
-            leader_endpoints=() if endpoint is None else (endpoint,),
+            leader_endpoints=state.config.listeners,
         )
         if state.send_if_ready(voter_id, request):
             role.progress[voter_id] = msgspec.structs.replace(seen, heard_or_told_ms=now_ms)

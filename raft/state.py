@@ -84,6 +84,7 @@ class RaftState:
         """True if this node is a voter."""
         self.is_only_voter = self.is_voter and len(voters.ids) == 1
         """True if this node is the only voter of the quorum."""
+        self._own_endpoint = _without_listener(config.listeners[0]) if config.listeners else None
         self.begin_epoch_ms = config.begin_epoch_ms
         self.fetch_wait_ms = config.fetch_wait_ms
         self.others = voters.others(config.node_id)
@@ -143,8 +144,10 @@ class RaftState:
     @property
     def leader_endpoint(self) -> Endpoint | None:
         """Endpoint of the leader for responses, which carry no listener name."""
+        if self.role.leader_id == self.config.node_id:
+            return self._own_endpoint
         endpoint = self.voters.endpoint(self.role.leader_id)
-        return None if endpoint is None else Endpoint("", endpoint.host, endpoint.port)
+        return None if endpoint is None else _without_listener(endpoint)
 
     def new_election_deadline_ms(self) -> int:
         """Return the expiry of an election timer that starts now."""
@@ -345,3 +348,7 @@ class RaftState:
         if not self.is_shut_down:
             self.is_shut_down = True
             self.effects.notify.append(ShutdownComplete())
+
+
+def _without_listener(endpoint: Endpoint) -> Endpoint:
+    return Endpoint("", endpoint.host, endpoint.port)

@@ -90,6 +90,7 @@ class RaftScenario:
                 directory_id=text.directory_id_of(node_id) if has_directories else None,
                 cluster_id=CLUSTER_ID,
                 voters=voters,
+                listeners=tuple(at for voter_id, at in voters if voter_id == node_id),
                 evidence=command.option("evidence", "off") == "on",
                 request_timeout_ms=command.number_option("request_timeout", 2_000),
                 fetch_max_bytes=max_bytes,

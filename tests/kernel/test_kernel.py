@@ -4,10 +4,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from tests.kernel.harness import CLUSTER_ID, World, create_topic_body
 from wire import codec
+from wire.api_keys import END_QUORUM_EPOCH
 from wire.errors import ErrorCode
+from wire.types import Endpoint
 
 
 def ready_world(count: int = 3, seed: int = 0) -> World:
@@ -144,6 +147,24 @@ def test_a_standby_refuses_and_names_the_leader() -> None:
     standby = next(i for i in world.alive if i != world.active())
     answer = world.client(standby, "CONTROLLER").create_topic("a")
     assert answer.error_code is ErrorCode.not_controller
+
+
+def test_a_leader_is_named_by_its_advertised_controller_listener() -> None:
+    world = World(1)
+    node = world.nodes[1]
+    advertised = (Endpoint("PLAINTEXT", "1", 9092), Endpoint("CONTROLLER", "proxy", 1))
+    node.config = replace(node.config, advertised_listeners=advertised)
+    world.start_all()
+    world.run_until(lambda: world.active() == 1)
+    new = codec.newest(END_QUORUM_EPOCH, "request")
+    partition = new.PartitionData(
+        partition_index=0, leader_id=1, leader_epoch=0, preferred_candidates=()
+    )
+    topic = new.TopicData(topic_name="__cluster_metadata", partitions=(partition,))
+    body = new.EndQuorumEpochRequest(cluster_id=CLUSTER_ID, topics=(topic,), leader_endpoints=())
+    answer = world.client(1, "CONTROLLER").call(END_QUORUM_EPOCH, body)
+    [where] = answer.node_endpoints
+    assert (where.node_id, where.host, where.port) == (1, "proxy", 1)
 
 
 def test_an_api_that_is_not_served_closes_only_its_connection() -> None:

@@ -40,7 +40,7 @@ def test_combined_node():
 def test_broker_and_controller_alone():
     broker = node_config(BROKER)
     assert (broker.is_broker, broker.is_controller, broker.is_voter) == (True, False, False)
-    assert broker.controller_listeners == ()
+    assert broker.controller_listeners == broker.advertised_controller_listeners == ()
     controller = node_config(CONTROLLER)
     assert (controller.is_broker, controller.inter_broker_listener_name) == (False, None)
     assert controller.broker_listeners == ()
@@ -90,6 +90,21 @@ def test_flags_rack_metadata_folder_and_unknown_keys():
     assert (config.broker.rack, config.metadata_log_dir) == ("r1", "/meta")
     assert config.unknown_keys == ("num.network.threads",)
     assert config.connection_limits.idle_ms_max == 0
+
+
+def test_controllers_are_advertised_in_the_order_of_their_names():
+    config = node_config(
+        {
+            **COMBINED,
+            "listeners": "A://:1,PLAINTEXT://:9092,B://:2",
+            "controller.listener.names": "B,A",
+            "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "advertised.listeners": "A://proxy:3,PLAINTEXT://proxy:4",
+        },
+        host_name="here",
+    )
+    outside = (Endpoint("B", "here", 2), Endpoint("A", "proxy", 3))
+    assert config.advertised_controller_listeners == outside
 
 
 def test_advertised_listeners_replace_those_of_brokers():

@@ -16,10 +16,14 @@ from raft.quorum import VoteResult, VoteTally, majority, majority_offset
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from wire.types import Endpoint, OffsetAndEpoch, ReplicaKey
 
+LISTENERS = (Endpoint("INSIDE", "here", 1), Endpoint("OUTSIDE", "proxy", 2))
+
 
 def core(node_id=1, voters=(1, 2, 3), *, evidence=False, **options):
     endpoints = tuple((i, Endpoint("CONTROLLER", f"n{i}", 9093)) for i in voters)
-    config = RaftConfig(node_id=node_id, cluster_id="c", voters=endpoints, evidence=evidence)
+    config = RaftConfig(
+        node_id=node_id, cluster_id="c", voters=endpoints, listeners=LISTENERS, evidence=evidence
+    )
     made = RaftCore(config, rng=random.Random(1), now_ms=0, **options)
     made.step(ev.TimeAdvanced(), 0)
     return made
@@ -232,6 +236,16 @@ def test_new_leader_sends_begin_quorum_epoch_at_once():
     effects = leader()[2]
     sent = [e for e in effects.send if isinstance(e.request, m.BeginQuorumEpochRequest)]
     assert [e.destination_id for e in sent] == [2, 3]
+
+
+def test_a_leader_names_its_own_listeners_and_a_follower_the_voters_endpoint():
+    made, now, effects = leader()
+    sent = [e for e in effects.send if isinstance(e.request, m.BeginQuorumEpochRequest)]
+    assert [e.request.leader_endpoints for e in sent] == [LISTENERS, LISTENERS]
+    _, answer = ask(made, vote(1, pre=True), now)
+    assert (answer.leader_id, answer.leader_endpoint) == (1, Endpoint("", "here", 1))
+    _, answer = ask(follower(), vote(5, replica=3, pre=True))
+    assert (answer.leader_id, answer.leader_endpoint) == (2, Endpoint("", "n2", 9093))
 
 
 def test_leader_without_fetches_resigns():
