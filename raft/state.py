@@ -269,7 +269,7 @@ class RaftState:
         """Advance the high watermark; False if it is not higher than the current one."""
         if self.high_watermark is not None and high_watermark <= self.high_watermark:
             return False
-        assert high_watermark <= self.log.end_offset, f"{high_watermark=} {self.log!r}"
+        assert high_watermark <= self.log.end_offset, f"{high_watermark=} {self.log.describe()}"
         self.high_watermark = high_watermark
         highest = self.high_watermark_highest
         if highest is None or high_watermark > highest:

@@ -458,3 +458,9 @@ def test_who_shuts_down_votes_and_stands_no_more():
         if any(isinstance(e, fx.ShutdownComplete) for e in effects.notify):
             return
     raise AssertionError(f"it never ended: {made.role}")
+
+
+def test_a_high_watermark_beyond_the_log_is_refused_with_the_offsets_of_the_log():
+    state = core()._state
+    with pytest.raises(AssertionError, match=r"high_watermark=1 LogView\(start=0 .* end=0 "):
+        state.advance_high_watermark(1)
