@@ -341,12 +341,18 @@ class Peers:
 
 
 def _deadline_ms(link: Link) -> int:
-    # The first of each kind counts as the earliest: time-outs of a channel are about the same.
+    """Return the first deadline of a link; `NEVER_MS` if it has no requests.
+
+    Only on the life-cycle channel, which has a few requests at a time, do time-outs differ; on the
+    others the oldest request, in flight before queued, is the first.
+    """
     first_ms = NEVER_MS
-    for waiting in link.in_flight.values():
-        first_ms = waiting.deadline_ms
-        break
-    if link.queued and link.queued[0].deadline_ms < first_ms:
+    if link.channel is Channel.LIFECYCLE:
+        for waiting in (*link.in_flight.values(), *link.queued):
+            first_ms = min(first_ms, waiting.deadline_ms)
+    elif link.in_flight:
+        first_ms = next(iter(link.in_flight.values())).deadline_ms
+    elif link.queued:
         first_ms = link.queued[0].deadline_ms
     if first_ms != NEVER_MS and link.give_up_ms is not None:
         return min(first_ms, link.give_up_ms)

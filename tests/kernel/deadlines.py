@@ -13,9 +13,9 @@ def first(deadlines_ms):
 def links_deadline_ms(peers):
     found = [NEVER_MS]
     for link in peers._links.values():
-        oldest = [*list(link.in_flight.values())[:1], *link.queued[:1]]
-        if oldest:
-            found.append(first([*(each.deadline_ms for each in oldest), link.give_up_ms]))
+        waiting = [*link.in_flight.values(), *link.queued]
+        if waiting:
+            found.append(first([*(each.deadline_ms for each in waiting), link.give_up_ms]))
     return min(found)
 
 

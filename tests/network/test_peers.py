@@ -5,6 +5,7 @@ import pytest
 from network.clock import Clock, Now
 from network.effects import ConnectPeer, SendPeerBytes
 from network.peers import Channel, Failure, Peers
+from network.timers import LINKS, NEVER_MS
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.codec import default_request, newest
 from wire.connection import ServerConnection
@@ -26,11 +27,11 @@ class Links:
             {1: ("a", 1), 2: ("b", 2)}, 1, self.clock, self.effects, lambda: followed, print
         )
 
-    def send(self):
+    def send(self, channel=Channel.RAFT, timeout_ms=5_000):
         """Send a request; whether that made a connection."""
         before = len(self.effects)
         body = default_request(FETCH)
-        self.peers.send(2, Channel.RAFT, FETCH, body, 5_000, self.answers.append)
+        self.peers.send(2, channel, FETCH, body, timeout_ms, self.answers.append)
         return [type(effect) for effect in self.effects[before:]] == [ConnectPeer]
 
     def answer(self, server):
@@ -46,6 +47,12 @@ class Links:
     @property
     def peer_id(self):
         return [e.peer_id for e in self.effects if isinstance(e, ConnectPeer)][-1]
+
+
+def open_link(links):
+    """Connect, and have the queued requests sent."""
+    links.peers.on_connected(links.peer_id)
+    links.answer(ServerConnection(apis(ListenerKind.CONTROLLER, [FETCH]), 1 << 20))
 
 
 def test_after_an_established_connection_the_next_one_is_made_at_once():
@@ -80,6 +87,39 @@ def test_what_the_other_side_answers_forgives_the_failures(answers):
         links.answer(server)
     links.peers.on_disconnected(links.peer_id, refused=False)
     assert links.send()
+
+
+@pytest.mark.parametrize("channel", list(Channel))
+@pytest.mark.parametrize("is_open", [False, True])
+def test_the_oldest_of_requests_with_one_time_out_is_the_first(channel, is_open):
+    links = Links()
+    links.send(channel)
+    links.clock.now_ms += 10
+    links.send(channel)
+    if is_open:
+        open_link(links)
+    assert links.clock.timers.at_ms[LINKS] == 6_000
+    links.clock.now_ms = 6_000
+    links.peers.tick()
+    assert links.answers == [Failure.TIMED_OUT] * 2
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_requests_of_the_life_cycle_time_out_by_their_own_limits(is_open):
+    """The registration of a controller behind that of a broker has the shorter one."""
+    links = Links()
+    links.send(Channel.LIFECYCLE, 9_000)
+    links.send(Channel.LIFECYCLE, 5_000)
+    if is_open:
+        open_link(links)
+    assert links.clock.timers.at_ms[LINKS] == 6_000
+    links.clock.now_ms = 5_999
+    links.peers.tick()
+    assert links.answers == []
+    links.clock.now_ms = 6_000
+    links.peers.tick()
+    assert links.answers == [Failure.TIMED_OUT] * 2
+    assert links.clock.timers.at_ms[LINKS] == NEVER_MS
 
 
 @pytest.mark.parametrize(("waited_ms", "connects"), [(0, False), (49, False), (50, True)])
