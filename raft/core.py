@@ -345,6 +345,6 @@ class RaftCore:
             assert type(role) is Leader, f"only a leader parks fetches {role=}"
         if not state.is_voter:
             assert isinstance(role, _ROLES_OF_OBSERVERS), f"{role=}"
-        if not state.can_stand and state.shutdown_deadline_ms is None:
+        if not state.may_become_candidate and state.shutdown_deadline_ms is None:
             assert not isinstance(role, Prospective | Candidate | Leader), f"INV-DISK-1 {role=}"
         assert log.last_epoch <= role.epoch, f"{log.describe()} {role=}"

@@ -50,10 +50,10 @@ def _poll_resigned(state: RaftState, role: Resigned) -> None:
         state.become_unattached(LeaderEpoch(role.epoch + 1))
 
 
-def _poll_nominee(state: RaftState, role: Prospective | Candidate) -> None:
+def _poll_candidate(state: RaftState, role: Prospective | Candidate) -> None:
     """End the round on a full disk or an expired timer; a restarted sole voter has won."""
-    if not state.can_stand:
-        _stand(state)
+    if not state.may_become_candidate:
+        _campaign(state)
     elif role.votes.result is VoteResult.WON:
         decide(state)
     elif role.election_deadline_ms <= state.now_ms:
@@ -63,9 +63,9 @@ def _poll_nominee(state: RaftState, role: Prospective | Candidate) -> None:
             become_prospective(state)
 
 
-def _stand(state: RaftState) -> None:
+def _campaign(state: RaftState) -> None:
     """Ask for pre-votes; on a full disk become Unattached, able to vote for another voter."""
-    if state.can_stand:
+    if state.may_become_candidate:
         become_prospective(state)
     else:
         state.fast_election.forget()
@@ -82,7 +82,7 @@ def _poll_follower(state: RaftState, role: Follower) -> None:
     elif role.fetch_deadline_ms <= state.now_ms or state.fast_election.is_due(
         role.epoch, state.now_ms
     ):
-        _stand(state)
+        _campaign(state)
 
 
 def _poll_unattached(state: RaftState, role: Unattached) -> None:
@@ -92,7 +92,7 @@ def _poll_unattached(state: RaftState, role: Unattached) -> None:
     assert role.election_deadline_ms is not None, f"{role=}"
     is_due = role.election_deadline_ms <= state.now_ms
     if is_due or state.is_only_voter or state.fast_election.is_due(role.epoch, state.now_ms):
-        _stand(state)
+        _campaign(state)
 
 
 def _poll_shutdown(state: RaftState) -> None:
@@ -122,8 +122,8 @@ _TIMERS: Final[dict[type, Callable[[RaftState, Any], None]]] = {
     Leader: _poll_leader,
     Resigned: _poll_resigned,
     Unattached: _poll_unattached,
-    Prospective: _poll_nominee,
-    Candidate: _poll_nominee,
+    Prospective: _poll_candidate,
+    Candidate: _poll_candidate,
 }
 """The timers of each role; a call makes at most one role change."""
 

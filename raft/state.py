@@ -134,7 +134,7 @@ class RaftState:
         return LeaderAndEpoch(leader_id, self.role.epoch)
 
     @property
-    def can_stand(self) -> bool:
+    def may_become_candidate(self) -> bool:
         """True if this voter may campaign: one that cannot append could only resign.
 
         A sole voter may: there is no other voter to lead in its place.

@@ -126,7 +126,7 @@ def _own_tally(state: RaftState, rejected: frozenset[NodeId] = frozenset()) -> V
 
 def become_prospective(state: RaftState) -> None:
     """Become Prospective; a lost leader counts as a rejection, for it will not respond."""
-    assert state.can_stand, f"INV-DISK-1 {state.role=}"
+    assert state.may_become_candidate, f"INV-DISK-1 {state.role=}"
     role = state.role
     lost_leader_id = state.fast_election.lost_leader_id(role.epoch)
     rejected = frozenset() if lost_leader_id is None else frozenset({lost_leader_id})
@@ -152,7 +152,7 @@ def _can_win_without(state: RaftState, rejected: frozenset[NodeId]) -> bool:
 def _become_candidate(state: RaftState) -> None:
     """Become Candidate in the next epoch; its own vote is durable before any request."""
     assert isinstance(state.role, Prospective), f"{state.role=}"
-    assert state.can_stand, f"INV-DISK-1 {state.role=}"
+    assert state.may_become_candidate, f"INV-DISK-1 {state.role=}"
     epoch = LeaderEpoch(state.role.epoch + 1)
     timeout_ms = state.config.draw_election_timeout_ms(state.rng)
     wait_ms = state.fast_election.candidate_wait_ms(state.role.epoch, timeout_ms)
@@ -305,7 +305,7 @@ def on_disk_full(state: RaftState) -> None:
     it would reject every candidate without them. Kafka stops the node (failed log directory).
     """
     state.is_disk_full = True
-    if state.can_stand:
+    if state.may_become_candidate:
         return
     if isinstance(state.role, Leader):
         resign(state)

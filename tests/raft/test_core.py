@@ -199,7 +199,7 @@ def test_follower_becomes_prospective_after_the_fetch_timeout():
     assert made.leader.leader_id == 2
 
 
-def test_observer_never_stands():
+def test_observer_never_campaigns():
     made = core(9)
     made.step(ev.TimeAdvanced(), 100_000)
     assert isinstance(made.role, Unattached)
@@ -288,7 +288,7 @@ def test_nobody_follows_who_is_no_voter():
     assert isinstance(made.role, Follower)
 
 
-def test_first_successor_stands_at_once_and_second_waits():
+def test_first_successor_campaigns_at_once_and_second_waits():
     first, second = follower(), follower()
     ask(first, end(2, 5, (1, 3)), 10)
     assert isinstance(first.role, Prospective)

@@ -107,7 +107,7 @@ def test_a_voter_on_a_full_disk_votes_for_who_has_space() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_nominee_that_learns_of_its_full_disk_by_its_own_vote_withdraws(seed: int) -> None:
+def test_a_candidate_that_finds_its_disk_full_at_its_own_vote_withdraws(seed: int) -> None:
     """Its quorum-state got the blocks of the reserve; the record of its epoch would get none."""
     world = ready_world(seed=seed)
     killed = leader_of(world)
