@@ -1,8 +1,9 @@
-"""Check of a log directory's kraft.version before anything in it is opened.
+"""Check of the kraft.version before a log directory is opened and before fetched bytes are kept.
 
 Level 1 (KIP-853) keeps the voters in the log and in snapshots. A node with only
 `controller.quorum.voters` would count another majority than the quorum that wrote the directory:
-as sole voter it would elect itself and commit. So it refuses to start; offline tools still read.
+as sole voter it would elect itself and commit. So it refuses to start, and ends when it fetches
+such a record; offline tools still read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +13,11 @@ from metadata.control_records import KRaftVersion, KRaftVoters, control_type, de
 from metadata.features import CONTROLLER_FEATURES, KRAFT_VERSION
 from metadata.schema import MetadataRecordError
 from storage.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT_NAME, read_bootstrap_checkpoint
-from storage.control_batches import control_batches
+from storage.control_batches import control_batches, control_batches_in
 from storage.errors import CorruptFileError
 from storage.partition_directories import partition_directory_name
 from storage.snapshot_files import SnapshotFiles
-from storage.vfs import Vfs, base_name, join
+from storage.vfs import Vfs, base_name, join, parent
 from wire.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 from wire.types import METADATA_TOPIC_NAME
@@ -38,14 +39,32 @@ def refuse_unsupported_kraft_version(vfs: Vfs, log_dir: str) -> None:
         UnsupportedFeatureError: names the directory, the level, the file and the supported range.
         CorruptFileError: the checkpoint that may hold the first voters cannot be read.
     """
-    highest = CONTROLLER_FEATURES[KRAFT_VERSION][1]
-    for path, level in _levels(vfs, log_dir):
+    refusal = _refusal(log_dir, _levels(vfs, log_dir))
+    if refusal is not None:
+        raise UnsupportedFeatureError(refusal)
+
+
+def unsupported_kraft_version(content: bytes, log_directory: str, name: str) -> str | None:
+    """Return why fetched batches must not be kept, in one line; None if they may.
+
+    Args:
+        content: records of the metadata log, or a whole snapshot.
+        log_directory: of the metadata log that they would be written to.
+        name: what was fetched.
+    """
+    return _refusal(parent(log_directory), _of_batches(name, control_batches_in(content)))
+
+
+def _refusal(log_dir: str, levels: Iterable[tuple[str, int]]) -> str | None:
+    lowest, highest = CONTROLLER_FEATURES[KRAFT_VERSION]
+    for found_in, level in levels:
         if level > highest:
-            raise UnsupportedFeatureError(
-                f"{log_dir}: {KRAFT_VERSION} is finalized at {level} ({path}), "
-                f"supported is {CONTROLLER_FEATURES[KRAFT_VERSION][0]} to {highest}: "
+            return (
+                f"{log_dir}: {KRAFT_VERSION} is finalized at {level} ({found_in}), "
+                f"supported is {lowest} to {highest}: "
                 "this node has static voters only and would count others than this quorum has"
             )
+    return None
 
 
 def _levels(vfs: Vfs, log_dir: str) -> Iterator[tuple[str, int]]:

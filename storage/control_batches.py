@@ -1,6 +1,7 @@
 """The control batches of a log directory, read without opening the log: nothing is repaired.
 
-They tell the kraft.version and the voters of a quorum before a node starts.
+They tell the kraft.version and the voters of a quorum before a node starts, and before it appends
+what it has fetched.
 """
 
 import struct
@@ -39,6 +40,13 @@ def control_batches(
         path = join(directory, name)
         for batch in _of_segment(vfs, path, window_bytes):
             yield path, batch
+
+
+def control_batches_in(content: bytes) -> Iterator[Batch]:
+    """The control batches of bytes from a leader, up to the first cut; wrong checksums left out."""
+    view = memoryview(content)
+    for start, end in _control_ranges(view)[0]:
+        yield from _sound(view[start:end])
 
 
 def _of_segment(vfs: Vfs, path: str, window_bytes: int) -> Iterator[Batch]:

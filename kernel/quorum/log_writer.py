@@ -8,6 +8,8 @@ again. With other voters a leader drops its refused appends and resigns, and doe
 the disk accepts appends, so that a voter with space leads. A sole voter keeps them here in order,
 writes nothing after them, and retries every `RETRY_MS`. Votes, truncations and the installation of
 a complete snapshot get their blocks from the reserve; without it the node stops.
+
+Fetched records that finalize an unsupported kraft.version are not written: the node ends.
 """
 
 from collections import deque
@@ -15,7 +17,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kernel.effects import Effect, Log, LogLevel, RunFlush
+from kernel.effects import Effect, Exit, Log, LogLevel, RunFlush
+from kernel.kraft_version import unsupported_kraft_version
 from kernel.quorum.snapshot_download import SnapshotDownloads
 from metadata.control_records import LeaderChange, LeaderChangeVoter, encode_control
 from network.clock import Clock
@@ -104,7 +107,7 @@ class LogWriter:
         self._timers.set(FULL_DISK, self._clock.now_ms + RETRY_MS)
 
     def _refused(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event:
-        """Return the event for an effect that the disk refused whole."""
+        """Return the event for an effect of which nothing was written."""
         match effect:
             case raft.AppendFetched():
                 end_offset, last_epoch = self.log.end_offset, self.log.last_epoch
@@ -144,6 +147,12 @@ class LogWriter:
 
     def _append_fetched(self, effect: raft.AppendFetched, core: RaftCore) -> events.Event:
         assert effect.base_offset == self.log.end_offset, f"{effect.base_offset=}"
+        name = f"fetched at offset {effect.base_offset}"
+        unsupported = unsupported_kraft_version(effect.records, self.log.directory, name)
+        if unsupported is not None:
+            self._effects.append(Log(LogLevel.ERROR, "unsupported", {"error": unsupported}))
+            self._effects.append(Exit(1, unsupported))
+            return self._refused(effect, core)
         appended = self.log.append_fetched(effect.records, effect.epoch)
         if appended.stopped is not None:
             fields = {"reason": appended.stopped, "log_end_offset": appended.end_offset}

@@ -2,19 +2,21 @@
 
 INV-SNAP-1: the log is not touched before the snapshot has been read back, found to be the bytes
 that were decoded, and renamed into place. Until then damage or a full disk leaves the log
-unchanged; afterwards the log is replaced or the node stops, and no chunk is refused.
+unchanged; afterwards the log is replaced or the node stops, and no chunk is refused. A snapshot of
+an unsupported kraft.version is refused as damage is, and the node ends.
 """
 
 from collections.abc import Callable
 
-from kernel.effects import Effect, Log, LogLevel
+from kernel.effects import Effect, Exit, Log, LogLevel
+from kernel.kraft_version import unsupported_kraft_version
 from kernel.quorum.snapshot_reading import DAMAGE, SnapshotReading
 from metadata.snapshot_loading import SnapshotLoading
 from raft.effects import WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
 from storage.errors import OutOfSpaceError
 from storage.log import Log as StoredLog
-from storage.snapshot_files import SnapshotFiles, SnapshotWriter
+from storage.snapshot_files import SnapshotFiles, SnapshotWriter, snapshot_name
 from wire.types import OffsetAndEpoch
 
 Installed = Callable[[SnapshotLoading], None]
@@ -74,7 +76,14 @@ class SnapshotDownloads:
             writer.append(effect.chunk)
             if not effect.done:
                 return None
-            loading = self._reading.finish(effect.snapshot_id, writer.read())
+            content = writer.read()
+            unsupported = unsupported_kraft_version(
+                content, self._log.directory, f"fetched {snapshot_name(effect.snapshot_id)}"
+            )
+            if unsupported is not None:
+                self._effects.append(Exit(1, unsupported))
+                return self._refuse(effect.snapshot_id, LogLevel.ERROR, "unsupported", unsupported)
+            loading = self._reading.finish(effect.snapshot_id, content)
             writer.freeze()
         except OutOfSpaceError as error:
             return self._refuse(effect.snapshot_id, LogLevel.ERROR, "disk_full", str(error))

@@ -14,7 +14,11 @@ import crc32c
 import pytest
 from msgspec.structs import replace
 
+from kernel import effects as out
+from kernel.events import Now
 from kernel.kraft_version import UnsupportedFeatureError, refuse_unsupported_kraft_version
+from kernel.opening import open_storage, raft_core
+from kernel.quorum import log_writer
 from metadata.control_records import (
     ControlRecord,
     KRaftVersion,
@@ -26,6 +30,9 @@ from metadata.control_records import (
     encode_control,
 )
 from metadata.snapshot import encode_snapshot
+from network.clock import Clock
+from raft.effects import AppendFetched, WriteSnapshotChunk
+from raft.events import SnapshotInstalled, SnapshotRefused
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT_NAME, write_bootstrap_checkpoint
 from storage.control_batches import control_batches
@@ -33,7 +40,7 @@ from storage.errors import CorruptFileError
 from storage.segment import segment_name
 from storage.snapshot_files import snapshot_name
 from storage.vfs import join
-from tests.kernel.harness import World
+from tests.kernel.harness import CLUSTER_ID, World, config_of
 from tests.storage import golden
 from wire.batch import (
     CONTROL_BIT,
@@ -81,8 +88,8 @@ def checkpoint(*records: ControlRecord) -> bytes:
     return b"".join(batches)
 
 
-def control(base_offset: int, *records: ControlRecord) -> bytes:
-    return encode_control_batch([encode_control(r) for r in records], base_offset, EPOCH, 0)
+def control(base_offset: int, *records: ControlRecord, epoch: LeaderEpoch = EPOCH) -> bytes:
+    return encode_control_batch([encode_control(r) for r in records], base_offset, epoch, 0)
 
 
 def refusal(vfs: MemoryVfs, log_dir: str = "/data") -> str:
@@ -303,3 +310,84 @@ def test_a_node_of_dynamic_voters_does_not_vote() -> None:
         with pytest.raises(UnsupportedFeatureError):
             world.start(node_id)
         assert world.nodes[node_id].vfs.list(FOLDER) == [BEGINNING]
+
+
+def append_at_leader(monkeypatch: pytest.MonkeyPatch, world: World, *records: ControlRecord) -> int:
+    """As a leader of other software would: one control batch, in the place of a proposed one."""
+    leader = world.active()
+    assert leader is not None
+    replica = world.kernel(leader).replica
+
+    def other_batch(_values: object, base_offset: int, epoch: LeaderEpoch, _now_ms: int) -> bytes:
+        return control(base_offset, *records, epoch=epoch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_writer, "encode_batch", other_batch)
+        replica.propose(replica.leader.epoch, (b"",) * len(records))
+        replica.drain()
+    return leader
+
+
+@pytest.mark.parametrize("records", [(LEVEL_1, VOTERS), (LEVEL_1,), (VOTERS,), (CHANGE, LEVEL_1)])
+def test_followers_end_at_fetched_voters_and_keep_none_of_them(
+    monkeypatch: pytest.MonkeyPatch, records: tuple[ControlRecord, ...]
+) -> None:
+    world = World(3)
+    world.start_all()
+    world.run_until(world.is_ready)
+    world.run_for(1_000)
+    leader = append_at_leader(monkeypatch, world, *records)
+    offset = world.kernel(leader).replica.writer.log.end_offset - len(records)
+    world.run_for(2_000)
+    for node_id in set(world.nodes) - {leader}:
+        exit_ = world.nodes[node_id].exit
+        assert exit_ is not None
+        assert exit_.code == 1
+        start = f"/data: kraft.version is finalized at 1 (fetched at offset {offset}), supported is"
+        assert exit_.reason.startswith(f"{start} 0 to 0: ")
+        assert "\n" not in exit_.reason
+        (line,) = (log for log in world.nodes[node_id].logs if log.event == "unsupported")
+        assert line.fields == {"error": exit_.reason}
+        world.start(node_id)
+        assert world.kernel(node_id).replica.writer.log.end_offset == offset, "nothing was written"
+
+
+def test_fetched_control_records_of_level_0_are_kept() -> None:
+    opened = open_storage(
+        config_of(1), disk({}), None, Clock(Now(0, 0)), [], installed=lambda _: None
+    )
+    core = raft_core(config_of(1), CLUSTER_ID, opened, random.Random(0), 0)
+    records = control(0, CHANGE, LEVEL_0) + encode_batch([b"v"], 2, EPOCH, 0)
+    fetched = AppendFetched(base_offset=Offset(0), records=records, epoch=EPOCH, flush=True)
+    assert opened.writer.perform(fetched, core) is not None
+    assert opened.writer.log.read(0, 1_000) == records
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_fetched_snapshot_of_another_level_is_not_installed(level: int) -> None:
+    vfs = disk({})
+    effects: list[out.Effect] = []
+    opened = open_storage(
+        config_of(1), vfs, None, Clock(Now(0, 0)), effects, installed=lambda _: None
+    )
+    content = checkpoint(KRaftVersion(k_raft_version=level))
+    chunk = WriteSnapshotChunk(
+        snapshot_id=OffsetAndEpoch(Offset(7), EPOCH),
+        position_bytes=0,
+        chunk=content,
+        done=True,
+        generation=0,
+    )
+    event = opened.writer.downloads.write(chunk)
+    refused = [effect for effect in effects if isinstance(effect, out.Exit)]
+    if level == 0:
+        assert isinstance(event, SnapshotInstalled)
+        assert not refused
+        return
+    assert isinstance(event, SnapshotRefused)
+    (exit_,) = refused
+    text = f"/data: kraft.version is finalized at 1 (fetched {LATER}), supported is 0 to 0: "
+    assert exit_.code == 1
+    assert exit_.reason.startswith(text)
+    assert opened.writer.log.end_offset == 0
+    assert [name for name in vfs.list(FOLDER) if "checkpoint" in name] == []
