@@ -341,6 +341,7 @@ class Controller:
             electorate=self._electorate(),
             quotas=self._quotas,
         )
+        self._quotas.wait_ms = 0
         result = HANDLERS[request.api_key].handle(draft, request.body, services)
         if len(draft.records) > RECORDS_PER_BATCH_MAX:
             result = RECORDS_EXCEEDED
@@ -348,7 +349,6 @@ class Controller:
             throttle_time = timedelta(milliseconds=self._quotas.wait_ms)
             response = dataclasses.replace(result.response, throttle_time=throttle_time)
             result = HandlerResult(response, result.sweep)
-            self._quotas.wait_ms = 0
         return result
 
     def _refused_at_the_door(self, request: ControllerRequest, now_ms: int) -> ApiError | None:

@@ -40,7 +40,7 @@ class MutationQuotas:
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, str], _Bucket] = {}
         self.wait_ms = 0
-        """Ms that the last refused caller must wait; the reader resets it to 0."""
+        """Ms that the caller of the request being handled must wait; reset to 0 before each."""
 
     def charge(
         self, image: Image, user: str, client_id: str, partition_count: int, now_ms: int

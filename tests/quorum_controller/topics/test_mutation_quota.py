@@ -8,12 +8,12 @@ from kio.schema.alter_client_quotas.v1.request import (
     OpData,
 )
 
-from quorum_controller.result import RequestContext
+from quorum_controller.result import RECORDS_PER_BATCH_MAX, RequestContext
 from quorum_controller.topics.mutation_quota import BURST_SECONDS
 from tests.quorum_controller.controller_harness import Harness, topic
 from wire.api_keys import ALTER_CLIENT_QUOTAS
 
-THROTTLED = 89
+THROTTLED, POLICY_VIOLATION = 89, 44
 RATE = 2.0
 FULL = int(RATE * BURST_SECONDS)
 
@@ -87,3 +87,25 @@ def test_whom_a_quota_means(entity, is_refused):
     context = RequestContext(client_id="app")
     harness.create(topic("large", partitions=FULL + 1), context=context)
     assert codes(harness.create(topic("next"), context=context)) == [THROTTLED * is_refused]
+
+
+def test_the_wait_of_a_request_that_fails_is_not_told_to_the_next():
+    harness = with_quota(("client-id", "app"))
+    app = RequestContext(client_id="app", api_version=5)
+    assert codes(harness.create(topic("large", partitions=FULL + 4), context=app)) == [0]
+    many = [topic(f"t{number}", partitions=RECORDS_PER_BATCH_MAX // 2) for number in range(2)]
+    refused = harness.create(*many, context=app)
+    assert set(codes(refused)) == {POLICY_VIOLATION}
+    assert refused.throttle_time.total_seconds() == 0
+    answer = harness.create(topic("other"), context=RequestContext(client_id="other"))
+    assert codes(answer) == [0]
+    assert answer.throttle_time.total_seconds() == 0
+
+
+def test_a_wait_is_told_once():
+    harness = with_quota(("client-id", "app"))
+    app = RequestContext(client_id="app")
+    harness.create(topic("large", partitions=FULL + 4), context=app)
+    assert harness.create(topic("next"), context=app).throttle_time.total_seconds() == 2
+    other = RequestContext(client_id="other")
+    assert harness.create(topic("other"), context=other).throttle_time.total_seconds() == 0
