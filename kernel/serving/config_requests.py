@@ -22,9 +22,10 @@ from wire import codec
 from wire.api_keys import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from wire.codec import Entity
 from wire.connection import Request
-from wire.errors import ApiError
+from wire.errors import ApiError, ErrorCode, RemoteProtocolError
 
 if TYPE_CHECKING:
+    from kio.schema.alter_configs.v2.request import AlterConfigsResource
     from kio.schema.alter_configs.v2.response import (
         AlterConfigsResourceResponse,
         AlterConfigsResponse,
@@ -35,6 +36,11 @@ CONFIG_REQUESTS: Final[dict[int, Callable[[Any, list[ApiError]], Entity]]] = {
     INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs_response,
 }
 """Functions that make the response, by API key."""
+MISSING: Final = ApiError(
+    ErrorCode.unknown_server_error,
+    "The server experienced an unexpected error when processing the request.",
+)
+"""Error of a resource that the controller's response does not name."""
 
 
 def forward_alter_configs(
@@ -60,16 +66,33 @@ def forward_alter_configs(
         return
 
     def merge(answer: "Encoded | AlterConfigsResponse") -> None:
-        response: AlterConfigsResponse = (
-            codec.decode_response(request.api_key, request.api_version, answer.frame)[1]
-            if isinstance(answer, Encoded)
-            else answer
-        )
-        told = iter(response.responses)
-        errors = [refusal or _error_of(next(told)) for refusal in refusals]
+        told = {_key_of(row): _error_of(row) for row in _rows_of(request, answer)}
+        errors = [
+            refusal or told.get(_key_of(resource), MISSING)
+            for resource, refusal in zip(request.body.resources, refusals, strict=True)
+        ]
         answered(response_of(request.body, errors))
 
     forward(_request_with(request, rest), merge)
+
+
+def _rows_of(
+    request: Request, answer: "Encoded | AlterConfigsResponse"
+) -> "tuple[AlterConfigsResourceResponse, ...]":
+    """Return the rows of a controller's response; none if its bytes cannot be decoded."""
+    response: AlterConfigsResponse
+    if isinstance(answer, Encoded):
+        try:
+            _, response = codec.decode_response(request.api_key, request.api_version, answer.frame)
+        except RemoteProtocolError:
+            return ()
+    else:
+        response = answer
+    return response.responses
+
+
+def _key_of(row: "AlterConfigsResourceResponse | AlterConfigsResource") -> tuple[int, str]:
+    return row.resource_type, row.resource_name
 
 
 def _error_of(row: "AlterConfigsResourceResponse") -> ApiError:

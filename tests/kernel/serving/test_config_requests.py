@@ -1,5 +1,6 @@
 """AlterConfigs at a broker: what it answers itself, what it passes on, and both as one answer."""
 
+import pytest
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -53,6 +54,58 @@ def run(request, *answers, is_encoded=False):
     forward_alter_configs(request, EMPTY, NodeConfigs(EMPTY, 1, {}), forward, answered.append)
     (answer,) = answered
     return answer, passed
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([], [("a", -1), ("1", 42), ("b", -1)]),
+        (["b"], [("a", -1), ("1", 42), ("b", 3)]),
+        (["b", "a"], [("a", 0), ("1", 42), ("b", 3)]),
+        (["x", "a", "b"], [("a", 0), ("1", 42), ("b", 3)]),
+        (None, [("a", -1), ("1", 42), ("b", -1)]),
+    ],
+)
+def test_rows_of_the_controller_are_found_by_their_resource(told, expected):
+    """Missing ones are an unknown error, and so are all if the response cannot be read."""
+    request = asked(
+        resource(2, "a", retention_ms="1"),
+        resource(4, "1", node_id="7"),
+        resource(2, "b", retention_ms="1"),
+    )
+    answered = []
+
+    def forward(rest, reply):
+        if told is None:
+            frame = codec.encode_response(rest.api_key, 1, 7, rows(*"ab"))
+            reply(Encoded(frame[:-3]))
+        else:
+            reply(rows(*told))
+
+    forward_alter_configs(request, EMPTY, NodeConfigs(EMPTY, 1, {}), forward, answered.append)
+    (answer,) = answered
+    assert codes(answer) == expected
+    texts = {row.error_message for row in answer.responses if int(row.error_code) == -1}
+    assert texts <= {"The server experienced an unexpected error when processing the request."}
+
+
+def rows(*names):
+    """A response of the controller about topics of these names."""
+    body = asked(*(resource(2, name) for name in names)).body
+    errors = [GONE if name == "b" else TAKEN for name in names]
+    return incremental_alter_configs_response(body, errors)
+
+
+def test_a_row_for_another_type_of_resource_is_no_row():
+    request = asked(resource(2, "1", retention_ms="1"), resource(4, "1", node_id="7"))
+    answered = []
+
+    def forward(rest, reply):
+        body = asked(resource(4, "1")).body
+        reply(incremental_alter_configs_response(body, [TAKEN]))
+
+    forward_alter_configs(request, EMPTY, NodeConfigs(EMPTY, 1, {}), forward, answered.append)
+    assert codes(answered[0]) == [("1", -1), ("1", 42)]
 
 
 def codes(answer):
