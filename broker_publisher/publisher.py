@@ -30,7 +30,6 @@ class Publishers:
     def __init__(self, publishers: Iterable[Publisher]) -> None:
         self._publishers = tuple(publishers)
         self.image: Image = EMPTY
-        self.has_published = False
 
     def add(self, publisher: Publisher) -> None:
         """Add a publisher after the others, for the images published from now on."""
@@ -48,4 +47,3 @@ class Publishers:
         for publisher in self._publishers:
             publisher.publish(before, after, delta)
         self.image = after
-        self.has_published = True
