@@ -121,8 +121,11 @@ def test_a_node_that_starts_on_a_full_disk_says_so_once(count: int) -> None:
     assert are_equal(world)
 
 
-def test_what_a_node_alone_takes_in_the_turn_of_its_retry_is_written_after_it() -> None:
-    """The retried batches have the lower offsets, whatever arrived before the timer."""
+@pytest.mark.parametrize("is_timer_first", [False, True])
+def test_what_a_node_alone_takes_in_the_turn_of_its_retry_is_written_after_it(
+    is_timer_first: bool,
+) -> None:
+    """The retried batches have the lower offsets, whatever arrived before or after the timer."""
     world = ready_world(1)
     vfs = fill(world, 1)
     client = world.client(1)
@@ -136,7 +139,8 @@ def test_what_a_node_alone_takes_in_the_turn_of_its_retry_is_written_after_it() 
     second, more = client.connection.request(19, create_topic_body("b"))
     world.now_ms = retry_ms
     arrived = events.BytesReceived(client.pipe.server[2], content + more)
-    world.post_all(1, [arrived, events.TimeAdvanced()])
+    together = [arrived, events.TimeAdvanced()]
+    world.post_all(1, together[::-1] if is_timer_first else together)
     world.run_until(lambda: {created, deleted, second} <= client.answers.keys())
     assert client.answers[created].topics[0].error_code is ErrorCode.none
     assert client.answers[second].topics[0].error_code is ErrorCode.none
