@@ -1,7 +1,8 @@
 """Cordoned log directories of a broker: no new replicas are placed there (KIP-1066).
 
 `cordoned.log.dirs` lists paths of `log.dirs`, or is `*` for all of them. Its value is that of the
-broker's dynamic configs, else of the cluster's, else of server.properties.
+broker's dynamic configs, else of the cluster's, else of server.properties; one that does not parse
+is skipped.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from uuid import UUID
 
 from kernel.config import NodeConfig
 from metadata.features import LEVEL_CORDONED_DIRECTORIES
-from metadata.image import CONFIG_BROKER, Image
+from metadata.image import Image
+from metadata.node_configs import NodeConfigs
 from wire.types import DirectoryId
 
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
@@ -29,12 +31,8 @@ def cordoned_directories(
     """
     if image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
         return None
-    layers = (
-        image.config(CONFIG_BROKER, str(config.node_id)),
-        image.config(CONFIG_BROKER, ""),
-        dict(config.properties),
-    )
-    value = next((layer[CORDONED_LOG_DIRS] for layer in layers if CORDONED_LOG_DIRS in layer), "")
+    configs = NodeConfigs(image, config.node_id, dict(config.properties))
+    value = configs.value(CORDONED_LOG_DIRS) or ""
     paths = [path.strip() for path in value.split(",")]
     found = directory_ids if _ALL in paths else [path for path in paths if path in directory_ids]
     return tuple(sorted({UUID(bytes=directory_ids[path]) for path in found}))

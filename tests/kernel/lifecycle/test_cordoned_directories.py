@@ -46,6 +46,8 @@ def image_with(level: int, *configs: tuple[str, str]) -> Image:
         ((("1", "/a"), ("", "/b")), "*", (A,)),
         ((("1", ""),), "/a", ()),
         ((("2", "/b"),), None, ()),
+        ((("1", "/a,,/a"), ("", "/b")), None, (B,)),  # does not parse: the next layer counts
+        ((("1", "/a,,/a"),), "/b", (B,)),
     ],
 )
 def test_the_nearest_layer_counts(
