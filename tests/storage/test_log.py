@@ -73,6 +73,21 @@ def test_append_roll_read_reopen(place: tuple[Vfs, str]) -> None:
     assert unverified.read(7, 1) == batch(7, 1)
 
 
+@pytest.mark.parametrize(("times_ms", "starts"), [((1_100, 1_101), [0, 1]), ((1_100, 1_100), [0])])
+@pytest.mark.parametrize("is_newest_first", [False, True])
+def test_a_segment_rolls_at_the_newest_of_the_batches_appended_together(
+    times_ms: tuple[int, int], starts: list[int], is_newest_first: bool
+) -> None:
+    vfs = MemoryVfs()
+    vfs.make_directory("/d")
+    log = open_metadata_log(vfs, "/d", LogConfig(segment_ms=100))
+    log.append(encode_batch([b"v"], 0, 1, 1_000), 0)
+    ordered = times_ms[::-1] if is_newest_first else times_ms
+    fetched = [encode_batch([b"v"], offset, 1, at) for offset, at in enumerate(ordered, start=1)]
+    log.append_fetched(b"".join(fetched), 1)
+    assert list(log.segment_base_offsets) == starts
+
+
 @pytest.mark.parametrize(("above", "removed"), [(-1, 1), (0, 2), (1, 2)])
 def test_whole_segments_below_the_log_start_are_removed(
     place: tuple[Vfs, str], above: int, removed: int
