@@ -7,6 +7,9 @@ Interface:
   `append_fetched`, `read(offset, max_bytes, end_offset)`, `truncate_to`,
   `truncate_fully_and_start_at`, `flush_plan() -> FlushPlan` (any thread may `run()` it),
   `flush_done`, `epoch_entries`, `end_offset`, `close`.
+- `log_validator`: `parse_produced`, `validated`, `stamp` of a batch that a producer sends.
+  `producer_state.ProducerStates`: duplicates, sequences and open transactions of a partition;
+  `producer_replay.replay` feeds it from a log, `producer_snapshot` is its file.
 - `quorum_state_file`, `meta_properties`, `snapshot_files`, `checkpoint_files`,
   `clean_shutdown_file`, `directory_lock`, `partition_directories`, `bootstrap_checkpoint`: one
   small file each.

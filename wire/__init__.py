@@ -13,7 +13,8 @@ Interface:
   body)` in request order; `failure` is the reason to close after the answers still due.
   `client_connection` is its peer.
 - `batch`: `encode_batch`, `encode_control_batch`, `iterate_batches`, `iterate_frames`,
-  `Batch.records()`.
+  `Batch.records()`. `legacy_batch.iterate_any`: also message sets of magic 0 and 1.
+- `produce`, `fetch_response`: bodies of the data plane as views and pieces, without copies.
 
 Not in it: the meaning of requests (kernel/serving) and of records (metadata/).
 """
