@@ -112,8 +112,11 @@ def test_without_a_folder_nothing_is_left(tmp_path):
 
 
 def first_invalid(words, root, folder):
-    """Runs up to three seeds; the results of the first that is invalid."""
-    for seed in (1, 2, 3):
+    """Runs up to six seeds; the results of the first that is invalid.
+
+    Real processes: on a busy machine three seeds were seen to find nothing.
+    """
+    for seed in range(1, 7):
         place = folder / f"seed-{seed}"
         code, results = run(*words, "--seed", str(seed), "--dir", str(place), root=root)
         if code == 1:
@@ -146,5 +149,5 @@ def test_a_build_that_answers_before_commit_is_found(workload, tmp_path):
     path.write_text(source.replace(ANSWERS_AT_COMMIT, ANSWERS_AT_ONCE))
     words = ("--workload", workload, "--nemesis", "kill,pause", "--time-limit", "20")
     results = first_invalid(words, root, tmp_path)
-    assert results is not None, "three seeds found nothing"
+    assert results is not None, "six seeds found nothing"
     assert "illegal" in results["linearizability"]["keys"].values()
