@@ -4,6 +4,7 @@ from kernel.effects import LogLevel, SendBytes, SetReading
 from kernel.events import BytesReceived, ConnectionClosed, Now
 from network.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
 from network.connections import REQUESTS_PER_STEP
+from network.timers import ADMISSION, BACKLOG, IDLE, NEVER_MS
 from tests.kernel.harness import World, create_topic_body
 from tests.network.raw_client import Raw, api_versions, ready_world
 from wire.codec import encode_request, newest
@@ -58,6 +59,19 @@ def test_a_flood_of_one_client_does_not_stop_others() -> None:
     assert SetReading(flood.pipe.server[2], is_wanted=False) in effects
     world.run_for(1_000)
     assert kernel.next_deadline_ms() != world.now_ms
+
+
+def test_a_flood_ends_with_its_connection() -> None:
+    world = ready_world(1)
+    flood = Raw(world, 1)
+    content = b"".join(api_versions(number) for number in range(5_000))
+    kernel = world.kernel(1)
+    now = Now(world.now_ms, world.now_ms)
+    kernel.step(BytesReceived(flood.pipe.server[2], content), now)
+    assert kernel._clock.timers.at_ms[BACKLOG] == world.now_ms
+    kernel.take([ConnectionClosed(flood.pipe.server[2])], now)
+    assert not kernel.connections._backlog
+    assert kernel._clock.timers.at_ms[BACKLOG] == NEVER_MS
 
 
 # ---- limits ----------------------------------------------------------------------------------
@@ -149,6 +163,14 @@ def test_the_inter_broker_listener_takes_no_place_of_a_controller() -> None:
     assert internal.is_open, "it goes over the limit rather than close its like"
 
 
+def test_without_a_limit_no_connection_becomes_idle() -> None:
+    world = ready_world(1, connection_limits=ConnectionLimits(idle_ms_max=0))
+    raw = Raw(world, 1)
+    world.run_for(3_600_000)
+    assert raw.is_open
+    assert world.kernel(1)._clock.timers.at_ms[IDLE] == NEVER_MS
+
+
 # ---- rates of new connections ----------------------------------------------------------------
 
 
@@ -192,6 +214,19 @@ def test_who_goes_away_while_it_waits_leaves_the_queue() -> None:
     world.run_for(1_500)
     assert raws[13].correlation_ids == [1]
     assert answered(raws) == 11
+
+
+def test_where_nobody_waits_any_more_nothing_is_due() -> None:
+    world = ready_world(1, connection_limits=ConnectionLimits(creation_rate=1))
+    world.run_for(12_000)
+    raws = crowd(world, 12)
+    world.run_for(50)
+    kernel = world.kernel(1)
+    at_ms = kernel._clock.timers.at_ms
+    for raw in raws[10:]:
+        assert at_ms[ADMISSION] != NEVER_MS
+        kernel.step(ConnectionClosed(raw.pipe.server[2]), Now(world.now_ms, world.now_ms))
+    assert at_ms[ADMISSION] == NEVER_MS
 
 
 def test_the_inter_broker_listener_does_not_wait() -> None:

@@ -34,6 +34,7 @@ from network.timers import (
     SHUTDOWN_CHECK,
 )
 from quorum_controller.result import RequestContext
+from storage.errors import OutOfSpaceError
 from tests.kernel.harness import CLUSTER_ID, LATENCY_MS, World, config_of, create_topic_body
 from tests.kernel.test_kernel import ready_world
 from wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION
@@ -72,8 +73,9 @@ class Rig:
         self.states: list[BrokerState] = []
         config = config_of(SELF)
         leader = LeaderAndEpoch(SELF, LeaderEpoch(1))
-        peers = Peers({SELF: ("1", 9093)}, SELF, self.clock, [], lambda: leader, print)
-        link = ControllerLink(SELF, self.local, peers, lambda: SELF)
+        addresses = {NodeId(i): (str(i), 9093) for i in (1, 2, 3)}
+        self.peers = Peers(addresses, SELF, self.clock, [], lambda: leader, print)
+        link = ControllerLink(SELF, self.local, self.peers, lambda: SELF)
         self.lifecycle = BrokerLifecycle(
             config,
             CLUSTER_ID,
@@ -209,6 +211,20 @@ def test_a_controlled_shutdown_asks_at_once_and_is_checked_after_a_pause(is_wait
     assert rig.due_ms(HEARTBEAT) == SHUTDOWN_POLL_MS
 
 
+def test_a_controlled_shutdown_is_given_up_at_a_check() -> None:
+    rig = Rig()
+    rig.run()
+    assert not rig.peers.is_quorum_refused()
+    for peer_id in (1, 2):
+        rig.peers.on_disconnected(peer_id, refused=True)
+    rig.lifecycle.request_shutdown()
+    assert rig.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    rig.pass_time(SHUTDOWN_POLL_MS - 1)
+    assert rig.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    rig.pass_time(1)
+    assert rig.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
 @pytest.mark.parametrize("begin", [Rig.run, lambda rig: rig.lifecycle.start()])
 def test_a_broker_that_has_left_has_no_timer(begin: Callable[[Rig], None]) -> None:
     rig = Rig()
@@ -316,7 +332,9 @@ def test_a_full_disk_is_tried_again_after_a_pause() -> None:
     assert due_ms(world, FULL_DISK) is None
     vfs.bytes_max = vfs.used_bytes()
     world.client(1).send(19, create_topic_body("a"))
-    world.run_until(lambda: due_ms(world, FULL_DISK) is not None)
+    writer = world.kernel(1).replica.writer
+    world.run_until(lambda: writer.is_disk_full)
+    writer._note_full(OutOfSpaceError("/data"))
     assert due_ms(world, FULL_DISK) == 500
     world.run_for(500)
     assert due_ms(world, FULL_DISK) == 500

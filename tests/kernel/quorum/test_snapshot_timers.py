@@ -1,16 +1,26 @@
-"""When slices of a fetched snapshot are read, and when retention looks at snapshots."""
+"""When slices of snapshots are read and written, the next snapshot, and retention."""
 
+import random
+
+from kernel.config import MetadataLogConfig
+from kernel.kernel import Kernel
 from kernel.quorum.snapshot_reading import SLICE_MS, SLICE_RECORDS, SnapshotReading
 from kernel.quorum.snapshots import RETENTION_CHECK_MS
 from metadata.image import EMPTY
 from metadata.records import TopicRecord
 from metadata.snapshot import encode_snapshot
 from network.clock import Clock, Now
-from network.timers import NEVER_MS, RETENTION, SNAPSHOT_READING
+from network.timers import (
+    NEVER_MS,
+    RETENTION,
+    SNAPSHOT_INTERVAL,
+    SNAPSHOT_READING,
+    SNAPSHOT_WRITING,
+)
 from raft.events import ResponseReceived
 from raft.messages import FetchSnapshotResponse
-from tests.kernel.harness import World
-from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicId
+from tests.kernel.harness import CLUSTER_ID, World, config_of, create_topic_body
+from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicId
 
 START_MS = 1_000
 HOLD_MS_MAX = 10
@@ -71,6 +81,15 @@ def test_what_is_finished_without_its_slices_is_not_due() -> None:
 
 def test_retention_is_checked_once_a_minute() -> None:
     world = World(1)
+    made = Kernel(
+        config_of(1, 1),
+        world.nodes[1].vfs,
+        random.Random(0),
+        cluster_id=CLUSTER_ID,
+        directory_ids={"/data": DirectoryId(bytes(16))},
+        now=Now(START_MS, START_MS),
+    )
+    assert made._clock.timers.at_ms[RETENTION] == START_MS + RETENTION_CHECK_MS
     world.start(1)
     at_ms = world.kernel(1)._clock.timers.at_ms
     check_ms = world.now_ms + RETENTION_CHECK_MS
@@ -79,3 +98,39 @@ def test_retention_is_checked_once_a_minute() -> None:
     assert at_ms[RETENTION] == check_ms
     world.run_for(1)
     assert at_ms[RETENTION] == check_ms + RETENTION_CHECK_MS
+
+
+def test_a_snapshot_is_written_a_slice_each_millisecond() -> None:
+    growth = MetadataLogConfig(
+        record_bytes_between_snapshots=20_000, snapshot_interval_ms_max=0, idle_interval_ms_max=0
+    )
+    world = World(1, metadata_log=growth)
+    world.start_all()
+    world.run_until(world.is_ready)
+    at_ms = world.kernel(1)._clock.timers.at_ms
+    world.client(1).send(19, create_topic_body("a", partitions=3 * SLICE_RECORDS))
+    world.run_until(lambda: at_ms[SNAPSHOT_WRITING] != NEVER_MS)
+    job = world.kernel(1).snapshots._job
+    assert job is not None
+    assert job.writer.size_bytes == 0
+    begin_ms, slices = world.now_ms, 0
+    while at_ms[SNAPSHOT_WRITING] != NEVER_MS:
+        slices += 1
+        assert at_ms[SNAPSHOT_WRITING] == begin_ms + slices * SLICE_MS
+        world.run_for(SLICE_MS)
+    assert slices > 3
+
+
+def test_where_nothing_is_new_the_next_snapshot_is_an_interval_later() -> None:
+    hourly = MetadataLogConfig(snapshot_interval_ms_max=3_600_000, idle_interval_ms_max=0)
+    world = World(1, metadata_log=hourly)
+    world.start_all()
+    at_ms = world.kernel(1)._clock.timers.at_ms
+    first_ms = world.now_ms + 3_600_000
+    assert at_ms[SNAPSHOT_INTERVAL] == first_ms
+    world.run_for(3_600_010)
+    assert len(world.kernel(1).replica.writer.snapshots.list()) == 1
+    for number in (1, 2, 3):
+        assert at_ms[SNAPSHOT_INTERVAL] == first_ms + number * 3_600_000
+        world.run_for(3_600_000)
+    assert len(world.kernel(1).replica.writer.snapshots.list()) == 1
