@@ -1,8 +1,8 @@
 """Waiting until nodes serve: as long as they make progress, which is shown, and no longer.
 
 A node that loads a large metadata log works for a while before it answers anybody; what shows its
-progress from outside is the processor time that it takes. Once it has answered, it has loaded, and
-only serving counts.
+progress from outside is the processor time that it takes, up to a limit: a node that spins takes it
+too. Once it has answered, it has loaded, and only serving counts.
 """
 
 import subprocess
@@ -20,6 +20,8 @@ PATIENCE_SECONDS = 60.0
 """Without progress."""
 WORK_SECONDS = 3.0
 """Processor time that is progress: a node that only waits for others takes less in a minute."""
+LOAD_SECONDS_MAX = 600.0
+"""Until a node answers for the first time; one with 1,000,000 partitions loads for 15 to 40 s."""
 LINE_SECONDS = 5.0
 
 
@@ -56,9 +58,22 @@ class Watch:
                 self._counted[node_id] = worked
                 self._progress_at = now
 
-    def is_over(self, now: float) -> bool:
-        """Whether nothing has gone on for so long that it is given up."""
-        return now - self._progress_at > PATIENCE_SECONDS
+    def refusal(self, now: float, waiting: list[int], silent: Mapping[int, float]) -> str | None:
+        """Why the wait is given up, None while it goes on."""
+        begin_s = now - self._begin
+        loading = sorted(silent.keys() - self._has_answered)
+        if loading and begin_s > LOAD_SECONDS_MAX:
+            names = ", ".join(map(str, loading))
+            return (
+                f"not ready, and no answer for {begin_s:.0f} s from {names}; see quorum logs NODE"
+            )
+        if now - self._progress_at > PATIENCE_SECONDS:
+            names = ", ".join(map(str, waiting))
+            return (
+                f"not ready, and no progress for {PATIENCE_SECONDS:.0f} s, waiting for {names}; "
+                "see quorum logs NODE"
+            )
+        return None
 
     def line(self, now: float, waiting: list[int], silent: Mapping[int, float]) -> str | None:
         """What is waited for, when it is time to say so again."""
@@ -83,9 +98,9 @@ def wait_ready(
     while waiting := unready(cluster, waiting):
         for node_id, process in started.items():
             if process.poll() is not None:
-                line = processes.last_log_line(cluster, node_id)
+                last = processes.last_log_line(cluster, node_id)
                 raise RefusalError(
-                    f"node {node_id} ended with exit code {process.returncode}: {line}"
+                    f"node {node_id} ended with exit code {process.returncode}: {last}"
                 )
         silent = {
             node.id: processes.cpu_seconds(started[node.id].pid)
@@ -95,12 +110,9 @@ def wait_ready(
         now = time.monotonic()
         waiting_ids = [node.id for node in waiting]
         watch.look(now, waiting_ids, silent)
-        if watch.is_over(now):
-            names = ", ".join(map(str, waiting_ids))
-            raise RefusalError(
-                f"not ready, and no progress for {PATIENCE_SECONDS:.0f} s, waiting for {names}; "
-                "see quorum logs NODE"
-            )
+        refusal = watch.refusal(now, waiting_ids, silent)
+        if refusal is not None:
+            raise RefusalError(refusal)
         line = watch.line(now, waiting_ids, silent)
         if line is not None:
             sys.stderr.write(f"quorum: {line}\n")

@@ -12,7 +12,13 @@ import pytest
 
 from scripts.launcher import kafka_client, processes, readiness
 from scripts.launcher.layout import Cluster
-from scripts.launcher.readiness import LINE_SECONDS, PATIENCE_SECONDS, WORK_SECONDS, Watch
+from scripts.launcher.readiness import (
+    LINE_SECONDS,
+    LOAD_SECONDS_MAX,
+    PATIENCE_SECONDS,
+    WORK_SECONDS,
+    Watch,
+)
 from scripts.launcher.refusal import RefusalError
 
 CLUSTER = Cluster(Path("/q"), "Z29sZGVuLXNoYXJlZC0wMQ", 3, None, 9092)
@@ -21,11 +27,21 @@ OVER = BEGIN + PATIENCE_SECONDS
 EARLIER = BEGIN + 10
 
 
+def is_over(watch, now):
+    """Whether the wait is given up for want of progress."""
+    refusal = watch.refusal(now, [1], {})
+    assert refusal in (
+        None,
+        "not ready, and no progress for 60 s, waiting for 1; see quorum logs NODE",
+    )
+    return refusal is not None
+
+
 def test_a_node_without_progress_is_given_up_after_a_while():
     watch = Watch(BEGIN)
     watch.look(EARLIER, [1], {1: WORK_SECONDS - 0.01})
-    assert not watch.is_over(OVER)
-    assert watch.is_over(OVER + 0.01)
+    assert not is_over(watch, OVER)
+    assert is_over(watch, OVER + 0.01)
 
 
 def test_processor_time_of_a_node_that_loads_is_progress_each_time():
@@ -33,26 +49,26 @@ def test_processor_time_of_a_node_that_loads_is_progress_each_time():
     for count in range(1, 5):
         now = BEGIN + count * PATIENCE_SECONDS
         watch.look(now, [1], {1: count * WORK_SECONDS})
-        assert not watch.is_over(now + PATIENCE_SECONDS)
+        assert not is_over(watch, now + PATIENCE_SECONDS)
     watch.look(now + 10, [1], {1: 4 * WORK_SECONDS + WORK_SECONDS - 0.01})
-    assert watch.is_over(now + PATIENCE_SECONDS + 0.01), "its whole time counts once"
+    assert is_over(watch, now + PATIENCE_SECONDS + 0.01), "its whole time counts once"
 
 
 def test_each_node_that_loads_counts_for_itself():
     watch = Watch(BEGIN)
     watch.look(BEGIN, [1, 2], {1: 100 * WORK_SECONDS, 2: 0.0})
     watch.look(EARLIER, [1, 2], {1: 100 * WORK_SECONDS, 2: WORK_SECONDS})
-    assert not watch.is_over(EARLIER + PATIENCE_SECONDS)
-    assert watch.is_over(EARLIER + PATIENCE_SECONDS + 0.01)
+    assert not is_over(watch, EARLIER + PATIENCE_SECONDS)
+    assert is_over(watch, EARLIER + PATIENCE_SECONDS + 0.01)
 
 
 def test_a_further_node_that_serves_is_progress():
     watch = Watch(BEGIN)
     watch.look(BEGIN, [1, 2, 3], {})
     watch.look(EARLIER, [1, 3], {})
-    assert not watch.is_over(EARLIER + PATIENCE_SECONDS)
+    assert not is_over(watch, EARLIER + PATIENCE_SECONDS)
     watch.look(EARLIER + 20, [1, 3], {})
-    assert watch.is_over(EARLIER + PATIENCE_SECONDS + 0.01)
+    assert is_over(watch, EARLIER + PATIENCE_SECONDS + 0.01)
 
 
 def test_a_node_that_has_answered_does_not_load():
@@ -60,7 +76,7 @@ def test_a_node_that_has_answered_does_not_load():
     watch = Watch(BEGIN)
     watch.look(BEGIN, [1, 2], {2: 0.0})
     watch.look(EARLIER, [1, 2], {1: 1000.0, 2: 0.0})
-    assert watch.is_over(OVER + 0.01)
+    assert is_over(watch, OVER + 0.01)
 
 
 def test_a_line_says_what_is_waited_for():
@@ -76,6 +92,19 @@ def test_a_line_says_what_is_waited_for():
         "after 15 s: node 1 has answered and does not serve yet, "
         "node 3 loads (10 s of processor time)"
     )
+
+
+def test_a_node_that_works_and_never_answers_is_given_up():
+    watch = Watch(BEGIN)
+    end = BEGIN + LOAD_SECONDS_MAX
+    for now in (BEGIN, end - 100, end - 50, end):
+        waiting, silent = [1, 2, 3, 4], {1: now, 2: now, 3: now}
+        watch.look(now, waiting, {1: now, 2: now} if now == BEGIN else silent)
+        assert watch.refusal(now, waiting, silent) is None
+    assert watch.refusal(end + 0.1, waiting, silent) == (
+        "not ready, and no answer for 600 s from 1, 2; see quorum logs NODE"
+    )
+    assert watch.refusal(end + 0.1, [3, 4], {3: now}) is None, "both have answered before"
 
 
 @pytest.fixture
@@ -110,6 +139,17 @@ def test_a_node_that_loads_for_minutes_is_waited_for(monkeypatch, capsys, idle):
     assert lines[0] == "quorum: after 6 s: node 2 loads (2 s of processor time)"
     assert lines[-1].startswith("quorum: after 180 s: node 2 loads")
     assert len(lines) == 30
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_node_that_spins_before_it_answers_is_given_up(monkeypatch, idle):
+    node = CLUSTER.nodes[1]
+    monkeypatch.setattr(readiness, "unready", lambda _, waiting: waiting)
+    monkeypatch.setattr(readiness, "answers", lambda _: False)
+    hours = itertools.count(0, 3600)
+    monkeypatch.setattr(processes, "cpu_seconds", lambda _: float(next(hours)))
+    with pytest.raises(RefusalError, match=r"no answer for 60[12] s from 2; see quorum logs"):
+        readiness.wait_ready(CLUSTER, [node], {node.id: idle})
 
 
 @pytest.mark.usefixtures("clock")
