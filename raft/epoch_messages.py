@@ -98,7 +98,7 @@ def send_begin_epoch(state: RaftState) -> None:
     now_ms, begin_epoch_ms = state.now_ms, state.begin_epoch_ms
     due, first_ms, over_ms = [], now_ms, now_ms - begin_epoch_ms
     for voter_id, seen in role.progress.items():
-        newest_ms = seen.heard_or_told_ms
+        newest_ms = seen.last_exchange_ms
         if newest_ms is None or newest_ms <= over_ms:
             due.append(voter_id)
         elif newest_ms < first_ms:
@@ -118,5 +118,5 @@ def send_begin_epoch(state: RaftState) -> None:
             leader_endpoints=state.config.listeners,
         )
         if state.send_if_ready(voter_id, request):
-            role.progress[voter_id] = msgspec.structs.replace(seen, heard_or_told_ms=now_ms)
+            role.progress[voter_id] = msgspec.structs.replace(seen, last_exchange_ms=now_ms)
             state.wake_at(now_ms + begin_epoch_ms)

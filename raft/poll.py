@@ -109,8 +109,8 @@ def _poll_shutdown(state: RaftState) -> None:
     if isinstance(role, Resigned):
         is_over = role.tried >= set(state.others) <= role.unacknowledged
         if not role.unacknowledged - role.tried:
-            told_ms = state.now_ms + state.config.election_backoff_max_ms
-            state.shutdown_deadline_ms = min(state.shutdown_deadline_ms, told_ms)
+            backoff_end_ms = state.now_ms + state.config.election_backoff_max_ms
+            state.shutdown_deadline_ms = min(state.shutdown_deadline_ms, backoff_end_ms)
     else:
         is_over = role.leader_id is not None
     if is_over or state.shutdown_deadline_ms <= state.now_ms:

@@ -15,7 +15,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     last_fetch_wall_ms: int = -1
     last_caught_up_wall_ms: int = -1
     leader_end_at_last_fetch: Offset | None = None
-    heard_or_told_ms: int | None = None
+    last_exchange_ms: int | None = None
     """Monotonic time of the last contact or of the last BeginQuorumEpoch sent to it."""
 
 
@@ -42,7 +42,7 @@ def fetched(
         last_fetch_wall_ms=max(progress.last_fetch_wall_ms, wall_ms),
         last_caught_up_wall_ms=caught_up,
         leader_end_at_last_fetch=leader_end,
-        heard_or_told_ms=now_ms,
+        last_exchange_ms=now_ms,
     )
 
 
@@ -56,4 +56,4 @@ def recent_observers(
 
 def contacted(progress: Progress, now_ms: int) -> Progress:
     """Return the progress after a FetchSnapshot: alive, but no offset acknowledged."""
-    return msgspec.structs.replace(progress, last_contact_ms=now_ms, heard_or_told_ms=now_ms)
+    return msgspec.structs.replace(progress, last_contact_ms=now_ms, last_exchange_ms=now_ms)
