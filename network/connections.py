@@ -170,7 +170,7 @@ class Connections:
             heappush(self._leaving, (now_ms + delay_ms, client.connection_id))
             self._set_admission()
             reason = f"address {client.host} makes more than {rate:g} connections a second"
-            self._say(self._refusals, "connections_refused", client.listener, reason)
+            self._log_limited(self._refusals, "connections_refused", client.listener, reason)
             return True
         gate = self._gates[client.kind]
         if client.listener == self._limits.protected_listener or gate.is_open(now_ms):
@@ -178,7 +178,7 @@ class Connections:
         gate.wait(client.connection_id)
         self._set_admission()
         reason = f"more than {self._limits.creation_rate} new connections a second"
-        self._say(self._delays, "connections_delayed", client.listener, reason)
+        self._log_limited(self._delays, "connections_delayed", client.listener, reason)
         return True
 
     def _refusal(self, kind: ListenerKind, listener: str, host: str) -> str | None:
@@ -197,9 +197,9 @@ class Connections:
 
     def _refuse(self, connection_id: int, listener: str, reason: str) -> None:
         self._effects.append(CloseConnection(connection_id, reason))
-        self._say(self._refusals, "connections_refused", listener, reason)
+        self._log_limited(self._refusals, "connections_refused", listener, reason)
 
-    def _say(self, log: RefusalLog, event: str, listener: str, reason: str) -> None:
+    def _log_limited(self, log: RefusalLog, event: str, listener: str, reason: str) -> None:
         count = log.count_to_log(self._clock.now_ms)
         if count is not None:
             fields = {"listener": listener, "reason": reason, "count": count}
