@@ -13,7 +13,7 @@ from wire.types import ZERO_UUID, DirectoryId, LeaderEpoch, NodeId, ReplicaKey
 QUORUM_STATE_NAME: Final = "quorum-state"
 _VERSION_MAX: Final = 1
 _INT32_MAX: Final = (1 << 31) - 1
-_NOBODY: Final = -1
+_NONE: Final = -1
 _MANDATORY: Final = {
     0: ("leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
     1: ("leaderId", "leaderEpoch", "votedId", "votedDirectoryId"),
@@ -34,10 +34,10 @@ def encode_quorum_state(
     """One line of JSON; version 0 lists the static voters, version 1 the voted directory id."""
     assert 0 <= version <= _VERSION_MAX, f"{version=}"
     assert 0 <= state.epoch <= _INT32_MAX, f"{state.epoch=}"
-    assert state.leader_id != _NOBODY, "None is nobody"
+    assert state.leader_id != _NONE, "None is for none"
     voted = state.voted_key
-    leader_id = _NOBODY if state.leader_id is None else state.leader_id
-    voted_id = _NOBODY if voted is None else voted.id
+    leader_id = _NONE if state.leader_id is None else state.leader_id
+    voted_id = _NONE if voted is None else voted.id
     if version == 0:
         content: dict[str, Any] = {
             "clusterId": "",
@@ -98,7 +98,7 @@ def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
     for name in ("leaderId", "leaderEpoch", "votedId"):
         value = fields[name]
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        if not is_number or not _NOBODY <= value <= _INT32_MAX:
+        if not is_number or not _NONE <= value <= _INT32_MAX:
             shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
             raise CorruptFileError(path, f"field '{name}' cannot be {shown}")
         numbers.append(value)
@@ -106,7 +106,7 @@ def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
     if epoch < 0:
         raise CorruptFileError(path, f"field 'leaderEpoch' cannot be {epoch}")
     directory_id: bytes | None = None
-    if "votedDirectoryId" in fields and voted_id != _NOBODY:
+    if "votedDirectoryId" in fields and voted_id != _NONE:
         try:
             directory_id = base64.urlsafe_b64decode(str(fields["votedDirectoryId"]) + "==")
         except (binascii.Error, ValueError) as error:
@@ -116,10 +116,10 @@ def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
         if directory_id == ZERO_UUID:
             directory_id = None
     voted_key = None
-    if voted_id != _NOBODY:
+    if voted_id != _NONE:
         key = None if directory_id is None else DirectoryId(directory_id)
         voted_key = ReplicaKey(NodeId(voted_id), key)
-    leader = None if leader_id == _NOBODY else NodeId(leader_id)
+    leader = None if leader_id == _NONE else NodeId(leader_id)
     return ElectionState(LeaderEpoch(epoch), leader, voted_key)
 
 

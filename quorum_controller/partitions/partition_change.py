@@ -208,9 +208,9 @@ class _Builder:
             if self._is_valid(replica):
                 return replica, False
         last_known = self.partition.last_known_elr
-        has_nobody = self.has_elr and not self.isr and not self.elr
+        has_no_eligible = self.has_elr and not self.isr and not self.elr
         is_candidate = len(last_known) == 1 and last_known[0] in self.replicas
-        if has_nobody and is_candidate and self._is_acceptable(last_known[0]):
+        if has_no_eligible and is_candidate and self._is_acceptable(last_known[0]):
             return last_known[0], True
         is_allowed = election is Election.UNCLEAN or (
             election is None and unclean_election(self.image, self.topic_name, self.policy)
