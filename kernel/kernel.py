@@ -288,10 +288,10 @@ class Kernel:
 
     def settle(self) -> list[out.Effect]:
         """Run the second half of a step: publish commits, run due timers, set the deadline."""
-        has_changed = self.state.has_news and self.state.publish_committed()
+        has_changed = self.state.has_unpublished and self.state.publish_committed()
         if has_changed:
             self.snapshots.on_commit()
-        if not self.connections.serves_clients and self._knows_the_cluster():
+        if not self.connections.serves_clients and self._is_metadata_current():
             self.connections.serve_clients()
             has_changed = True
         if has_changed:
@@ -360,7 +360,7 @@ class Kernel:
             case _:
                 assert_never(event)
 
-    def _knows_the_cluster(self) -> bool:
+    def _is_metadata_current(self) -> bool:
         """True if the image is at the known high watermark and has an unfenced broker."""
         high_watermark = self.replica.core.high_watermark
         image = self.cache.image

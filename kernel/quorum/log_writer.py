@@ -38,7 +38,7 @@ from wire.batch import encode_batch, encode_control_batch
 from wire.types import LeaderEpoch, Offset
 
 RETRY_MS: Final = 500
-_PROMISES: Final = (raft.PersistElection, raft.TruncateLog)
+_EVEN_ON_FULL_DISK: Final = (raft.PersistElection, raft.TruncateLog)
 """Effects that must be durable even on a full disk; the reserve is for them."""
 
 
@@ -70,7 +70,7 @@ class LogWriter:
         self._next_token = 1
         self._stalled: deque[raft.PersistEffect] = deque()
         self.is_disk_full = False
-        self._has_said_full = False
+        self._is_full_logged = False
         self.timestamps: deque[tuple[Offset, int]] = deque()
         """(end offset, append time) of the batches that this leader wrote, oldest first."""
         if not reserve.fill():
@@ -80,29 +80,29 @@ class LogWriter:
 
     def perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
         """Perform one effect; return the event that the core must handle next, if any."""
-        if self.is_disk_full and not isinstance(effect, _PROMISES):
+        if self.is_disk_full and not isinstance(effect, _EVEN_ON_FULL_DISK):
             return self._refused(effect, core)
         try:
             done = self._perform(effect, core)
         except OutOfSpaceError as error:
             self._note_full(error)
-            if not isinstance(effect, _PROMISES) and not self.downloads.is_installing:
+            if not isinstance(effect, _EVEN_ON_FULL_DISK) and not self.downloads.is_installing:
                 return self._refused(effect, core)
             self._reserve.release()
             done = self._perform(effect, core)
             return events.DiskFull() if done is None else done
-        if self._has_said_full and isinstance(done, events.Appended):
-            self._has_said_full = False
+        if self._is_full_logged and isinstance(done, events.Appended):
+            self._is_full_logged = False
             fields = {"log_end_offset": self.log.end_offset}
             self._effects.append(Log(LogLevel.WARN, "disk_has_space_again", fields))
         return done
 
     def _note_full(self, error: OutOfSpaceError) -> None:
         """Log the full disk, once, and schedule a retry."""
-        if not self._has_said_full:
+        if not self._is_full_logged:
             fields = {"error": str(error), "log_end_offset": self.log.end_offset}
             self._effects.append(Log(LogLevel.ERROR, "disk_full", fields))
-        self._has_said_full = True
+        self._is_full_logged = True
         self.is_disk_full = True
         self._timers.set(FULL_DISK, self._clock.now_ms + RETRY_MS)
 
@@ -116,7 +116,7 @@ class LogWriter:
             case raft.WriteSnapshotChunk():
                 return events.SnapshotRefused(snapshot_id=effect.snapshot_id)
             case _:
-                assert not isinstance(effect, _PROMISES)
+                assert not isinstance(effect, _EVEN_ON_FULL_DISK)
         if len(core.config.voters) == 1:
             self._stalled.append(effect)
         return events.DiskFull()
@@ -202,8 +202,8 @@ class LogWriter:
         self.is_disk_full = False
         stalled, self._stalled = self._stalled, deque()
         results = [self.perform(effect, core) for effect in stalled]
-        heard = [event for event in results if event is not None]
-        return heard if self.is_disk_full else [*heard, events.DiskHasSpace()]
+        answers = [event for event in results if event is not None]
+        return answers if self.is_disk_full else [*answers, events.DiskHasSpace()]
 
     # ---- flushes -----------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class MetadataState:
         self._adopted: list[tuple[Pending, Provenance]] = []
         """Committed and answered, but not yet adopted by the loader; oldest first."""
         self._committed_end_offset = loader.end_offset
-        self.has_news = True
+        self.has_unpublished = True
         """False if `publish_committed` would have nothing to do."""
         self.snapshots_loaded = 0
         """Snapshots loaded since the start, the one found at start included."""
@@ -159,7 +159,7 @@ class MetadataState:
     def on_high_watermark(self, effect: raft.HighWatermarkAdvanced) -> None:
         """Commit pending changes and answer their requests; `publish_committed` comes later."""
         self._committed_end_offset = effect.high_watermark
-        self.has_news = True
+        self.has_unpublished = True
         if not self.is_active:
             return
         assert self.controller is not None
@@ -188,7 +188,7 @@ class MetadataState:
         newer than the published image, but the next request arrives only after its publication.
         """
         if not self._adopted and self.loader.end_offset >= self._committed_end_offset:
-            self.has_news = False
+            self.has_unpublished = False
             return False
         adopted, self._adopted = self._adopted, []
         if adopted:
@@ -197,7 +197,7 @@ class MetadataState:
             delta = sum_of([pending.delta for pending, _ in adopted])
             self._publish(*self.loader.adopt(image, delta))
         self._apply_from_log(self._committed_end_offset)
-        self.has_news = self.loader.end_offset < self._committed_end_offset
+        self.has_unpublished = self.loader.end_offset < self._committed_end_offset
         return True
 
     def _apply_from_log(self, high_watermark: Offset) -> None:
@@ -216,7 +216,7 @@ class MetadataState:
         """Replace the committed image by a fetched snapshot; a leader never fetches one."""
         assert not self.is_active, "an active controller loads no snapshot"
         self.snapshots_loaded += 1
-        self.has_news = True
+        self.has_unpublished = True
         self._adopted.clear()  # what was not published yet is in the snapshot
         self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
 

@@ -127,7 +127,7 @@ class Snapshots:
             "bytes": job.writer.size_bytes,
         }
         self._effects.append(Log(LogLevel.INFO, "snapshot_written", fields))
-        self._tell(snapshot_id)
+        self._notify_replica(snapshot_id)
         self._clean()
 
     @property
@@ -161,7 +161,7 @@ class Snapshots:
         try:
             writer = self._writer.snapshots.writer(snapshot_id)
         except OutOfSpaceError as error:
-            self._on_full(error)
+            self._note_full(error)
             return
         parts = encode_snapshot(
             snapshot_records(image),
@@ -191,7 +191,7 @@ class Snapshots:
             job.writer.append(part)
         except OutOfSpaceError as error:
             self._drop_job()
-            self._on_full(error)
+            self._note_full(error)
 
     def _drop_job(self) -> None:
         """Abandon the snapshot being written; one being synced is deleted when that is done."""
@@ -204,7 +204,7 @@ class Snapshots:
             self._job.writer.abort()
             self._job = None
 
-    def _on_full(self, error: OutOfSpaceError) -> None:
+    def _note_full(self, error: OutOfSpaceError) -> None:
         """Log the refused snapshot, the first of several, and schedule the next attempt."""
         if self._refused_count == 0:
             fields = {"error": str(error)}
@@ -238,9 +238,9 @@ class Snapshots:
         self._size_bytes_before = self._size_bytes_covered()
         fields = {"log_start_offset": self._writer.log.log_start_offset}
         self._effects.append(Log(LogLevel.INFO, "log_start_moved", fields))
-        self._tell(oldest)
+        self._notify_replica(oldest)
 
-    def _tell(self, snapshot_id: OffsetAndEpoch) -> None:
+    def _notify_replica(self, snapshot_id: OffsetAndEpoch) -> None:
         self._replica.enqueue(
             SnapshotAdded(
                 snapshot_id=snapshot_id,

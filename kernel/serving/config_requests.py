@@ -66,9 +66,9 @@ def forward_alter_configs(
         return
 
     def merge(answer: "Encoded | AlterConfigsResponse") -> None:
-        told = {_key_of(row): _error_of(row) for row in _rows_of(request, answer)}
+        answers = {_key_of(row): _error_of(row) for row in _rows_of(request, answer)}
         errors = [
-            refusal or told.get(_key_of(resource), MISSING)
+            refusal or answers.get(_key_of(resource), MISSING)
             for resource, refusal in zip(request.body.resources, refusals, strict=True)
         ]
         answered(response_of(request.body, errors))

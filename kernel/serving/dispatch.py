@@ -24,7 +24,7 @@ from kernel.quorum.replica import Replica
 from kernel.serving.access import Access, principal_of
 from kernel.serving.config_requests import CONFIG_REQUESTS, forward_alter_configs
 from kernel.serving.controller_requests import ControllerRequests
-from kernel.serving.forwarding import Forwarding, request_context, says_not_controller
+from kernel.serving.forwarding import Forwarding, is_not_controller, request_context
 from kernel.serving.log_dirs import LogDirs
 from kernel.serving.record_requests import RECORD_REQUESTS, refuse
 from metadata.features import supported_features
@@ -346,7 +346,7 @@ def envelope_answer(inner: Request, answered: Answered) -> Answered:
     """Return a function that wraps the inner request's response in an Envelope response."""
 
     def wrap(body: object) -> None:
-        if says_not_controller(body):
+        if is_not_controller(body):
             answered(envelope_body(ErrorCode.not_controller))
             return
         key, version, correlation_id = inner.api_key, inner.api_version, inner.correlation_id

@@ -127,7 +127,7 @@ class Forwarding:
 
     def _on_local_answer(self, forward: _Forward, body: object) -> None:
         self._in_flight_count -= 1
-        if says_not_controller(body):
+        if is_not_controller(body):
             self._again(forward, ErrorCode.not_controller)
         else:
             forward.answered(body)
@@ -190,7 +190,7 @@ ROWS: Final = ("topics", "responses", "results", "entries", "replica_election_re
 """Fields of responses with one row per requested item."""
 
 
-def says_not_controller(body: object) -> bool:
+def is_not_controller(body: object) -> bool:
     """True if a response has NOT_CONTROLLER at its top level or in its first row."""
     if getattr(body, "error_code", None) is ErrorCode.not_controller:
         return True

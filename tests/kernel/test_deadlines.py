@@ -50,7 +50,7 @@ def test_what_was_committed_is_never_overlooked(monkeypatch, seed):
 
     def checked(kernel):
         state = kernel.state
-        if not state.has_news:
+        if not state.has_unpublished:
             assert not state._adopted
             assert state.loader.end_offset >= state._committed_end_offset
         return settle(kernel)
