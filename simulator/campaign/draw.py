@@ -133,7 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Mean pause of a client between two operations."""
     fetch_snapshot_bytes_max: int
     request_timeout_ms: int
-    flush_told_late_us: int
+    flush_reported_late_us: int
     """Mean time between the end of a flush and its event; 0 = at once."""
     begin_epoch_late_us: int
     """Mean extra delay of a connection's bytes from a BeginQuorumEpoch on; 0 = none."""
@@ -211,7 +211,7 @@ def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Set
         think_us=options.think_us or think_us(options),
         fetch_snapshot_bytes_max=seldom[0],
         request_timeout_ms=seldom[1],
-        flush_told_late_us=seldom[2],
+        flush_reported_late_us=seldom[2],
         begin_epoch_late_us=seldom[3],
         partition_count=options.partition_count,
         has_extreme_timeouts=sites[0],

@@ -42,7 +42,7 @@ MARKS: Final = (
     "election_timeout_extreme",
     "first_vote_response_lost",
     "minimal_quorum_asked",
-    "flush_told_late",
+    "flush_reported_late",
     "begin_epoch_late",
     "events_taken_together",
     "event_between_halves",

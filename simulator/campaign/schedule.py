@@ -123,9 +123,9 @@ def _check_header(where: str, header: _Header) -> None:
 
 def _check_fault(where: str, decision: Decision, known: set[int]) -> None:
     _check_kind(where, decision.kind, FAULT_NAMES)
-    strangers = [target for target in decision.targets if target not in known]
-    if strangers:
-        raise ScheduleError(f"{where}: no nodes {strangers}, only {sorted(known)}")
+    unknown = [target for target in decision.targets if target not in known]
+    if unknown:
+        raise ScheduleError(f"{where}: no nodes {unknown}, only {sorted(known)}")
     if len(set(decision.targets)) < len(decision.targets):
         raise ScheduleError(f"{where}: targets {list(decision.targets)} name a node twice")
     if not decision.targets and decision.kind not in WITHOUT_TARGETS:

@@ -77,8 +77,8 @@ def _check_folders(parsed: Parsed) -> None:
 def _run_seeds(parsed: Parsed) -> int:
     commit = commit_name()
     started = time.monotonic()
-    is_drawn_or_told = parsed.is_traced or parsed.until is not None
-    if is_drawn_or_told:
+    is_watched = parsed.is_traced or parsed.until is not None
+    if is_watched:
         return _run_watched(parsed, parsed.seeds[0], parsed.options, None, commit)
     ledger = None
     if parsed.ledger is not None:

@@ -42,35 +42,35 @@ class ClientChecks:
 
     def on_acknowledged(self, operation: Operation) -> str | None:
         """Describe what is wrong with an `ok` that a client got just now, None if nothing is."""
-        told = f"{operation.kind} of {operation.name}"
+        what = f"{operation.kind} of {operation.name}"
         if operation.kind == "write":
             is_committed = config_of(operation) in self._writes.configs
             suffix = f"={operation.value} was acknowledged and is not committed"
-            return None if is_committed else told + suffix
+            return None if is_committed else what + suffix
         assert operation.kind in TOPIC_WRITES, f"{operation.kind=}"
-        return self._on_topic(operation, told)
+        return self._on_topic(operation, what)
 
-    def _on_topic(self, operation: Operation, told: str) -> str | None:
+    def _on_topic(self, operation: Operation, what: str) -> str | None:
         topic_id = operation.topic_id
         if topic_id is None:
-            return f"{told} was acknowledged without a topic id"
+            return f"{what} was acknowledged without a topic id"
         found = self._committed(operation.kind).get(topic_id)
         if found is None:
-            return f"{told}, {topic_id.hex()}, was acknowledged and is not committed"
+            return f"{what}, {topic_id.hex()}, was acknowledged and is not committed"
         if found != operation.name:
-            return f"{told}, {topic_id.hex()}, was acknowledged; that topic is named {found}"
+            return f"{what}, {topic_id.hex()}, was acknowledged; that topic is named {found}"
         other = self._acknowledged.setdefault((operation.kind, topic_id), operation)
         if other is not operation:
-            return f"{told}, {topic_id.hex()}, was acknowledged to {other.client} before"
-        return self._without_partitions(topic_id, told) if operation.kind == "create" else None
+            return f"{what}, {topic_id.hex()}, was acknowledged to {other.client} before"
+        return self._without_partitions(topic_id, what) if operation.kind == "create" else None
 
-    def _without_partitions(self, topic_id: bytes, told: str) -> str | None:
+    def _without_partitions(self, topic_id: bytes, what: str) -> str | None:
         """Describe what of the partitions of a created topic is not as it was asked for."""
         created, asked = self._writes.partitions.get(topic_id, set()), self._partition_count
         if created == set(range(asked)):
             return None
         text = f"was acknowledged with {asked} partitions, committed are {sorted(created)}"
-        return f"{told}, {topic_id.hex()}, {text}"
+        return f"{what}, {topic_id.hex()}, {text}"
 
     def _committed(self, kind: str) -> dict[bytes, str]:
         return self._writes.created if kind == "create" else self._writes.deleted
@@ -113,14 +113,14 @@ class ClientChecks:
 
     def _wrong_with_write(self, operation: Operation, again: int, *, is_failed: bool) -> str | None:
         """Describe a write that is committed more often than it was asked for."""
-        told, count = (
+        what, count = (
             f"{operation.name}={operation.value}",
             self._writes.configs[config_of(operation)],
         )
         if is_failed and count:
-            return f"write of {told} failed and is committed"
+            return f"write of {what} failed and is committed"
         if count > 1 + again and again < SENT_AGAIN_MAX:
-            return f"write of {told} was sent {1 + again} times and is committed {count} times"
+            return f"write of {what} was sent {1 + again} times and is committed {count} times"
         return None
 
 

@@ -54,5 +54,5 @@ class ControllerChecks:
             return None
         different = image_difference(committed, expected, self._equal.get(number))
         self._equal[number] = (committed, expected)
-        told = f"what it takes for committed at {end_offset} is not: {different}"
-        return None if different is None else told
+        text = f"what it takes for committed at {end_offset} is not: {different}"
+        return None if different is None else text

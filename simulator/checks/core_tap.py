@@ -26,7 +26,7 @@ from simulator.campaign.probes import Probes
 from simulator.checks.ledger import Ledger
 from simulator.checks.pre_votes import (
     Broken,
-    HeardLeader,
+    LeaderContact,
     wrong_answer,
     wrong_grant,
     wrong_question,
@@ -53,7 +53,7 @@ class CoreTap:
 
     def attach(self, number: int, core: RaftCore) -> None:
         """Watch every step of this core from now on."""
-        step, heard = core.step, HeardLeader()
+        step, contact = core.step, LeaderContact()
         raft = core._state  # noqa: SLF001 - the property that gives its role costs more
         self._download_began.pop(number, None)
 
@@ -63,14 +63,14 @@ class CoreTap:
                 epoch = before.epoch
                 deadline_ms = before.fetch_deadline_ms if type(before) is Follower else None
                 effects = step(event, now_ms)
-                heard.on_response(event, deadline_ms, raft.role)
+                contact.on_response(event, deadline_ms, raft.role)
                 self._on_response(event, epoch, effects)
             elif type(event) is RequestReceived and type(event.request) is VoteRequest:
-                effects = self._voting(core, step, event, now_ms, heard)
+                effects = self._voting(core, step, event, now_ms, contact)
             else:
                 effects = step(event, now_ms)
                 if kind in MAY_END_A_LEADER:
-                    heard.on_other(event)
+                    contact.on_other(event)
             after = raft.role
             if after is not before:
                 self._on_role(number, before, core, kind)
@@ -83,14 +83,14 @@ class CoreTap:
 
         setattr(core, "step", tapped)  # noqa: B010 - an instance attribute hides the method
         if self.note is not None:
-            self._tell_steps(number, core, self.note)
+            self._trace_steps(number, core, self.note)
 
-    def _tell_steps(self, number: int, core: RaftCore, note: Callable[[str], None]) -> None:
+    def _trace_steps(self, number: int, core: RaftCore, note: Callable[[str], None]) -> None:
         """Trace new roles, votes granted, commits of a leader; no line for an idle fetch."""
         step = core.step
         note(f"node {number}: starts as {_named(core.role)}")
 
-        def told(event: Event, now_ms: int) -> Effects:
+        def traced(event: Event, now_ms: int) -> Effects:
             before, committed = core.role, core.high_watermark
             effects = step(event, now_ms)
             after, reached = core.role, core.high_watermark
@@ -103,7 +103,7 @@ class CoreTap:
                 note(f"node {number}: commits up to {reached}")
             return effects
 
-        setattr(core, "step", told)  # noqa: B010 - an instance attribute hides the method
+        setattr(core, "step", traced)  # noqa: B010 - an instance attribute hides the method
 
     def _on_role(self, number: int, before: Role, core: RaftCore, kind: type) -> None:
         after, is_sole = core.role, len(core.config.voters) == 1
@@ -121,7 +121,7 @@ class CoreTap:
         step: Callable[[Event, int], Effects],
         event: RequestReceived,
         now_ms: int,
-        heard: HeardLeader,
+        contact: LeaderContact,
     ) -> Effects:
         """Take and check a step that answers a request for a vote or a pre-vote.
 
@@ -135,7 +135,7 @@ class CoreTap:
         is_granted = self._on_vote(event, request, position, effects)
         if request.pre_vote:
             if is_granted:
-                is_led = heard.is_heard_by(before)
+                is_led = contact.is_held_by(before)
                 wrong = wrong_grant(request, before, position, is_led=is_led)
                 self.broken = self.broken or wrong
             if not leaves:

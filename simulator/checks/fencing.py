@@ -26,7 +26,7 @@ class FencingWatch:
         self._controller = controller
         self._session_timeout_ms = session_timeout_ms
         self._active_ms = 0
-        self._heard_ms: dict[tuple[NodeId, BrokerEpoch], int] = {}
+        self._heartbeat_ms: dict[tuple[NodeId, BrokerEpoch], int] = {}
         """Time of the last heartbeat of a registration that this controller accepted."""
         self._leaving: set[tuple[NodeId, BrokerEpoch]] = set()
         """Registrations whose last heartbeat asked to be fenced or to shut down."""
@@ -37,7 +37,7 @@ class FencingWatch:
             epoch: Any, next_offset: Any, image: Any, now_ms: int, wall_ms: int, **more: Any
         ) -> Output:
             self._active_ms = now_ms
-            self._heard_ms.clear()
+            self._heartbeat_ms.clear()
             self._leaving.clear()
             output = activate(epoch, next_offset, image, now_ms, wall_ms, **more)
             self._brokers = controller.latest.brokers
@@ -66,7 +66,7 @@ class FencingWatch:
                 return
         body = request.body
         registration = NodeId(body.broker_id), BrokerEpoch(body.broker_epoch)
-        self._heard_ms[registration] = now_ms
+        self._heartbeat_ms[registration] = now_ms
         if body.want_fence or body.want_shut_down:
             self._leaving.add(registration)
         else:  # a broker that starts asks for it too, until it has caught up
@@ -87,7 +87,7 @@ class FencingWatch:
         is_other = before.epoch != fenced.epoch
         if is_other or before.in_controlled_shutdown or registration in self._leaving:
             return
-        heard_ms = max(self._active_ms, self._heard_ms.get(registration, 0))
-        if now_ms - heard_ms < self._session_timeout_ms:
-            text = f"it fences broker {fenced.id}, {now_ms - heard_ms} ms after it was heard"
+        heartbeat_ms = max(self._active_ms, self._heartbeat_ms.get(registration, 0))
+        if now_ms - heartbeat_ms < self._session_timeout_ms:
+            text = f"it fences broker {fenced.id}, {now_ms - heartbeat_ms} ms after its heartbeat"
             self.broken = f"{text}; the session is {self._session_timeout_ms} ms"

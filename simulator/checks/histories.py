@@ -64,7 +64,7 @@ def operations_of(
     """
     asked = [(n, o) for n, o in enumerate(workload.history) if o.kind in TOPIC_KINDS]
     found = [
-        _told(number, operation, is_sent_once=sent_once(operation, sent_again))
+        _judged_operation(number, operation, is_sent_once=sent_once(operation, sent_again))
         for number, operation in asked
         if operation.kind != "exists" or operation.outcome == "ok"
     ]
@@ -128,7 +128,7 @@ def register_of(
     return [*found, last]
 
 
-def _told(number: int, operation: Asked, *, is_sent_once: bool) -> Operation:
+def _judged_operation(number: int, operation: Asked, *, is_sent_once: bool) -> Operation:
     """Convert an operation on topics for the checker, by what its client got."""
     outcome = outcome_of(operation, is_sent_once=is_sent_once)
     error = None if outcome == "info" else operation.error

@@ -186,16 +186,16 @@ class Invariants:
                 f"the log ended durably at {before.durable_end} and ends at {mirror.end_offset} "
                 "after a restart",
             )
-        told = kernel.replica.writer.log.end_offset
-        if mirror.end_offset != told and entries:
-            self._fail("I18", machine, f"files end at {mirror.end_offset}, the node says {told}")
+        log_end = kernel.replica.writer.log.end_offset
+        if mirror.end_offset != log_end and entries:
+            self._fail("I18", machine, f"files end at {mirror.end_offset}, its log at {log_end}")
         self._register_others(machine, entries, registered)
         if core.epoch < before.highest_epoch and before.incarnation >= 0:
             self._fail("I2", machine, f"epoch {core.epoch} after {before.highest_epoch}")
         past = Past(
             incarnation=machine.incarnation,
             highest_epoch=before.highest_epoch,
-            log_end=told,
+            log_end=log_end,
             log_start=core.log_start_offset,
             generation=core.log_generation,
             log_changes=machine.vfs.log_changes,
@@ -231,7 +231,7 @@ class Invariants:
         if type(role) is Leader and (past.role is not Leader or past.epoch != epoch):
             self._on_elected(machine, core)
         probe_role(self._probes, role, past, epoch)
-        self._replication.knows(machine.id, epoch)
+        self._replication.note_epoch(machine.id, epoch)
         if type(role) is Leader:
             past.led_epoch = epoch
         past.epoch = epoch
@@ -299,7 +299,7 @@ class Invariants:
             self._register(machine, entry, previous)
             previous = entry
         if mirror.entries and mirror.end_offset != written_end:
-            self._fail("I6", machine, f"files end at {mirror.end_offset}, told {written_end}")
+            self._fail("I6", machine, f"files end at {mirror.end_offset}, its log at {written_end}")
         is_appended = core.log_generation == past.generation and written_end >= past.log_end
         past.log_end = written_end
         past.log_start = core.log_start_offset

@@ -30,14 +30,14 @@ Broken = tuple[str, str]
 _OF_FETCHES: Final = (FetchResponse, FetchSnapshotResponse)
 
 
-class HeardLeader:
+class LeaderContact:
     """Contact of a follower with its leader, by the responses that it gets; one per core."""
 
     def __init__(self) -> None:
         self._follower: Role | None = None
         """Role that is in contact; another one has not fetched yet."""
 
-    def is_heard_by(self, role: Role) -> bool:
+    def is_held_by(self, role: Role) -> bool:
         """True if this very role fetched, and no event since ended the contact."""
         return self._follower is role
 
@@ -61,7 +61,7 @@ class HeardLeader:
             self._follower = role
 
     def on_other(self, event: Event) -> None:
-        """Take any other event: it may say that the leader is gone, or about to go."""
+        """Take any other event: a lost leader, or its EndQuorumEpoch, ends the contact."""
         if type(event) is LeaderUnreachable or (
             type(event) is RequestReceived and type(event.request) is EndQuorumEpochRequest
         ):
@@ -80,15 +80,15 @@ def wrong_grant(
         is_led: the role follows a leader that it is in contact with.
     """
     theirs = (int(request.last_epoch), int(request.last_end_offset))
-    told = f"it grants a pre-vote to {request.replica_id}"
+    grant = f"it grants a pre-vote to {request.replica_id}"
     if theirs < position:
-        return "I4", f"{told}, which has {theirs}, with {position}"
+        return "I4", f"{grant}, which has {theirs}, with {position}"
     if request.replica_epoch > before.epoch:
         return None
     if type(before) is Leader:
-        return "I4", f"{told} and leads epoch {before.epoch}"
+        return "I4", f"{grant} and leads epoch {before.epoch}"
     if is_led:
-        return "I4", f"{told} and fetches from {before.leader_id} in epoch {before.epoch}"
+        return "I4", f"{grant} and fetches from {before.leader_id} in epoch {before.epoch}"
     return None
 
 

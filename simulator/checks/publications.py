@@ -43,14 +43,14 @@ def why_delta_is_wrong(before: Image, after: Image, delta: MetadataDelta) -> str
     if delta == exact:
         return None
     for name in MetadataDelta.__struct_fields__:
-        told, differing = getattr(delta, name), getattr(exact, name)
-        if isinstance(told, bool):
-            is_wrong = differing and not told
+        named, differing = getattr(delta, name), getattr(exact, name)
+        if isinstance(named, bool):
+            is_wrong = differing and not named
         elif name in _EXACT:
-            is_wrong = told != differing
+            is_wrong = named != differing
         else:
-            is_wrong = not differing <= told
+            is_wrong = not differing <= named
         if is_wrong:
             ends = f"{before.provenance.end_offset} to {after.provenance.end_offset}"
-            return f"the delta from {ends} has {name} {told}, the images differ in {differing}"
+            return f"the delta from {ends} has {name} {named}, the images differ in {differing}"
     return None

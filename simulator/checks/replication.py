@@ -32,7 +32,7 @@ class ReplicationChecks:
         """Leader -> its epoch, once all voters know it: known epochs never fall."""
         self._look_us = dict.fromkeys(machines, 0)
 
-    def knows(self, number: int, epoch: int) -> None:
+    def note_epoch(self, number: int, epoch: int) -> None:
         """Note the epoch of a node."""
         self._epochs[number] = max(self._epochs[number], epoch)
 
@@ -65,8 +65,8 @@ class ReplicationChecks:
     def _isolated(self, machine: Machine, role: Leader, since_ms: int) -> tuple[str, str] | None:
         """Allow twice the time of check quorum: its timer restarts at the last needed fetch."""
         now_ms = machine.now().monotonic_ms
-        heard = sorted(max(n.last_contact_ms or 0, since_ms) for n in role.progress.values())
-        oldest_ms = heard[-(len(self._voters) // 2)]
+        contacts_ms = sorted(max(n.last_contact_ms or 0, since_ms) for n in role.progress.values())
+        oldest_ms = contacts_ms[-(len(self._voters) // 2)]
         allowed_ms = 3 * machine.config.quorum.fetch_timeout_ms + SLACK_MS
         if now_ms - oldest_ms <= allowed_ms:
             return None

@@ -33,25 +33,25 @@ def wrong_change(before: Role, after: Role, *, is_sole: bool) -> str | None:
         after: those after it.
         is_sole: the node is the only voter.
     """
-    told = f"it was {_named(before)} and is {_named(after)}"
+    change = f"it was {_named(before)} and is {_named(after)}"
     if after.epoch < before.epoch:
-        return told
+        return change
     if after.epoch == before.epoch:
-        return _wrong_within_epoch(before, after, told)
+        return _wrong_within_epoch(before, after, change)
     if type(after) in IN_NEWER_EPOCH or (is_sole and after.epoch == before.epoch + 1):
         return None
-    stands = type(before) is Prospective and type(after) is Candidate
-    return None if stands and after.epoch == before.epoch + 1 else told
+    is_candidacy = type(before) is Prospective and type(after) is Candidate
+    return None if is_candidacy and after.epoch == before.epoch + 1 else change
 
 
-def _wrong_within_epoch(before: Role, after: Role, told: str) -> str | None:
+def _wrong_within_epoch(before: Role, after: Role, change: str) -> str | None:
     if type(after) not in WITHIN_EPOCH[type(before)]:
-        return told
+        return change
     if before.leader_id is not None and after.leader_id != before.leader_id:
-        return f"{told}: it knew the leader {before.leader_id}, now {after.leader_id}"
+        return f"{change}: it knew the leader {before.leader_id}, now {after.leader_id}"
     leads = type(after) in (Leader, Resigned)
     if before.voted_key is not None and not leads and after.voted_key != before.voted_key:
-        return f"{told}: it voted for {before.voted_key.id}, now for {after.voted_key}"
+        return f"{change}: it voted for {before.voted_key.id}, now for {after.voted_key}"
     return None
 
 

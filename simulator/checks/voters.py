@@ -33,9 +33,9 @@ class VoterChecks:
         role, voters = core.role, self._voters
         named = [int(role.leader_id)] if role.leader_id is not None else []
         named += [int(role.voted_key.id)] if role.voted_key is not None else []
-        strangers = [each for each in named if each not in voters]
-        if strangers:
-            return f"it follows or votes for {strangers}, no voter"
+        others = [each for each in named if each not in voters]
+        if others:
+            return f"it follows or votes for {others}, no voter"
         if isinstance(role, Candidate | Prospective):
             return self._wrong_with_votes(role.votes)
         return self._wrong_with_leader(number, role) if isinstance(role, Leader) else None

@@ -34,7 +34,7 @@ class VoteChecks:
         """(node, epoch) -> leader that is in quorum-state."""
         self._read: dict[int, dict[str, int]] = {}
         """Quorum-state that a process begins with."""
-        self._stood: dict[tuple[int, int], Position] = {}
+        self._candidate_logs: dict[tuple[int, int], Position] = {}
         """Log of a candidate; the shortest one if it was candidate again after a restart."""
 
     def starting(self, machine: Machine) -> None:
@@ -57,8 +57,8 @@ class VoteChecks:
         if begins == expected:
             return None
         read = self._read.get(machine.id, {})
-        told = f"it begins as {begins} with the log of epoch {core.last_epoch} and {read}"
-        return f"{told}, expected {expected}"
+        text = f"it begins as {begins} with the log of epoch {core.last_epoch} and {read}"
+        return f"{text}, expected {expected}"
 
     def _first_role(self, machine: Machine, last_epoch: int) -> First:
         """Apply the first rule that fits (apache/kafka: raft/.../QuorumState.java, `initialize`).
@@ -109,7 +109,7 @@ class VoteChecks:
             mirror = self._mirrors[machine.id]
             if mirror.end_offset == position[1]:  # else it grew in this very step
                 position = last_position(mirror, machine)
-            self._stood[here] = min(position, self._stood.get(here, position))
+            self._candidate_logs[here] = min(position, self._candidate_logs.get(here, position))
         why = None
         if role.voted_key is not None:
             why = self._wrong_with_vote(machine, here, int(role.voted_key.id), is_new=is_new)
@@ -130,23 +130,23 @@ class VoteChecks:
             return "I3", f"votes in epoch {epoch}: {first}, then {voted_id}"
         if voted_id == machine.id or not is_new:
             return None
-        theirs = self._stood_with(voted_id, epoch)
+        theirs = self._log_of_candidate(voted_id, epoch)
         ours = last_position(self._mirrors[machine.id], machine)
         if theirs is None or theirs >= ours:
             return None
         return "I4", f"it has {ours} and votes for {voted_id}, which has {theirs}"
 
-    def _stood_with(self, candidate_id: int, epoch: int) -> Position | None:
+    def _log_of_candidate(self, candidate_id: int, epoch: int) -> Position | None:
         """Log of a candidate by the bytes on its disk; None if it was never seen as one."""
         candidate = self._machines[candidate_id]
-        stood = self._stood.get((candidate_id, epoch))
+        position = self._candidate_logs.get((candidate_id, epoch))
         if candidate.kernel is None:
-            return stood
+            return position
         core = candidate.kernel.replica.core
         if core.epoch != epoch or type(core.role) is Follower:
-            return stood  # its log may have been cut since
+            return position  # its log may have been cut since
         now = last_position(self._mirrors[candidate_id], candidate)
-        return now if stood is None else min(now, stood)
+        return now if position is None else min(now, position)
 
     def _not_durable(self, machine: Machine, core: RaftCore) -> tuple[str, str] | None:
         """Compare epoch, vote and leader with what a power failure would leave: I2, I3, I4.

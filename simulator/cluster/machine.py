@@ -67,7 +67,7 @@ class Machine:
         rng: chance of the disk and of the process.
         watcher: called before and after every step.
         flush_us: draws the duration of a flush.
-        told_late_us: draws the delay from the end of a flush or snapshot to its event.
+        reported_late_us: draws the delay from the end of a flush or snapshot to its event.
     """
 
     # Without slots Python looks up attributes fast only up to 30 of an object.
@@ -81,8 +81,8 @@ class Machine:
         "_outbound",
         "_paused",
         "_perform",
+        "_reported_late_us",
         "_timer",
-        "_told_late_us",
         "clock_offset_ms",
         "clock_rate_ppm",
         "config",
@@ -119,7 +119,7 @@ class Machine:
         rng: Random,
         watcher: Watcher,
         flush_us: Callable[[], int],
-        told_late_us: Callable[[], int],
+        reported_late_us: Callable[[], int],
         decoding: Decoding,
     ) -> None:
         self.config = config
@@ -158,7 +158,7 @@ class Machine:
         self.take: Callable[[events.Event], None] | None = None
         """Takes the events instead of `post` where several make one step (turns.py)."""
         self._flush_us = flush_us
-        self._told_late_us = told_late_us
+        self._reported_late_us = reported_late_us
         self._paused: list[events.Event] = []
         self._inbound: dict[int, Pipe] = {}
         self._closing: set[int] = set()
@@ -377,7 +377,7 @@ class Machine:
             self._closing.add(connection_id)
             self.post(events.ConnectionClosed(connection_id), incarnation)
 
-    def close_is_told(self, connection_id: int) -> None:
+    def note_closed(self, connection_id: int) -> None:
         """Note that the kernel takes the event of a closed connection now."""
         self._closing.discard(connection_id)
 
@@ -471,12 +471,12 @@ class Machine:
             except STOPPING as error:
                 self._stop(error)
             else:
-                self._tell(done(), incarnation)
+                self._report(done(), incarnation)
 
         self.scheduler.after(delay_us, run)
 
-    def _tell(self, done: events.Event, incarnation: int) -> None:
-        late_us = self._told_late_us()
+    def _report(self, done: events.Event, incarnation: int) -> None:
+        late_us = self._reported_late_us()
         if late_us == 0:
             self.post(done, incarnation)
         else:

@@ -326,11 +326,11 @@ class Network:
                 other = pipe.to_client.target if by_server else pipe.to_server.target
                 self._forget(pipe)
                 if other is not None:
-                    self._tell_later(other)
+                    self._notify_later(other)
             else:
                 self.close(pipe, by_server=by_server)
 
-    def _tell_later(self, end: End) -> None:
+    def _notify_later(self, end: End) -> None:
         self._scheduler.after(self._silence_us(), lambda: end.closed(refused=False))
 
     def _silence_us(self) -> int:

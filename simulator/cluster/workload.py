@@ -53,7 +53,7 @@ class Client:
     def run(self, operation: Operation, target: int) -> None:
         """Run one operation through a node; its outcome goes to the workload."""
         self._operation = operation
-        self._workload.tell(operation, "invoke")
+        self._workload.trace(operation, "invoke")
         self._attempt += 1
         attempt = self._attempt
         if self._connection is not None and self._connection.target != target:
@@ -273,11 +273,11 @@ class Workload:
         elif operation.error in REFUSALS and self.proofs is not None:
             reign = operation.proof
             operation.is_observation = reign is not None and reign == self.proofs.reign()
-        self.tell(operation, operation.outcome)
+        self.trace(operation, operation.outcome)
         if client is not self._asker:
             self._think(client)
 
-    def tell(self, operation: Operation, what: str) -> None:
+    def trace(self, operation: Operation, what: str) -> None:
         """Write a line of the trace: `invoke`, or the outcome."""
         if self.note is None:
             return

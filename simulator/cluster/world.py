@@ -165,7 +165,7 @@ class World:
             rng=streams.stream(f"nodes/{number}"),
             watcher=self,
             flush_us=lambda: self._flush_us(number),
-            told_late_us=self._told_late_us,
+            reported_late_us=self._reported_late_us,
             decoding=self._decoding(),
         )
         machine.find_machine = lambda host: self.machines[host]
@@ -210,11 +210,11 @@ class World:
         duration = settings.flush_us + int(self._disk.expovariate(1.0) * settings.flush_mean_us)
         return duration * self.nemesis.slow_disks.get(number, 1)
 
-    def _told_late_us(self) -> int:
-        mean_us = self.settings.flush_told_late_us
+    def _reported_late_us(self) -> int:
+        mean_us = self.settings.flush_reported_late_us
         if not mean_us or self.nemesis.is_over:
             return 0
-        self.probes.hit("flush_told_late")
+        self.probes.hit("flush_reported_late")
         return int(self._late.expovariate(1.0) * mean_us)
 
     def _begin_epoch_late_us(self, data: bytes) -> int:
@@ -318,7 +318,7 @@ class World:
         if self.event_count >= self._busy_at:
             self._look_for_a_busy_loop()
         if type(event) is events.ConnectionClosed:
-            machine.close_is_told(event.connection_id)
+            machine.note_closed(event.connection_id)
         self._counts[type(event)] += 1
         if event is None:
             self._log_bytes = log_bytes(machine)

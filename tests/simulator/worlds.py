@@ -35,7 +35,7 @@ def quiet_settings(**more):
         "segment_bytes": 1 << 30,
         "record_bytes_between_snapshots": 1 << 40,
         "clock_rate_ppm_max": 0,
-        "flush_told_late_us": 0,
+        "flush_reported_late_us": 0,
         "begin_epoch_late_us": 0,
         "has_extreme_timeouts": False,
         "loses_first_vote": False,

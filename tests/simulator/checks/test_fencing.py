@@ -54,7 +54,7 @@ def test_a_session_that_ends_before_its_time(found):
     controller._liveness.session_timeout_ms //= 3
     look(world, machine)
     end_session(controller, broker, now_ms + session_ms(machine) - 1)
-    assert "after it was heard; the session is" in broken(world, machine, "I14")
+    assert "after its heartbeat; the session is" in broken(world, machine, "I14")
 
 
 def test_a_session_that_ends_in_time(found):

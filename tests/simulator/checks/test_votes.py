@@ -26,7 +26,7 @@ def world():
     return quiet_world()
 
 
-def stand(world, machine, epoch):
+def campaign(world, machine, epoch):
     """Candidate behind everybody's back; what the others know of it stays."""
     voted = ReplicaKey(machine.id, None)
     store(machine, epoch, voted_id=machine.id)
@@ -58,7 +58,7 @@ def test_i4_a_vote_for_a_candidate_that_is_down_by_now(world, is_longer):
     if is_longer:
         append(voter, voter.kernel.replica.core.epoch)
         look(world, voter)
-    stand(world, candidate, 9)
+    campaign(world, candidate, 9)
     look(world, candidate)
     candidate.kill()
     vote(voter, 9, candidate.id)
@@ -144,8 +144,8 @@ def test_i3_an_answer_to_a_pre_vote_that_records_a_vote(world, monkeypatch, late
     state_of(machine).role = Unattached(epoch=epoch - later, election_deadline_ms=10**9)
     monkeypatch.setattr("raft.vote._grant_pre_vote", record)
     request = RequestReceived(reply_token=1, request=pre_vote(epoch))
-    told = steps_to(world, machine, request, machine.now().monotonic_ms)
-    assert "it answered" in told
+    text = steps_to(world, machine, request, machine.now().monotonic_ms)
+    assert "it answered" in text
 
 
 def test_i3_who_asks_for_pre_votes_stays_in_its_epoch(world, monkeypatch):
@@ -158,8 +158,8 @@ def test_i3_who_asks_for_pre_votes_stays_in_its_epoch(world, monkeypatch):
         state.become(Prospective(epoch=epoch, votes=votes, election_deadline_ms=10**9))
 
     monkeypatch.setattr("raft.poll.become_prospective", bump)
-    told = steps_to(world, machine, TimeAdvanced(), 10**8)
-    assert "it asks for pre-votes" in told
+    text = steps_to(world, machine, TimeAdvanced(), 10**8)
+    assert "it asks for pre-votes" in text
 
 
 @pytest.mark.parametrize("is_due", [True, False])
@@ -205,8 +205,8 @@ def test_i4_a_pre_vote_for_a_worse_log(world, monkeypatch):
     grants_all(monkeypatch)
     epoch = machine.kernel.replica.core.epoch
     request = RequestReceived(reply_token=1, request=pre_vote(epoch + 1, end_offset=0))
-    told = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
-    assert "it grants a pre-vote to 1, which has" in told
+    text = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
+    assert "it grants a pre-vote to 1, which has" in text
 
 
 def test_i4_a_pre_vote_of_who_hears_its_leader(world, monkeypatch):
@@ -216,8 +216,8 @@ def test_i4_a_pre_vote_of_who_hears_its_leader(world, monkeypatch):
     machine.kernel.replica.core.step(request, machine.now().monotonic_ms)
     assert world._tap.broken is None, "refused"
     grants_all(monkeypatch)
-    told = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
-    assert f"it grants a pre-vote to 1 and fetches from {leader(world).id}" in told
+    text = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
+    assert f"it grants a pre-vote to 1 and fetches from {leader(world).id}" in text
 
 
 def test_i4_a_pre_vote_of_who_leads(world, monkeypatch):
@@ -225,11 +225,11 @@ def test_i4_a_pre_vote_of_who_leads(world, monkeypatch):
     grants_all(monkeypatch)
     epoch = machine.kernel.replica.core.epoch
     request = RequestReceived(reply_token=1, request=pre_vote(epoch, last_epoch=epoch))
-    told = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
-    assert "it grants a pre-vote to 1 and leads epoch" in told
+    text = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
+    assert "it grants a pre-vote to 1 and leads epoch" in text
 
 
-def told_that_the_leader_is_gone(machine):
+def events_of_a_lost_leader(machine):
     core = machine.kernel.replica.core
     led = core.role.leader_id
     yield LeaderUnreachable(leader_id=led, epoch=core.epoch)
@@ -242,11 +242,11 @@ def told_that_the_leader_is_gone(machine):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_who_was_told_that_its_leader_is_gone_may_grant_a_pre_vote(world, number):
+def test_a_follower_that_lost_its_leader_may_grant_a_pre_vote(world, number):
     machine = follower(world)
     core, now_ms = machine.kernel.replica.core, machine.now().monotonic_ms
     epoch = core.epoch
-    core.step(list(told_that_the_leader_is_gone(machine))[number], now_ms)
+    core.step(list(events_of_a_lost_leader(machine))[number], now_ms)
     effects = core.step(
         RequestReceived(reply_token=1, request=pre_vote(epoch, last_epoch=epoch)), now_ms
     )

@@ -27,7 +27,7 @@ SITES = {
     "has_extreme_timeouts": "election_timeout_extreme",
     "loses_first_vote": "first_vote_response_lost",
     "asks_minimal_quorum": "minimal_quorum_asked",
-    "flush_told_late_us": "flush_told_late",
+    "flush_reported_late_us": "flush_reported_late",
     "begin_epoch_late_us": "begin_epoch_late",
 }
 
