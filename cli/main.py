@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if words[:1] != ["jepsen"] and not isinstance(error, OSError):
             raise
-        _tell(words, error)
+        _report(words, error)
         return _failure_codes(words)[1]
     return exit_code
 
@@ -79,7 +79,7 @@ def _failure_codes(words: list[str]) -> tuple[int, int]:
     return NO_VERDICT.get(words[1], (2, 2)) if len(words) > 1 else (2, 2)
 
 
-def _tell(words: list[str], error: Exception) -> None:
+def _report(words: list[str], error: Exception) -> None:
     """Print one line for a system error, such as a full disk; a stack for an internal error."""
     command = " ".join(["kraftline", *words[: 2 if words[:1] == ["jepsen"] else 1]])
     try:

@@ -125,14 +125,14 @@ def _change(
 def _rows(
     kind: str, before: list[Any], after: list[Any], key: Callable[[dict[str, Any]], Any]
 ) -> Iterator[Change]:
-    old = {key(row): _told(row) for row in map(msgspec.to_builtins, before)}
-    new = {key(row): _told(row) for row in map(msgspec.to_builtins, after)}
+    old = {key(row): _shown(row) for row in map(msgspec.to_builtins, before)}
+    new = {key(row): _shown(row) for row in map(msgspec.to_builtins, after)}
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
             yield _change(kind, str(name), old.get(name), new.get(name))
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """The row of a broker without its counts: partitions have changes of their own."""
     return {name: value for name, value in row.items() if not name.endswith("_count")}
 

@@ -191,8 +191,8 @@ class Inspected:
         except AskError:
             return None
         partitions = [partition for topic in answer.topics for partition in topic.partitions]
-        is_told = answer.error_code is ErrorCode.none and len(partitions) == 1
-        if not is_told or partitions[0].error_code is not ErrorCode.none:
+        is_described = answer.error_code is ErrorCode.none and len(partitions) == 1
+        if not is_described or partitions[0].error_code is not ErrorCode.none:
             return None
         return partitions[0]
 

@@ -162,7 +162,7 @@ def _encode_msgpack(record: RecordView) -> bytes:
 
 
 def _end(media_type: str, reason: str, detail: str) -> bytes:
-    told: dict[str, Any] = {"reason": reason, "detail": detail}
+    end: dict[str, Any] = {"reason": reason, "detail": detail}
     if media_type == MSGPACK:
-        return _msgpack.encode({"end": told})
-    return b"event: end\ndata: %b\n\n" % _json.encode(told)
+        return _msgpack.encode({"end": end})
+    return b"event: end\ndata: %b\n\n" % _json.encode(end)

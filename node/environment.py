@@ -79,7 +79,7 @@ def effective(file: Mapping[str, str] | None, environment: Mapping[str, str]) ->
             defaults apply only if no variable is set at all.
         environment: all variables of the process.
     """
-    told = properties_of(environment)
+    given = properties_of(environment)
     if file is not None:
-        return {**file, **told}
-    return told or dict(DEFAULTS)
+        return {**file, **given}
+    return given or dict(DEFAULTS)

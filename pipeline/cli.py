@@ -93,9 +93,9 @@ def _main(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError:
         raise
     except Exception as error:  # noqa: BLE001  # last resort: report it with its own exit code
-        told = _system_error(error, parsed.output)
-        if told is not None:
-            sys.stderr.write(f"pipeline {parsed.job}: {told}\n")
+        text = _system_error(error, parsed.output)
+        if text is not None:
+            sys.stderr.write(f"pipeline {parsed.job}: {text}\n")
             return BAD_INPUT
         sys.stderr.write(f"pipeline {parsed.job}: internal error\n{traceback.format_exc()}")
         return INTERNAL

@@ -82,10 +82,10 @@ def perform(api: Api, options: Namespace) -> Output:
         for row in answer.replica_election_results
         for result in row.partition_result
     ]
-    return _told(options, rows)
+    return _output_of(options, rows)
 
 
-def _told(options: Namespace, rows: Sequence[tuple[str, Any]]) -> Output:
+def _output_of(options: Namespace, rows: Sequence[tuple[str, Any]]) -> Output:
     kind = options.election_type.upper()
     elected = [name for name, row in rows if not int(row.error_code)]
     valid = [name for name, row in rows if int(row.error_code) == ELECTION_NOT_NEEDED]

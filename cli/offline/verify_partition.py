@@ -100,12 +100,12 @@ def _epoch_findings(path: Path, result: PartitionResult) -> Iterator[Finding]:
     except CorruptFileError as problem:
         yield error(file, 0, "epochs", str(problem))
         return
-    told: set[int] = set()
+    reported: set[int] = set()
     for segment in result.segments:
         for header in segment.headers:
             epoch = _epoch_at(entries, header.base_offset)
-            if epoch != header.leader_epoch and header.leader_epoch not in told:
-                told.add(header.leader_epoch)
+            if epoch != header.leader_epoch and header.leader_epoch not in reported:
+                reported.add(header.leader_epoch)
                 text = (
                     f"offset {header.base_offset} has epoch {header.leader_epoch}, "
                     f"the checkpoint says {epoch}"

@@ -121,14 +121,14 @@ def _partition(model: Model, items: Sequence[Item], *, reduce: bool) -> Partitio
     keys = tuple(dict.fromkeys(part.key for item in items for part in item.parts))
     if not reduce:
         return Partition(keys, tuple(items))
-    kept = [item for item in items if not _tells_nothing(model, item)]
+    kept = [item for item in items if not _is_meaningless(model, item)]
     if len(keys) == 1:
         gone = model.droppable([(item.parts[0], item.end is None) for item in kept])
         kept = [item for number, item in enumerate(kept) if number not in gone]
     return Partition(keys, tuple(kept), dropped=len(items) - len(kept))
 
 
-def _tells_nothing(model: Model, item: Item) -> bool:
+def _is_meaningless(model: Model, item: Item) -> bool:
     """True for an unknown answer to an operation that changes nothing."""
     return all(
         part.output is UNKNOWN and model.observes(part.input, part.output) for part in item.parts

@@ -182,8 +182,8 @@ def _decode(kinds: dict[int, _Kind], key: bytes | None, value: bytes | None) -> 
     content, position = reader.fields(kind.value, 2)
     if position != len(value):
         raise CoordinatorRecordError(f"{len(value) - position} bytes after the value")
-    told = {"version": str(version), "data": content}
-    return CoordinatorRecord(number, kind.name, version, {"key": named, "value": told})
+    decoded = {"version": str(version), "data": content}
+    return CoordinatorRecord(number, kind.name, version, {"key": named, "value": decoded})
 
 
 class _Reader:

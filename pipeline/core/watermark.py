@@ -59,11 +59,13 @@ def watermark_of_nodes(
         copies: replicas of the metadata log.
         committed: node id -> high watermark, exclusive; not empty.
     """
-    told = [copy for copy in copies if copy.node_id in committed]
-    best = max((committed[copy.node_id] for copy in told if copy.node_id is not None), default=None)
+    asked = [copy for copy in copies if copy.node_id in committed]
+    best = max(
+        (committed[copy.node_id] for copy in asked if copy.node_id is not None), default=None
+    )
     if best is None:
         return max(committed.values()), list(copies)
-    return best, [copy for copy in told if copy.node_id is not None
+    return best, [copy for copy in asked if copy.node_id is not None
                   and committed[copy.node_id] == best]  # fmt: skip
 
 

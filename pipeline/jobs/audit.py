@@ -173,12 +173,12 @@ def judgements(config: JobConfig, plan: AuditPlan) -> Iterable[Judgement]:
         tasks_of: dict[tuple[str, int], list[AuditTask]] = defaultdict(list)
         for task in plan.tasks:
             tasks_of[task.key].append(task)
-        with progress(None, plan.bytes, tasks=len(plan.tasks), as_json=config.as_json) as told:
+        with progress(None, plan.bytes, tasks=len(plan.tasks), as_json=config.as_json) as shown:
             for key, copies in plan.copies.items():
                 reports = []
                 for task in tasks_of[key]:
                     reports.append(check_file_fully(task))
-                    told.step(task.file.size)
+                    shown.step(task.file.size)
                 yield _without_digests(judge_partition(copies, reports))
         return
     spark = config.session(NAME)

@@ -61,12 +61,12 @@ def run(config: JobConfig) -> JobResult:
     splits = [Split(file, 0, file.size, file.base_offset) for file in files]
     spark = config.session(NAME) if config.spark or size >= SPARK_BYTES_MIN else None
     with publishing(config, splits) as publication:
-        with progress(spark, size, tasks=len(partitions), as_json=config.as_json) as told:
+        with progress(spark, size, tasks=len(partitions), as_json=config.as_json) as shown:
             if spark is None:
                 plans = []
                 for found in partitions:
                     plans.append(plan_one(found, now_ms, policies))
-                    told.step(sum(file.size for file in found.segments))
+                    shown.step(sum(file.size for file in found.segments))
             else:
                 plans = plan_all(partitions, now_ms, policies, spark)
         publication.result = _publish(publication.folder, plans, arguments, size)

@@ -168,10 +168,10 @@ def _write_all(
 ) -> list[Exported | Damage]:
     if not config.spark and plan.bytes < SPARK_BYTES_MIN:
         found: list[Exported | Damage] = []
-        with progress(None, plan.bytes, tasks=len(pieces), as_json=config.as_json) as told:
+        with progress(None, plan.bytes, tasks=len(pieces), as_json=config.as_json) as shown:
             for pack in pieces:
                 found += write_pieces(pack, options, target)
-                told.step(pack[0].split.size)
+                shown.step(pack[0].split.size)
         return found
     spark = config.session(NAME)
 

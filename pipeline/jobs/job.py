@@ -276,12 +276,12 @@ def progress(
     """
     over = threading.Event()
     started = time.monotonic()
-    told = Progress(planned_bytes, tasks, spark)
+    shown = Progress(planned_bytes, tasks, spark)
 
     def watch() -> None:
         while not over.wait(PROGRESS_SECONDS):
             try:
-                line = told.line(time.monotonic() - started, as_json=as_json)
+                line = shown.line(time.monotonic() - started, as_json=as_json)
             except Exception:  # noqa: BLE001  # Spark is gone: its caller reports it
                 return
             sys.stderr.write(line + "\n")
@@ -289,7 +289,7 @@ def progress(
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield told
+        yield shown
     except Exception as error:
         reason = None if spark is None else data_error(str(error))
         if reason is None:

@@ -142,10 +142,10 @@ def _judged(config: JobConfig, tasks: list[HistoryTask], size: int, path: str | 
 
 def _rows(config: JobConfig, tasks: list[HistoryTask], size: int) -> Iterator[KeyVerdict]:
     if not config.spark and size < SPARK_HISTORY_BYTES_MIN:
-        with progress(None, size, tasks=len(tasks), as_json=config.as_json) as told:
+        with progress(None, size, tasks=len(tasks), as_json=config.as_json) as shown:
             for task in tasks:
                 yield from judge(task)
-                told.step(0 if task.share else task.size)
+                shown.step(0 if task.share else task.size)
         return
     spark = config.session(NAME)
     # one task each, in the order of the list, so that heavy ones do not start last

@@ -189,8 +189,8 @@ def _has_keys_in_front(operations: Sequence[Operation]) -> bool:
     """
     if any(operation.f != "append" for operation in operations):
         return True  # a read without a key has no pair
-    told = [each for each in operations if each.type == OK and each.output is not None]
-    pairs = [each for each in told if is_pair(each.output)]
+    answered = [each for each in operations if each.type == OK and each.output is not None]
+    pairs = [each for each in answered if is_pair(each.output)]
     if any(_same(each.output[0], each.value) for each in pairs):
         return False
     if any(
@@ -198,7 +198,7 @@ def _has_keys_in_front(operations: Sequence[Operation]) -> bool:
         for each in pairs
     ):
         return True
-    for operation in told:
+    for operation in answered:
         answer = operation.output[1] if is_pair(operation.output) else operation.output
         if type(answer) is int:
             raise OperationError(

@@ -72,7 +72,7 @@ def compare_snapshots(
     return Compared(rows, tuple(agreeing))
 
 
-def tell_differences(rows: Sequence[dict[str, str]]) -> None:
+def print_differences(rows: Sequence[dict[str, str]]) -> None:
     """Print the first findings to stderr."""
     for row in rows[:_LINES_SHOWN]:
         sys.stderr.write("error {snapshot} {check}: only the {side} has a row of {table_name}:"

@@ -19,7 +19,7 @@ from pipeline.core.discovery import PartitionFiles, SegmentFile
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
 from pipeline.core.opening import input_errors, open_segment
 from pipeline.core.tail import locate
-from pipeline.jobs.history.check import Compared, tell_differences
+from pipeline.jobs.history.check import Compared, print_differences
 from pipeline.jobs.history.input import LogChoice
 from pipeline.jobs.history.query import counters
 
@@ -190,7 +190,7 @@ class Archive:
             BadInputError: a snapshot does.
         """
         if compared.rows and not self._is_same:
-            tell_differences(compared.rows)
+            print_differences(compared.rows)
             raise BadInputError(
                 f"{choice.partition.directory}: {compared.rows[0]['snapshot']} says otherwise than"
                 f" the archive {self.name}, and the log no longer holds the archive's last batch:"

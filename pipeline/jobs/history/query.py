@@ -248,7 +248,7 @@ def who_led(
     return found | {"text": _in_words(found, state)}
 
 
-def tell(answer: dict[str, Any], *, as_json: bool) -> None:
+def print_answer(answer: dict[str, Any], *, as_json: bool) -> None:
     """Print an answer of `who_led`."""
     text = json.dumps(answer, default=str) if as_json else answer["text"]
     sys.stdout.write(text + "\n")

@@ -350,13 +350,13 @@ def _by_group(table: pa.Table) -> dict[str, pa.Array]:
     if count:
         starts[0] = True
     first = np.flatnonzero(starts)
-    told = ~np.isnan(sorted_["out_s"])
-    held = np.add.reduceat(told.astype(np.int64), first) if count else first
+    known = ~np.isnan(sorted_["out_s"])
+    held = np.add.reduceat(known.astype(np.int64), first) if count else first
     offsets = np.concatenate([[0], np.cumsum(held)]).astype(np.int32)
     found = {name: pa.array(sorted_[name][first]) for name in ("window", "topic", "broker")}
     for name in ("shrinks", "expands"):
         found[name] = pa.array(np.add.reduceat(sorted_[name], first) if count else first)
-    values = pa.array(sorted_["out_s"][told])
+    values = pa.array(sorted_["out_s"][known])
     return found | {"out_s": pa.ListArray.from_arrays(pa.array(offsets), values)}
 
 

@@ -28,7 +28,7 @@ from pipeline.core.errors import BadInputError
 from pipeline.core.options import Options
 from pipeline.core.reader import Piece, plan_read
 from pipeline.jobs.history import query as history_query
-from pipeline.jobs.history.check import compare_snapshots, tell_differences
+from pipeline.jobs.history.check import compare_snapshots, print_differences
 from pipeline.jobs.history.continuation import (
     STATE_NAME,
     Archive,
@@ -114,7 +114,7 @@ def run(config: JobConfig) -> JobResult:
         answer = history_query.who_led(
             root, arguments.who_led, **history_query.moment(arguments.at)
         )
-        history_query.tell(answer, as_json=config.as_json)
+        history_query.print_answer(answer, as_json=config.as_json)
     if arguments.report:
         from pipeline.jobs.history.page import write_page  # noqa: PLC0415  # needs matplotlib
 
@@ -202,7 +202,7 @@ def _nothing_new(config: JobConfig, archive: Archive, choice: LogChoice) -> JobR
             choice.others, archive.root, Path(events), archive.counters["end_offset"],
             reveal=config.arguments.reveal,
         )  # fmt: skip
-    tell_differences(compared.rows)
+    print_differences(compared.rows)
     return JobResult(counters=archive.counters | {"new_records": 0}, findings=len(compared.rows))
 
 
@@ -376,7 +376,7 @@ class _Run:
             folder = self._folder / "findings"
             folder.mkdir()
             pq.write_table(pa.Table.from_pylist(compared.rows), folder / "part-0.parquet")
-        tell_differences(compared.rows)
+        print_differences(compared.rows)
         return len(compared.rows)
 
 
