@@ -33,6 +33,7 @@ from storage.space_reserve import SpaceReserve
 from storage.vfs import Vfs
 from wire.errors import CorruptBatchError
 from wire.types import (
+    EPOCH_MAX,
     DirectoryId,
     Endpoint,
     LeaderEpoch,
@@ -106,6 +107,7 @@ def open_storage(
     files.clean()
     # 0-0 is no snapshot of the log: Kafka keeps the bootstrap records there.
     snapshots = tuple(found for found in files.list() if found.offset > 0)
+    _check_epochs(log, files, snapshots)
     loader = Loader()
     if snapshots:
         _load_newest(files, snapshots[-1], loader)
@@ -121,6 +123,18 @@ def open_storage(
     downloads = SnapshotDownloads(log, files, reading, effects, installed)
     writer = LogWriter(log, quorum_state, files, downloads, reserve, clock=clock, effects=effects)
     return OpenedStorage(writer, reading, loader, election, snapshots, directory_id)
+
+
+def _check_epochs(
+    log: StoredLog, files: SnapshotFiles, snapshots: tuple[OffsetAndEpoch, ...]
+) -> None:
+    """Refuse epochs that no peer accepts; the batch checksum does not cover the epoch."""
+    if log.last_epoch > EPOCH_MAX:
+        reason = f"leader epoch {log.last_epoch} is above {EPOCH_MAX}"
+        raise CorruptLogError(log.directory, log.size_bytes, reason)
+    for found in snapshots:
+        if found.epoch > EPOCH_MAX:
+            raise CorruptFileError(files.path(found), f"epoch {found.epoch} is above {EPOCH_MAX}")
 
 
 def _load_newest(files: SnapshotFiles, snapshot_id: OffsetAndEpoch, loader: Loader) -> None:

@@ -21,12 +21,6 @@ OBSERVERS_MAX: Final = 10_000
 OBSERVER_EXPIRY_MS: Final = 300_000
 """An observer that has not fetched for this long is removed."""
 
-EPOCH_MAX: Final = 2**31 - 1 - 2**16
-"""Highest epoch accepted from a peer: elections after a higher one would not fit into 32 bits.
-
-A request above it gets INVALID_REQUEST; a response counts as failed and its content is ignored.
-"""
-
 ELECTION_TIMEOUT_MS_MIN: Final = 50
 """Election time-out used for any shorter setting, 0 included: no response could be sooner."""
 
@@ -64,7 +58,6 @@ more; a larger batch is still served whole.
 BACKOFF_DOUBLINGS_MAX: Final = 3
 """Doublings of the retry back-off of one destination, at most (20 -> 160 ms)."""
 
-assert EPOCH_MAX < 2**31 - 1, "elections after the highest epoch fit into 32 bits"
 assert RETRY_BACKOFF_MS_MIN > 0, "no retry is due when its failure is"
 assert EVIDENCE_RANK_MS <= EVIDENCE_RETRY_MS, "the next rank asks before the first asks again"
 assert EVIDENCE_RETRY_MS <= EVIDENCE_CANDIDATE_MS, "a candidate waits longer than a pre-vote"

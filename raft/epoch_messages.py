@@ -6,7 +6,6 @@ Source: KIP-595; apache/kafka: raft/.../KafkaRaftClient.java (handleBegin/EndQuo
 import msgspec
 
 from raft import error_codes
-from raft.config import EPOCH_MAX
 from raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -16,7 +15,7 @@ from raft.messages import (
 from raft.roles import Follower, Leader, Resigned
 from raft.state import RaftState
 from raft.vote import voter_key_error
-from wire.types import LeaderEpoch, NodeId
+from wire.types import EPOCH_MAX, LeaderEpoch, NodeId
 
 
 def on_begin_request(state: RaftState, reply_token: int, request: BeginQuorumEpochRequest) -> None:

@@ -6,7 +6,6 @@ Source: apache/kafka: raft/.../KafkaRaftClient.java, `maybeHandleCommonResponse`
 from typing import Final
 
 from raft import error_codes
-from raft.config import EPOCH_MAX
 from raft.events import RequestFailed, ResponseReceived
 from raft.fetch_follower import on_fetch_response
 from raft.messages import (
@@ -26,7 +25,7 @@ from raft.roles import Follower, Resigned
 from raft.snapshot_fetch import on_fetch_snapshot_response
 from raft.state import RaftState
 from raft.vote import on_pre_vote_unsupported, on_vote_response, start_first_election
-from wire.types import NodeId
+from wire.types import EPOCH_MAX, NodeId
 
 _REFUSALS: Final = (error_codes.FENCED_LEADER_EPOCH, error_codes.NOT_LEADER_OR_FOLLOWER)
 

@@ -7,7 +7,6 @@ only to a log that is at least as up to date, so an elected leader has all commi
 """
 
 from raft import error_codes
-from raft.config import EPOCH_MAX
 from raft.effects import AppendLeaderChange
 from raft.events import EpochStart
 from raft.messages import VoteRequest, VoteResponse
@@ -22,7 +21,15 @@ from raft.roles import (
     Unattached,
 )
 from raft.state import RaftState
-from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from wire.types import (
+    EPOCH_MAX,
+    DirectoryId,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
 
 
 def on_vote_request(state: RaftState, reply_token: int, request: VoteRequest) -> None:

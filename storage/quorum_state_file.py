@@ -8,7 +8,7 @@ import msgspec
 
 from storage.errors import CorruptFileError
 from storage.vfs import Vfs, join, write_file_atomically
-from wire.types import ZERO_UUID, DirectoryId, LeaderEpoch, NodeId, ReplicaKey
+from wire.types import EPOCH_MAX, ZERO_UUID, DirectoryId, LeaderEpoch, NodeId, ReplicaKey
 
 QUORUM_STATE_NAME: Final = "quorum-state"
 _VERSION_MAX: Final = 1
@@ -64,8 +64,16 @@ def decode_quorum_state(content: bytes, path: str) -> ElectionState:
     """Read version 0 or 1; unknown fields are ignored, as Kafka does.
 
     Raises:
-        CorruptFileError: anything else.
+        CorruptFileError: anything else, and an epoch that would be refused from a peer too.
     """
+    state = _decode(content, path)
+    if state.epoch > EPOCH_MAX:
+        reason = f"field 'leaderEpoch' cannot be {state.epoch}, allowed: 0 to {EPOCH_MAX}"
+        raise CorruptFileError(path, reason)
+    return state
+
+
+def _decode(content: bytes, path: str) -> ElectionState:
     reading = f"Error while reading the Quorum status from the file {path}"
     try:
         fields = msgspec.json.decode(content)
@@ -144,7 +152,7 @@ class QuorumStateFile:
     def write(self, state: ElectionState, version: int = 0) -> None:
         """Write the state; durable on return."""
         content = encode_quorum_state(state, self._voters, version)
-        again = decode_quorum_state(content, self.path)
+        again = _decode(content, self.path)
         assert again.epoch == state.epoch, f"{again=} {state=}"
         assert again.leader_id == state.leader_id, f"{again=} {state=}"
         write_file_atomically(self._vfs, self.path, content)

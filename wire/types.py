@@ -27,6 +27,14 @@ DIRECTORY_MIGRATING: Final = DirectoryId(ZERO_UUID)
 DIRECTORY_UNASSIGNED: Final = DirectoryId(bytes(15) + b"\x01")
 DIRECTORY_LOST: Final = DirectoryId(bytes(15) + b"\x02")
 
+EPOCH_MAX: Final = 2**31 - 1 - 2**16
+"""Highest epoch of the quorum that is accepted: elections after it still fit into 32 bits.
+
+A raft request above it gets INVALID_REQUEST, a response counts as failed; a quorum-state, log or
+snapshot above it is refused at start.
+"""
+assert EPOCH_MAX < 2**31 - 1, "elections after the highest epoch fit into 32 bits"
+
 T = TypeVar("T")
 
 

@@ -5,12 +5,12 @@ import pytest
 from raft import effects as fx
 from raft import events as ev
 from raft import messages as m
-from raft.config import EPOCH_MAX, RETRY_BACKOFF_MS_MIN
+from raft.config import RETRY_BACKOFF_MS_MIN
 from raft.events import EpochStart
 from raft.requests import RequestManager
 from raft.roles import Follower, Prospective, Resigned
 from tests.raft.test_core import begin, core, follower, leader
-from wire.types import OffsetAndEpoch
+from wire.types import EPOCH_MAX, OffsetAndEpoch
 
 RETRY_MS = 20
 

@@ -10,7 +10,7 @@ from storage.errors import CorruptFileError
 from storage.meta_properties import decode_meta_properties, decode_uuid
 from storage.quorum_state_file import decode_quorum_state
 from storage.snapshot_files import parse_snapshot_name
-from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
+from wire.types import EPOCH_MAX, LeaderEpoch, Offset, OffsetAndEpoch
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 NO_NUMBERS = ("-5", "1_0", "+1", "\u0661", "", "x", str(10**22), "1.0")
@@ -84,12 +84,16 @@ def test_a_uuid_has_22_characters(text: str) -> None:
         decode_uuid(text)
 
 
-@pytest.mark.parametrize(("leader_id", "is_read"), [(INT32_MAX, True), (INT32_MAX + 1, False)])
-def test_ids_in_quorum_state_are_int32(leader_id: int, *, is_read: bool) -> None:
-    content = json.dumps(
-        {"leaderId": leader_id, "leaderEpoch": 5, "votedId": -1, "appliedOffset": 0,
+def quorum_state(leader_id: int = 1, epoch: int = 5) -> bytes:
+    return json.dumps(
+        {"leaderId": leader_id, "leaderEpoch": epoch, "votedId": -1, "appliedOffset": 0,
          "currentVoters": [], "data_version": 0}
     ).encode()  # fmt: skip
+
+
+@pytest.mark.parametrize(("leader_id", "is_read"), [(INT32_MAX, True), (INT32_MAX + 1, False)])
+def test_ids_in_quorum_state_are_int32(leader_id: int, *, is_read: bool) -> None:
+    content = quorum_state(leader_id)
     if is_read:
         assert decode_quorum_state(content, "f").leader_id == leader_id
     else:
@@ -103,3 +107,15 @@ def test_a_node_id_that_java_does_not_parse_is_damage(text: str) -> None:
     with pytest.raises(CorruptFileError, match="is not a number"):
         decode_meta_properties(content.format(text).encode(), "path")
     assert decode_meta_properties(content.format("+1").encode(), "path").node_id == 1
+
+
+@pytest.mark.parametrize("epoch", [0, EPOCH_MAX])
+def test_epochs_of_a_quorum_state(epoch: int) -> None:
+    assert decode_quorum_state(quorum_state(epoch=epoch), "f").epoch == epoch
+
+
+@pytest.mark.parametrize("epoch", [EPOCH_MAX + 1, INT32_MAX])
+def test_an_epoch_of_a_quorum_state_that_no_peer_takes(epoch: int) -> None:
+    reason = f"f: field 'leaderEpoch' cannot be {epoch}, allowed: 0 to {EPOCH_MAX}"
+    with pytest.raises(CorruptFileError, match=reason):
+        decode_quorum_state(quorum_state(epoch=epoch), "f")
