@@ -39,7 +39,7 @@ def test_settings_that_no_node_started_with_are_forgotten(tmp_path, monkeypatch,
 
     monkeypatch.setattr(commands, "ensure_environment", lambda: Path(sys.executable))
     monkeypatch.setattr(processes, "start_node", start_node)
-    words = ["--nodes", "1", "--base-port", "41234", "--set", "log.retention.ms=5"]
+    words = ["--nodes", "1", "--base-port", "21234", "--set", "log.retention.ms=5"]
     assert main(["up", "--dir", str(tmp_path), *words]) != 0
     assert json.loads((tmp_path / "cluster.json").read_text())["settings"] == {}
 
