@@ -21,6 +21,7 @@ from inspection.views import min_insync_replicas
 from metadata.features import supported_features
 from metadata.image import Broker, Image
 from raft.roles import Leader
+from wire.ids import node_number
 
 ROLES = (
     "leader",
@@ -196,12 +197,12 @@ class NodeMetrics:
 
     def _raft(self) -> Iterator[Metric]:
         core = self._node.kernel.replica.core
-        leader_id = core.leader.leader_id
         voted = getattr(core.role, "voted_key", None)
+        voted_id = None if voted is None else voted.id
         for name, value, text in (
-            ("current_leader", -1 if leader_id is None else leader_id, "-1 when unknown"),
+            ("current_leader", node_number(core.leader.leader_id), "-1 when unknown"),
             ("current_epoch", core.epoch, "the quorum epoch"),
-            ("current_vote", -1 if voted is None else voted.id, "whom it voted for, -1 nobody"),
+            ("current_vote", node_number(voted_id), "whom it voted for, -1 nobody"),
             ("high_watermark", core.high_watermark or 0, "offset"),
             ("log_end_offset", core.log_end_offset, "offset"),
             ("log_end_epoch", core.last_epoch, "epoch of the last record"),
@@ -224,7 +225,6 @@ class NodeMetrics:
 
     def _loader(self, now_ns: int) -> Iterator[Metric]:
         node, image = self._node, self._node.image
-        leader_id = node.kernel.replica.leader.leader_id
         snapshots = node.kernel.replica.writer.snapshots
         latest = snapshots.latest()
         size_bytes = 0 if latest is None else snapshots.size(latest)
@@ -234,7 +234,7 @@ class NodeMetrics:
             (loader + "currentmetadataversion", image.metadata_version, "finalized level"),
             (
                 loader + "currentcontrollerid",
-                -1 if leader_id is None else leader_id,
+                node_number(node.kernel.replica.leader.leader_id),
                 "the active controller, -1 when unknown",
             ),
             (

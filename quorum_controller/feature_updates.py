@@ -32,6 +32,7 @@ from wire import codec
 from wire.api_keys import UPDATE_FEATURES
 from wire.codec import Entity, Schema
 from wire.errors import ApiError, ErrorCode
+from wire.upgrade_types import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 
 if TYPE_CHECKING:
     from kio.schema.update_features.v2.request import UpdateFeaturesRequest
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 _update_features: Final = codec.newest(UPDATE_FEATURES, "response")
 _per_feature: Final = cast(Schema, _per_feature_v1)
 
-
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _ROWS_VERSION_MAX: Final = 1
 """Last version in which a successful response has a row per feature."""
 _FAILED: Final = "The update failed for all features since the following feature had an error: "

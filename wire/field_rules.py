@@ -18,10 +18,9 @@ from wire.api_keys import (
     UPDATE_FEATURES,
 )
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from wire.upgrade_types import SAFE_DOWNGRADE, UPGRADE
 
 _METADATA_TOPIC_UUID: Final = uuid.UUID(bytes=METADATA_TOPIC_ID)
-_UPGRADE: Final = 1
-_SAFE_DOWNGRADE: Final = 2
 
 Rule = Callable[[type], Callable[[Any], Any]]
 
@@ -91,9 +90,9 @@ FIELD_RULES: Final[dict[tuple[int, str, str], Rule]] = {
         lambda new: tuple(state.broker_id for state in new.new_isr_with_epochs)
     ),
     (UPDATE_FEATURES, "FeatureUpdateKey", "upgrade_type"): _value(
-        lambda old: _SAFE_DOWNGRADE if old.allow_downgrade else _UPGRADE
+        lambda old: SAFE_DOWNGRADE if old.allow_downgrade else UPGRADE
     ),
     (UPDATE_FEATURES, "FeatureUpdateKey", "allow_downgrade"): _value(
-        lambda new: new.upgrade_type != _UPGRADE
+        lambda new: new.upgrade_type != UPGRADE
     ),
 }

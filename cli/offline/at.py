@@ -20,6 +20,7 @@ from cli.offline.past import (
     one_page,
     parse_offset,
 )
+from wire.ids import node_number
 
 if TYPE_CHECKING:
     from metadata.image import Image
@@ -114,7 +115,7 @@ def topic_lines(topic: Any) -> str:
         partitions=tuple(
             description.PartitionView(
                 index=partition.partition,
-                leader=-1 if partition.leader is None else partition.leader,
+                leader=node_number(partition.leader),
                 replicas=tuple(partition.replicas),
                 isr=tuple(partition.isr),
                 elr=tuple(partition.elr),

@@ -54,6 +54,7 @@ from wire.api_table import Api, ListenerKind, api_versions_body, apis
 from wire.codec import Entity
 from wire.connection import Request, parse_request
 from wire.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+from wire.ids import node_number
 from wire.types import NodeId, Rng
 
 if TYPE_CHECKING:
@@ -303,14 +304,13 @@ class Dispatch:
         """Answer without error: followers of Kafka 4.3 send it even at kraft.version 0."""
         new = codec.newest(UPDATE_RAFT_VOTER, "response")
         leader = self._replica.leader
-        leader_id = -1 if leader.leader_id is None else leader.leader_id
         voter = None if leader.leader_id is None else self._config.voter(leader.leader_id)
         error = ErrorCode.none if self._replica.core.is_leader else ErrorCode.not_leader_or_follower
         return new.UpdateRaftVoterResponse(
             throttle_time=NO_TIME,
             error_code=error,
             current_leader=new.CurrentLeader(
-                leader_id=leader_id,
+                leader_id=node_number(leader.leader_id),
                 leader_epoch=leader.epoch,
                 host="" if voter is None else voter.host,
                 port=0 if voter is None else voter.port,
