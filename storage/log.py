@@ -13,11 +13,12 @@ from storage.checkpoint_files import RecoveryPoint
 from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
 from storage.flush_plan import FlushPlan
+from storage.flushing import Flushing
 from storage.log_loading import LoadedLog, LogConfig, load_log
 from storage.read_check import first_damage
 from storage.recovery import BatchRules, RecoveryEvent
 from storage.segment import RELATIVE_OFFSET_MAX, Segment
-from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
+from storage.vfs import Vfs, join, parent, write_file_atomically
 from wire.batch import CRC_START, BatchFrame, iterate_frames
 from wire.errors import CorruptBatchError
 
@@ -47,14 +48,10 @@ class Log:
     ) -> None:
         self._vfs = vfs
         self._config = config
-        self._recovery_point = recovery_point
+        self._flushing = Flushing(vfs, recovery_point, config.recovery_point_bytes)
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self._epochs_changed = True
-        self._unsynced: dict[str, VfsFile] = {}
-        self._unsynced_directories: set[str] = set()
-        self._unrecorded_bytes = 0
-        self._rolled = False
         self._open_segments: list[Segment] = []
         self.directory = directory
         self.end_offset = loaded.end_offset
@@ -62,20 +59,18 @@ class Log:
         damage = None if recovery_point is None else recovery_point.damage
         report = loaded.report if damage is None else [damage, *loaded.report]
         self.recovery_report: tuple[RecoveryEvent, ...] = tuple(report)
-        self.generation = 0
-        self._outstanding: list[FlushPlan] = []
         self.log_start_offset = loaded.end_offset
         if self._segments:
             self.log_start_offset = self._segments[0].base_offset
             flushed = 0 if recovery_point is None else recovery_point.end_offset
             for segment in self._segments[self._floor(flushed) :]:
-                self._unsynced[segment.path] = segment.file.share()
+                self._flushing.wrote(segment.path, segment.file, 0)
                 self._touch(segment)
         else:
             self._segments.append(self._create_segment(loaded.end_offset))
         assert self.log_start_offset <= self.end_offset, f"{self.log_start_offset=}"
-        self._unsynced_directories |= {directory, parent(directory)}
-        self.flushed_end_offset = self.log_start_offset
+        self._flushing.unsynced_directories |= {directory, parent(directory)}
+        self._flushing.flushed_end_offset = self.log_start_offset
 
     @classmethod
     def open(
@@ -111,6 +106,16 @@ class Log:
         for segment in self._segments[self._floor(flushed_end) :]:
             is_split = flushed_end > segment.base_offset
             segment.write_again_from(segment.find(flushed_end) if is_split else 0)
+
+    @property
+    def flushed_end_offset(self) -> int:
+        """First offset that may be lost in a power failure."""
+        return self._flushing.flushed_end_offset
+
+    @property
+    def generation(self) -> int:
+        """Number of truncations since the log was opened."""
+        return self._flushing.generation
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
@@ -227,9 +232,7 @@ class Log:
         assert frames[0].base_offset >= self.end_offset, f"{frames[0]=} {self.end_offset=}"
         segment = self._segments[-1]
         segment.append(data, frames)
-        self._unrecorded_bytes += len(data)
-        if segment.path not in self._unsynced:
-            self._unsynced[segment.path] = segment.file.share()
+        self._flushing.wrote(segment.path, segment.file, len(data))
         self.end_offset = frames[-1].last_offset + 1
         new_epochs: list[EpochEntry] = []
         for frame in frames:
@@ -261,13 +264,13 @@ class Log:
         old.write_indexes()
         self._segments.append(new)
         self._touch(old)
-        self._rolled = True
+        self._flushing.rolled()
 
     def _create_segment(self, base_offset: int) -> Segment:
         segment = Segment(self._vfs, self.directory, base_offset, self._config.index_interval_bytes)
         segment.create()
-        self._unsynced[segment.path] = segment.file.share()
-        self._unsynced_directories.add(self.directory)
+        self._flushing.wrote(segment.path, segment.file, 0)
+        self._flushing.unsynced_directories.add(self.directory)
         return segment
 
     # -- read -----------------------------------------------------------------------------------
@@ -331,12 +334,12 @@ class Log:
         if end_offset < self.log_start_offset:  # nothing above it is left
             self.truncate_fully_and_start_at(start_offset)
             return start_offset
-        self._lower_recovery_point(end_offset)
+        self._flushing.lower_record_to(end_offset)
         self._remove_segments(number + 1)
         segment.truncate(position)
         segment.file.sync()
         self._vfs.sync_directory(self.directory)
-        self._unsynced[segment.path] = segment.file.share()
+        self._flushing.wrote(segment.path, segment.file, 0)
         self._touch(segment)
         self._set_end(end_offset)
         return end_offset
@@ -350,14 +353,14 @@ class Log:
                 Kafka's log directory goes offline.
         """
         assert offset >= 0, f"{offset=}"
-        self._lower_recovery_point(0)
+        self._flushing.lower_record_to(0)
         self._remove_segments(0)
         self._segments.append(self._create_segment(offset))
         self._vfs.sync_directory(self.directory)
         self.log_start_offset = offset
         self._epochs.clear()
         self._set_end(offset)
-        self.flushed_end_offset = offset
+        self._flushing.flushed_end_offset = offset
 
     def raise_log_start_to(self, offset: int) -> tuple[str, ...]:
         """Raise the log start to the offset, remove whole segments below it; return their paths."""
@@ -376,19 +379,13 @@ class Log:
         self._epochs_changed |= self._epochs.truncate_from_start(offset)
         return tuple(removed)
 
-    def _lower_recovery_point(self, end_offset: int) -> None:
-        """Lower the recorded flushed end before a truncation: a start requires all below it."""
-        if self._recovery_point is not None and self._recovery_point.end_offset > end_offset:
-            self._recovery_point.record(end_offset)
-
     def _set_end(self, end_offset: int) -> None:
         self.end_offset = end_offset
-        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
+        self._flushing.truncated_to(end_offset)
         self._epochs.truncate_from_end(end_offset)
         self._epochs_changed = True
         last_epoch = self._epochs.last_epoch
         self.last_epoch = -1 if last_epoch is None else last_epoch
-        self.generation += 1
 
     def _remove_segments(self, first: int) -> None:
         for segment in reversed(self._segments[first:]):
@@ -401,33 +398,13 @@ class Log:
 
     def flush_plan(self) -> FlushPlan:
         """Return the syncs for everything written so far; run it, then give it to `flush_done`."""
-        assert self.flushed_end_offset <= self.end_offset, f"{self.flushed_end_offset=}"
-        plan = FlushPlan(
-            self._vfs,
-            tuple(self._unsynced.values()),
-            tuple(sorted(self._unsynced_directories)),
-            end_offset=self.end_offset,
-            last_epoch=self.last_epoch,
-            generation=self.generation,
-        )
-        self._unsynced = {}
-        self._unsynced_directories = set()
-        self._outstanding.append(plan)
-        return plan
+        return self._flushing.plan(self.end_offset, self.last_epoch)
 
     def flush_done(self, plan: FlushPlan) -> None:
         """Advance the flushed end to that of a plan that has run, and record it periodically."""
-        assert plan.is_empty, "run it first"
-        outstanding = self._outstanding
-        if plan in outstanding:
-            del outstanding[: outstanding.index(plan) + 1]
-        if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
-            return
-        assert plan.end_offset <= self.end_offset, f"{plan.end_offset=} {self.end_offset=}"
-        self.flushed_end_offset = plan.end_offset
-        if self._recovery_point is not None:
-            self._recovery_point.note(plan.end_offset)
-        if self._rolled or self._unrecorded_bytes >= self._config.recovery_point_bytes:
+        is_due = self._flushing.done(plan)
+        assert self.flushed_end_offset <= self.end_offset, f"{self.flushed_end_offset=}"
+        if is_due:
             self._record_flushed_end()
 
     def flush(self) -> None:
@@ -444,7 +421,7 @@ class Log:
         Raises:
             FsyncError: also if such a plan had failed; nothing is recorded as flushed then.
         """
-        for plan in list(self._outstanding):
+        for plan in list(self._flushing.outstanding):
             plan.run()
             self.flush_done(plan)
         self.flush()
@@ -453,8 +430,7 @@ class Log:
         self._record_flushed_end()
         for segment in self._segments:
             segment.close()
-        if self._recovery_point is not None:
-            self._recovery_point.close()
+        self._flushing.close()
 
     def _record_flushed_end(self) -> None:
         """Write the checkpoints; on a full disk the older ones remain until a later flush."""
@@ -463,12 +439,9 @@ class Log:
                 path = join(self.directory, EPOCH_CHECKPOINT_NAME)
                 write_file_atomically(self._vfs, path, self._epochs.encode())
                 self._epochs_changed = False
-            if self._recovery_point is not None:
-                self._recovery_point.record(self.flushed_end_offset)
+            self._flushing.record()
         except OutOfSpaceError:
             return
-        self._rolled = False
-        self._unrecorded_bytes = 0
 
     # -- segments -------------------------------------------------------------------------------
 
@@ -495,6 +468,6 @@ class Log:
             self._open_segments.pop(0).close()
 
     def _forget(self, segment: Segment) -> None:
-        self._unsynced.pop(segment.path, None)
+        self._flushing.forget(segment.path)
         if segment in self._open_segments:
             self._open_segments.remove(segment)

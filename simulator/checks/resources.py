@@ -101,7 +101,7 @@ class ResourceChecks:
             ("forwarded requests", len(kernel.forwarding._waiting), 2 * SLACK),
             ("append times", len(writer.timestamps), uncommitted + SLACK),
             ("stalled appends", len(writer._stalled), 4 * SLACK),
-            ("flush plans", len(log._outstanding), 2),
+            ("flush plans", len(log._flushing.outstanding), 2),
             ("open segments", len(log._open_segments), OPEN_SEGMENTS_MAX),
             ("recent batches", _largest(len(each._recent) for each in log._segments), RECENT_MAX),
         ]
@@ -142,7 +142,7 @@ def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
         ("adopted batches", len(state._adopted), unread),
         ("events of raft", len(replica._queue), 0),
         ("proposals", len(replica._proposals), 0),
-        ("unsynced segments", len(log._unsynced), len(log._segments)),
+        ("unsynced segments", len(log._flushing.unsynced), len(log._segments)),
         # Those that a fetched snapshot removed are forgotten at the next look at retention.
         ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list()) + SLACK),
     ]

@@ -118,7 +118,7 @@ def _directory_unsynced(patches: Patches) -> None:
     def make(original: Original) -> Original:
         def create_segment(self: Log, base_offset: int) -> Segment:
             segment: Segment = original(self, base_offset)
-            self._unsynced_directories.discard(self.directory)
+            self._flushing.unsynced_directories.discard(self.directory)
             return segment
 
         return create_segment

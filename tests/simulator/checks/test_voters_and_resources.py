@@ -134,7 +134,7 @@ GROW = {
     "forwarded requests": lambda k: k.forwarding._waiting.update(dict.fromkeys(MANY)),
     "append times": lambda k: k.replica.writer.timestamps.extend((n, n) for n in MANY),
     "stalled appends": lambda k: k.replica.writer._stalled.extend(MANY),
-    "flush plans": lambda k: k.replica.writer.log._outstanding.extend([None] * 3),
+    "flush plans": lambda k: k.replica.writer.log._flushing.outstanding.extend([None] * 3),
     "open segments": lambda k: k.replica.writer.log._open_segments.extend([None] * 6),
     "recent batches": lambda k: k.replica.writer.log._segments[0]._recent.update(
         dict.fromkeys(MANY, 0)
@@ -150,7 +150,9 @@ GROW = {
     "adopted batches": lambda k: k.state._adopted.append(None),
     "events of raft": lambda k: k.replica._queue.append(None),
     "proposals": lambda k: k.replica._proposals.append(None),
-    "unsynced segments": lambda k: k.replica.writer.log._unsynced.update(dict.fromkeys("ab")),
+    "unsynced segments": lambda k: k.replica.writer.log._flushing.unsynced.update(
+        dict.fromkeys("ab")
+    ),
     "times of snapshots": lambda k: k.snapshots._retention._timestamps_ms.update(
         dict.fromkeys(MANY)
     ),

@@ -1,0 +1,107 @@
+"""How far a log is durable: what is not synced yet, the flushed end, and its record.
+
+    INV-FL-1  `flushed_end_offset` <= the end offset of the log
+    INV-FL-2  the recorded flushed end is lowered before bytes below it go
+
+apache/kafka: UnifiedLog.java (`flush`), LocalLog.java (`markFlushed`, `recoveryPoint`)
+"""
+
+from storage.checkpoint_files import RecoveryPoint
+from storage.flush_plan import FlushPlan
+from storage.vfs import Vfs, VfsFile
+
+
+class Flushing:
+    """The files of a log that wait for a sync, its flushed end, and when that is to be recorded.
+
+    Args:
+        vfs: of the log.
+        recovery_point: the record of the flushed end, None for a log without one.
+        recovery_point_bytes: flushed log between two records.
+    """
+
+    def __init__(
+        self, vfs: Vfs, recovery_point: RecoveryPoint | None, recovery_point_bytes: int
+    ) -> None:
+        self._vfs = vfs
+        self._recovery_point = recovery_point
+        self._recovery_point_bytes = recovery_point_bytes
+        self._unrecorded_bytes = 0
+        self._rolled = False
+        self.unsynced: dict[str, VfsFile] = {}
+        """By path: files that were written to since the last plan."""
+        self.unsynced_directories: set[str] = set()
+        self.outstanding: list[FlushPlan] = []
+        """Plans that were not given to `done` yet, oldest first."""
+        self.flushed_end_offset = 0
+        self.generation = 0
+        """Number of truncations; a plan made before one moves nothing."""
+
+    def wrote(self, path: str, file: VfsFile, size_bytes: int) -> None:
+        """Note bytes that were written to a file of the log."""
+        self._unrecorded_bytes += size_bytes
+        if path not in self.unsynced:
+            self.unsynced[path] = file.share()
+
+    def rolled(self) -> None:
+        """Note a new segment: the next flush is recorded."""
+        self._rolled = True
+
+    def forget(self, path: str) -> None:
+        """Leave out a file that is removed."""
+        self.unsynced.pop(path, None)
+
+    def truncated_to(self, end_offset: int) -> None:
+        """Lower the flushed end to that of a truncated log; plans made before are stale."""
+        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
+        self.generation += 1
+
+    def plan(self, end_offset: int, last_epoch: int) -> FlushPlan:
+        """The syncs for everything noted so far, up to the end of the log."""
+        assert self.flushed_end_offset <= end_offset, f"{self.flushed_end_offset=} {end_offset=}"
+        plan = FlushPlan(
+            self._vfs,
+            tuple(self.unsynced.values()),
+            tuple(sorted(self.unsynced_directories)),
+            end_offset=end_offset,
+            last_epoch=last_epoch,
+            generation=self.generation,
+        )
+        self.unsynced = {}
+        self.unsynced_directories = set()
+        self.outstanding.append(plan)
+        return plan
+
+    def done(self, plan: FlushPlan) -> bool:
+        """Advance the flushed end to that of a plan that has run; True if it is to be recorded."""
+        assert plan.is_empty, "run it first"
+        outstanding = self.outstanding
+        if plan in outstanding:
+            del outstanding[: outstanding.index(plan) + 1]
+        if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
+            return False
+        self.flushed_end_offset = plan.end_offset
+        if self._recovery_point is not None:
+            self._recovery_point.note(plan.end_offset)
+        return self._rolled or self._unrecorded_bytes >= self._recovery_point_bytes
+
+    def record(self) -> None:
+        """Record the flushed end durably.
+
+        Raises:
+            OutOfSpaceError: the record is as before.
+        """
+        if self._recovery_point is not None:
+            self._recovery_point.record(self.flushed_end_offset)
+        self._rolled = False
+        self._unrecorded_bytes = 0
+
+    def lower_record_to(self, end_offset: int) -> None:
+        """Lower the record before a truncation: a start requires all below it."""
+        if self._recovery_point is not None and self._recovery_point.end_offset > end_offset:
+            self._recovery_point.record(end_offset)
+
+    def close(self) -> None:
+        """Close the file of the record."""
+        if self._recovery_point is not None:
+            self._recovery_point.close()
