@@ -29,7 +29,7 @@ class HealthView(View, frozen=True, kw_only=True, omit_defaults=True):
 
 def ready_checks(node: Inspected) -> list[Check]:
     """Conditions of readiness, in the order in which a start fulfils them."""
-    kernel, core = node.kernel, node.kernel.replica.core
+    core = node.core
     leader_id, high_watermark = core.leader.leader_id, core.high_watermark
     applied = node.committed_end
     checks = [
@@ -48,19 +48,19 @@ def ready_checks(node: Inspected) -> list[Check]:
         ),
         _moving(node),
     ]
-    if kernel.config.is_broker:
+    if node.config.is_broker:
         checks.append(
             Check(
                 name="unfenced",
-                passed=kernel.is_unfenced,
-                detail="the broker is unfenced" if kernel.is_unfenced else "the broker is fenced",
+                passed=node.is_unfenced,
+                detail="the broker is unfenced" if node.is_unfenced else "the broker is fenced",
             )
         )
     return checks
 
 
 def _moving(node: Inspected) -> Check:
-    interval_ms = node.kernel.config.metadata_log.idle_interval_ms_max
+    interval_ms = node.config.metadata_log.idle_interval_ms_max
     last_ms = node.watch.last_commit_ms
     if interval_ms == 0 and last_ms is not None:
         return Check(

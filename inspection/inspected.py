@@ -76,7 +76,13 @@ class Inspected:
         ask: Ask | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        self.kernel = kernel
+        self._kernel = kernel
+        self._log = kernel.log
+        self._snapshots = kernel.snapshot_files
+        self._cache = kernel.cache
+        self.config = kernel.config
+        self.core = kernel.core
+        self.state = kernel.state
         self.recorder = Recorder() if recorder is None else recorder
         self.now = now
         self._ask = ask
@@ -91,23 +97,27 @@ class Inspected:
     @property
     def image(self) -> Image:
         """The newest committed image of this node."""
-        return self.kernel.cache.image
+        return self._cache.image
 
     @property
     def committed_end(self) -> Offset:
         """End offset of the records applied on this node."""
-        return self.kernel.state.loader.end_offset
+        return self.state.applied_end_offset
+
+    @property
+    def is_unfenced(self) -> bool:
+        """True if this broker is unfenced; without the broker role, if a leader is known."""
+        return self._kernel.is_unfenced
 
     @property
     def log_start_offset(self) -> Offset:
         """Offset of the oldest record in the log."""
-        return Offset(self.kernel.replica.writer.log.log_start_offset)
+        return Offset(self._log.log_start_offset)
 
     @property
     def min_insync_default(self) -> int:
         """min.insync.replicas of a topic without its own, by the configs of this node."""
-        config = self.kernel.config
-        node = NodeConfigs(self.image, config.node_id, dict(config.properties))
+        node = NodeConfigs(self.image, self.config.node_id, dict(self.config.properties))
         return partition_defaults(node).min_insync_replicas
 
     def read_log(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
@@ -116,11 +126,11 @@ class Inspected:
         Raises:
             OffsetOutOfRangeError: below the start of the log.
         """
-        return self.kernel.replica.writer.log.read(offset, bytes_max, end_offset)
+        return self._log.read(offset, bytes_max, end_offset)
 
     def snapshot_ids(self) -> list[OffsetAndEpoch]:
         """List the snapshots on disk, all of committed records."""
-        return self.kernel.replica.writer.snapshots.list()
+        return self._snapshots.list()
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
         """Read a whole snapshot; safe on any thread.
@@ -128,7 +138,12 @@ class Inspected:
         Raises:
             FileNotFoundError: the snapshot has been deleted.
         """
-        return self.kernel.replica.writer.snapshots.read(snapshot_id)
+        return self._snapshots.read(snapshot_id)
+
+    def newest_snapshot_bytes(self) -> int:
+        """Return the size of the newest snapshot on disk; 0 without one."""
+        newest = self._snapshots.latest()
+        return 0 if newest is None else self._snapshots.size(newest)
 
     def oldest_offset(self) -> Offset:
         """Return the lowest offset that time travel reaches."""
@@ -139,19 +154,19 @@ class Inspected:
     @property
     def role(self) -> str:
         """Role of this node's replica in one word."""
-        role = self.kernel.replica.core.role
-        if not self.kernel.replica.core.is_voter and not isinstance(role, Unattached):
+        role = self.core.role
+        if not self.core.is_voter and not isinstance(role, Unattached):
             return "observer"
         return type(role).__name__.lower()
 
     async def quorum(self) -> QuorumView:
         """Describe the quorum by the leader's answer, or by this node's knowledge without one."""
-        core = self.kernel.replica.core
+        core = self.core
         voters: list[ReplicaView] | None = None
         observers: list[ReplicaView] = []
         if core.is_leader:
             answer = core.describe_quorum(self.now().wall_ms)
-            own_id = self.kernel.config.node_id
+            own_id = self.config.node_id
             voters, observers = self._replicas(answer.voters, answer.observers, own_id)
         elif self._ask is not None and core.leader.leader_id is not None:
             partition = await self._ask_leader(self._ask)
@@ -164,8 +179,8 @@ class Inspected:
                 )
         high_watermark = core.high_watermark
         return QuorumView(
-            cluster_id=self.kernel.cluster_id,
-            node_id=self.kernel.config.node_id,
+            cluster_id=self._kernel.cluster_id,
+            node_id=self.config.node_id,
             role=self.role,
             leader_id=core.leader.leader_id,
             leader_epoch=core.leader.epoch,
@@ -219,7 +234,7 @@ class Inspected:
 
     def _voters_known_here(self) -> list[ReplicaView]:
         """Return the configured voters with this node's own log end as the only known one."""
-        config, core = self.kernel.config, self.kernel.replica.core
+        config, core = self.config, self.core
         leader_id = core.leader.leader_id
         return [
             ReplicaView(
@@ -238,7 +253,7 @@ class Inspected:
 
     def _address(self, node_id: int) -> tuple[str, int] | None:
         """Return the endpoint of a controller or broker; None if unknown."""
-        for voter in self.kernel.config.voters:
+        for voter in self.config.voters:
             if voter.id == node_id:
                 return voter.host, voter.port
         broker = next((b for b in self.image.brokers.values() if b.id == node_id), None)
@@ -248,7 +263,7 @@ class Inspected:
 
     def elections(self) -> list[ElectionView]:
         """Return the newest elections still in the log, oldest first."""
-        log = self.kernel.replica.writer.log
+        log = self._log
         kept = [e for e in log.epoch_entries if e.start_offset >= log.log_start_offset]
         known: dict[tuple[int, int], ElectionView] = {}
         for entry in kept[-ELECTIONS_MAX:]:

@@ -70,7 +70,7 @@ class NodeMetrics:
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, as prometheus_client requires."""
         now_ns = self._node.now().monotonic_ms * NS_PER_MS
-        if self._node.kernel.config.is_controller:
+        if self._node.config.is_controller:
             yield from self._controller()
             yield self._registrations()
             yield from self._requests()
@@ -80,7 +80,7 @@ class NodeMetrics:
         yield from raft_timings(self._node.recorder, now_ns)
         yield from self._loader(now_ns)
         yield from self._features()
-        if self._node.kernel.config.is_broker:
+        if self._node.config.is_broker:
             yield from self._broker()
             yield from broker_timings(self._node.recorder)
 
@@ -96,16 +96,16 @@ class NodeMetrics:
 
     def _count(self, image: Image) -> Counts:
         node = self._node
-        return count(image, node.kernel.config.node_id, node.min_insync_default)
+        return count(image, node.config.node_id, node.min_insync_default)
 
     def _controller(self) -> Iterator[Metric]:
         node, image = self._node, self._node.image
         counts = self._counts()
         states = [registration_state(broker) for broker in image.brokers.values()]
         fenced = states.count(FENCED)
-        core = node.kernel.replica.core
+        core = node.core
         for name, value, text in (
-            ("activecontrollercount", int(node.kernel.state.is_active), "1 on the active one"),
+            ("activecontrollercount", int(node.state.is_active), "1 on the active one"),
             ("activebrokercount", len(image.brokers) - fenced, "registered and unfenced"),
             ("fencedbrokercount", fenced, "registered and fenced"),
             (
@@ -158,7 +158,7 @@ class NodeMetrics:
 
     def _requests(self) -> Iterator[Metric]:
         """Yield counts of timed-out requests and ages of the last heartbeats."""
-        controller = self._node.kernel.state.controller
+        controller = self._node.state.controller
         assert controller is not None, "asked of controllers only"
         for name, value, text in (
             (
@@ -185,7 +185,7 @@ class NodeMetrics:
 
     def _features(self) -> Iterator[Metric]:
         """Yield NodeMetrics (KIP-1160), whose tag the exporter's rules make part of the name."""
-        supported = supported_features(is_controller=self._node.kernel.config.is_controller)
+        supported = supported_features(is_controller=self._node.config.is_controller)
         for feature, levels in sorted(supported.items()):
             name = "kafka_server_node_metrics_feature_name_" + re.sub(r"[^a-z0-9]+", "_", feature)
             for end, level in zip(("minimum", "maximum"), levels, strict=True):
@@ -196,7 +196,7 @@ class NodeMetrics:
         return max(0, self._node.now().wall_ms - self._node.image.provenance.timestamp_ms)
 
     def _raft(self) -> Iterator[Metric]:
-        core = self._node.kernel.replica.core
+        core = self._node.core
         voted = getattr(core.role, "voted_key", None)
         voted_id = None if voted is None else voted.id
         for name, value, text in (
@@ -225,21 +225,19 @@ class NodeMetrics:
 
     def _loader(self, now_ns: int) -> Iterator[Metric]:
         node, image = self._node, self._node.image
-        snapshots = node.kernel.replica.writer.snapshots
-        latest = snapshots.latest()
-        size_bytes = 0 if latest is None else snapshots.size(latest)
+        size_bytes = node.newest_snapshot_bytes()
         age_ms = max(0, now_ns - node.recorder.snapshot_ns) // NS_PER_MS
         loader, emitter = "kafka_server_metadataloader_", "kafka_server_snapshotemitter_"
         for name, value, text in (
             (loader + "currentmetadataversion", image.metadata_version, "finalized level"),
             (
                 loader + "currentcontrollerid",
-                node_number(node.kernel.replica.leader.leader_id),
+                node_number(node.core.leader.leader_id),
                 "the active controller, -1 when unknown",
             ),
             (
                 loader + "handleloadsnapshotcount",
-                node.kernel.state.snapshots_loaded,
+                node.state.snapshots_loaded,
                 "snapshots loaded since the start",
             ),
             (loader + "avgidleratio", node.recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
@@ -280,7 +278,7 @@ class NodeMetrics:
             (manager + "atminisrpartitioncount", counts.at_min_isr_here, "led here"),
             (
                 "kafka_server_kafkaserver_brokerstate",
-                3 if node.kernel.is_unfenced else 2,
+                3 if node.is_unfenced else 2,
                 "3 running, 2 recovery or fenced",
             ),
         ):

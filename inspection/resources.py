@@ -307,7 +307,7 @@ async def features(service: Service, values: Values) -> FeaturesView:
     """Answer with the features."""
     del values
     image = service.node.image
-    supported = supported_features(is_controller=service.node.kernel.config.is_controller)
+    supported = supported_features(is_controller=service.node.config.is_controller)
     return FeaturesView(
         metadata_offset=image.provenance.end_offset,
         finalized=feature_views(image),

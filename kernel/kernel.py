@@ -108,6 +108,9 @@ class Kernel:
             installed=self._on_snapshot_installed,
         )
         self._writer = opened.writer
+        self.log = opened.writer.log
+        """The metadata log; only the replica writes it."""
+        self.snapshot_files = opened.writer.snapshots
         self._open_quorum(opened, vfs, rng, decoding)
         self.cache = MetadataCache()
         requests = ControllerRequests(
@@ -141,7 +144,8 @@ class Kernel:
     def _open_quorum(self, opened: OpenedStorage, vfs: Vfs, rng: Rng, decoding: Decoding) -> None:
         """Make the replica of the metadata log, its peers and the metadata state."""
         config, cluster_id = self.config, self.cluster_id
-        core = raft_core(config, cluster_id, opened, rng, self._clock.now_ms)
+        self.core = core = raft_core(config, cluster_id, opened, rng, self._clock.now_ms)
+        """The raft core; only the replica steps it."""
         self.peers = Peers(
             {voter.id: (voter.host, voter.port) for voter in config.voters},
             config.node_id,
@@ -281,7 +285,7 @@ class Kernel:
                 self._take_rare(event)
         self.replica.drain()
         if self._writer.needs_flush:
-            self._writer.plan_flush(self.replica.core)
+            self._writer.plan_flush(self.core)
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -300,7 +304,7 @@ class Kernel:
         if self._deadline_ms <= self._clock.now_ms:
             self._tick()
         if self._writer.needs_flush:
-            self._writer.plan_flush(self.replica.core)
+            self._writer.plan_flush(self.core)
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -314,7 +318,7 @@ class Kernel:
 
         If the clean-shutdown files cannot be written, the next start is an unclean one.
         """
-        self._writer.log.close()
+        self.log.close()
         if self._clean_shutdown is not None and self.lifecycle is not None:
             assert self.folders is not None, "a broker has folders"
             is_sound = self.folders.with_records() == set()
@@ -362,7 +366,7 @@ class Kernel:
 
     def _is_metadata_current(self) -> bool:
         """True if the image is at the known high watermark and has an unfenced broker."""
-        high_watermark = self.replica.core.high_watermark
+        high_watermark = self.core.high_watermark
         image = self.cache.image
         return (
             high_watermark is not None

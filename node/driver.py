@@ -69,7 +69,7 @@ class Driver:
         """Times at which the waiting events were posted."""
         created_ns = time.monotonic_ns()
         self.recorder = recorder
-        recorder.observe(kernel.replica.core, created_ns, created_ns)
+        recorder.observe(kernel.core, created_ns, created_ns)
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -101,7 +101,7 @@ class Driver:
         try:
             self._turn.perform(self._kernel.start(now()))
             self._set_timer()
-            self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
+            self.recorder.worked(self._kernel.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - as in every turn
             self._fail(error)
 
@@ -124,7 +124,7 @@ class Driver:
             self._turn.take()
             self._turn.settle()
             self._set_timer()
-            self.recorder.worked(self._kernel.replica.core, started_ns, time.monotonic_ns())
+            self.recorder.worked(self._kernel.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - top of the driver: any error ends the node
             self._fail(error)
 

@@ -209,7 +209,7 @@ def _identity_fields(config: NodeConfig, kernel: Kernel) -> dict[str, object]:
         "roles": [name for name, is_held in roles.items() if is_held],
         "cluster_id": kernel.cluster_id,
         "listeners": [f"{at.listener}://{at.host}:{at.port}" for at in config.listeners],
-        "log_end_offset": kernel.replica.core.log_end_offset,
+        "log_end_offset": kernel.core.log_end_offset,
     }
 
 

@@ -69,6 +69,11 @@ class MetadataState:
     # ---- requests ----------------------------------------------------------------------------
 
     @property
+    def applied_end_offset(self) -> Offset:
+        """End (exclusive) of the records that the committed image holds."""
+        return self.loader.end_offset
+
+    @property
     def is_active(self) -> bool:
         """True if this node is the active controller."""
         return self.controller is not None and self.controller.is_active

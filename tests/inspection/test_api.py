@@ -200,7 +200,7 @@ async def test_offsets_that_a_snapshot_replaced_are_gone() -> None:
     kernel = world.kernel(leader)
     end = kernel.cache.image.provenance.end_offset
     write_snapshot(kernel)
-    log = kernel.replica.writer.log
+    log = kernel.log
     log._roll()
     log.raise_log_start_to(end)
     assert log.log_start_offset == end
@@ -217,7 +217,7 @@ async def test_offsets_that_a_snapshot_replaced_are_gone() -> None:
 def write_snapshot(kernel: Any) -> None:
     """A snapshot file of the committed image, as the node itself writes it."""
     image = kernel.cache.image
-    writer = kernel.replica.writer.snapshots.writer(image.provenance.snapshot_id)
+    writer = kernel.snapshot_files.writer(image.provenance.snapshot_id)
     for batch in encode_snapshot(
         snapshot_records(image),
         level=image.metadata_version,

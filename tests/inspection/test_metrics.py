@@ -9,6 +9,7 @@ from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
 from metadata.features import CONTROLLER_FEATURES
 from tests.inspection.conftest import ready_world
+from tests.inspection.test_api import write_snapshot
 from tests.inspection.test_recorder import core_of
 from tests.kernel.harness import World
 
@@ -93,6 +94,16 @@ def test_what_the_controller_counts() -> None:
     standby = next(i for i in world.alive if i != leader)
     others = scraped_of(Inspected(world.kernel(standby), world._now))
     assert not [key for key in others if key.startswith(name)]
+
+
+def test_the_bytes_of_the_newest_snapshot() -> None:
+    world = ready_world()
+    kernel, name = world.kernel(1), "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
+    node = Inspected(kernel, world._now)
+    assert scraped_of(node)[name] == 0
+    write_snapshot(kernel)
+    (snapshot_id,) = node.snapshot_ids()
+    assert scraped_of(node)[name] == len(node.read_snapshot(snapshot_id)) > 0
 
 
 def test_recorded_commits_and_elections_in_kafkas_units() -> None:

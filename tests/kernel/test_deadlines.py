@@ -69,7 +69,7 @@ def test_the_checks_have_seen_every_step(monkeypatch, seed):
         after_step(invariants, machine, event)
         past, kernel = invariants._past[machine.id], machine.kernel
         core = kernel.replica.core
-        role, end_offset = core.role, kernel.replica.writer.log.end_offset
+        role, end_offset = core.role, kernel.log.end_offset
         voted_id = None if role.voted_key is None else role.voted_key.id
         shown = (past.epoch, past.role, past.leader_id, past.voted_id)
         assert shown == (role.epoch, type(role), role.leader_id, voted_id)

@@ -25,7 +25,7 @@ def topic_names(world: World, node_id: int) -> set[str]:
 
 
 def log_bytes(world: World, node_id: int, end_offset: int) -> bytes:
-    return world.kernel(node_id).replica.writer.log.read(0, 1 << 30, end_offset)
+    return world.kernel(node_id).log.read(0, 1 << 30, end_offset)
 
 
 def test_a_quorum_starts_within_a_second() -> None:

@@ -150,7 +150,7 @@ def test_a_static_folder_of_kafka_starts() -> None:
         golden.put(world.nodes[1].vfs, f"{FOLDER}/{name}", content)
     world.start(1)
     assert world.nodes[1].exit is None
-    assert world.kernel(1).replica.writer.log.end_offset > 0
+    assert world.kernel(1).log.end_offset > 0
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_followers_end_at_fetched_voters_and_keep_none_of_them(
     world.run_until(world.is_ready)
     world.run_for(1_000)
     leader = append_at_leader(monkeypatch, world, *records)
-    offset = world.kernel(leader).replica.writer.log.end_offset - len(records)
+    offset = world.kernel(leader).log.end_offset - len(records)
     world.run_for(2_000)
     for node_id in set(world.nodes) - {leader}:
         exit_ = world.nodes[node_id].exit
@@ -349,7 +349,7 @@ def test_followers_end_at_fetched_voters_and_keep_none_of_them(
         (line,) = (log for log in world.nodes[node_id].logs if log.event == "unsupported")
         assert line.fields == {"error": exit_.reason}
         world.start(node_id)
-        assert world.kernel(node_id).replica.writer.log.end_offset == offset, "nothing was written"
+        assert world.kernel(node_id).log.end_offset == offset, "nothing was written"
 
 
 def test_fetched_control_records_of_level_0_are_kept() -> None:

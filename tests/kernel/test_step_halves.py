@@ -155,7 +155,7 @@ def test_what_is_proposed_in_one_step_is_one_batch_and_one_publication(world, mo
 
 
 def _batches(kernel):
-    log = kernel.replica.writer.log
+    log = kernel.log
     return list(iterate_batches(log.read(log.log_start_offset, 1 << 20)))
 
 
@@ -201,9 +201,9 @@ def test_a_fetch_that_comes_with_a_create_is_answered_with_its_records(world):
     create = client.connection.request(API_CREATE_TOPICS, create_topic_body("orders"))[1]
     assert kernel.config.node_id == leader
     events = [fetches[0], BytesReceived(client.pipe.server[2], create)]
-    end_offset = kernel.replica.writer.log.end_offset
+    end_offset = kernel.log.end_offset
     sent = [e for e in kernel.steps(events, world._now()) if isinstance(e, out.SendBytes)]
-    assert kernel.replica.writer.log.end_offset > end_offset
+    assert kernel.log.end_offset > end_offset
     assert any(b"orders" in effect.data for effect in sent)
 
 

@@ -335,7 +335,7 @@ def test_a_driver_measures_batches_that_it_applies_from_the_log():
     async def scenario():
         async with running() as (driver, kernel, _), connected(driver) as client:
             await client.create("orders")
-            content = kernel.replica.writer.log.read(0, 1_000_000)
+            content = kernel.log.read(0, 1_000_000)
             recorder = driver.recorder
             before, sizes = recorder.batch_ns.count, []
             for batch in kernel.state._read_batches(content):

@@ -35,7 +35,7 @@ def leader_of(world: World) -> int:
 
 
 def are_equal(world: World) -> bool:
-    ends = {world.kernel(i).replica.writer.log.end_offset for i in world.alive}
+    ends = {world.kernel(i).log.end_offset for i in world.alive}
     return len(ends) == 1 and len({log_bytes(world, i, max(ends)) for i in world.alive}) == 1
 
 

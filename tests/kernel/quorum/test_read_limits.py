@@ -41,7 +41,7 @@ def world() -> World:
 
 
 def latest(world: World) -> OffsetAndEpoch:
-    return world.kernel(1).replica.writer.snapshots.list()[-1]
+    return world.kernel(1).snapshot_files.list()[-1]
 
 
 def snapshot_body(
@@ -101,7 +101,7 @@ def test_no_bytes_are_an_empty_chunk(world: World, max_bytes: int) -> None:
 
 @pytest.mark.parametrize("max_bytes", [1, 100, INT32_MAX])
 def test_a_chunk_has_the_bytes_that_are_asked_for(world: World, max_bytes: int) -> None:
-    content = world.kernel(1).replica.writer.snapshots.read(latest(world))
+    content = world.kernel(1).snapshot_files.read(latest(world))
     answer = chunk(world, max_bytes)
     assert answer.unaligned_records == content[:max_bytes]
     assert answer.size == len(content)
@@ -109,7 +109,7 @@ def test_a_chunk_has_the_bytes_that_are_asked_for(world: World, max_bytes: int) 
 
 @pytest.mark.parametrize(("more", "expected"), [(0, READ_BYTES_MAX), (1, READ_BYTES_MAX)])
 def test_one_chunk_reads_no_more_than_the_limit(world: World, more: int, expected: int) -> None:
-    vfs, files = world.nodes[1].vfs, world.kernel(1).replica.writer.snapshots
+    vfs, files = world.nodes[1].vfs, world.kernel(1).snapshot_files
     size = READ_BYTES_MAX + more
     write_file_atomically(vfs, files.path(OFFERED), bytes(size))
     try:

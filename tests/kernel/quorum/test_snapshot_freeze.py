@@ -60,7 +60,7 @@ def frozen() -> tuple[SlowDisk, int, OffsetAndEpoch]:
     world.pause(slow)
     others = [i for i in world.alive if i != slow]
     create(world, others[0], range(30, 90))
-    end = world.kernel(slow).replica.writer.log.end_offset
+    end = world.kernel(slow).log.end_offset
     world.run_until(lambda: all(log_start(world, i) > end for i in others))
     world.run_for(200)
     return world, slow, job.snapshot_id

@@ -129,8 +129,8 @@ def test_where_nothing_is_new_the_next_snapshot_is_an_interval_later() -> None:
     first_ms = world.now_ms + 3_600_000
     assert at_ms[SNAPSHOT_INTERVAL] == first_ms
     world.run_for(3_600_010)
-    assert len(world.kernel(1).replica.writer.snapshots.list()) == 1
+    assert len(world.kernel(1).snapshot_files.list()) == 1
     for number in (1, 2, 3):
         assert at_ms[SNAPSHOT_INTERVAL] == first_ms + number * 3_600_000
         world.run_for(3_600_000)
-    assert len(world.kernel(1).replica.writer.snapshots.list()) == 1
+    assert len(world.kernel(1).snapshot_files.list()) == 1

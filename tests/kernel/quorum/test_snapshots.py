@@ -50,11 +50,11 @@ def create(world: World, node_id: int, names: range) -> None:
 
 
 def log_start(world: World, node_id: int) -> int:
-    return world.kernel(node_id).replica.writer.log.log_start_offset
+    return world.kernel(node_id).log.log_start_offset
 
 
 def snapshots(world: World, node_id: int) -> list[OffsetAndEpoch]:
-    return world.kernel(node_id).replica.writer.snapshots.list()
+    return world.kernel(node_id).snapshot_files.list()
 
 
 def said(world: World, node_id: int, event: str) -> list[out.Log]:
@@ -89,11 +89,11 @@ def test_a_snapshot_by_bytes_covers_committed_records_and_lets_the_log_go() -> N
     world.run_for(2_000)
     for node_id in world.alive:
         found = snapshots(world, node_id)
-        log = world.kernel(node_id).replica.writer.log
+        log = world.kernel(node_id).log
         assert len(said(world, node_id, "snapshot_written")) > 2
         assert log.log_start_offset in {snapshot_id.offset for snapshot_id in found}
         assert found[0].offset == log.log_start_offset > 0
-        held = sum(world.kernel(node_id).replica.writer.snapshots.size(i) for i in found)
+        held = sum(world.kernel(node_id).snapshot_files.size(i) for i in found)
         assert log.size_bytes + held <= SMALL.retention_bytes + SMALL.segment_bytes * 2 or (
             len(found) == 1
         )
@@ -171,7 +171,7 @@ def test_a_node_that_was_away_fetches_the_snapshot_in_chunks(seed: int) -> None:
     world.run_until(lambda: have_all(world, 60))
     (loaded,) = said(world, away, "snapshot_loaded")
     assert world.kernel(away).state.snapshots_loaded == 1
-    log = world.kernel(away).replica.writer.log
+    log = world.kernel(away).log
     assert log.log_start_offset >= int(str(loaded.fields["end_offset"]))
     assert snapshots(world, away)[0].offset == log.log_start_offset
     world.run_for(2_000)
@@ -223,12 +223,12 @@ def test_a_damaged_snapshot_is_refused_and_the_log_stays() -> None:
     good = world.nodes[leader].vfs.read(path)[size // 2 : size // 2 + 1]
     world.nodes[leader].vfs.damage(path, size // 2, bytes([good[0] ^ 1]))
     world.start(away)
-    before = world.kernel(away).replica.writer.log.end_offset
+    before = world.kernel(away).log.end_offset
     world.run_until(lambda: len(said(world, away, "fetched_snapshot_damaged")) == 3)
     refused = said(world, away, "fetched_snapshot_damaged")[0]
     assert refused.fields["snapshot_end_offset"] == latest.offset
     assert "checksum" in str(refused.fields["error"])
-    assert world.kernel(away).replica.writer.log.end_offset == before
+    assert world.kernel(away).log.end_offset == before
     assert not snapshots(world, away)
     world.nodes[leader].vfs.damage(path, size // 2, good)
     world.run_until(lambda: have_all(world, 60))
@@ -291,7 +291,7 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
     world, away = lagging(quorum=QuorumConfig())
     leader = leader_of(world)
     snapshot_id = snapshots(world, leader)[-1]
-    content = world.kernel(leader).replica.writer.snapshots.read(snapshot_id)
+    content = world.kernel(leader).snapshot_files.read(snapshot_id)
     config = world.nodes[away].config
 
     def install(vfs: MemoryVfs) -> None:
