@@ -17,7 +17,14 @@ NO_OFFSET: Final = -1
 class _Contact:
     """The last heartbeat and the controlled shutdown of one registration."""
 
-    __slots__ = ("epoch", "is_challenged", "last_contact_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = (
+        "epoch",
+        "is_challenged",
+        "is_heard",
+        "last_contact_ms",
+        "metadata_offset",
+        "shutdown_offset",
+    )
 
     def __init__(self, epoch: BrokerEpoch, now_ms: int) -> None:
         self.epoch = epoch
@@ -25,6 +32,7 @@ class _Contact:
         self.metadata_offset = NO_OFFSET
         self.shutdown_offset: Offset | None = None
         self.is_challenged = False
+        self.is_heard = False
 
     @property
     def is_awaited(self) -> bool:
@@ -56,6 +64,7 @@ class Liveness:
         contact.last_contact_ms = now_ms
         contact.metadata_offset = metadata_offset
         contact.is_challenged = False
+        contact.is_heard = True
         if broker.fenced:
             contact.shutdown_offset = None
 
@@ -83,14 +92,28 @@ class Liveness:
         if contact is not None and contact.shutdown_offset is not None:
             contact.shutdown_offset = max(contact.shutdown_offset, last_offset)
 
+    def end_session(self, broker: Broker) -> None:
+        """Record that the broker was allowed to shut down: its successor need not wait."""
+        contact = self._known(broker)
+        if contact is not None:
+            contact.is_heard = False
+
     def shutdown_offset(self, broker: Broker) -> Offset | None:
         """Return the offset that other brokers must have read, None when not shutting down."""
         contact = self._known(broker)
         return None if contact is None else contact.shutdown_offset
 
     def has_valid_session(self, broker: Broker, now_ms: int) -> bool:
-        """True if another incarnation must wait: unfenced, not shutting down, heartbeat in time."""
-        if broker.fenced or broker.in_controlled_shutdown:
+        """True if another incarnation must wait: heard in time and not leaving.
+
+        An unfenced broker counts as heard at the activation, a fenced one by its heartbeats only.
+        One that leaves in order is replaced at once; Kafka lets its successor wait too
+        (docs/decisions/0016-leaving-broker.md).
+        """
+        if broker.in_controlled_shutdown:
+            return False
+        contact = self._known(broker)
+        if broker.fenced and (contact is None or not contact.is_heard):
             return False
         return self._last_contact_ms(broker) + self.session_timeout_ms >= now_ms
 

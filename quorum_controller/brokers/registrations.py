@@ -150,7 +150,8 @@ def _registration_error(
         liveness.challenge(existing)
         return ApiError(
             ErrorCode.duplicate_broker_registration,
-            "Another broker is registered with that broker id.",
+            "Another broker is registered with that broker id. If the broker was recently restarted"
+            " this should self-resolve once the heartbeat manager expires the broker's session.",
         )
     if request.is_migrating_zk_broker:
         return ApiError(
@@ -246,6 +247,8 @@ def broker_heartbeat(
         directories = [DirectoryId(to_bytes(one)) for one in request.cordoned_log_dirs]
         _cordon_directories(draft, after, directories)
     is_stopping = following is BrokerState.SHUTDOWN_NOW
+    if is_stopping:
+        liveness.end_session(after)
     response = BrokerHeartbeatResponse(
         throttle_time=NO_TIME,
         error_code=ErrorCode.none,

@@ -88,10 +88,47 @@ def test_another_incarnation_waits_for_the_session_and_then_leaves_every_isr():
     assert (partition.isr, partition.leader, partition.leader_epoch) == ((2,), 2, 1)
 
 
-def test_a_fenced_holder_is_replaced_at_once():
+def test_a_fenced_holder_that_never_sent_a_heartbeat_is_replaced_at_once():
     cluster = Harness()
     cluster.register(1)
     assert cluster.register(1, incarnation_id=incarnation(5)).error_code == ErrorCode.none
+
+
+def test_a_fenced_holder_that_sends_heartbeats_keeps_its_id_for_a_session():
+    cluster = Harness()
+    cluster.register(1)
+    cluster.heartbeat(1, fence=True)
+    assert cluster.image.brokers[1].fenced
+    cluster.now_ms += 9_000
+    assert cluster.register(1, incarnation_id=incarnation(5)).error_code == 101
+    cluster.now_ms += 1
+    assert cluster.register(1, incarnation_id=incarnation(5)).error_code == ErrorCode.none
+
+
+def test_a_fenced_holder_has_no_session_with_a_new_active_controller():
+    cluster = Harness().start(1)
+    cluster.tick(9_001)
+    cluster.commit()
+    assert cluster.image.brokers[1].fenced
+    cluster.take(cluster.controller.resign())
+    cluster.take(
+        cluster.controller.activate(EPOCH + 1, len(cluster.log), cluster.image, cluster.now_ms, 0)
+    )
+    cluster.log.append(None)  # the LeaderChange record
+    assert cluster.register(1, incarnation_id=incarnation(5)).error_code == ErrorCode.none
+
+
+def test_a_holder_that_leaves_is_replaced_at_once_fenced_or_not():
+    cluster = Harness().start(1, 2, 3)
+    cluster.create(manual("t", (1, 2)))
+    cluster.heartbeat(1, stop=True)
+    cluster.heartbeat(3, stop=True)
+    leaving, left = cluster.image.brokers[1], cluster.image.brokers[3]
+    assert (leaving.in_controlled_shutdown, leaving.fenced) == (True, False)
+    assert (left.in_controlled_shutdown, left.fenced) == (False, True)
+    for broker_id in (1, 3):
+        response = cluster.register(broker_id, incarnation_id=incarnation(5 + broker_id))
+        assert response.error_code == ErrorCode.none
 
 
 @pytest.mark.parametrize("level", [7, 16])
