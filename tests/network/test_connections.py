@@ -77,6 +77,19 @@ def test_a_flood_ends_with_its_connection() -> None:
 # ---- limits ----------------------------------------------------------------------------------
 
 
+def test_what_a_closed_connection_still_had_to_ask_is_not_served() -> None:
+    world = ready_world(1)
+    raw = Raw(world, 1)
+    connection_id = raw.pipe.server[2]
+    create = frame(encode_request(CREATE_TOPICS, 7, 0, "c", create_topic_body("left")))
+    content = b"".join(api_versions(number) for number in range(2 * REQUESTS_PER_STEP)) + create
+    world.post_all(1, [BytesReceived(connection_id, content)])
+    assert connection_id in world.kernel(1).connections._backlog
+    world.post_all(1, [ConnectionClosed(connection_id)])
+    world.run_for(1_000)
+    assert "left" not in world.kernel(1).cache.image.topic_id_by_name
+
+
 def test_an_idle_connection_is_closed_and_one_in_use_is_not() -> None:
     world = ready_world(1, connection_limits=ConnectionLimits(idle_ms_max=1_000))
     idle, used = Raw(world, 1), Raw(world, 1)

@@ -343,3 +343,36 @@ def test_the_same_incarnation_that_registers_again_keeps_its_partitions():
     before, epoch = cluster.partition("t"), cluster.image.brokers[1].epoch
     assert cluster.register(1).broker_epoch == epoch
     assert cluster.partition("t") == before
+
+
+def test_a_lost_directory_waits_for_the_sweep_that_the_same_heartbeat_began():
+    cluster = Harness()
+    cluster.register(1, log_dirs=(directory(1), directory(1, 1)))
+    cluster.heartbeat(1)
+    cluster.start(2)
+    cluster.create(topic("big", 2_500, 2))
+    batch_count = len(cluster.batches)
+    cluster.heartbeat(1, fence=True, offline_log_dirs=(directory(1),))
+    kinds = names([record for batch in cluster.batches[batch_count:] for record in batch.records])
+    assert kinds == ["PartitionChange"] * 2_500 + ["BrokerRegistrationChange"]
+    assert len(cluster.image.brokers[1].log_dirs) == 2
+    cluster.heartbeat(1, fence=True, offline_log_dirs=(directory(1),))
+    assert cluster.image.brokers[1].log_dirs == (directory(1, 1).bytes,)
+
+
+def test_a_sweep_whose_broker_is_gone_is_answered_at_once():
+    """Two requests for the same broker: the second ends what the first began."""
+    cluster = Harness().start(1, 2)
+    cluster.create(topic("big", 1_500, 2))
+    first, second = (
+        cluster.submit(api_keys.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=1))
+        for _ in range(2)
+    )
+    cluster.commit()
+    assert 1 not in cluster.image.brokers
+    assert second in cluster.answers
+    assert first not in cluster.answers
+    batch_count = len(cluster.batches)
+    cluster.tick()
+    assert len(cluster.batches) == batch_count
+    assert cluster.answers[first].error_code is ErrorCode.none
