@@ -11,7 +11,7 @@ sole voter commits) then belong to the same turn. A flush runs in one of three w
 - in the loop, after the sends have left, unless other events arrived meanwhile: the disk is fast;
 - on another thread.
 
-The asyncio driver (node/) and the simulator's turns (simulator/cluster/turns.py) both run this
+The asyncio driver (node/) and the simulator's turns (simulator/cluster/event_loop.py) both run this
 class; they perform the effects, each in its own time.
 """
 

@@ -51,7 +51,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     digest: int
     events_by_kind: dict[str, int]
     faults: dict[str, int]
-    faults_felt: dict[str, int] = {}
+    effective_faults: dict[str, int] = {}
     """Absent in ledgers of older code, of which no line counts."""
     marks: dict[str, int]
     skips: dict[str, int] = {}
@@ -97,7 +97,7 @@ def result_of(outcome: Outcome, cpu_seconds: float) -> Result:
         digest=outcome.digest,
         events_by_kind=outcome.events_by_kind,
         faults=outcome.faults,
-        faults_felt=outcome.faults_felt,
+        effective_faults=outcome.effective_faults,
         marks={name: count for name, count in outcome.marks.items() if count},
         skips=outcome.skips,
         is_complete=outcome.is_complete,
@@ -131,7 +131,7 @@ class Totals:
         self._digests: dict[int, int] = {}
         self.events_by_kind: dict[str, int] = {}
         self.faults: dict[str, int] = {}
-        self.faults_felt: dict[str, int] = {}
+        self.effective_faults: dict[str, int] = {}
         self.marks: dict[str, int] = dict.fromkeys(MARKS, 0)
         self.skips: dict[str, int] = {}
 
@@ -155,7 +155,7 @@ class Totals:
         for sums, counts in (
             (self.events_by_kind, result.events_by_kind),
             (self.faults, result.faults),
-            (self.faults_felt, result.faults_felt),
+            (self.effective_faults, result.effective_faults),
             (self.marks, result.marks),
             (self.skips, result.skips),
         ):

@@ -145,7 +145,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     asks_minimal_quorum: bool = False
     """Votes and BeginQuorumEpoch go to no more nodes than a majority needs."""
     turn_us: int = 0
-    """Mean time for which events wait to be taken together (cluster/turns.py); 0 = each alone."""
+    """Mean time for which events wait to be taken together (event_loop.py); 0 = each alone."""
     apply_stall_us: int = 0
     """Mean time that the second half of a step takes now and then; 0 = none."""
     has_quick_disks: bool = False

@@ -80,11 +80,11 @@ MARKS: Final = (
     "all_nodes_down",
     "majority_alone",
     "silent_broker_fenced",
-    "tolerable_faults",
+    "progress_under_faults",
 )
 """`majority_alone`: the liveness phase ran while nodes outside the core stayed faulty.
 `silent_broker_fenced`: one of them was a broker, and its session had time to end.
-`tolerable_faults`: writes went on with a slow disk and lost packets."""
+`progress_under_faults`: writes went on with a slow disk and lost packets."""
 
 SKIPS: Final = ("snapshot_not_compared",)
 """Checks that could not be made; no run has to meet one, so they are no marks.

@@ -127,7 +127,7 @@ def summary(totals: Totals, seconds: float, *, requires_marks: bool = False) -> 
     lines = [first, second, "events: " + _shares(totals.events_by_kind, totals.events)]
     if totals.faults:
         counts = ", ".join(
-            f"{name} {totals.faults_felt.get(name, 0):,}/{count:,}"
+            f"{name} {totals.effective_faults.get(name, 0):,}/{count:,}"
             for name, count in _most(totals.faults, 100)
         )
         lines.append(f"faults felt/fired: {counts}")
@@ -158,7 +158,7 @@ def as_json(totals: Totals, seconds: float, commit: str, *, asked: int) -> dict[
         "cpu_seconds": round(totals.cpu_seconds, 3),
         "events_by_kind": dict(sorted(totals.events_by_kind.items())),
         "faults": dict(sorted(totals.faults.items())),
-        "faults_felt": dict(sorted(totals.faults_felt.items())),
+        "effective_faults": dict(sorted(totals.effective_faults.items())),
         "elections": totals.elections,
         "acknowledged": totals.acknowledged,
         "operations": totals.operations,

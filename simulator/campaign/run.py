@@ -54,8 +54,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     skips: dict[str, int]
     """Checks that could not be made (simulator/campaign/probes.py)."""
     faults: dict[str, int]
-    """Number of faults by kind; `faults_felt` counts those with an effect."""
-    faults_felt: dict[str, int]
+    """Number of faults by kind; `effective_faults` counts those with an effect."""
+    effective_faults: dict[str, int]
     elections: int
     acknowledged: int
     operations: int
@@ -152,7 +152,7 @@ def run_seed(
         marks=world.probes.marks,
         skips=world.probes.skips,
         faults=world.nemesis.fired,
-        faults_felt=world.nemesis.struck,
+        effective_faults=world.nemesis.struck,
         elections=world.invariants.elections,
         acknowledged=sum(o.outcome == "ok" and o.kind not in READS for o in world.workload.history),
         operations=len(world.workload.history),

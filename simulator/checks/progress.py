@@ -33,7 +33,7 @@ def endure(world: World) -> None:
     rng = world.streams.stream("tolerable")
     if rng.random() >= CHANCE:
         return
-    world.probes.hit("tolerable_faults")
+    world.probes.hit("progress_under_faults")
     slow = rng.choice(sorted(world.voters))
     network, slow_disks = world.network, world.nemesis.slow_disks
     slow_disks[slow] = SLOWER

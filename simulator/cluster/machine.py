@@ -16,10 +16,10 @@ from kernel.config import NodeConfig
 from kernel.decoding import Decoding
 from kernel.kernel import Kernel
 from raft.state import RaftState
-from simulator.cluster.connection_ends import Inbound, Outbound
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from simulator.cluster.network import End, Network, Pipe
 from simulator.cluster.scheduler import Scheduler
+from simulator.cluster.sockets import Inbound, Outbound
 from simulator.cluster.timer import Timer
 from simulator.cluster.watcher import Watcher
 from simulator.faults.failing_files import is_lasting
@@ -156,7 +156,7 @@ class Machine:
         self.make_random: Callable[[int], Random] = Random
         """Maker of a process's random generator, from a seed."""
         self.take: Callable[[events.Event], None] | None = None
-        """Takes the events instead of `post` where several make one step (turns.py)."""
+        """Takes the events instead of `post` where several make one step (event_loop.py)."""
         self._flush_us = flush_us
         self._reported_late_us = reported_late_us
         self._paused: list[events.Event] = []

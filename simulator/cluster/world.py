@@ -23,6 +23,7 @@ from simulator.checks.shutdown import why_still_there
 from simulator.checks.violation import Violation
 from simulator.checks.voters import VoterChecks
 from simulator.cluster.choices import Choices, mix_of
+from simulator.cluster.event_loop import EventLoop
 from simulator.cluster.hand_over import HandOver
 from simulator.cluster.machine import Machine
 from simulator.cluster.members import client_hosts, machine_ids, node_config
@@ -30,7 +31,6 @@ from simulator.cluster.network import Direction, Network, Pipe
 from simulator.cluster.requests import Operation
 from simulator.cluster.scheduler import Scheduler
 from simulator.cluster.streams import Streams
-from simulator.cluster.turns import Turns
 from simulator.cluster.workload import Connection, Workload
 from simulator.faults.buggify import Buggify
 from simulator.faults.decision import Decision
@@ -190,12 +190,12 @@ class World:
         for machine in self.machines.values():
             machine.make_random = self._buggify.random
             if settings.turn_us or settings.apply_stall_us:
-                machine.take = self._turns(machine).post
+                machine.take = self._event_loop(machine).post
         if settings.begin_epoch_late_us:
             self.network.extra_delay_us = self._begin_epoch_late_us
 
-    def _turns(self, machine: Machine) -> Turns:
-        return Turns(
+    def _event_loop(self, machine: Machine) -> EventLoop:
+        return EventLoop(
             machine,
             self.settings,
             self.streams.stream("turns"),

@@ -3,7 +3,7 @@
 FoundationDB's "buggify" sites, set from outside: events and effects of a core are changed on the
 way, so production code has none. The other sites are settings (campaign/draw.py): fetches of one
 batch, tiny segments, snapshots every few records, late flush events, late BeginQuorumEpoch, early
-time-outs of requests. A seed may also change how steps are made (simulator/cluster/turns.py).
+time-outs of requests. A seed may also change how steps are made (simulator/cluster/event_loop.py).
 """
 
 from collections.abc import Callable

@@ -7,10 +7,10 @@ from simulator.mutants.controllers import CONTROLLERS, TIMERS
 from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
 from simulator.mutants.images import IMAGES
-from simulator.mutants.mends import MENDS
 from simulator.mutants.own import OWN
 from simulator.mutants.own_resources import OWN_RESOURCES
 from simulator.mutants.registry import Mutant
+from simulator.mutants.regressions import REGRESSIONS
 from simulator.mutants.replication import REPLICATION
 
 _ALL: Final = (
@@ -21,7 +21,7 @@ _ALL: Final = (
     *TIMERS,
     *OWN,
     *BLIND_SPOTS,
-    *MENDS,
+    *REGRESSIONS,
     *OWN_RESOURCES,
     *IMAGES,
 )

@@ -44,7 +44,7 @@ def test_a_line_from_before_felt_faults_were_counted_is_a_result(tmp_path):
     path = tmp_path / "ledger"
     ledger(path).add(RESULT)
     line = json.loads(path.read_bytes())
-    del line["result"]["faults_felt"], line["result"]["is_complete"]
+    del line["result"]["effective_faults"], line["result"]["is_complete"]
     path.write_text(json.dumps(line) + "\n")
     assert ledger(path).known() == {1: RESULT}
 

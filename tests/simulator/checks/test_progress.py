@@ -24,7 +24,7 @@ def test_writes_go_on_and_the_faults_end(world):
     endure(world)
     assert acknowledged(world) == before + WRITES
     assert world.network.sent > sent_before
-    assert world.probes.counts["tolerable_faults"] == 1
+    assert world.probes.counts["progress_under_faults"] == 1
     assert world.network.extra_delay_us is None
     assert world.nemesis.slow_disks == {}
 

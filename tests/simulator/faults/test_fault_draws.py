@@ -90,7 +90,7 @@ def test_a_failure_by_them_is_made_smaller(kind):
     def run(tried, plan):
         outcome = run_seed(4, tried, plan=plan)
         assert outcome.invariant is None, outcome.text
-        return replace(outcome, invariant="I7" if outcome.faults_felt.get(kind) else None)
+        return replace(outcome, invariant="I7" if outcome.effective_faults.get(kind) else None)
 
     failed = run(options, prepare(4, options)[2])
     shrunk = Shrinker(failed, options, run).shrink()

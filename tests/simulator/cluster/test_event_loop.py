@@ -43,10 +43,10 @@ def test_a_flush_behind_a_turn_waits_until_the_turn_is_over(monkeypatch):
     flushed, flush_behind = [], Turn.flush_behind
 
     def flushing(turn, effect):
-        turns = turn._driver
-        assert turns._settle_us is None
-        assert not turns._is_taking
-        flushed.append(turns.has_waiting)
+        loop = turn._driver
+        assert loop._settle_us is None
+        assert not loop._is_taking
+        flushed.append(loop.has_waiting)
         return flush_behind(turn, effect)
 
     monkeypatch.setattr(Turn, "flush_behind", flushing)
@@ -126,29 +126,29 @@ def test_what_the_first_half_sends_leaves_before_the_second(monkeypatch):
 def test_a_pause_between_the_halves_ends_with_the_second():
     world = turning_world()
     machine = follower(world)
-    turns = machine.take.__self__
-    while turns._settle_us is None:
+    loop = machine.take.__self__
+    while loop._settle_us is None:
         assert world.scheduler.run(world.scheduler.now_us + 60 * SECOND_US, 1)
     machine.pause()
     world.run(world.scheduler.now_us + SECOND_US)
-    assert turns._settle_us is not None
+    assert loop._settle_us is not None
     machine.resume()
     world.run(world.scheduler.now_us + 2 * SECOND_US)
     assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
-    assert not turns._is_stalled
+    assert not loop._is_stalled
 
 
 @pytest.mark.parametrize("end", [Machine.kill, Machine.power_off])
 def test_a_process_that_ends_between_the_halves_takes_nothing_into_the_next(end):
     world = turning_world()
     machine = follower(world)
-    turns = machine.take.__self__
-    while turns._settle_us is None:
+    loop = machine.take.__self__
+    while loop._settle_us is None:
         assert world.scheduler.run(world.scheduler.now_us + 60 * SECOND_US, 1)
     end(machine)
     world.restart(machine)
     world.run(world.scheduler.now_us + 3 * SECOND_US)
-    assert turns._waiting_for == machine.incarnation
+    assert loop._waiting_for == machine.incarnation
     assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
 
 
@@ -197,12 +197,12 @@ def test_the_sites_are_drawn_for_some_seeds_and_not_with_the_first_draws():
 def test_an_event_of_an_older_process_is_not_taken():
     world = turning_world()
     machine = follower(world)
-    turns = machine.take.__self__
+    loop = machine.take.__self__
     machine.post(events.TimeAdvanced(), machine.incarnation)
-    assert turns._waiting
+    assert loop._waiting
     machine.kill()
     machine.start()
     machine.post(events.TimeAdvanced(), machine.incarnation)
-    assert len(turns._waiting) == 1
+    assert len(loop._waiting) == 1
     world.run(world.scheduler.now_us + SECOND_US)
     assert machine.is_up

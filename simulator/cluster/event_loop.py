@@ -33,7 +33,7 @@ QUICK_CHANCE: Final = 0.5
 PAUSED_LOOK_US: Final = 1_000
 
 
-class Turns:
+class EventLoop:
     """Steps of one machine in two halves; `Machine.post` passes the events.
 
     Args:

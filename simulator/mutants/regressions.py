@@ -28,7 +28,7 @@ def _drops_failed_folder_work(patches: Patches) -> None:
     patches.method(Folders, "done", make)
 
 
-MENDS: Final = (
+REGRESSIONS: Final = (
     Mutant(
         number=56,
         name="drops-failed-folder-work",
