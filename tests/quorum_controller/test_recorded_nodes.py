@@ -68,7 +68,7 @@ FOLLOWED = {
 """Requests whose records are in one batch before those of another, with the other."""
 OTHERWISE = {
     ("static-4.3.1", 42917): "the broker was fenced 3.7 s before, when it left: Kafka refuses its "
-    "next incarnation until the session of 4 s ends, we take it at once",
+    "next incarnation until the session of 4 s ends, we take it at once (decision 0016)",
 }
 """Requests that we answer in another way, with the reason."""
 
