@@ -142,11 +142,6 @@ class Controller:
         """Offset of the next proposed record."""
         return self._next_offset
 
-    @property
-    def parked_count(self) -> int:
-        """Number of requests that wait for their answer."""
-        return self._parked_count
-
     # --- life cycle -----------------------------------------------------------------------------
 
     def activate(

@@ -3,7 +3,7 @@
 `core.RaftCore(config, *, stored state, rng, now_ms)`: `step(event, now_ms) -> Effects(persist,
 send, notify)`, `next_deadline_ms()`; read-only `role`, `leader`, `epoch`, `high_watermark`,
 `log_end_offset`, `describe_quorum(wall_ms)`. `events`, `effects` and `messages` are the interface;
-the order of effects is part of the meaning (`effects.in_order`).
+the order of effects is part of the meaning (`effects.Effects`).
 Not in it: bytes of records, disks, sockets, clocks. Differences from Kafka: docs/raft.md.
 
 Role transitions of a voter, by event and current role (`transitions.ALLOWED` holds the same as

@@ -1,7 +1,7 @@
 """The KRaft consensus core: `step(event, now_ms) -> Effects` is the only way to change its state.
 
 Contract with the driver:
-- Effects are performed in the order of `effects.in_order`; a step runs to completion.
+- Effects are performed in the order of `Effects`: persist, send, notify; a step runs to completion.
 - A leader's offsets are assigned in `step(Propose)`: `log_end_offset` moves at once, so several
   batches may be proposed before their `Appended`. A proposal in an epoch that this node does not
   lead has no effect (check `can_propose` first).

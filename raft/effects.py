@@ -154,13 +154,8 @@ NotifyEffect = HighWatermarkAdvanced | LeaderChanged | Claimed | ShutdownComplet
 
 
 class Effects(msgspec.Struct):
-    """The effects of one step, in the order in which a driver performs them."""
+    """The effects of one step; a driver performs `persist` first, then `send`, then `notify`."""
 
     persist: list[PersistEffect] = msgspec.field(default_factory=list)
     send: list[SendEffect] = msgspec.field(default_factory=list)
     notify: list[NotifyEffect] = msgspec.field(default_factory=list)
-
-
-def in_order(effects: Effects) -> list[PersistEffect | SendEffect | NotifyEffect]:
-    """Return the effects in the order to perform: persist, then send, then notify."""
-    return [*effects.persist, *effects.send, *effects.notify]

@@ -127,11 +127,6 @@ class Log:
         """Bytes of all batches."""
         return sum(segment.size_bytes for segment in self._segments)
 
-    @property
-    def segment_base_offsets(self) -> tuple[int, ...]:
-        """The base offsets of the segments, ascending."""
-        return tuple(segment.base_offset for segment in self._segments)
-
     def size_bytes_from(self, offset: int) -> int:
         """Bytes of the batches from the one that holds `offset`, or the log start, to the end."""
         number = self._floor(max(offset, self.log_start_offset))

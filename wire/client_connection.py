@@ -74,19 +74,6 @@ class ClientConnection:
         """True once the server's versions are known."""
         return self._server_versions is not None
 
-    @property
-    def in_flight_count(self) -> int:
-        """Number of requests without a response, waiting ones included."""
-        return len(self._in_flight) + len(self._waiting)
-
-    @property
-    def pending_correlation_ids(self) -> list[CorrelationId]:
-        """Correlation ids without a response, oldest first: the requests lost by closing now."""
-        sent = [
-            pending.correlation_id for pending in self._in_flight if pending.api_key != API_VERSIONS
-        ]
-        return sent + [correlation_id for _, correlation_id, _ in self._waiting]
-
     def negotiated_version(self, api_key: int) -> int | None:
         """The highest version both sides know; None before negotiation and if there is none."""
         if self._server_versions is None or api_key not in self._server_versions:

@@ -81,10 +81,6 @@ class Scheduler:
         """Run after a delay."""
         self.at(self.now_us + delay_us, action)
 
-    def run_once(self, end_us: int) -> bool:
-        """Run the next callback; False, with the time at the end, when none is due before it."""
-        return self.run(end_us, 1)
-
     def run(self, end_us: int, count: int = sys.maxsize) -> bool:
         """Run the next callbacks, at most so many.
 

@@ -29,8 +29,6 @@ from simulator.scenarios.raft import RaftScenario
 
 SEPARATOR: Final = "----"
 NOTHING: Final = "ok"
-LINES_MAX: Final = 80
-"""Lines of a whole file; a longer one shows more than one thing."""
 
 
 class Environment(Protocol):

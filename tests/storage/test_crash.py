@@ -10,6 +10,7 @@ from storage.partition_directories import open_metadata_log
 from storage.quorum_state_file import ElectionState, QuorumStateFile
 from storage.recovery import SegmentsDropped, TailCut
 from tests.selection import thinned
+from tests.storage.segments import segment_bases
 from wire.batch import encode_batch
 from wire.types import LeaderEpoch, NodeId, Offset
 
@@ -49,7 +50,7 @@ class Life:
             if offset % 2:
                 self.flush()
         log.raise_log_start_to(10)
-        self.truncate(log.segment_base_offsets[-2])
+        self.truncate(segment_bases(self.vfs, log)[-2])
         append(log, log.end_offset, 4, self.written)
         self.flush()
         log.close()

@@ -8,6 +8,7 @@ from storage.errors import CorruptLogError
 from storage.log import Log, LogConfig
 from storage.recovery import SegmentsDropped
 from storage.segment import segment_name
+from tests.storage.segments import segment_bases
 from tests.storage.test_crash import batch
 
 DIRECTORY = "/d/a-0"
@@ -29,7 +30,7 @@ def test_a_segment_that_starts_inside_the_one_before_is_dropped(contiguous: bool
     log = Log.open(vfs, DIRECTORY, LogConfig(contiguous=contiguous))
     path = f"{DIRECTORY}/{segment_name(4)}"
     assert log.recovery_report == (SegmentsDropped((path,), 5, "starts at offset 4, not at 5"),)
-    assert (log.segment_base_offsets, log.end_offset) == ((0,), 5)
+    assert (segment_bases(vfs, log), log.end_offset) == ((0,), 5)
     assert not vfs.exists(path)
 
 

@@ -36,8 +36,7 @@ def network(scheduler):
 
 
 def run(scheduler, until_us):
-    while scheduler.run_once(until_us):
-        pass
+    assert not scheduler.run(until_us)
 
 
 def connected(network, scheduler, client_host=1, server_host=2):
