@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import repeat
 
 from simulator.campaign.draw import Until
+from simulator.cluster.instance_methods import replace_method
 from simulator.cluster.scheduler import Scheduler
 
 
@@ -36,4 +37,4 @@ def stop_at(scheduler: Scheduler, until: Until, event_count: Callable[[], int]) 
                 return False
         return True
 
-    setattr(scheduler, "run", stepwise)  # noqa: B010 - an instance attribute hides the method
+    replace_method(scheduler, "run", stepwise)

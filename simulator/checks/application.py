@@ -8,6 +8,7 @@ from typing import Any
 
 from metadata.loader import CommittedBatch, Loader
 from simulator.checks.ledger import Ledger
+from simulator.cluster.instance_methods import replace_method
 
 
 class LoaderWatch:
@@ -25,7 +26,7 @@ class LoaderWatch:
         def watched(batches: Iterable[CommittedBatch]) -> Any:
             return commit(self._noted(batches, int(loader.end_offset)))
 
-        setattr(loader, "commit", watched)  # noqa: B010 - an instance attribute hides the method
+        replace_method(loader, "commit", watched)
 
     def _noted(self, batches: Iterable[CommittedBatch], end: int) -> Iterator[CommittedBatch]:
         for batch in batches:

@@ -32,6 +32,7 @@ from simulator.checks.pre_votes import (
     wrong_question,
 )
 from simulator.checks.roles import wrong_change
+from simulator.cluster.instance_methods import replace_method
 
 MAY_END_A_LEADER: Final = (LeaderUnreachable, RequestReceived)
 BRINGS_EPOCHS: Final = (RequestReceived, ResponseReceived)
@@ -81,7 +82,7 @@ class CoreTap:
                     self._on_chunk(number, effect)
             return effects
 
-        setattr(core, "step", tapped)  # noqa: B010 - an instance attribute hides the method
+        replace_method(core, "step", tapped)
         if self.note is not None:
             self._trace_steps(number, core, self.note)
 
@@ -103,7 +104,7 @@ class CoreTap:
                 note(f"node {number}: commits up to {reached}")
             return effects
 
-        setattr(core, "step", traced)  # noqa: B010 - an instance attribute hides the method
+        replace_method(core, "step", traced)
 
     def _on_role(self, number: int, before: Role, core: RaftCore, kind: type) -> None:
         after, is_sole = core.role, len(core.config.voters) == 1

@@ -10,6 +10,7 @@ from typing import Any
 from metadata.image import Broker
 from quorum_controller.controller import Controller
 from quorum_controller.result import ControllerRequest, Output
+from simulator.cluster.instance_methods import replace_method
 from wire.api_keys import BROKER_HEARTBEAT
 from wire.errors import ErrorCode
 from wire.types import BrokerEpoch, NodeId
@@ -56,7 +57,7 @@ class FencingWatch:
             return output
 
         for name, watched in (("activate", activated), ("submit", submitted), ("tick", ticked)):
-            setattr(controller, name, watched)
+            replace_method(controller, name, watched)
 
     def _on_heartbeat(self, request: ControllerRequest, output: Output, now_ms: int) -> None:
         for answer in output.answers:

@@ -22,6 +22,7 @@ from raft.core import RaftCore
 from simulator.campaign.draw import Settings
 from simulator.campaign.probes import Probes
 from simulator.checks.invariants import Invariants
+from simulator.cluster.instance_methods import replace_method
 from simulator.cluster.machine import STOPPING, Machine, Power
 from simulator.cluster.memory_vfs import SimulatedCrashError
 
@@ -233,7 +234,7 @@ class EventLoop:
                 self._invariants.after_step(self._machine, events.TimeAdvanced())
             return step(event, now_ms)
 
-        setattr(core, "step", watched)  # noqa: B010 - an instance attribute hides the method
+        replace_method(core, "step", watched)
 
     # ---- the second half -----------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from simulator.checks.voters import VoterChecks
 from simulator.cluster.choices import Choices, mix_of
 from simulator.cluster.event_loop import EventLoop
 from simulator.cluster.hand_over import HandOver
+from simulator.cluster.instance_methods import replace_method
 from simulator.cluster.machine import Machine
 from simulator.cluster.members import client_hosts, machine_ids, node_config
 from simulator.cluster.network import Direction, Network, Pipe
@@ -300,13 +301,14 @@ class World:
     def _note_sent_again(self, machine: Machine) -> None:
         assert machine.kernel is not None
         forwarding, times_us = machine.kernel.forwarding, self.sent_again.setdefault(machine.id, [])
+        # The only sign of a further attempt: Forwarding counts none, for only a judge needs them.
         again: Callable[..., None] = forwarding._again  # noqa: SLF001
 
         def noted(*given: object) -> None:
             times_us.append(self.scheduler.now_us)
             again(*given)
 
-        setattr(forwarding, "_again", noted)  # noqa: B010 - an instance attribute hides the method
+        replace_method(forwarding, "_again", noted)
 
     def before_step(self, machine: Machine, event: events.Event | None) -> None:
         """Count a step.

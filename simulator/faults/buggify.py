@@ -18,6 +18,7 @@ from raft.events import Event, RequestFailed, ResponseReceived
 from raft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
 from simulator.campaign.draw import Settings
 from simulator.campaign.probes import Probes
+from simulator.cluster.instance_methods import replace_method
 from wire.errors import ErrorCode
 
 OTHERS_AFTER_MS: Final = 1_000
@@ -87,7 +88,7 @@ class Buggify:
                 self._ask_few(core, effects, now_ms)
             return effects
 
-        setattr(core, "step", changed)  # noqa: B010 - an instance attribute hides the method
+        replace_method(core, "step", changed)
 
     def _without_first_vote(self, number: int, core: RaftCore, event: ResponseReceived) -> Any:
         """Lose the response to the first vote of every epoch, granted or not."""

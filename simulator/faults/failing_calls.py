@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernel.kernel import Kernel
+from simulator.cluster.instance_methods import replace_method
 
 WITHOUT_MEMORY = "node_stopped_without_memory"
 READ_ERROR = "node_stopped_by_read_error"
@@ -87,4 +88,4 @@ def _replace(
         return counted
 
     for owner, name in calls:
-        setattr(owner, name, replaced(getattr(owner, name), name))
+        replace_method(owner, name, replaced(getattr(owner, name), name))
