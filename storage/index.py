@@ -1,18 +1,23 @@
 """The sparse indexes of a segment: offset to position, timestamp to offset.
 
-Kept in memory while the segment is active and written whole when it rolls or the log closes, so
-that a file never has a zero tail. Nothing depends on an index file: an invalid one is rebuilt from
-the segment. apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
+Kept in memory as machine numbers, 8 and 12 bytes an entry as in the file. Nothing depends on an
+index file: an invalid one is rebuilt from the segment, and it never has a zero tail.
+apache/kafka: storage/.../log/{OffsetIndex,TimeIndex}.java
 """
 
-import struct
+import operator
+import sys
+from array import array
 from bisect import bisect_right
+from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
-assert _OFFSET_ENTRY.size == 8, f"{_OFFSET_ENTRY.size=}"
-assert _TIME_ENTRY.size == 12, f"{_TIME_ENTRY.size=}"
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+_IS_LITTLE: Final = sys.byteorder == "little"
+assert array("i").itemsize == 4, "relative offsets and positions are int32"
+assert array("q").itemsize == 8, "timestamps are int64"
 
 
 class IndexDamageError(Exception):
@@ -20,39 +25,55 @@ class IndexDamageError(Exception):
 
 
 class OffsetIndex:
-    """Entries (last offset of a batch, position of its start), 8 bytes each."""
+    """Entries (last offset of a batch, position of its start)."""
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
+        self._relative = array("i")
+        self._positions = array("i")
 
     def __len__(self) -> int:
         """The number of entries."""
-        return len(self._offsets)
+        return len(self._relative)
 
     def append(self, last_offset: int, position: int) -> None:
         """Add an entry; offsets and positions must ascend."""
-        assert last_offset >= self.base_offset, f"{last_offset=} {self.base_offset=}"
-        if self._offsets:
-            assert last_offset > self._offsets[-1], f"{last_offset=} {self._offsets[-1]=}"
+        relative = last_offset - self.base_offset
+        assert relative >= 0, f"{last_offset=} {self.base_offset=}"
+        if self._relative:
+            assert relative > self._relative[-1], f"{last_offset=} {self._relative[-1]=}"
             assert position > self._positions[-1], f"{position=} {self._positions[-1]=}"
-        self._offsets.append(last_offset)
+        self._relative.append(relative)
         self._positions.append(position)
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """The last offset and its position; (base offset, 0) without an entry."""
+        if not self._relative:
+            return self.base_offset, 0
+        return self.base_offset + self._relative[-1], self._positions[-1]
 
     def lookup(self, offset: int) -> int:
         """A batch position at or before the batch that holds the offset."""
-        found = bisect_right(self._offsets, offset) - 1
+        found = bisect_right(self._relative, offset - self.base_offset) - 1
+        return self._positions[found] if found >= 0 else 0
+
+    def position_at_or_before(self, position: int) -> int:
+        """The last indexed start of a batch that is not behind the position; 0 if there is none."""
+        found = bisect_right(self._positions, position) - 1
         return self._positions[found] if found >= 0 else 0
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries in order."""
-        return list(zip(self._offsets, self._positions, strict=True))
+        base = self.base_offset
+        return [(base + r, p) for r, p in zip(self._relative, self._positions, strict=True)]
 
-    def encode(self) -> bytes:
-        """The content of the `.index` file."""
-        pack, base = _OFFSET_ENTRY.pack, self.base_offset
-        return b"".join(pack(offset - base, position) for offset, position in self.entries())
+    def encode(self, first: int = 0) -> bytes:
+        """The content of the `.index` file, from an entry on."""
+        words = array("i", bytes(OFFSET_ENTRY_BYTES * (len(self) - first)))
+        words[0::2] = self._relative[first:]
+        words[1::2] = self._positions[first:]
+        return _swapped(words).tobytes()
 
     @classmethod
     def decode(cls, content: bytes, base_offset: int, segment_bytes: int) -> "OffsetIndex":
@@ -62,58 +83,64 @@ class OffsetIndex:
             IndexDamageError: a length that is no multiple of 8, entries that do not ascend or lie
                 outside the segment.
         """
-        if len(content) % _OFFSET_ENTRY.size:
-            raise IndexDamageError(f"{len(content)} bytes are not a multiple of 8")
+        words = _swapped(array("i", _without_zero_tail(content, OFFSET_ENTRY_BYTES)))
         index = cls(base_offset)
-        last_relative, last_position = -1, -1
-        for slot, (relative, position) in enumerate(_OFFSET_ENTRY.iter_unpack(content)):
-            if relative == 0 and position == 0 and slot > 0:
-                break  # preallocated and unused
-            if relative <= last_relative or position <= last_position or position >= segment_bytes:
-                if slot == 0 and relative == 0 and position == 0:
-                    break
-                raise IndexDamageError(f"entry {slot} ({relative}, {position}) is out of order")
-            last_relative, last_position = relative, position
-            if relative or position:
-                index.append(base_offset + relative, position)
+        index._relative, index._positions = relative, positions = words[0::2], words[1::2]
+        if not (_ascends(relative, operator.lt) and _ascends(positions, operator.lt)):
+            raise IndexDamageError("entries are out of order")
+        if relative and (relative[0] < 0 or positions[0] < 0 or positions[-1] >= segment_bytes):
+            raise IndexDamageError(f"entries lie outside the segment of {segment_bytes} bytes")
         return index
 
 
 class TimeIndex:
-    """Entries (largest timestamp so far, offset that reached it), 12 bytes each."""
+    """Entries (largest timestamp so far, last offset of the batch that reached it)."""
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
-        self._timestamps: list[int] = []
-        self._offsets: list[int] = []
+        self._timestamps_ms = array("q")
+        self._relative = array("i")
 
     def __len__(self) -> int:
         """The number of entries."""
-        return len(self._timestamps)
+        return len(self._timestamps_ms)
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """The largest timestamp and its offset; (-1, base offset) without an entry."""
+        if not self._timestamps_ms:
+            return -1, self.base_offset
+        return self._timestamps_ms[-1], self.base_offset + self._relative[-1]
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry if its timestamp is a new maximum; -1 is never indexed."""
-        last = self._timestamps[-1] if self._timestamps else -1
-        if timestamp_ms > last:
-            assert not self._offsets or offset >= self._offsets[-1]
-            self._timestamps.append(timestamp_ms)
-            self._offsets.append(offset)
+        last_ms = self._timestamps_ms[-1] if self._timestamps_ms else -1
+        if timestamp_ms > last_ms:
+            relative = offset - self.base_offset
+            assert relative >= 0, f"{offset=} {self.base_offset=}"
+            assert not self._relative or relative >= self._relative[-1], f"{offset=}"
+            self._timestamps_ms.append(timestamp_ms)
+            self._relative.append(relative)
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
         """The last entry at or before the timestamp, else (-1, base offset)."""
-        found = bisect_right(self._timestamps, timestamp_ms) - 1
+        found = bisect_right(self._timestamps_ms, timestamp_ms) - 1
         if found < 0:
             return -1, self.base_offset
-        return self._timestamps[found], self._offsets[found]
+        return self._timestamps_ms[found], self.base_offset + self._relative[found]
 
     def entries(self) -> list[tuple[int, int]]:
         """All entries in order."""
-        return list(zip(self._timestamps, self._offsets, strict=True))
+        base = self.base_offset
+        return [(t, base + r) for t, r in zip(self._timestamps_ms, self._relative, strict=True)]
 
-    def encode(self) -> bytes:
-        """The content of the `.timeindex` file."""
-        pack, base = _TIME_ENTRY.pack, self.base_offset
-        return b"".join(pack(timestamp, offset - base) for timestamp, offset in self.entries())
+    def encode(self, first: int = 0) -> bytes:
+        """The content of the `.timeindex` file, from an entry on."""
+        halves = array("i", _swapped(self._timestamps_ms[first:]).tobytes())
+        words = array("i", bytes(TIME_ENTRY_BYTES * (len(self) - first)))
+        words[0::3], words[1::3] = halves[0::2], halves[1::2]
+        words[2::3] = _swapped(self._relative[first:])
+        return words.tobytes()
 
     @classmethod
     def decode(cls, content: bytes, base_offset: int) -> "TimeIndex":
@@ -122,15 +149,34 @@ class TimeIndex:
         Raises:
             IndexDamageError: a length that is no multiple of 12, or entries that do not ascend.
         """
-        if len(content) % _TIME_ENTRY.size:
-            raise IndexDamageError(f"{len(content)} bytes are not a multiple of 12")
+        words = array("i", _without_zero_tail(content, TIME_ENTRY_BYTES))
+        halves = array("i", bytes(len(words) // 3 * 8))
+        halves[0::2], halves[1::2] = words[0::3], words[1::3]
         index = cls(base_offset)
-        last_timestamp, last_relative = -1, 0
-        for slot, (timestamp, relative) in enumerate(_TIME_ENTRY.iter_unpack(content)):
-            if timestamp == 0 and relative == 0:
-                break  # preallocated and unused
-            if timestamp <= last_timestamp or relative < last_relative:
-                raise IndexDamageError(f"entry {slot} ({timestamp}, {relative}) is out of order")
-            last_timestamp, last_relative = timestamp, relative
-            index.maybe_append(timestamp, base_offset + relative)
+        index._timestamps_ms = timestamps_ms = _swapped(array("q", halves.tobytes()))
+        index._relative = relative = _swapped(words[2::3])
+        if not (_ascends(timestamps_ms, operator.lt) and _ascends(relative, operator.le)):
+            raise IndexDamageError("entries are out of order")
+        if timestamps_ms and (timestamps_ms[0] < 0 or relative[0] < 0):
+            raise IndexDamageError(f"entry 0 ({timestamps_ms[0]}, {relative[0]}) is negative")
         return index
+
+
+def _without_zero_tail(content: bytes, entry_bytes: int) -> bytes:
+    """The content up to the last entry that is not zero: Kafka preallocates."""
+    if len(content) % entry_bytes:
+        raise IndexDamageError(f"{len(content)} bytes are not a multiple of {entry_bytes}")
+    used = len(content.rstrip(b"\0"))
+    return content[: -(-used // entry_bytes) * entry_bytes]
+
+
+def _swapped(words: "array[int]") -> "array[int]":
+    """A copy in the order of the file, big-endian, or back in that of the machine."""
+    copy = words[:]
+    if _IS_LITTLE:
+        copy.byteswap()
+    return copy
+
+
+def _ascends(words: "array[int]", is_before: Callable[[int, int], bool]) -> bool:
+    return all(map(is_before, words, islice(words, 1, None)))

@@ -257,12 +257,20 @@ class Log:
         assert self.end_offset > old.base_offset, f"{self.end_offset=} {old.base_offset=}"
         new = self._create_segment(self.end_offset)
         old.write_indexes()
+        if self._config.grows_index_files:
+            self._flushing.unsynced.update(old.share_index_files())
         self._segments.append(new)
         self._touch(old)
         self._flushing.rolled()
 
     def _create_segment(self, base_offset: int) -> Segment:
-        segment = Segment(self._vfs, self.directory, base_offset, self._config.index_interval_bytes)
+        segment = Segment(
+            self._vfs,
+            self.directory,
+            base_offset,
+            self._config.index_interval_bytes,
+            grows_index_files=self._config.grows_index_files,
+        )
         segment.create()
         self._flushing.wrote(segment.path, segment.file, 0)
         self._flushing.unsynced_directories.add(self.directory)
@@ -464,5 +472,7 @@ class Log:
 
     def _forget(self, segment: Segment) -> None:
         self._flushing.forget(segment.path)
+        for path in segment.index_paths:
+            self._flushing.forget(path)
         if segment in self._open_segments:
             self._open_segments.remove(segment)

@@ -41,6 +41,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     open_segments_max: int = 4  # files kept open beside that of the active segment
     verify_from_start: bool = True  # check all segments at open, not only the unflushed ones
     contiguous: bool = True  # no offset may be missing (compacted logs have gaps)
+    grows_index_files: bool = False  # they are written with the segment, not only at its roll
 
     def __post_init__(self) -> None:
         """Assert the range of each setting."""
@@ -129,8 +130,11 @@ class _Loader:
                 base = segment_base_offset(name, suffix)
                 if base is not None and base not in bases:
                     self._vfs.unlink(join(self._directory, name))  # an index without its segment
-        interval = self._config.index_interval_bytes
-        return [Segment(self._vfs, self._directory, base, interval) for base in sorted(bases)]
+        interval, grows = self._config.index_interval_bytes, self._config.grows_index_files
+        return [
+            Segment(self._vfs, self._directory, base, interval, grows_index_files=grows)
+            for base in sorted(bases)
+        ]
 
     def _read_epochs(self) -> bool:
         """Read the epoch file; True if the epochs below the recovery point are taken from it."""

@@ -4,6 +4,7 @@ apache/kafka: storage/.../log/LogSegment.java
 """
 
 import contextlib
+from collections.abc import Iterator
 from typing import Final
 
 from storage.errors import CorruptLogError, OutOfSpaceError
@@ -27,6 +28,7 @@ RECENT_MAX: Final = 512  # cached batch positions, so that a reader at the tail 
 OFFSET_MAX: Final = (1 << 63) - 1
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _COPY_BYTES: Final = 1 << 20
+_ENTRIES_BEHIND: Final = 64  # entries that a growing index file may lack
 assert _LOOKUP_BYTES >= HEADER_BYTES, "a look-up reads whole headers"
 assert RECENT_MAX > 0, f"{RECENT_MAX=}"
 
@@ -56,6 +58,7 @@ class SegmentIndexes:
         self.max_timestamp_ms = -1
         self.offset_of_max_timestamp = base_offset
         self.first_timestamp_ms = -1
+        self.end_offset = base_offset
         self._interval_bytes = interval_bytes
         self._bytes_since_entry = 0
 
@@ -66,11 +69,16 @@ class SegmentIndexes:
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.offset_of_max_timestamp = last_offset
+        self.end_offset = last_offset + 1
         if self._bytes_since_entry > self._interval_bytes:
             self.offsets.append(last_offset, position)
             self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
+
+    def restart_interval(self) -> None:
+        """Count the bytes to the next entry from here."""
+        self._bytes_since_entry = 0
 
     def finish(self) -> None:
         """Add the last time entry, when the segment becomes inactive."""
@@ -86,14 +94,18 @@ class Segment:
         directory: str,
         base_offset: int,
         interval_bytes: int,
-        indexes: SegmentIndexes | None = None,
+        *,
+        grows_index_files: bool = False,
     ) -> None:
         assert base_offset >= 0, f"{base_offset=}"
         self._vfs = vfs
         self._directory = directory
         self._interval_bytes = interval_bytes
         self._file: VfsFile | None = None
-        self._indexes = indexes
+        self._indexes: SegmentIndexes | None = None
+        self._grows_index_files = grows_index_files
+        self._entries_written: tuple[int, int] | None = None
+        """Entries of both index files; None if their content is unknown."""
         self._recent: dict[int, int] = {}
         self.base_offset = base_offset
         self.path = join(directory, segment_name(base_offset))
@@ -123,7 +135,7 @@ class Segment:
     def adopt(self, indexes: SegmentIndexes) -> None:
         """Use the indexes that a scan of the whole segment made."""
         assert indexes.offsets.base_offset == self.base_offset, f"{self.base_offset=}"
-        self._indexes = indexes
+        self._indexes, self._entries_written = indexes, None
 
     def create(self) -> None:
         """Create the empty file."""
@@ -132,6 +144,7 @@ class Segment:
         self._file.truncate(0)
         self.size_bytes = 0
         self._indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
+        self._entries_written = (0, 0)
 
     def append(self, data: bytes | memoryview, frames: list[BatchFrame]) -> None:
         """Write whole batches at the end; on any error the file is as before.
@@ -161,6 +174,10 @@ class Segment:
             position += size_bytes
         assert position == start + len(data)
         self.size_bytes = position
+        if self._grows_index_files:
+            written = self._entries_written or (0, 0)
+            if len(indexes.offsets) - written[0] >= _ENTRIES_BEHIND:
+                self._write_entries()
 
     def find(self, offset: int) -> int:
         """Return the position of the first batch whose last offset is at or above `offset`.
@@ -176,8 +193,8 @@ class Segment:
             return recent
         try:
             return self._walk(self.indexes.offsets.lookup(offset), offset)
-        except CorruptBatchError:
-            self._indexes = self._rebuild_indexes()  # the index pointed into a batch
+        except (CorruptBatchError, IndexDamageError):
+            self._indexes = self._rebuild_indexes()  # the index pointed into a batch, or too far
             return self._walk(self.indexes.offsets.lookup(offset), offset)
 
     def header_at(self, position: int) -> BatchHeader:
@@ -222,7 +239,7 @@ class Segment:
         self.size_bytes = size_bytes
         self._recent.clear()
         self.remove_index_files()
-        self._indexes = self._rebuild_indexes()
+        self._indexes, self._entries_written = self._rebuild_indexes(), (0, 0)
 
     def write_again_from(self, position: int) -> None:
         """Rewrite the bytes from a position on, unchanged.
@@ -239,20 +256,56 @@ class Segment:
     def write_indexes(self) -> None:
         """Write both index files; a full disk drops them, as they can be rebuilt."""
         self.indexes.finish()
-        for suffix, content in (
-            (INDEX_SUFFIX, self.indexes.offsets.encode()),
-            (TIME_INDEX_SUFFIX, self.indexes.times.encode()),
-        ):
-            path = join(self._directory, segment_name(self.base_offset, suffix))
-            if self._vfs.exists(path) and self._vfs.read(path) == content:
-                continue
-            try:
-                file = self._vfs.open(path, create=True)
-                file.truncate(0)
-                file.pwrite(content, 0)
-                file.close()
-            except OutOfSpaceError:
+        count = (len(self.indexes.offsets), len(self.indexes.times))
+        if self._entries_written is None and self._index_files_are_whole():
+            self._entries_written = count
+        elif self._entries_written != count or count == (0, 0):
+            self._write_entries()
+
+    def _index_files_are_whole(self) -> bool:
+        contents = (self.indexes.offsets.encode(), self.indexes.times.encode())
+        return all(
+            self._vfs.exists(path) and self._vfs.read(path) == content
+            for path, content in zip(self.index_paths, contents, strict=True)
+        )
+
+    def _write_entries(self) -> None:
+        """Append to both index files what they lack."""
+        indexes, written = self.indexes, self._entries_written or (0, 0)
+        paths = self.index_paths
+        try:
+            # The times first: what follows the last indexed offset is taken up at the next load.
+            self._write_tail(paths[1], indexes.times.encode(written[1]), written[1] * 12)
+            self._write_tail(paths[0], indexes.offsets.encode(written[0]), written[0] * 8)
+        except OutOfSpaceError:
+            for path in paths:
                 self._unlink(path)
+            self._entries_written = None
+        else:
+            self._entries_written = (len(indexes.offsets), len(indexes.times))
+
+    def _write_tail(self, path: str, content: bytes, position: int) -> None:
+        file = self._vfs.open(path, create=True)
+        try:
+            file.truncate(position)
+            file.pwrite(content, position)
+        finally:
+            file.close()
+
+    def share_index_files(self) -> Iterator[tuple[str, VfsFile]]:
+        """The paths of the index files with a handle of each, to be synced."""
+        for path in self.index_paths:
+            if self._vfs.exists(path):
+                yield path, self._vfs.open(path)
+
+    @property
+    def index_paths(self) -> tuple[str, str]:
+        """The paths of `.index` and `.timeindex`."""
+        base = self.base_offset
+        return (
+            join(self._directory, segment_name(base, INDEX_SUFFIX)),
+            join(self._directory, segment_name(base, TIME_INDEX_SUFFIX)),
+        )
 
     def remove_index_files(self) -> None:
         """Remove all files of the segment beside the `.log`."""
@@ -277,37 +330,75 @@ class Segment:
 
     def _walk(self, position: int, offset: int) -> int:
         assert position <= self.size_bytes, f"{position=} {self.size_bytes=}"
-        data, data_position = b"", position
+        data, data_position, indexed = b"", position, position
         while position < self.size_bytes:
             if position + HEADER_BYTES > data_position + len(data):
                 data, data_position = self.file.pread(_LOOKUP_BYTES, position), position
             header = parse_batch_header(data, position - data_position)
             if header.last_offset >= offset:
+                if position == indexed and position > 0 and header.base_offset > offset:
+                    raise IndexDamageError(f"position {position} is beyond {offset=}")
                 return position
             position += header.size_bytes
         return self.size_bytes
 
+    def _headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The headers of the batches from a position on, each with its position."""
+        data, data_position = b"", position
+        while position < self.size_bytes:
+            if position + HEADER_BYTES > data_position + len(data):
+                data, data_position = self.file.pread(_LOOKUP_BYTES, position), position
+            header = parse_batch_header(data, position - data_position)
+            yield position, header
+            position += header.size_bytes
+
     def _load_indexes(self) -> SegmentIndexes:
+        """Read both index files, and take up what follows their last entries."""
         indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
-        index_path = join(self._directory, segment_name(self.base_offset, INDEX_SUFFIX))
-        time_path = join(self._directory, segment_name(self.base_offset, TIME_INDEX_SUFFIX))
+        index_path, time_path = self.index_paths
         try:
             indexes.offsets = OffsetIndex.decode(
                 self._vfs.read(index_path), self.base_offset, self.size_bytes
             )
             indexes.times = TimeIndex.decode(self._vfs.read(time_path), self.base_offset)
-        except (FileNotFoundError, IndexDamageError):
+            self._complete(indexes)
+        except (FileNotFoundError, IndexDamageError, CorruptBatchError):
             return self._rebuild_indexes()
-        if indexes.times.entries():
-            indexes.max_timestamp_ms, indexes.offset_of_max_timestamp = indexes.times.entries()[-1]
         return indexes
+
+    def _complete(self, indexes: SegmentIndexes) -> None:
+        """Bring the indexes of the files up to the end of the segment.
+
+        Raises:
+            IndexDamageError: the last entry of one of them is not true of the segment.
+            CorruptBatchError: the same, or the segment is damaged.
+        """
+        timestamp_ms, offset = indexes.times.last_entry
+        indexes.max_timestamp_ms, indexes.offset_of_max_timestamp = timestamp_ms, offset
+        last_indexed, start = indexes.offsets.last_entry
+        if start > 0 and timestamp_ms < 0:
+            raise IndexDamageError("offsets are indexed, timestamps are not")
+        if start > 0:
+            _, first = next(self._headers_from(0))
+            indexes.first_timestamp_ms = first.max_timestamp_ms
+        for position, header in self._headers_from(start):
+            indexes.add(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+            if header.last_offset < last_indexed:  # Kafka before 4.0: an entry for a whole append
+                indexes.restart_interval()
+        if timestamp_ms >= 0:
+            at = self._walk(indexes.offsets.lookup(offset), offset)
+            found = next(self._headers_from(at), None)
+            if found is None or found[1].max_timestamp_ms != timestamp_ms:
+                raise IndexDamageError(f"timestamp {timestamp_ms} is not at {offset=}")
 
     def _rebuild_indexes(self) -> SegmentIndexes:
         indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
-        position = 0
-        while position < self.size_bytes:
-            header = self.header_at(position)
-            size_bytes = header.size_bytes
-            indexes.add(position, size_bytes, header.last_offset, header.max_timestamp_ms)
-            position += size_bytes
+        end = 0
+        try:
+            for position, header in self._headers_from(0):
+                size_bytes = header.size_bytes
+                indexes.add(position, size_bytes, header.last_offset, header.max_timestamp_ms)
+                end = position + size_bytes
+        except CorruptBatchError as error:
+            raise CorruptLogError(self.path, end, str(error)) from error
         return indexes
