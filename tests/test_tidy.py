@@ -24,6 +24,7 @@ PACKAGES: Final = (
     "quorum_controller",
     "broker_publisher",
     "network",
+    "replication",
     "kernel",
     "node",
     "simulator",

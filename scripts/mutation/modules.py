@@ -21,6 +21,7 @@ PACKAGES: Final = (
     "raft",
     "kernel",
     "network",
+    "replication",
     "quorum_controller",
     "storage",
     "metadata",

@@ -1,0 +1,8 @@
+"""Replicas of partitions as values: who is in sync, what is committed, and who waits for it.
+
+Interface:
+- `fetch_session.FetchManager`: `new_context` for each Fetch; the context names the partitions to
+  read and selects the rows of the response (KIP-227).
+
+Not in it: sockets and logs (broker/ and storage/), the election of leaders (quorum_controller/).
+"""
