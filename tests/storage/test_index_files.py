@@ -257,7 +257,7 @@ def test_index_files_are_synced_with_the_segment_that_rolled() -> None:
     for offset in range(30):
         log.append(batch(offset, 1), offset)
     log.flush()
-    old = [f"{base:020d}" for base in log.segment_base_offsets[:-1]]
+    old = [f"{segment.base_offset:020d}" for segment in log._segments[:-1]]
     assert len(old) > 1
     durable = vfs.crash()
     for path in (f"/d/{name}{suffix}" for name in old for suffix in (".index", ".timeindex")):
