@@ -39,6 +39,7 @@ class Flushing:
 
     def wrote(self, path: str, file: VfsFile, size_bytes: int) -> None:
         """Note bytes that were written to a file of the log."""
+        assert size_bytes >= 0, f"{size_bytes=}"
         self._unrecorded_bytes += size_bytes
         if path not in self.unsynced:
             self.unsynced[path] = file.share()
@@ -53,6 +54,7 @@ class Flushing:
 
     def truncated_to(self, end_offset: int) -> None:
         """Lower the flushed end to that of a truncated log; plans made before are stale."""
+        assert end_offset >= 0, f"{end_offset=}"
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         self.generation += 1
 

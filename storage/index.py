@@ -70,6 +70,7 @@ class OffsetIndex:
 
     def encode(self, first: int = 0) -> bytes:
         """The content of the `.index` file, from an entry on."""
+        assert 0 <= first <= len(self), f"{first=} {len(self)=}"
         words = array("i", bytes(OFFSET_ENTRY_BYTES * (len(self) - first)))
         words[0::2] = self._relative[first:]
         words[1::2] = self._positions[first:]

@@ -14,13 +14,15 @@ from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
 from storage.flush_plan import FlushPlan
 from storage.flushing import Flushing
-from storage.log_loading import LoadedLog, LogConfig, load_log
+from storage.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log
 from storage.read_check import first_damage
 from storage.recovery import BatchRules, RecoveryEvent
-from storage.segment import RELATIVE_OFFSET_MAX, Segment
+from storage.rolling import RELATIVE_OFFSET_MAX, AppendExtent, roll_reason
+from storage.segment import Segment
 from storage.vfs import Vfs, join, parent, write_file_atomically
 from wire.batch import CRC_START, BatchFrame, iterate_frames
 from wire.errors import CorruptBatchError
+from wire.types import Rng
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]
 
@@ -40,14 +42,15 @@ class Log:
 
     def __init__(
         self,
-        vfs: Vfs,
-        directory: str,
-        config: LogConfig,
+        maker: SegmentMaker,
         recovery_point: RecoveryPoint | None,
         loaded: LoadedLog,
     ) -> None:
+        vfs, directory, config = maker.vfs, maker.directory, maker.config
         self._vfs = vfs
         self._config = config
+        self._roll_rules = config.roll_rules
+        self._maker = maker
         self._flushing = Flushing(vfs, recovery_point, config.recovery_point_bytes)
         self._segments = loaded.segments
         self._epochs = loaded.epochs
@@ -67,7 +70,7 @@ class Log:
                 self._flushing.wrote(segment.path, segment.file, 0)
                 self._touch(segment)
         else:
-            self._segments.append(self._create_segment(loaded.end_offset))
+            self._segments.append(self._create_segment(loaded.end_offset, maker.opened_ms))
         assert self.log_start_offset <= self.end_offset, f"{self.log_start_offset=}"
         self._flushing.unsynced_directories |= {directory, parent(directory)}
         self._flushing.flushed_end_offset = self.log_start_offset
@@ -80,6 +83,9 @@ class Log:
         config: LogConfig,
         recovery_point: RecoveryPoint | None = None,
         log_start_offset: int = 0,
+        *,
+        rng: Rng | None = None,
+        wall_ms: int = 0,
     ) -> "Log":
         """Open or create the log of a directory; all its content is flushed on return.
 
@@ -88,8 +94,9 @@ class Log:
         """
         vfs.make_directory(directory)
         flushed = 0 if recovery_point is None else recovery_point.end_offset
-        loaded = load_log(vfs, directory, config, flushed, log_start_offset)
-        log = cls(vfs, directory, config, recovery_point, loaded)
+        maker = SegmentMaker(vfs, directory, config, rng, wall_ms)
+        loaded = load_log(maker, flushed, log_start_offset)
+        log = cls(maker, recovery_point, loaded)
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
         log._epochs.truncate_from_start(log.log_start_offset)
         log._write_again_from(flushed)
@@ -140,7 +147,7 @@ class Log:
 
     # -- append ---------------------------------------------------------------------------------
 
-    def append(self, batches: bytes, base_offset: int) -> AppendInfo:
+    def append(self, batches: bytes, base_offset: int, wall_ms: int = 0) -> AppendInfo:
         """Append batches that this node built.
 
         Raises:
@@ -151,10 +158,10 @@ class Log:
         assert base_offset == self.end_offset, f"{base_offset=} {self.end_offset=}"
         assert base_offset == frames[0].base_offset, f"{base_offset=} {frames[0]=}"
         assert frames[-1].end_position == len(batches)
-        new_epochs = self._append_group(batches, frames)
+        new_epochs = self._append_group(batches, frames, wall_ms)
         return AppendInfo(base_offset, self.end_offset, self.last_epoch, new_epochs)
 
-    def append_fetched(self, batches: bytes, epoch_max: int) -> AppendInfo:
+    def append_fetched(self, batches: bytes, epoch_max: int, wall_ms: int = 0) -> AppendInfo:
         """Append batches from a leader unchanged, up to the first invalid one.
 
         Invalid: a cut, damaged or too large batch, one that does not continue the log, or one of an
@@ -171,7 +178,7 @@ class Log:
             start, end = group[0].position, group[-1].end_position
             data = batches if end - start == len(batches) else view[start:end]
             try:
-                new_epochs += self._append_group(data, group)
+                new_epochs += self._append_group(data, group, wall_ms)
             except OutOfSpaceError:
                 if self.end_offset == before:
                     raise
@@ -207,23 +214,28 @@ class Log:
         """Split the frames into groups that each fit into a segment, if possible."""
         groups: list[list[BatchFrame]] = []
         room = self._config.segment_bytes - self._segments[-1].size_bytes
-        if frames and frames[-1].end_position <= room:
+        if not frames:
+            return []
+        first, last = frames[0].base_offset, frames[-1]
+        if last.end_position <= room and last.last_offset - first <= RELATIVE_OFFSET_MAX:
             return [frames]
         for frame in frames:
             size = frame.size_bytes
-            if not groups or size > room:
-                if size > room:
+            is_far = frame.last_offset - first > RELATIVE_OFFSET_MAX
+            if not groups or size > room or is_far:
+                if size > room or is_far:
                     room = self._config.segment_bytes
                 groups.append([])
+                first = frame.base_offset
             groups[-1].append(frame)
             room -= size
         return groups
 
     def _append_group(
-        self, data: bytes | memoryview, frames: list[BatchFrame]
+        self, data: bytes | memoryview, frames: list[BatchFrame], wall_ms: int
     ) -> tuple[EpochEntry, ...]:
-        if self._must_roll(len(data), frames):
-            self._roll()
+        if self._must_roll(len(data), frames, wall_ms):
+            self._roll(max(self.end_offset, frames[0].base_offset), wall_ms)
         assert frames[0].base_offset >= self.end_offset, f"{frames[0]=} {self.end_offset=}"
         segment = self._segments[-1]
         segment.append(data, frames)
@@ -239,23 +251,16 @@ class Log:
                     self._epochs_changed = True
         return tuple(new_epochs)
 
-    def _must_roll(self, added_bytes: int, frames: list[BatchFrame]) -> bool:
-        active, config = self._segments[-1], self._config
-        if active.size_bytes == 0:
-            return False
-        started_ms = active.indexes.first_timestamp_ms
+    def _must_roll(self, added_bytes: int, frames: list[BatchFrame], wall_ms: int) -> bool:
         newest_ms = max([frame.max_timestamp_ms for frame in frames])
-        return (
-            active.size_bytes + added_bytes > config.segment_bytes
-            or (started_ms >= 0 and newest_ms - started_ms > config.segment_ms)
-            or frames[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
-        )
+        append = AppendExtent(added_bytes, frames[-1].last_offset, newest_ms, wall_ms)
+        return roll_reason(self._active.fill, append, self._roll_rules) is not None
 
-    def _roll(self) -> None:
+    def _roll(self, base_offset: int, wall_ms: int) -> None:
         old = self._active
-        assert old.size_bytes > 0
-        assert self.end_offset > old.base_offset, f"{self.end_offset=} {old.base_offset=}"
-        new = self._create_segment(self.end_offset)
+        assert base_offset >= self.end_offset, f"{base_offset=} {self.end_offset=}"
+        assert base_offset > old.base_offset, f"{base_offset=} {old.base_offset=}"
+        new = self._create_segment(base_offset, wall_ms)
         old.write_indexes()
         if self._config.grows_index_files:
             self._flushing.unsynced.update(old.share_index_files())
@@ -263,14 +268,8 @@ class Log:
         self._touch(old)
         self._flushing.rolled()
 
-    def _create_segment(self, base_offset: int) -> Segment:
-        segment = Segment(
-            self._vfs,
-            self.directory,
-            base_offset,
-            self._config.index_interval_bytes,
-            grows_index_files=self._config.grows_index_files,
-        )
+    def _create_segment(self, base_offset: int, wall_ms: int) -> Segment:
+        segment = self._maker.make(base_offset, wall_ms)
         segment.create()
         self._flushing.wrote(segment.path, segment.file, 0)
         self._flushing.unsynced_directories.add(self.directory)
@@ -347,7 +346,7 @@ class Log:
         self._set_end(end_offset)
         return end_offset
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, wall_ms: int = 0) -> None:
         """Drop everything and start an empty log at the offset; durable.
 
         Raises:
@@ -358,7 +357,7 @@ class Log:
         assert offset >= 0, f"{offset=}"
         self._flushing.lower_record_to(0)
         self._remove_segments(0)
-        self._segments.append(self._create_segment(offset))
+        self._segments.append(self._create_segment(offset, wall_ms))
         self._vfs.sync_directory(self.directory)
         self.log_start_offset = offset
         self._epochs.clear()

@@ -19,6 +19,7 @@ from storage.recovery import (
     TailCut,
     scan_segment,
 )
+from storage.rolling import RollRules, drawn_jitter_ms
 from storage.segment import (
     OFFSET_MAX,
     SEGMENT_SUFFIXES,
@@ -28,6 +29,7 @@ from storage.segment import (
     segment_name,
 )
 from storage.vfs import Vfs, join
+from wire.types import Rng
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +37,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     batch_bytes_max: int = 8 << 20  # of one fetched batch; Kafka's limit for the metadata log
     recovery_point_bytes: int = 4 << 20  # flushed log between two records of the flushed end
@@ -47,10 +51,53 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Assert the range of each setting."""
         assert self.segment_bytes > 0, f"{self.segment_bytes=}"
         assert self.segment_ms >= 0, f"{self.segment_ms=}"
+        assert self.segment_jitter_ms >= 0, f"{self.segment_jitter_ms=}"
+        assert self.segment_index_bytes > 0, f"{self.segment_index_bytes=}"
         assert self.index_interval_bytes >= 0, f"{self.index_interval_bytes=}"
         assert self.batch_bytes_max > 0, f"{self.batch_bytes_max=}"
         assert self.recovery_point_bytes >= 0, f"{self.recovery_point_bytes=}"
         assert self.open_segments_max >= 0, f"{self.open_segments_max=}"
+
+    @property
+    def roll_rules(self) -> RollRules:
+        """Those of them that say when a log begins a new segment."""
+        return RollRules(
+            segment_bytes=self.segment_bytes,
+            segment_ms=self.segment_ms,
+            index_bytes=self.segment_index_bytes,
+        )
+
+
+class SegmentMaker:
+    """The segments of one log, as its settings ask for; `rng` draws their jitter."""
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        directory: str,
+        config: LogConfig,
+        rng: Rng | None = None,
+        opened_ms: int = 0,
+    ) -> None:
+        self.vfs = vfs
+        self.directory = directory
+        self.config = config
+        self.opened_ms = opened_ms
+        """Wall clock; an opened segment counts as created then."""
+        self._rng = rng
+
+    def make(self, base_offset: int, wall_ms: int) -> Segment:
+        """The segment of a base offset, whether its file exists or not."""
+        config = self.config
+        return Segment(
+            self.vfs,
+            self.directory,
+            base_offset,
+            config.index_interval_bytes,
+            grows_index_files=config.grows_index_files,
+            created_ms=wall_ms,
+            jitter_ms=drawn_jitter_ms(self._rng, config.segment_jitter_ms, config.segment_ms),
+        )
 
 
 class LoadedLog(msgspec.Struct):
@@ -66,23 +113,22 @@ class LoadedLog(msgspec.Struct):
 _TEMPORARY: Final = (".cleaned", ".deleted")
 
 
-def load_log(
-    vfs: Vfs, directory: str, config: LogConfig, recovery_point: int, log_start_offset: int
-) -> LoadedLog:
+def load_log(maker: SegmentMaker, recovery_point: int, log_start_offset: int) -> LoadedLog:
     """Check the directory; cut or refuse damaged segments.
 
     Raises:
         CorruptLogError: damage below the recovery point.
     """
-    return _Loader(vfs, directory, config, recovery_point).load(log_start_offset)
+    return _Loader(maker, recovery_point).load(log_start_offset)
 
 
 class _Loader:
-    def __init__(self, vfs: Vfs, directory: str, config: LogConfig, recovery_point: int) -> None:
+    def __init__(self, maker: SegmentMaker, recovery_point: int) -> None:
         assert recovery_point >= 0, f"{recovery_point=}"
-        self._vfs = vfs
-        self._directory = directory
-        self._config = config
+        self._vfs = maker.vfs
+        self._directory = maker.directory
+        self._config = maker.config
+        self._maker = maker
         self._recovery_point = recovery_point
         self._report: list[RecoveryEvent] = []
         self._epochs = EpochCache()
@@ -130,11 +176,7 @@ class _Loader:
                 base = segment_base_offset(name, suffix)
                 if base is not None and base not in bases:
                     self._vfs.unlink(join(self._directory, name))  # an index without its segment
-        interval, grows = self._config.index_interval_bytes, self._config.grows_index_files
-        return [
-            Segment(self._vfs, self._directory, base, interval, grows_index_files=grows)
-            for base in sorted(bases)
-        ]
+        return [self._maker.make(base, self._maker.opened_ms) for base in sorted(bases)]
 
     def _read_epochs(self) -> bool:
         """Read the epoch file; True if the epochs below the recovery point are taken from it."""

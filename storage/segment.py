@@ -9,6 +9,7 @@ from typing import Final
 
 from storage.errors import CorruptLogError, OutOfSpaceError
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.rolling import RELATIVE_OFFSET_MAX, SegmentFill
 from storage.vfs import Vfs, VfsFile, join
 from wire.batch import (
     HEADER_BYTES,
@@ -26,7 +27,6 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnind
 _LOOKUP_BYTES: Final = 16 * 1024  # bytes of one read while looking for a batch
 RECENT_MAX: Final = 512  # cached batch positions, so that a reader at the tail needs no lookup
 OFFSET_MAX: Final = (1 << 63) - 1
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 _COPY_BYTES: Final = 1 << 20
 _ENTRIES_BEHIND: Final = 64  # entries that a growing index file may lack
 assert _LOOKUP_BYTES >= HEADER_BYTES, "a look-up reads whole headers"
@@ -96,7 +96,20 @@ class Segment:
         interval_bytes: int,
         *,
         grows_index_files: bool = False,
+        created_ms: int = 0,
+        jitter_ms: int = 0,
     ) -> None:
+        """Name a segment, created or not.
+
+        Args:
+            vfs: of the log.
+            directory: of the partition.
+            base_offset: a lower bound of its offsets.
+            interval_bytes: `index.interval.bytes`.
+            grows_index_files: True if they are written with the segment, not only at its roll.
+            created_ms: wall clock.
+            jitter_ms: time by which it rolls earlier than after `segment.ms`.
+        """
         assert base_offset >= 0, f"{base_offset=}"
         self._vfs = vfs
         self._directory = directory
@@ -106,6 +119,8 @@ class Segment:
         self._grows_index_files = grows_index_files
         self._entries_written: tuple[int, int] | None = None
         """Entries of both index files; None if their content is unknown."""
+        self._created_ms = created_ms
+        self._jitter_ms = jitter_ms
         self._recent: dict[int, int] = {}
         self.base_offset = base_offset
         self.path = join(directory, segment_name(base_offset))
@@ -131,6 +146,20 @@ class Segment:
         if self._indexes is None:
             self._indexes = self._load_indexes()
         return self._indexes
+
+    @property
+    def fill(self) -> SegmentFill:
+        """What the rules of rolling look at."""
+        indexes = self.indexes
+        return SegmentFill(
+            base_offset=self.base_offset,
+            size_bytes=self.size_bytes,
+            first_timestamp_ms=indexes.first_timestamp_ms,
+            created_ms=self._created_ms,
+            jitter_ms=self._jitter_ms,
+            offset_entries=len(indexes.offsets),
+            time_entries=len(indexes.times),
+        )
 
     def adopt(self, indexes: SegmentIndexes) -> None:
         """Use the indexes that a scan of the whole segment made."""

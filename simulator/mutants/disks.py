@@ -116,8 +116,8 @@ def _directory_unsynced(patches: Patches) -> None:
     """A new segment counts its directory as synced."""
 
     def make(original: Original) -> Original:
-        def create_segment(self: Log, base_offset: int) -> Segment:
-            segment: Segment = original(self, base_offset)
+        def create_segment(self: Log, base_offset: int, wall_ms: int) -> Segment:
+            segment: Segment = original(self, base_offset, wall_ms)
             self._flushing.unsynced_directories.discard(self.directory)
             return segment
 

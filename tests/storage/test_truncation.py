@@ -5,7 +5,6 @@ import pytest
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.log import Log, LogConfig
 from storage.partition_directories import open_metadata_log
-from storage.segment import segment_name
 from tests.storage.segments import segment_bases
 from wire.batch import encode_batch, iterate_batches
 from wire.types import LeaderEpoch, Offset
@@ -102,7 +101,6 @@ def test_truncation_in_a_gap_between_segments_has_its_end_there(end_offset: int)
     log = Log.open(vfs, "/d", config)
     assert log.append_fetched(batch(0, 3) + batch(10, 3), epoch_max=1).end_offset == 13
     log.close()
-    vfs.rename(f"/d/{segment_name(3)}", f"/d/{segment_name(10)}")
     log = Log.open(vfs, "/d", config)
     assert segment_bases(vfs, log) == (0, 10)
     assert log.truncate_to(end_offset) == end_offset
