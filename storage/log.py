@@ -6,22 +6,22 @@ end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLo
 
 from bisect import bisect_right
 
-import crc32c
 import msgspec
 
 from storage.checkpoint_files import RecoveryPoint
 from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
+from storage.fetched_batches import acceptable, groups_that_fit
+from storage.file_slice import FileSlice
 from storage.flush_plan import FlushPlan
 from storage.flushing import Flushing
 from storage.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log
 from storage.read_check import first_damage
 from storage.recovery import BatchRules, RecoveryEvent
-from storage.rolling import RELATIVE_OFFSET_MAX, AppendExtent, roll_reason
+from storage.rolling import AppendExtent, roll_reason
 from storage.segment import Segment
 from storage.vfs import Vfs, join, parent, write_file_atomically
-from wire.batch import CRC_START, BatchFrame, iterate_frames
-from wire.errors import CorruptBatchError
+from wire.batch import BatchFrame, iterate_frames
 from wire.types import Rng
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]
@@ -65,8 +65,7 @@ class Log:
         self.log_start_offset = loaded.end_offset
         if self._segments:
             self.log_start_offset = self._segments[0].base_offset
-            flushed = 0 if recovery_point is None else recovery_point.end_offset
-            for segment in self._segments[self._floor(flushed) :]:
+            for segment in self._segments[self._floor(loaded.flushed_end_offset) :]:
                 self._flushing.wrote(segment.path, segment.file, 0)
                 self._touch(segment)
         else:
@@ -86,8 +85,19 @@ class Log:
         *,
         rng: Rng | None = None,
         wall_ms: int = 0,
+        is_clean: bool = False,
     ) -> "Log":
-        """Open or create the log of a directory; all its content is flushed on return.
+        """Open or create the log of a directory; with `syncs_at_open` it is flushed on return.
+
+        Args:
+            vfs: of the directory.
+            directory: of the partition.
+            config: the settings.
+            recovery_point: the record of the flushed end.
+            log_start_offset: recorded for the partition.
+            rng: draws the jitter of segments.
+            wall_ms: wall clock.
+            is_clean: True after a clean shutdown of the whole log directory: no batch is checked.
 
         Raises:
             CorruptLogError: damage below the recovery point.
@@ -95,10 +105,13 @@ class Log:
         vfs.make_directory(directory)
         flushed = 0 if recovery_point is None else recovery_point.end_offset
         maker = SegmentMaker(vfs, directory, config, rng, wall_ms)
-        loaded = load_log(maker, flushed, log_start_offset)
+        loaded = load_log(maker, flushed, log_start_offset, is_clean=is_clean)
         log = cls(maker, recovery_point, loaded)
         log.log_start_offset = max(log.log_start_offset, min(log_start_offset, log.end_offset))
         log._epochs.truncate_from_start(log.log_start_offset)
+        if not config.syncs_at_open:
+            log._flushing.flushed_end_offset = loaded.flushed_end_offset
+            return log
         log._write_again_from(flushed)
         log.flush()
         assert log.flushed_end_offset == log.end_offset, f"{log.flushed_end_offset=}"
@@ -172,9 +185,12 @@ class Log:
         """
         before = self.end_offset
         view = memoryview(batches)
-        taken, stopped = self._acceptable(view, epoch_max)
+        config = self._config
+        rules = BatchRules(before, self.last_epoch, contiguous=config.contiguous)
+        taken, stopped = acceptable(view, rules, epoch_max, config.batch_bytes_max)
         new_epochs: list[EpochEntry] = []
-        for group in self._groups(taken):
+        room_bytes = config.segment_bytes - self._active.size_bytes
+        for group in groups_that_fit(taken, room_bytes, config.segment_bytes):
             start, end = group[0].position, group[-1].end_position
             data = batches if end - start == len(batches) else view[start:end]
             try:
@@ -185,51 +201,6 @@ class Log:
                 stopped = "no space left on device"
                 break
         return AppendInfo(before, self.end_offset, self.last_epoch, tuple(new_epochs), stopped)
-
-    def _acceptable(self, view: memoryview, epoch_max: int) -> tuple[list[BatchFrame], str | None]:
-        config = self._config
-        rules = BatchRules(self.end_offset, self.last_epoch, contiguous=config.contiguous)
-        taken: list[BatchFrame] = []
-        end = 0
-        try:
-            for frame in iterate_frames(view):
-                last, epoch = frame.last_offset, frame.leader_epoch
-                content = view[frame.position + CRC_START : frame.end_position]
-                is_sound = crc32c.crc32c(content) == frame.crc
-                objection = rules.objection(frame.base_offset, last, epoch, crc_is_valid=is_sound)
-                if epoch > epoch_max:
-                    objection = f"leader epoch {epoch} is above {epoch_max}"
-                elif frame.size_bytes > config.batch_bytes_max:
-                    objection = f"a batch of {frame.size_bytes} bytes is too large"
-                if objection is not None:
-                    return taken, objection
-                rules.accept(last, epoch)
-                taken.append(frame)
-                end = frame.end_position
-        except CorruptBatchError as error:
-            return taken, str(error)
-        return taken, None if end == len(view) else "the last batch is cut"
-
-    def _groups(self, frames: list[BatchFrame]) -> list[list[BatchFrame]]:
-        """Split the frames into groups that each fit into a segment, if possible."""
-        groups: list[list[BatchFrame]] = []
-        room = self._config.segment_bytes - self._segments[-1].size_bytes
-        if not frames:
-            return []
-        first, last = frames[0].base_offset, frames[-1]
-        if last.end_position <= room and last.last_offset - first <= RELATIVE_OFFSET_MAX:
-            return [frames]
-        for frame in frames:
-            size = frame.size_bytes
-            is_far = frame.last_offset - first > RELATIVE_OFFSET_MAX
-            if not groups or size > room or is_far:
-                if size > room or is_far:
-                    room = self._config.segment_bytes
-                groups.append([])
-                first = frame.base_offset
-            groups[-1].append(frame)
-            room -= size
-        return groups
 
     def _append_group(
         self, data: bytes | memoryview, frames: list[BatchFrame], wall_ms: int
@@ -264,7 +235,7 @@ class Log:
         old.write_indexes()
         if self._config.grows_index_files:
             self._flushing.unsynced.update(old.share_index_files())
-        self._segments.append(new)
+        self._segments = [*self._segments, new]
         self._touch(old)
         self._flushing.rolled()
 
@@ -286,34 +257,63 @@ class Log:
             OffsetOutOfRangeError: below the log start or above the end.
             CorruptLogError: the bytes on the disk have changed since they were written.
         """
+        located = self._locate(offset, end_offset)
+        if located is None:
+            return b""
+        segment, position, end = located
+        data = segment.read_batches(position, end, max_bytes)
+        damage = first_damage(data, offset, contiguous=self._config.contiguous)
+        if damage is not None:
+            raise CorruptLogError(segment.path, position + damage[0], damage[1])
+        return data
+
+    def slice(
+        self, offset: int, max_bytes: int, end_offset: int | None = None, *, at_least_one: bool
+    ) -> FileSlice | None:
+        """The batches that `read` returns, not read yet; None if there are none.
+
+        A first batch above `max_bytes` is left out unless `at_least_one`.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start or above the end.
+            CorruptLogError: a header on the way to them is damaged.
+        """
+        located = self._locate(offset, end_offset)
+        if located is None:
+            return None
+        segment, position, end = located
+        size_bytes = segment.whole_batches_bytes(
+            position, end, max_bytes, at_least_one=at_least_one
+        )
+        if size_bytes == 0:
+            return None
+        return FileSlice(segment.file.share(), position, size_bytes, self.generation)
+
+    def _locate(self, offset: int, end_offset: int | None) -> tuple[Segment, int, int] | None:
+        """Segment, position and end of the batches from `offset` on; None if there are none."""
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, self.end_offset)
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         if offset >= limit:
-            return b""
-        number, last = self._floor(offset), len(self._segments) - 1
+            return None
+        segments = self._segments
+        number, last = self._floor(offset), len(segments) - 1
         while number <= last:
-            segment = self._segments[number]
+            segment = segments[number]
             if segment.base_offset >= limit:
-                return b""
+                return None
             if number < last:
                 self._touch(segment)
             position = segment.find(offset)
-            upper = self.end_offset if number == last else self._segments[number + 1].base_offset
+            upper = self.end_offset if number == last else segments[number + 1].base_offset
             end = segment.size_bytes if limit >= upper else segment.find(limit)
-            if position < end:
-                data = segment.read_batches(position, end, max_bytes)
-                damage = first_damage(data, offset, contiguous=self._config.contiguous)
-                if damage is not None:
-                    raise CorruptLogError(segment.path, position + damage[0], damage[1])
-                return data
             if position < segment.size_bytes:
-                return b""
+                return (segment, position, end) if position < end else None
             number += 1
         if self._config.contiguous:
             active = self._active
             raise CorruptLogError(active.path, active.size_bytes, f"no batch holds {offset=}")
-        return b""
+        return None
 
     # -- truncation -----------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Log:
         self.log_start_offset = offset
         removed: list[str] = []
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
-            segment = self._segments.pop(0)
+            segment, *self._segments = self._segments
             self._forget(segment)
             segment.remove()
             self._vfs.sync_directory(self.directory)  # in order, or a crash could cause a gap
@@ -394,7 +394,7 @@ class Log:
             self._forget(segment)
             segment.remove()
             self._vfs.sync_directory(self.directory)
-        del self._segments[first:]
+        self._segments = self._segments[:first]
 
     # -- durability -----------------------------------------------------------------------------
 

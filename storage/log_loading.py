@@ -45,6 +45,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     open_segments_max: int = 4  # files kept open beside that of the active segment
     verify_from_start: bool = True  # check all segments at open, not only the unflushed ones
     contiguous: bool = True  # no offset may be missing (compacted logs have gaps)
+    syncs_at_open: bool = True  # what is not recorded as flushed is written again and synced
     grows_index_files: bool = False  # they are written with the segment, not only at its roll
 
     def __post_init__(self) -> None:
@@ -108,18 +109,22 @@ class LoadedLog(msgspec.Struct):
     end_offset: int
     last_epoch: int
     report: list[RecoveryEvent]
+    flushed_end_offset: int
+    """What is below it needs no sync: the recorded flushed end, or the end of a clean log."""
 
 
 _TEMPORARY: Final = (".cleaned", ".deleted")
 
 
-def load_log(maker: SegmentMaker, recovery_point: int, log_start_offset: int) -> LoadedLog:
-    """Check the directory; cut or refuse damaged segments.
+def load_log(
+    maker: SegmentMaker, recovery_point: int, log_start_offset: int, *, is_clean: bool = False
+) -> LoadedLog:
+    """Check the directory; cut or refuse damaged segments. Of a clean log only the end is read.
 
     Raises:
         CorruptLogError: damage below the recovery point.
     """
-    return _Loader(maker, recovery_point).load(log_start_offset)
+    return _Loader(maker, recovery_point).load(log_start_offset, is_clean=is_clean)
 
 
 class _Loader:
@@ -133,15 +138,19 @@ class _Loader:
         self._report: list[RecoveryEvent] = []
         self._epochs = EpochCache()
 
-    def load(self, log_start_offset: int) -> LoadedLog:
+    def load(self, log_start_offset: int, *, is_clean: bool) -> LoadedLog:
         segments = self._list_segments()
         if not segments:
             if self._recovery_point > log_start_offset:
                 raise CorruptLogError(
                     self._directory, 0, f"no segment; {self._recovery_point} offsets were flushed"
                 )
-            return LoadedLog([], self._epochs, log_start_offset, -1, self._report)
+            return self._loaded([], log_start_offset, -1, log_start_offset)
         verified = self._read_epochs()
+        if verified and is_clean:
+            end_offset = segments[-1].indexes.end_offset
+            self._epochs.truncate_from_end(end_offset)
+            return self._loaded(segments, end_offset, self._last_epoch, end_offset)
         first = 0
         if verified:
             first = self._first_to_scan(segments)
@@ -156,7 +165,15 @@ class _Loader:
                 segments[-1].size_bytes,
                 f"the log ends at offset {end_offset}, flushed up to {self._recovery_point}",
             )
-        return LoadedLog(segments, self._epochs, end_offset, last_epoch, self._report)
+        return self._loaded(segments, end_offset, last_epoch, self._recovery_point)
+
+    def _loaded(
+        self, segments: list[Segment], end_offset: int, last_epoch: int, flushed_end_offset: int
+    ) -> LoadedLog:
+        assert flushed_end_offset <= end_offset, f"{flushed_end_offset=} {end_offset=}"
+        return LoadedLog(
+            segments, self._epochs, end_offset, last_epoch, self._report, flushed_end_offset
+        )
 
     def _list_segments(self) -> list[Segment]:
         names = self._vfs.list(self._directory)
@@ -201,11 +218,8 @@ class _Loader:
 
     def _scan(self, segments: list[Segment], first: int) -> tuple[int, int]:
         config = self._config
-        last_epoch = self._epochs.last_epoch
         rules = BatchRules(
-            segments[first].base_offset,
-            -1 if last_epoch is None else last_epoch,
-            contiguous=config.contiguous,
+            segments[first].base_offset, self._last_epoch, contiguous=config.contiguous
         )
         number = first
         while number < len(segments):
@@ -263,6 +277,11 @@ class _Loader:
             self._vfs.sync_directory(self._directory)
         self._report.append(SegmentsDropped(tuple(s.path for s in dropped), end_offset, reason))
         del segments[first:]
+
+    @property
+    def _last_epoch(self) -> int:
+        last_epoch = self._epochs.last_epoch
+        return -1 if last_epoch is None else last_epoch
 
     def _note_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0:

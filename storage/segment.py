@@ -260,6 +260,35 @@ class Segment:
             return file.pread(self.header_at(position).size_bytes, position)
         return data[:whole]
 
+    def whole_batches_bytes(
+        self, position: int, end_position: int, max_bytes: int, *, at_least_one: bool
+    ) -> int:
+        """Size of the whole batches from a position, at most `max_bytes`, or of the first one.
+
+        Raises:
+            CorruptLogError: there is no valid header.
+        """
+        assert 0 <= position < end_position <= self.size_bytes, f"{position=} {end_position=}"
+        assert max_bytes >= 0, f"{max_bytes=}"
+        if end_position - position <= max_bytes:
+            return end_position - position
+        try:
+            whole = self._boundary(position, position + max_bytes)
+        except CorruptBatchError:
+            self._indexes = self._rebuild_indexes()  # the index pointed into a batch
+            whole = self._boundary(position, position + max_bytes)
+        if whole > position or not at_least_one:
+            return whole - position
+        return self.header_at(position).size_bytes
+
+    def _boundary(self, position: int, limit: int) -> int:
+        """The end of the last batch from a position on that ends at or before `limit`."""
+        start = max(position, self.indexes.offsets.position_at_or_before(limit))
+        for whole, header in self._headers_from(start):
+            if whole + header.size_bytes > limit:
+                return whole
+        return self.size_bytes
+
     def truncate(self, size_bytes: int) -> None:
         """Truncate the file and rebuild the indexes; the caller syncs."""
         assert size_bytes >= 0, f"{size_bytes=}"

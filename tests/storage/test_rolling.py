@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
+from storage.fetched_batches import groups_that_fit
 from storage.log import Log, LogConfig
 from storage.rolling import (
     AppendExtent,
@@ -133,7 +134,7 @@ def test_fetched_batches_are_written_in_as_few_groups_as_relative_offsets_allow(
     far = 1 << 31
     offsets = (5, far, far + 5, far + 6, 3 * far)
     frames = list(iterate_frames(b"".join(batch(offset, 1) for offset in offsets)))
-    groups = opened(MemoryVfs())._groups(frames)
+    groups = groups_that_fit(frames, 1 << 30, 1 << 30)
     assert [[frame.base_offset for frame in group] for group in groups] == [
         [5, far],
         [far + 5, far + 6],
