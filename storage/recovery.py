@@ -115,6 +115,8 @@ def scan_segment(
                 first, last, end = frame.base_offset, frame.last_offset, frame.end_position
                 is_sound = crc32c.crc32c(window[frame.position + CRC_START : end]) == frame.crc
                 reason = rules.objection(first, last, frame.leader_epoch, crc_is_valid=is_sound)
+                if reason is None:
+                    reason = indexes.objection(first, last)
                 if reason is not None:
                     break
                 at = position + frame.position

@@ -59,6 +59,8 @@ class SegmentIndexes:
         self.offset_of_max_timestamp = base_offset
         self.first_timestamp_ms = -1
         self.end_offset = base_offset
+        self.is_loaded = False
+        """True if they were read from files, so that a look-up checks where it ends."""
         self._interval_bytes = interval_bytes
         self._bytes_since_entry = 0
 
@@ -75,6 +77,14 @@ class SegmentIndexes:
             self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
+
+    def objection(self, base_offset: int, last_offset: int) -> str | None:
+        """Return the reason why a batch cannot be the next one of the segment; None if it can."""
+        if not self.end_offset <= base_offset <= last_offset:
+            return f"offsets {base_offset} to {last_offset} follow end offset {self.end_offset}"
+        if last_offset - self.offsets.base_offset > RELATIVE_OFFSET_MAX:
+            return f"offset {last_offset} is too far above that of its segment"
+        return None
 
     def restart_interval(self) -> None:
         """Count the bytes to the next entry from here."""
@@ -220,11 +230,20 @@ class Segment:
         if recent is not None:
             assert recent < self.size_bytes, f"{recent=} {self.size_bytes=}"
             return recent
+        indexes = self.indexes
+        start = indexes.offsets.lookup(offset)
         try:
-            return self._walk(self.indexes.offsets.lookup(offset), offset)
-        except (CorruptBatchError, IndexDamageError):
-            self._indexes = self._rebuild_indexes()  # the index pointed into a batch, or too far
-            return self._walk(self.indexes.offsets.lookup(offset), offset)
+            position = self._walk(start, offset)
+            is_at_start = indexes.is_loaded and position == start
+            if not (is_at_start and self._begins_after(start, offset)):
+                return position
+        except CorruptBatchError:
+            pass
+        self._indexes = indexes = self._rebuild_indexes()  # it pointed into a batch, or too far
+        return self._walk(indexes.offsets.lookup(offset), offset)
+
+    def _begins_after(self, position: int, offset: int) -> bool:
+        return 0 < position < self.size_bytes and self.header_at(position).base_offset > offset
 
     def header_at(self, position: int) -> BatchHeader:
         """Return the header of the batch at a position.
@@ -388,14 +407,12 @@ class Segment:
 
     def _walk(self, position: int, offset: int) -> int:
         assert position <= self.size_bytes, f"{position=} {self.size_bytes=}"
-        data, data_position, indexed = b"", position, position
+        data, data_position = b"", position
         while position < self.size_bytes:
             if position + HEADER_BYTES > data_position + len(data):
                 data, data_position = self.file.pread(_LOOKUP_BYTES, position), position
             header = parse_batch_header(data, position - data_position)
             if header.last_offset >= offset:
-                if position == indexed and position > 0 and header.base_offset > offset:
-                    raise IndexDamageError(f"position {position} is beyond {offset=}")
                 return position
             position += header.size_bytes
         return self.size_bytes
@@ -422,6 +439,7 @@ class Segment:
             self._complete(indexes)
         except (FileNotFoundError, IndexDamageError, CorruptBatchError):
             return self._rebuild_indexes()
+        indexes.is_loaded = True
         return indexes
 
     def _complete(self, indexes: SegmentIndexes) -> None:
@@ -440,6 +458,9 @@ class Segment:
             _, first = next(self._headers_from(0))
             indexes.first_timestamp_ms = first.max_timestamp_ms
         for position, header in self._headers_from(start):
+            objection = indexes.objection(header.base_offset, header.last_offset)
+            if objection is not None:
+                raise IndexDamageError(objection)
             indexes.add(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
             if header.last_offset < last_indexed:  # Kafka before 4.0: an entry for a whole append
                 indexes.restart_interval()
@@ -455,6 +476,9 @@ class Segment:
         try:
             for position, header in self._headers_from(0):
                 size_bytes = header.size_bytes
+                objection = indexes.objection(header.base_offset, header.last_offset)
+                if objection is not None:
+                    raise CorruptLogError(self.path, position, objection)
                 indexes.add(position, size_bytes, header.last_offset, header.max_timestamp_ms)
                 end = position + size_bytes
         except CorruptBatchError as error:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
+from storage.errors import CorruptLogError
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.log import Log, LogConfig
+from storage.recovery import TailCut
 from storage.segment import Segment, SegmentIndexes
 from tests.storage.golden import put
 from tests.storage.test_crash import batch
@@ -311,3 +313,29 @@ def test_preallocated_index_files_are_cut_when_the_log_closes() -> None:
     segment = Segment(vfs, "/d", BASE, 150)
     segment.write_indexes()
     assert (vfs.read(f"{name}.index"), vfs.read(f"{name}.timeindex")) == whole
+
+
+@pytest.mark.parametrize("base_offset", [BASE + (1 << 40), BASE + 1])
+def test_a_batch_whose_offset_cannot_follow_is_damage(base_offset: int) -> None:
+    """Base offsets lie before what the checksum covers."""
+    vfs, name = written_segment()
+    position = 30 * len(timed(0))
+    vfs.damage(f"{name}.log", position, base_offset.to_bytes(8, "big"))
+    vfs.unlink(f"{name}.index")
+    with pytest.raises(CorruptLogError, match=r"follow|too far above") as error:
+        Segment(vfs, "/d", BASE, 150).find(BASE + 95)
+    assert error.value.position == position
+    log = Log.open(vfs, "/d", CONFIG)
+    (cut,) = log.recovery_report
+    assert isinstance(cut, TailCut)
+    assert (cut.position, log.end_offset) == (position, BASE + 90)
+
+
+def test_a_damaged_offset_behind_the_last_entry_of_an_index_is_damage() -> None:
+    vfs, name = written_segment()
+    position = (COUNT - 1) * len(timed(0))
+    vfs.damage(f"{name}.log", position, (1 << 40).to_bytes(8, "big"))
+    assert OffsetIndex.decode(vfs.read(f"{name}.index"), BASE, 1 << 30).last_entry[1] < position
+    with pytest.raises(CorruptLogError, match="too far above") as error:
+        _ = Segment(vfs, "/d", BASE, 150).indexes
+    assert error.value.position == position

@@ -1,4 +1,4 @@
-"""Slices of a log: whole batches that are not read yet, from a log that is opened as a partition."""
+"""Slices of a log, whole batches that are not read yet, and how a partition's log is opened."""
 
 import pytest
 
@@ -141,7 +141,7 @@ def test_a_clean_partition_without_its_epochs_is_checked() -> None:
 
 
 def test_an_epoch_that_begins_at_the_end_of_a_clean_partition_is_dropped() -> None:
-    """As Kafka does when it loads a log: the leader that wrote nothing in it left no record."""
+    """As Kafka does when it loads a log."""
     vfs = MemoryVfs()
     filled(vfs).close()
     put(vfs, "/d/p-0/leader-epoch-checkpoint", b"0\n2\n1 0\n9 200\n")
