@@ -3,6 +3,10 @@
 Interface:
 - `fetch_session.FetchManager`: `new_context` for each Fetch; the context names the partitions to
   read and selects the rows of the response (KIP-227).
+- `purgatory.Purgatory`: `try_complete_else_watch`, `check(key)`, `expire(now_ms)`; operations that
+  wait for an event, each until its deadline.
+- `delayed`: `DelayedProduce`, `DelayedFetch`, `DelayedDeleteRecords`, and their conditions as
+  functions.
 
 Not in it: sockets and logs (broker/ and storage/), the election of leaders (quorum_controller/).
 """

@@ -1,0 +1,121 @@
+"""Operations that wait for an event, each until its deadline: Kafka's DelayedOperationPurgatory.
+
+An operation is watched under one or more keys and tried when something happens to one of them. It
+is completed once: by such an event, or by its deadline; from then on no key and no event reaches
+it. The caller answers what `check` and `expire` return.
+
+apache/kafka: core/.../server/DelayedOperation.scala. One heap of deadlines replaces the timing
+wheel, and an operation leaves all its keys when it completes, so nothing is left to be purged.
+"""
+
+from collections.abc import Hashable, Iterable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Final, Generic, Protocol, TypeVar
+
+DEAD_MAX: Final = 1_000
+"""Completed operations in the heap of deadlines, beyond as many as are watched, before it is made
+anew: Kafka's purge interval."""
+
+
+class DelayedOperation(Protocol):
+    """What a purgatory can hold."""
+
+    def try_complete(self) -> bool:
+        """True if the operation is complete; it may keep what it has seen."""
+        ...
+
+
+Key = TypeVar("Key", bound=Hashable)
+Operation = TypeVar("Operation", bound=DelayedOperation)
+
+
+class Watched(Generic[Key, Operation]):
+    """An operation in a purgatory."""
+
+    __slots__ = ("is_watched", "keys", "number", "operation")
+
+    def __init__(self, operation: Operation, keys: tuple[Key, ...], number: int) -> None:
+        self.operation = operation
+        self.keys = keys
+        self.number = number
+        self.is_watched = True
+
+
+class Purgatory(Generic[Key, Operation]):
+    """Delayed operations of one kind."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, dict[int, Watched[Key, Operation]]] = {}
+        self._deadlines: list[tuple[int, int, Watched[Key, Operation]]] = []
+        self._numbers = count()
+        self.delayed_count = 0
+        """Operations that wait (NumDelayedOperations)."""
+
+    @property
+    def watched_count(self) -> int:
+        """Operations that wait, once for each of their keys (PurgatorySize)."""
+        return sum(map(len, self._by_key.values()))
+
+    def try_complete_else_watch(
+        self, operation: Operation, keys: Iterable[Key], deadline_ms: int
+    ) -> Watched[Key, Operation] | None:
+        """Try an operation; if it is incomplete, watch it. None if it is complete.
+
+        Args:
+            operation: not in a purgatory yet.
+            keys: at least one, unless the operation is complete.
+            deadline_ms: instant at which it is completed as it is.
+        """
+        if operation.try_complete():
+            return None
+        watched = Watched(operation, tuple(dict.fromkeys(keys)), next(self._numbers))
+        assert watched.keys, "only its deadline would reach an operation without keys"
+        for key in watched.keys:
+            self._by_key.setdefault(key, {})[watched.number] = watched
+        heappush(self._deadlines, (deadline_ms, watched.number, watched))
+        self.delayed_count += 1
+        return watched
+
+    def check(self, key: Key) -> list[Operation]:
+        """Try the operations of a key, in the order in which they came; return the completed."""
+        completed = []
+        for watched in tuple(self._by_key.get(key, {}).values()):
+            if watched.operation.try_complete():
+                self._end(watched)
+                completed.append(watched.operation)
+        return completed
+
+    def expire(self, now_ms: int) -> list[Operation]:
+        """End the operations whose deadline has come, the earliest first; return them."""
+        expired = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            watched = heappop(self._deadlines)[2]
+            if watched.is_watched:
+                self._end(watched)
+                expired.append(watched.operation)
+        return expired
+
+    def cancel(self, watched: Watched[Key, Operation]) -> None:
+        """End an operation whose client is gone; nothing if it has ended."""
+        if watched.is_watched:
+            self._end(watched)
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest deadline, None if no operation waits."""
+        while self._deadlines and not self._deadlines[0][2].is_watched:
+            heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _end(self, watched: Watched[Key, Operation]) -> None:
+        assert watched.is_watched, f"{watched.number=} ends twice"
+        watched.is_watched = False
+        self.delayed_count -= 1
+        for key in watched.keys:
+            of_key = self._by_key[key]
+            del of_key[watched.number]
+            if not of_key:
+                del self._by_key[key]
+        if len(self._deadlines) > 2 * self.delayed_count + DEAD_MAX:
+            self._deadlines = [entry for entry in self._deadlines if entry[2].is_watched]
+            heapify(self._deadlines)
