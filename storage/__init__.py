@@ -7,6 +7,9 @@ Interface:
   `append_fetched`, `read(offset, max_bytes, end_offset)`, `truncate_to`,
   `truncate_fully_and_start_at`, `flush_plan() -> FlushPlan` (any thread may `run()` it),
   `flush_done`, `epoch_entries`, `end_offset`, `close`.
+- `unified_log.UnifiedLog`: the log of a partition over a `Log` that is opened with
+  `syncs_at_open=False`: `append_as_leader`, `append_as_follower`, `slice`, offsets by time, high
+  watermark and last stable offset, truncation, deletion from the start.
 - `log_validator`: `parse_produced`, `validated`, `stamp` of a batch that a producer sends.
   `producer_state.ProducerStates`: duplicates, sequences and open transactions of a partition;
   `producer_replay.replay` feeds it from a log, `producer_snapshot` is its file.

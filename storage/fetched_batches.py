@@ -63,6 +63,7 @@ def groups_that_fit(
                 room_bytes = segment_bytes
             groups.append([])
             first = frame.base_offset
+        assert frame.last_offset >= first, f"{frame=} {first=}"
         groups[-1].append(frame)
         room_bytes -= size
     return groups

@@ -16,6 +16,7 @@ from storage.file_slice import FileSlice
 from storage.flush_plan import FlushPlan
 from storage.flushing import Flushing
 from storage.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log
+from storage.open_segments import OpenSegments
 from storage.read_check import first_damage
 from storage.recovery import BatchRules, RecoveryEvent
 from storage.rolling import AppendExtent, roll_reason
@@ -48,14 +49,14 @@ class Log:
     ) -> None:
         vfs, directory, config = maker.vfs, maker.directory, maker.config
         self._vfs = vfs
-        self._config = config
+        self.config = config
         self._roll_rules = config.roll_rules
         self._maker = maker
         self._flushing = Flushing(vfs, recovery_point, config.recovery_point_bytes)
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self._epochs_changed = True
-        self._open_segments: list[Segment] = []
+        self._open = OpenSegments(config.open_segments_max)
         self.directory = directory
         self.end_offset = loaded.end_offset
         self.last_epoch = loaded.last_epoch
@@ -89,15 +90,7 @@ class Log:
     ) -> "Log":
         """Open or create the log of a directory; with `syncs_at_open` it is flushed on return.
 
-        Args:
-            vfs: of the directory.
-            directory: of the partition.
-            config: the settings.
-            recovery_point: the record of the flushed end.
-            log_start_offset: recorded for the partition.
-            rng: draws the jitter of segments.
-            wall_ms: wall clock.
-            is_clean: True after a clean shutdown of the whole log directory: no batch is checked.
+        If the log directory was shut down cleanly (`is_clean`), no batch is checked.
 
         Raises:
             CorruptLogError: damage below the recovery point.
@@ -171,7 +164,7 @@ class Log:
         assert base_offset == self.end_offset, f"{base_offset=} {self.end_offset=}"
         assert base_offset == frames[0].base_offset, f"{base_offset=} {frames[0]=}"
         assert frames[-1].end_position == len(batches)
-        new_epochs = self._append_group(batches, frames, wall_ms)
+        new_epochs = self.append_frames(batches, frames, wall_ms)
         return AppendInfo(base_offset, self.end_offset, self.last_epoch, new_epochs)
 
     def append_fetched(self, batches: bytes, epoch_max: int, wall_ms: int = 0) -> AppendInfo:
@@ -185,16 +178,13 @@ class Log:
         """
         before = self.end_offset
         view = memoryview(batches)
-        config = self._config
-        rules = BatchRules(before, self.last_epoch, contiguous=config.contiguous)
-        taken, stopped = acceptable(view, rules, epoch_max, config.batch_bytes_max)
+        groups, stopped = self.fetched_groups(view, epoch_max)
         new_epochs: list[EpochEntry] = []
-        room_bytes = config.segment_bytes - self._active.size_bytes
-        for group in groups_that_fit(taken, room_bytes, config.segment_bytes):
+        for group in groups:
             start, end = group[0].position, group[-1].end_position
             data = batches if end - start == len(batches) else view[start:end]
             try:
-                new_epochs += self._append_group(data, group, wall_ms)
+                new_epochs += self.append_frames(data, group, wall_ms)
             except OutOfSpaceError:
                 if self.end_offset == before:
                     raise
@@ -202,9 +192,20 @@ class Log:
                 break
         return AppendInfo(before, self.end_offset, self.last_epoch, tuple(new_epochs), stopped)
 
-    def _append_group(
+    def fetched_groups(
+        self, view: memoryview, epoch_max: int
+    ) -> tuple[list[list[BatchFrame]], str | None]:
+        """The batches that may be appended, in groups for `append_frames`; why others may not."""
+        config = self.config
+        rules = BatchRules(self.end_offset, self.last_epoch, contiguous=config.contiguous)
+        taken, stopped = acceptable(view, rules, epoch_max, config.batch_bytes_max)
+        room_bytes = config.segment_bytes - self._active.size_bytes
+        return groups_that_fit(taken, room_bytes, config.segment_bytes), stopped
+
+    def append_frames(
         self, data: bytes | memoryview, frames: list[BatchFrame], wall_ms: int
     ) -> tuple[EpochEntry, ...]:
+        """Append valid batches, all to one segment; the epochs that begin in them are returned."""
         if self._must_roll(len(data), frames, wall_ms):
             self._roll(max(self.end_offset, frames[0].base_offset), wall_ms)
         assert frames[0].base_offset >= self.end_offset, f"{frames[0]=} {self.end_offset=}"
@@ -233,7 +234,7 @@ class Log:
         assert base_offset > old.base_offset, f"{base_offset=} {old.base_offset=}"
         new = self._create_segment(base_offset, wall_ms)
         old.write_indexes()
-        if self._config.grows_index_files:
+        if self.config.grows_index_files:
             self._flushing.unsynced.update(old.share_index_files())
         self._segments = [*self._segments, new]
         self._touch(old)
@@ -262,7 +263,7 @@ class Log:
             return b""
         segment, position, end = located
         data = segment.read_batches(position, end, max_bytes)
-        damage = first_damage(data, offset, contiguous=self._config.contiguous)
+        damage = first_damage(data, offset, contiguous=self.config.contiguous)
         if damage is not None:
             raise CorruptLogError(segment.path, position + damage[0], damage[1])
         return data
@@ -310,7 +311,7 @@ class Log:
             if position < segment.size_bytes:
                 return (segment, position, end) if position < end else None
             number += 1
-        if self._config.contiguous:
+        if self.config.contiguous:
             active = self._active
             raise CorruptLogError(active.path, active.size_bytes, f"no batch holds {offset=}")
         return None
@@ -357,7 +358,7 @@ class Log:
         assert offset >= 0, f"{offset=}"
         self._flushing.lower_record_to(0)
         self._remove_segments(0)
-        self._segments.append(self._create_segment(offset, wall_ms))
+        self._segments = [self._create_segment(offset, wall_ms)]
         self._vfs.sync_directory(self.directory)
         self.log_start_offset = offset
         self._epochs.clear()
@@ -369,7 +370,7 @@ class Log:
         assert offset <= self.end_offset
         if offset <= self.log_start_offset:
             return ()
-        self.log_start_offset = offset
+        self.raise_log_start_only_to(offset)
         removed: list[str] = []
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
             segment, *self._segments = self._segments
@@ -378,7 +379,6 @@ class Log:
             self._vfs.sync_directory(self.directory)  # in order, or a crash could cause a gap
             removed.append(segment.path)
         assert self._segments[0].base_offset <= offset, f"{offset=} has no segment"
-        self._epochs_changed |= self._epochs.truncate_from_start(offset)
         return tuple(removed)
 
     def _set_end(self, end_offset: int) -> None:
@@ -388,6 +388,26 @@ class Log:
         self._epochs_changed = True
         last_epoch = self._epochs.last_epoch
         self.last_epoch = -1 if last_epoch is None else last_epoch
+
+    def raise_log_start_only_to(self, offset: int) -> None:
+        """Raise the log start to the offset; segments below it stay until `release_first`."""
+        assert self.log_start_offset <= offset <= self.end_offset, f"{offset=}"
+        self.log_start_offset = offset
+        self._epochs_changed |= self._epochs.truncate_from_start(offset)
+
+    def release_first(self, count: int) -> tuple[str, ...]:
+        """Rename the files of the first segments `.deleted`, and return the new paths.
+
+        Whoever holds a slice of them reads on. The log start is at or above their end.
+        """
+        assert 0 <= count < len(self._segments), f"{count=} {len(self._segments)=}"
+        assert self._segments[count].base_offset <= self.log_start_offset, f"{count=}"
+        released, self._segments = self._segments[:count], self._segments[count:]
+        renamed: list[str] = []
+        for segment in released:
+            self._forget(segment)
+            renamed += segment.mark_deleted()
+        return tuple(renamed)
 
     def _remove_segments(self, first: int) -> None:
         for segment in reversed(self._segments[first:]):
@@ -448,6 +468,15 @@ class Log:
     # -- segments -------------------------------------------------------------------------------
 
     @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; this list is never changed, only replaced by another."""
+        return self._segments
+
+    def close_unused(self) -> None:
+        """Close files that a look-up through `segments` opened, but for the last used ones."""
+        self._open.touch_opened(self._segments[:-1])
+
+    @property
     def _active(self) -> Segment:
         return self._segments[-1]
 
@@ -461,17 +490,11 @@ class Log:
 
     def _touch(self, segment: Segment) -> None:
         """Keep few files open: that of the active segment and the last used ones."""
-        if segment is self._active:
-            return
-        if segment in self._open_segments:
-            self._open_segments.remove(segment)
-        self._open_segments.append(segment)
-        if len(self._open_segments) > self._config.open_segments_max:
-            self._open_segments.pop(0).close()
+        if segment is not self._active:
+            self._open.touch(segment)
 
     def _forget(self, segment: Segment) -> None:
+        self._open.forget(segment)
         self._flushing.forget(segment.path)
         for path in segment.index_paths:
             self._flushing.forget(path)
-        if segment in self._open_segments:
-            self._open_segments.remove(segment)

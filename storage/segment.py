@@ -24,6 +24,7 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
+DELETED_SUFFIX: Final = ".deleted"
 _LOOKUP_BYTES: Final = 16 * 1024  # bytes of one read while looking for a batch
 RECENT_MAX: Final = 512  # cached batch positions, so that a reader at the tail needs no lookup
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -303,7 +304,7 @@ class Segment:
     def _boundary(self, position: int, limit: int) -> int:
         """The end of the last batch from a position on that ends at or before `limit`."""
         start = max(position, self.indexes.offsets.position_at_or_before(limit))
-        for whole, header in self._headers_from(start):
+        for whole, header in self.headers_from(start):
             if whole + header.size_bytes > limit:
                 return whole
         return self.size_bytes
@@ -395,6 +396,17 @@ class Segment:
         self._unlink(self.path)
         self.remove_index_files()
 
+    def mark_deleted(self) -> list[str]:
+        """Close it, rename its files `.deleted` and return the new paths."""
+        self.close()
+        renamed: list[str] = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = join(self._directory, segment_name(self.base_offset, suffix))
+            if self._vfs.exists(path):
+                self._vfs.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         if self._file is not None:
@@ -417,7 +429,7 @@ class Segment:
             position += header.size_bytes
         return self.size_bytes
 
-    def _headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """The headers of the batches from a position on, each with its position."""
         data, data_position = b"", position
         while position < self.size_bytes:
@@ -455,9 +467,9 @@ class Segment:
         if start > 0 and timestamp_ms < 0:
             raise IndexDamageError("offsets are indexed, timestamps are not")
         if start > 0:
-            _, first = next(self._headers_from(0))
+            _, first = next(self.headers_from(0))
             indexes.first_timestamp_ms = first.max_timestamp_ms
-        for position, header in self._headers_from(start):
+        for position, header in self.headers_from(start):
             objection = indexes.objection(header.base_offset, header.last_offset)
             if objection is not None:
                 raise IndexDamageError(objection)
@@ -466,7 +478,7 @@ class Segment:
                 indexes.restart_interval()
         if timestamp_ms >= 0:
             at = self._walk(indexes.offsets.lookup(offset), offset)
-            found = next(self._headers_from(at), None)
+            found = next(self.headers_from(at), None)
             if found is None or found[1].max_timestamp_ms != timestamp_ms:
                 raise IndexDamageError(f"timestamp {timestamp_ms} is not at {offset=}")
 
@@ -474,7 +486,7 @@ class Segment:
         indexes = SegmentIndexes(self.base_offset, self._interval_bytes)
         end = 0
         try:
-            for position, header in self._headers_from(0):
+            for position, header in self.headers_from(0):
                 size_bytes = header.size_bytes
                 objection = indexes.objection(header.base_offset, header.last_offset)
                 if objection is not None:

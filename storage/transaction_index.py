@@ -24,6 +24,11 @@ class AbortedTransaction(msgspec.Struct, frozen=True, gc=False):
     last_stable_offset: int
 
 
+def encode_aborted(entry: AbortedTransaction) -> bytes:
+    """The entry as it is in a file."""
+    return _ENTRY.pack(*msgspec.structs.astuple(entry))
+
+
 def decode_transaction_index(content: bytes) -> list[AbortedTransaction]:
     """The entries of a file; a cut entry at the end is left out."""
     whole = len(content) // _ENTRY.size * _ENTRY.size

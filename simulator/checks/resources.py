@@ -102,7 +102,7 @@ class ResourceChecks:
             ("append times", len(writer.timestamps), uncommitted + SLACK),
             ("stalled appends", len(writer._stalled), 4 * SLACK),
             ("flush plans", len(log._flushing.outstanding), 2),
-            ("open segments", len(log._open_segments), OPEN_SEGMENTS_MAX),
+            ("open segments", len(log._open.used), OPEN_SEGMENTS_MAX),
             ("recent batches", _largest(len(each._recent) for each in log._segments), RECENT_MAX),
         ]
         rows += self._rows_of_connections(number, kernel)

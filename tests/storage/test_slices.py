@@ -7,6 +7,8 @@ from storage.epoch_checkpoint import EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError
 from storage.file_slice import FileSlice
 from storage.log import Log, LogConfig
+from storage.open_segments import OpenSegments
+from storage.segment import Segment
 from tests.storage.golden import put
 from tests.storage.test_crash import batch
 
@@ -147,3 +149,19 @@ def test_an_epoch_that_begins_at_the_end_of_a_clean_partition_is_dropped() -> No
     put(vfs, "/d/p-0/leader-epoch-checkpoint", b"0\n2\n1 0\n9 200\n")
     log = Log.open(vfs, "/d/p-0", PARTITION, is_clean=True)
     assert (log.epoch_entries, log.last_epoch) == ((EpochEntry(1, 0),), 1)
+
+
+def test_few_segments_stay_open() -> None:
+    vfs = MemoryVfs()
+    segments = [Segment(vfs, "/d", base, 4096) for base in range(4)]
+    vfs.make_directory("/d")
+    for segment in segments:
+        segment.create()
+    few = OpenSegments(2)
+    few.touch_opened(segments)
+    assert [segment.is_open for segment in segments] == [False, False, True, True]
+    few.touch(segments[2])
+    few.touch(segments[0])
+    assert [segment.is_open for segment in segments] == [False, False, True, False]
+    few.forget(segments[2])
+    assert few.used == [segments[0]]

@@ -135,7 +135,7 @@ GROW = {
     "append times": lambda k: k.replica.writer.timestamps.extend((n, n) for n in MANY),
     "stalled appends": lambda k: k.replica.writer._stalled.extend(MANY),
     "flush plans": lambda k: k.replica.writer.log._flushing.outstanding.extend([None] * 3),
-    "open segments": lambda k: k.replica.writer.log._open_segments.extend([None] * 6),
+    "open segments": lambda k: k.replica.writer.log._open.used.extend([None] * 6),
     "recent batches": lambda k: k.replica.writer.log._segments[0]._recent.update(
         dict.fromkeys(MANY, 0)
     ),

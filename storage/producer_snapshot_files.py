@@ -1,0 +1,84 @@
+"""The `.snapshot` files of a partition: written at rolls and at the end, read when it is opened.
+
+apache/kafka: storage/.../log/ProducerStateManager.java (`takeSnapshot`, `truncateAndReload`)
+"""
+
+import contextlib
+
+from storage.errors import CorruptFileError, OutOfSpaceError
+from storage.producer_snapshot import (
+    PRODUCER_SNAPSHOT_SUFFIX,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
+from storage.producer_state import ProducerStates
+from storage.recovery import FileRebuilt
+from storage.segment import segment_base_offset, segment_name
+from storage.vfs import Vfs, join
+
+
+class ProducerSnapshotFiles:
+    """The files of one partition; the offset in a name is the end of what the file covers."""
+
+    def __init__(self, vfs: Vfs, directory: str) -> None:
+        self._vfs = vfs
+        self._directory = directory
+
+    def offsets(self) -> list[int]:
+        """The offsets in the names, ascending."""
+        names = self._vfs.list(self._directory)
+        found = (segment_base_offset(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names)
+        return sorted(offset for offset in found if offset is not None)
+
+    def write(self, states: ProducerStates) -> None:
+        """Write the state as it stands; not durable. A full disk leaves none.
+
+        A start without it only replays more of the log.
+        """
+        assert states.end_offset >= 0, f"{states.end_offset=}"
+        path = self._path(states.end_offset)
+        content = encode_producer_snapshot(states.snapshot_entries())
+        try:
+            file = self._vfs.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.pwrite(content, 0)
+            finally:
+                file.close()
+        except OutOfSpaceError:
+            self._remove(path)
+
+    def load(
+        self, states: ProducerStates, log_start_offset: int, end_offset: int, wall_ms: int
+    ) -> list[FileRebuilt]:
+        """Give `states` the newest valid file of the range, else the empty state of its start.
+
+        Files outside of (`log_start_offset`, `end_offset`] and damaged ones are removed; the damage
+        is returned.
+        """
+        assert log_start_offset <= end_offset, f"{log_start_offset=} {end_offset=}"
+        damage: list[FileRebuilt] = []
+        loaded = False
+        for offset in reversed(self.offsets()):
+            path = self._path(offset)
+            if not log_start_offset < offset <= end_offset:
+                self._remove(path)
+            elif not loaded:
+                try:
+                    entries = decode_producer_snapshot(self._vfs.read(path), path)
+                except CorruptFileError as error:
+                    damage.append(FileRebuilt(path, error.reason))
+                    self._remove(path)
+                else:
+                    states.load(entries, offset, wall_ms)
+                    loaded = True
+        if not loaded:
+            states.load((), log_start_offset, wall_ms)
+        return damage
+
+    def _path(self, offset: int) -> str:
+        return join(self._directory, segment_name(offset, PRODUCER_SNAPSHOT_SUFFIX))
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._vfs.unlink(path)

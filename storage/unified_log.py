@@ -1,0 +1,421 @@
+"""The log of a partition as its leader and its followers use it.
+
+The segments (storage/log.py) with what only partitions have: validation of produced batches,
+producers and their transactions, high watermark and last stable offset, offsets by time, deletion
+from the start. No threads: each call is a step, and a slice that it returns is read by whoever has
+it.
+
+    INV-UL-1  log start <= last stable offset <= high watermark <= log end
+    INV-UL-2  `producers.end_offset` is the log end
+
+apache/kafka: storage/.../log/UnifiedLog.java
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from storage.aborted_transactions import AbortedTransactions
+from storage.epoch_checkpoint import EpochEntry
+from storage.errors import OffsetOutOfRangeError
+from storage.file_slice import FileSlice
+from storage.log import Log
+from storage.log_validator import AppendRules, RejectedError, TimestampType, stamp, validated
+from storage.producer_replay import replay, take
+from storage.producer_snapshot_files import ProducerSnapshotFiles
+from storage.producer_state import (
+    BatchMetadata,
+    CompletedTransaction,
+    Origin,
+    ProducerAppend,
+    ProducerStates,
+)
+from storage.recovery import RecoveryEvent
+from storage.timestamp_lookup import TimestampAndOffset, first_at_or_after, with_max_timestamp
+from storage.transaction_index import AbortedTransaction
+from storage.vfs import Vfs
+from wire.batch import Batch, BatchFrame, iterate_batches
+from wire.errors import ErrorCode
+
+NO_TIMESTAMP_MS: Final = -1
+_REPLAY_BYTES: Final = 1 << 20
+
+
+class FetchIsolation(Enum):
+    """The end that a reader may read up to."""
+
+    LOG_END = "log end"
+    HIGH_WATERMARK = "high watermark"
+    TXN_COMMITTED = "last stable offset"
+
+
+class LeaderAppend(msgspec.Struct, frozen=True, gc=False):
+    """The result of a leader's append; of a duplicate the offsets are those of the first append."""
+
+    base_offset: int
+    end_offset: int
+    append_time_ms: int
+    """-1 unless the topic has LogAppendTime; of a duplicate the time of its batch, as in Kafka."""
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class FollowerAppend(msgspec.Struct, frozen=True):
+    """The result of a follower's append; `stopped` says why later batches were not taken."""
+
+    end_offset: int
+    stopped: str | None = None
+
+
+class UnexpectedOffsetError(Exception):
+    """Fetched batches begin below the end of the log."""
+
+    def __init__(self, first_offset: int, last_offset: int, end_offset: int) -> None:
+        super().__init__(f"offset {first_offset} was fetched, the log ends at {end_offset}")
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.end_offset = end_offset
+
+
+class UnifiedLog:
+    """An open log of a partition."""
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        partition: str,
+        log: Log,
+        producers: ProducerStates,
+        rules: AppendRules,
+        *,
+        wall_ms: int,
+    ) -> None:
+        """Join an open log with the state of its producers, which is read here.
+
+        Args:
+            vfs: of the log.
+            partition: `topic-number`, for texts.
+            log: opened.
+            producers: empty.
+            rules: of the topic.
+            wall_ms: wall clock.
+        """
+        self._partition = partition
+        self._log = log
+        self._rules = rules
+        self._snapshots = ProducerSnapshotFiles(vfs, log.directory)
+        self._aborted = AbortedTransactions(vfs, log.directory)
+        self.producers = producers
+        self.high_watermark = log.log_start_offset
+        damage = self._load_producers(wall_ms)
+        self.recovery_report: tuple[RecoveryEvent, ...] = (*log.recovery_report, *damage)
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that may be read."""
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the next record."""
+        return self._log.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the oldest transaction not known to be ended; else the high watermark."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self._log.log_start_offset)
+
+    # -- append ---------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: Batch, leader_epoch: int, wall_ms: int, origin: Origin = Origin.CLIENT
+    ) -> LeaderAppend:
+        """Append one batch at the end, stamped with its offset and the epoch.
+
+        Args:
+            batch: of `parse_produced`, in a buffer that may be written to.
+            leader_epoch: of the leader, at least that of the last batch.
+            wall_ms: wall clock.
+            origin: batches of a coordinator are not validated.
+
+        Raises:
+            RejectedError: the batch is refused; nothing was appended.
+            ProducerStateError: its producer may not write it; nothing was appended.
+            OutOfSpaceError: the disk is full; the log is as before.
+        """
+        assert origin is not Origin.REPLICATION
+        log = self._log
+        assert leader_epoch >= log.last_epoch, f"{leader_epoch=} {log.last_epoch=}"
+        if origin is Origin.CLIENT:
+            batch = validated(batch, self._rules, self._partition, wall_ms)
+        header = stamp(batch, log.end_offset, leader_epoch)
+        if header.size_bytes > log.config.segment_bytes:
+            text = f"Message batch size is {header.size_bytes} bytes in append to partition"
+            text = f"{text} {self._partition}, which exceeds the maximum configured segment size"
+            text = f"{text} of {log.config.segment_bytes}."
+            raise RejectedError(ErrorCode.record_list_too_large, text, message=text)
+        batch = Batch(header, batch.buffer, batch.position)
+        appends: list[ProducerAppend] = []
+        completed: list[CompletedTransaction] = []
+        if header.producer_id >= 0:
+            duplicate = self._duplicate_of(batch, origin)
+            if duplicate is not None:
+                return LeaderAppend(
+                    duplicate.first_offset,
+                    duplicate.last_offset + 1,
+                    duplicate.timestamp_ms,
+                    log.log_start_offset,
+                    is_duplicate=True,
+                )
+            appends.append(self.producers.prepare(header.producer_id, origin))
+            completed = _given(take(appends[0], batch))
+        frame = BatchFrame(
+            0,
+            header.size_bytes,
+            header.base_offset,
+            header.last_offset,
+            header.leader_epoch,
+            header.crc,
+            header.max_timestamp_ms,
+        )
+        self._write(batch.buffer, [frame], wall_ms)
+        self._take_over(appends, completed)
+        is_append_time = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        append_time_ms = wall_ms if is_append_time else NO_TIMESTAMP_MS
+        return LeaderAppend(
+            header.base_offset, header.end_offset, append_time_ms, log.log_start_offset
+        )
+
+    def append_as_follower(self, data: memoryview, epoch_max: int, wall_ms: int) -> FollowerAppend:
+        """Append fetched batches unchanged, up to the first that cannot follow.
+
+        Args:
+            data: `records` of the response; a batch that is cut at its end is left out.
+            epoch_max: of the leader that was asked; a batch above it is left out (KAFKA-18723).
+            wall_ms: wall clock.
+
+        Raises:
+            UnexpectedOffsetError: they begin below the end of the log; nothing was appended.
+            ProducerStateError: records without a transaction inside an open one; what is before
+                the segment that they go to was appended.
+            CorruptBatchError: a marker that cannot be read; as before.
+            OutOfSpaceError: the disk is full; as before.
+        """
+        first = next(iterate_batches(data), None)
+        if first is not None and first.header.base_offset < self._log.end_offset:
+            header = first.header
+            raise UnexpectedOffsetError(
+                header.base_offset, header.last_offset, self._log.end_offset
+            )
+        groups, stopped = self._log.fetched_groups(data, epoch_max)
+        for group in groups:
+            view = data[group[0].position : group[-1].end_position]
+            appends: dict[int, ProducerAppend] = {}
+            completed: list[CompletedTransaction] = []
+            for batch in iterate_batches(view):
+                producer_id = batch.header.producer_id
+                if producer_id >= 0:
+                    if producer_id not in appends:
+                        appends[producer_id] = self.producers.prepare(
+                            producer_id, Origin.REPLICATION
+                        )
+                    completed += _given(take(appends[producer_id], batch))
+            self._write(view, group, wall_ms)
+            self._take_over(appends.values(), completed)
+        return FollowerAppend(self._log.end_offset, stopped)
+
+    def _duplicate_of(self, batch: Batch, origin: Origin) -> BatchMetadata | None:
+        entry = self.producers.entry(batch.header.producer_id)
+        if entry is None or origin is not Origin.CLIENT:
+            return None
+        return entry.duplicate_of(batch.header)
+
+    def _write(self, data: memoryview, frames: list[BatchFrame], wall_ms: int) -> None:
+        """Append to the log; if it rolls, the producers before these batches get a snapshot."""
+        before = self._log.segments[-1].base_offset
+        self._log.append_frames(data, frames, wall_ms)
+        base_offset = self._log.segments[-1].base_offset
+        assert base_offset >= before, f"{base_offset=} {before=}"
+        if base_offset != before:
+            self.producers.note_end(base_offset)
+            self._snapshots.write(self.producers)
+
+    def _take_over(
+        self, appends: Iterable[ProducerAppend], completed: Iterable[CompletedTransaction]
+    ) -> None:
+        """Take over what appended batches did to their producers."""
+        for append in appends:
+            self.producers.update(append)
+        for transaction in completed:
+            self._note_aborted(transaction, self.producers.complete(transaction))
+        self.producers.note_end(self._log.end_offset)
+        assert self.high_watermark <= self._log.end_offset, f"INV-UL-1 {self.high_watermark=}"
+
+    def _note_aborted(self, transaction: CompletedTransaction, last_stable_offset: int) -> None:
+        if not transaction.is_aborted:
+            return
+        assert last_stable_offset <= transaction.last_offset + 1, f"{last_stable_offset=}"
+        entry = AbortedTransaction(
+            0,
+            transaction.producer_id,
+            transaction.first_offset,
+            transaction.last_offset,
+            last_stable_offset,
+        )
+        self._aborted.add(self._log.segments, entry)
+
+    # -- read -----------------------------------------------------------------------------------
+
+    def slice(
+        self, offset: int, max_bytes: int, isolation: FetchIsolation, *, at_least_one: bool
+    ) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, at most `max_bytes`; None without any.
+
+        A first batch above `max_bytes` is left out unless `at_least_one`. A slice ends at the end
+        of its segment.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start or above the log end.
+        """
+        bound = self.bound(isolation)
+        return self._log.slice(offset, max_bytes, bound, at_least_one=at_least_one)
+
+    def bound(self, isolation: FetchIsolation) -> int:
+        """First offset that a reader with this isolation may not see."""
+        if isolation is FetchIsolation.LOG_END:
+            return self._log.end_offset
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return self.high_watermark
+        return self.last_stable_offset
+
+    def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
+        """Those that concern records from `offset` to `upper_offset`, exclusive."""
+        return self._aborted.collect(self._log.segments, offset, upper_offset)
+
+    def earliest(self) -> TimestampAndOffset:
+        """The log start; its epoch is -1 where it is not known."""
+        first = next(iter(self._log.epoch_entries), None)
+        start = self._log.log_start_offset
+        is_known = first is not None and first.start_offset <= start
+        return TimestampAndOffset(NO_TIMESTAMP_MS, start, first.epoch if first and is_known else -1)
+
+    def latest(self, isolation: FetchIsolation) -> TimestampAndOffset:
+        """The end that a reader with this isolation may read up to, with the newest epoch."""
+        return TimestampAndOffset(NO_TIMESTAMP_MS, self.bound(isolation), self._log.last_epoch)
+
+    def with_max_timestamp(self) -> TimestampAndOffset | None:
+        """The first record with the largest timestamp, which may be -1; None without records."""
+        found = with_max_timestamp(self._log.segments)
+        self._log.close_unused()
+        return found
+
+    def at_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """The first record at or after the timestamp; None if there is none."""
+        found = first_at_or_after(self._log.segments, timestamp_ms, self._log.log_start_offset)
+        self._log.close_unused()
+        return found
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch not above `epoch`; (-1, -1) if unknown."""
+        return self._log.end_offset_for_epoch(epoch)
+
+    @property
+    def epoch_entries(self) -> tuple[EpochEntry, ...]:
+        """The leader epochs and their first offsets, oldest first."""
+        return self._log.epoch_entries
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Set it, within log start and log end; transactions that ended below it are stable."""
+        end_offset = self._log.end_offset
+        self.high_watermark = min(max(offset, self._log.log_start_offset), end_offset)
+        self.producers.forget_replicated(self.high_watermark)
+        stable = self.last_stable_offset
+        assert self._log.log_start_offset <= stable, f"INV-UL-1 {stable=}"
+        assert stable <= self.high_watermark <= end_offset, f"INV-UL-1 {stable=} {end_offset=}"
+
+    def raise_log_start_to(self, offset: int) -> bool:
+        """Raise the log start; True if it was lower. Segments stay until `delete_first`.
+
+        Raises:
+            OffsetOutOfRangeError: above the high watermark.
+        """
+        start = self._log.log_start_offset
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(offset, start, self.high_watermark)
+        if offset <= start:
+            return False
+        self._log.raise_log_start_only_to(offset)
+        return True
+
+    def delete_first(self, count: int) -> tuple[str, ...]:
+        """Delete the first segments; the paths of their renamed files, to be unlinked later.
+
+        The log start rises to their end, which must not be above the high watermark.
+        """
+        base_offset = self._log.segments[count].base_offset
+        assert base_offset <= self.high_watermark, f"{base_offset=} {self.high_watermark=}"
+        self.raise_log_start_to(base_offset)
+        return self._log.release_first(count)
+
+    def truncate_to(self, offset: int, wall_ms: int) -> bool:
+        """Drop records at or above the offset, with the whole batch that spans it; durable.
+
+        False if there are none.
+        """
+        if offset >= self._log.end_offset:
+            return False
+        self._log.truncate_to(offset)
+        self._truncated(wall_ms)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, wall_ms: int) -> None:
+        """Drop everything and start an empty log at the offset; durable."""
+        self._log.truncate_fully_and_start_at(offset, wall_ms)
+        self._truncated(wall_ms)
+
+    def _truncated(self, wall_ms: int) -> None:
+        self._load_producers(wall_ms)
+        self.set_high_watermark(self.high_watermark)
+
+    # -- producers ------------------------------------------------------------------------------
+
+    def _load_producers(self, wall_ms: int) -> Sequence[RecoveryEvent]:
+        """Load the newest snapshot, and replay the batches behind it."""
+        log, states = self._log, self.producers
+        damage = self._snapshots.load(states, log.log_start_offset, log.end_offset, wall_ms)
+        while content := log.read(states.end_offset, _REPLAY_BYTES):
+            for batch in iterate_batches(content):
+                ended = replay(states, batch)
+                if ended is not None:
+                    self._note_aborted(*ended)
+        if states.end_offset < log.end_offset:  # an empty segment behind a gap
+            states.note_end(log.end_offset)
+        assert states.end_offset == log.end_offset, f"INV-UL-2 {states.end_offset=}"
+        return damage
+
+    # -- durability -----------------------------------------------------------------------------
+
+    @property
+    def log(self) -> Log:
+        """Its segments: flush plans, flushed end, sizes."""
+        return self._log
+
+    def close(self) -> None:
+        """Write the producers, flush and close; durable.
+
+        Raises:
+            FsyncError: the content of the disk is unknown.
+        """
+        self._snapshots.write(self.producers)
+        self._log.close()
+
+
+def _given(completed: CompletedTransaction | None) -> list[CompletedTransaction]:
+    return [] if completed is None else [completed]
