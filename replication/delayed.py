@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from replication.fetch_session import FetchPartition
+from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicId
@@ -37,8 +38,8 @@ class Leader(Protocol):
         ...
 
     @property
-    def low_watermark(self) -> Offset:
-        """Smallest log start offset of the live replicas."""
+    def low_watermark(self) -> Offset | None:
+        """Smallest log start offset of the live replicas, None while one has not fetched."""
         ...
 
     @property
@@ -92,7 +93,7 @@ def delete_records_result(
     if isinstance(leader, ErrorCode):
         return DeletedRecords(leader)
     low_watermark = leader.low_watermark
-    if low_watermark < required_offset:
+    if low_watermark is None or low_watermark < required_offset:
         return None
     return DeletedRecords(ErrorCode.none, low_watermark)
 
@@ -169,28 +170,12 @@ class DelayedDeleteRecords(_Delayed[Request, DeletedRecords]):
 # --- Fetch
 
 
-class LogOffsetMetadata(msgspec.Struct, frozen=True, gc=False):
-    """An offset with its place in the log, None where only the offset is known."""
-
-    offset: Offset
-    place: tuple[Offset, int] | None = None
-    """Base offset of its segment, and bytes of the segment before it."""
-
-
 class FetchIsolation(Enum):
     """Where the records end that a fetch may read."""
 
     LOG_END = "log end"  # replicas
     HIGH_WATERMARK = "high watermark"  # consumers
     TXN_COMMITTED = "last stable offset"  # consumers with read_committed
-
-
-class LogOffsetSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """The ends of a log at one instant."""
-
-    log_end: LogOffsetMetadata
-    high_watermark: LogOffsetMetadata
-    last_stable: LogOffsetMetadata
 
 
 class FetchParams(msgspec.Struct, frozen=True, gc=False, kw_only=True):

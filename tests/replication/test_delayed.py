@@ -13,14 +13,13 @@ from replication.delayed import (
     FetchIsolation,
     FetchParams,
     FetchStatus,
-    LogOffsetMetadata,
-    LogOffsetSnapshot,
     delete_records_result,
     fetchable_bytes,
     is_answered_at_once,
     produce_code,
 )
 from replication.fetch_session import FetchPartition
+from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.purgatory import Purgatory
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
@@ -34,7 +33,7 @@ NOT_LEADER, TOO_FEW = ErrorCode.not_leader_or_follower, ErrorCode.not_enough_rep
 @dataclass
 class Leader:
     high_watermark: int = 0
-    low_watermark: int = 0
+    low_watermark: int | None = 0
     maximal_isr_size: int = 2
     effective_min_isr: int = 2
 
@@ -107,6 +106,7 @@ def test_a_produce_in_a_purgatory():
     ("leader", "result"),
     [
         (Leader(low_watermark=9, high_watermark=99), None),
+        (Leader(low_watermark=None, high_watermark=99), None),
         (Leader(low_watermark=10), DeletedRecords(NONE, 10)),
         (Leader(low_watermark=12), DeletedRecords(NONE, 12)),
         (NOT_LEADER, DeletedRecords(NOT_LEADER, None)),
