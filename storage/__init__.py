@@ -10,6 +10,7 @@ Interface:
 - `unified_log.UnifiedLog`: the log of a partition over a `Log` that is opened with
   `syncs_at_open=False`: `append_as_leader`, `append_as_follower`, `slice`, offsets by time, high
   watermark and last stable offset, truncation, deletion from the start.
+  `retention.deletable_count` chooses the segments that go.
 - `log_validator`: `parse_produced`, `validated`, `stamp` of a batch that a producer sends.
   `producer_state.ProducerStates`: duplicates, sequences and open transactions of a partition;
   `producer_replay.replay` feeds it from a log, `producer_snapshot` is its file.

@@ -207,7 +207,7 @@ class Log:
     ) -> tuple[EpochEntry, ...]:
         """Append valid batches, all to one segment; the epochs that begin in them are returned."""
         if self._must_roll(len(data), frames, wall_ms):
-            self._roll(max(self.end_offset, frames[0].base_offset), wall_ms)
+            self.roll(max(self.end_offset, frames[0].base_offset), wall_ms)
         assert frames[0].base_offset >= self.end_offset, f"{frames[0]=} {self.end_offset=}"
         segment = self._segments[-1]
         segment.append(data, frames)
@@ -228,7 +228,8 @@ class Log:
         append = AppendExtent(added_bytes, frames[-1].last_offset, newest_ms, wall_ms)
         return roll_reason(self._active.fill, append, self._roll_rules) is not None
 
-    def _roll(self, base_offset: int, wall_ms: int) -> None:
+    def roll(self, base_offset: int, wall_ms: int) -> None:
+        """Begin a new segment, which the next batch goes to."""
         old = self._active
         assert base_offset >= self.end_offset, f"{base_offset=} {self.end_offset=}"
         assert base_offset > old.base_offset, f"{base_offset=} {old.base_offset=}"
@@ -297,7 +298,7 @@ class Log:
         limit = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
         if offset >= limit:
             return None
-        segments = self._segments
+        segments, active = self._segments, self._active
         number, last = self._floor(offset), len(segments) - 1
         while number <= last:
             segment = segments[number]
@@ -312,7 +313,6 @@ class Log:
                 return (segment, position, end) if position < end else None
             number += 1
         if self.config.contiguous:
-            active = self._active
             raise CorruptLogError(active.path, active.size_bytes, f"no batch holds {offset=}")
         return None
 

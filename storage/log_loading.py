@@ -24,10 +24,10 @@ from storage.segment import (
     OFFSET_MAX,
     SEGMENT_SUFFIXES,
     Segment,
-    SegmentIndexes,
     segment_base_offset,
     segment_name,
 )
+from storage.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, join
 from wire.types import Rng
 

@@ -10,6 +10,7 @@ from typing import Final
 from storage.errors import CorruptLogError, OutOfSpaceError
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.rolling import RELATIVE_OFFSET_MAX, SegmentFill
+from storage.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, VfsFile, join
 from wire.batch import (
     HEADER_BYTES,
@@ -48,52 +49,6 @@ def segment_base_offset(name: str, suffix: str = LOG_SUFFIX) -> int | None:
     if name.endswith(suffix) and len(digits) == 20 and digits.isascii() and digits.isdigit():
         return int(digits)
     return None
-
-
-class SegmentIndexes:
-    """The indexes and timestamps of a segment, built while appending or scanning."""
-
-    def __init__(self, base_offset: int, interval_bytes: int) -> None:
-        self.offsets = OffsetIndex(base_offset)
-        self.times = TimeIndex(base_offset)
-        self.max_timestamp_ms = -1
-        self.offset_of_max_timestamp = base_offset
-        self.first_timestamp_ms = -1
-        self.end_offset = base_offset
-        self.is_loaded = False
-        """True if they were read from files, so that a look-up checks where it ends."""
-        self._interval_bytes = interval_bytes
-        self._bytes_since_entry = 0
-
-    def add(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Index a batch: one entry per `interval_bytes`."""
-        if position == 0:
-            self.first_timestamp_ms = max_timestamp_ms
-        if max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = max_timestamp_ms
-            self.offset_of_max_timestamp = last_offset
-        self.end_offset = last_offset + 1
-        if self._bytes_since_entry > self._interval_bytes:
-            self.offsets.append(last_offset, position)
-            self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += size_bytes
-
-    def objection(self, base_offset: int, last_offset: int) -> str | None:
-        """Return the reason why a batch cannot be the next one of the segment; None if it can."""
-        if not self.end_offset <= base_offset <= last_offset:
-            return f"offsets {base_offset} to {last_offset} follow end offset {self.end_offset}"
-        if last_offset - self.offsets.base_offset > RELATIVE_OFFSET_MAX:
-            return f"offset {last_offset} is too far above that of its segment"
-        return None
-
-    def restart_interval(self) -> None:
-        """Count the bytes to the next entry from here."""
-        self._bytes_since_entry = 0
-
-    def finish(self) -> None:
-        """Add the last time entry, when the segment becomes inactive."""
-        self.times.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
 
 
 class Segment:
@@ -171,6 +126,12 @@ class Segment:
             offset_entries=len(indexes.offsets),
             time_entries=len(indexes.times),
         )
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Of its records; without one the wall clock when it was created or opened."""
+        largest_ms = self.indexes.max_timestamp_ms
+        return largest_ms if largest_ms >= 0 else self._created_ms
 
     def adopt(self, indexes: SegmentIndexes) -> None:
         """Use the indexes that a scan of the whole segment made."""

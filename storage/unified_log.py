@@ -33,6 +33,7 @@ from storage.producer_state import (
     ProducerStates,
 )
 from storage.recovery import RecoveryEvent
+from storage.retention import RetentionRules, SegmentExtent, deletable_count
 from storage.timestamp_lookup import TimestampAndOffset, first_at_or_after, with_max_timestamp
 from storage.transaction_index import AbortedTransaction
 from storage.vfs import Vfs
@@ -242,8 +243,12 @@ class UnifiedLog:
         base_offset = self._log.segments[-1].base_offset
         assert base_offset >= before, f"{base_offset=} {before=}"
         if base_offset != before:
-            self.producers.note_end(base_offset)
-            self._snapshots.write(self.producers)
+            self._rolled(base_offset)
+
+    def _rolled(self, base_offset: int) -> None:
+        assert base_offset >= self.producers.end_offset, f"{base_offset=}"
+        self.producers.note_end(base_offset)
+        self._snapshots.write(self.producers)
 
     def _take_over(
         self, appends: Iterable[ProducerAppend], completed: Iterable[CompletedTransaction]
@@ -359,10 +364,36 @@ class UnifiedLog:
 
         The log start rises to their end, which must not be above the high watermark.
         """
+        assert 0 <= count < len(self._log.segments), f"{count=}"
         base_offset = self._log.segments[count].base_offset
         assert base_offset <= self.high_watermark, f"{base_offset=} {self.high_watermark=}"
         self.raise_log_start_to(base_offset)
         return self._log.release_first(count)
+
+    def delete_old_segments(self, rules: RetentionRules, wall_ms: int) -> tuple[str, ...]:
+        """Delete the first segments that the rules ask for; the paths of their renamed files.
+
+        A segment without timestamps is as old as the time when it was created or opened.
+        """
+        log = self._log
+        segments = log.segments
+        ends = [*(each.base_offset for each in segments[1:]), log.end_offset]
+        count = deletable_count(
+            [
+                SegmentExtent(each.base_offset, end, each.size_bytes)
+                for each, end in zip(segments, ends, strict=True)
+            ],
+            rules,
+            lambda number: segments[number].largest_timestamp_ms,
+            log_start_offset=log.log_start_offset,
+            high_watermark=self.high_watermark,
+            wall_ms=wall_ms,
+        )
+        log.close_unused()
+        if count == len(segments):
+            log.roll(log.end_offset, wall_ms)
+            self._rolled(log.end_offset)
+        return self.delete_first(count)
 
     def truncate_to(self, offset: int, wall_ms: int) -> bool:
         """Drop records at or above the offset, with the whole batch that spans it; durable.

@@ -9,7 +9,8 @@ from storage.errors import CorruptLogError
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.log import Log, LogConfig
 from storage.recovery import TailCut
-from storage.segment import Segment, SegmentIndexes
+from storage.segment import Segment
+from storage.segment_indexes import SegmentIndexes
 from tests.storage.golden import put
 from tests.storage.test_crash import batch
 from wire.batch import encode_batch, iterate_frames

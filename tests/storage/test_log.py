@@ -26,7 +26,7 @@ from storage.partition_directories import (
     scan_partition_directories,
 )
 from storage.partition_metadata import encode_partition_metadata
-from storage.segment import SegmentIndexes
+from storage.segment_indexes import SegmentIndexes
 from storage.snapshot_files import SnapshotFiles
 from storage.vfs import Vfs, VfsFile
 from tests.storage import golden
