@@ -12,13 +12,13 @@ apache/kafka: core/.../server/Delayed{Produce,Fetch,DeleteRecords}.scala, Partit
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from replication.fetch_session import FetchPartition
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
+from storage.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicId
@@ -168,14 +168,6 @@ class DelayedDeleteRecords(_Delayed[Request, DeletedRecords]):
 
 
 # --- Fetch
-
-
-class FetchIsolation(Enum):
-    """Where the records end that a fetch may read."""
-
-    LOG_END = "log end"  # replicas
-    HIGH_WATERMARK = "high watermark"  # consumers
-    TXN_COMMITTED = "last stable offset"  # consumers with read_committed
 
 
 class FetchParams(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -298,6 +298,16 @@ def test_a_new_partition_is_sent_for_its_high_watermark_or_its_log_start(fields)
     assert keys_of(broker.fetch(session_id=session_id, epoch=2, rows=[new])) == []
 
 
+def test_a_row_without_numbers_says_nothing_new():
+    broker = Broker()
+    session_id = broker.open(A)
+    unknown = row(B, -1, log_start_offset=-1)
+    failed = row(B, -1, log_start_offset=-1, code=ErrorCode.kafka_storage_error)
+    assert keys_of(broker.fetch(B, session_id=session_id, epoch=1, rows=[unknown])) == []
+    assert keys_of(broker.fetch(session_id=session_id, epoch=2, rows=[failed])) == [B]
+    assert keys_of(broker.fetch(session_id=session_id, epoch=3, rows=[unknown])) == []
+
+
 def test_forgotten_partitions_are_read_no_more():
     broker = Broker()
     session_id = broker.open(A, B)
