@@ -112,7 +112,7 @@ def nemesis_bit(bites: Mapping[str, int], kinds: Sequence[str]) -> Check:
     """Check that every kind of fault asked for took effect on a process."""
     missing = [kind for kind in kinds if bites[kind] == 0]
     if missing:
-        return Check("nemesis bit", UNKNOWN, f"no process felt: {', '.join(missing)}")
+        return Check("nemesis bit", UNKNOWN, f"no process was affected by: {', '.join(missing)}")
     return Check("nemesis bit", VALID)
 
 

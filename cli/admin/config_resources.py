@@ -150,7 +150,7 @@ def _topic_names(api: Api, name: str | None) -> list[str]:
     """Names of existing topics: all of them, or only the given one."""
     module = newest(METADATA)
     if not api.supports(METADATA):
-        raise ClusterError("configs of topics are told by brokers: use --bootstrap-server")
+        raise ClusterError("configs of topics come from brokers: use --bootstrap-server")
     topics = None
     if name is not None:
         topics = (module.MetadataRequestTopic(topic_id=None, name=name),)

@@ -18,11 +18,12 @@ from cli.connect import (
     newest,
     open_cluster,
 )
-from wire.upgrade_types import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 
 API_VERSIONS: Final = 18
 UPDATE_FEATURES: Final = 57
 METADATA_VERSION: Final = "metadata.version"
+# those of wire/upgrade_types.py: `--help` loads nothing of wire
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 TIMEOUT: Final = timedelta(seconds=30)
 OFFLINE: Final = ("version-mapping", "feature-dependencies")
 # command -> (completed change, wanted change), as Kafka's tool words them

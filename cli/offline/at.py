@@ -20,7 +20,6 @@ from cli.offline.past import (
     one_page,
     parse_offset,
 )
-from wire.ids import node_number
 
 if TYPE_CHECKING:
     from metadata.image import Image
@@ -115,7 +114,7 @@ def topic_lines(topic: Any) -> str:
         partitions=tuple(
             description.PartitionView(
                 index=partition.partition,
-                leader=node_number(partition.leader),
+                leader=-1 if partition.leader is None else partition.leader,
                 replicas=tuple(partition.replicas),
                 isr=tuple(partition.isr),
                 elr=tuple(partition.elr),

@@ -14,9 +14,15 @@ from typing import Final
 
 import msgspec
 
-from broker_publisher.local_changes import LocalChanges, local_changes, local_partitions
+from broker_publisher.local_changes import (
+    LocalChanges,
+    LocalPartition,
+    local_changes,
+    local_partitions,
+)
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel, RunLocalChanges
+from kernel.lifecycle.cordoned_directories import cordoned_directories
 from metadata.delta import MetadataDelta
 from metadata.image import Image
 from network.clock import Clock
@@ -72,7 +78,10 @@ class Folders:
     ) -> None:
         self._config = config
         self._vfs = vfs
+        self._directory_ids = directory_ids
         self._path_by_id = {identity: path for path, identity in directory_ids.items()}
+        self._default_log_dir = config.log_dirs[0]
+        """Where a partition goes that is assigned to no log directory; as of the newest change."""
         self._incarnation_id = incarnation_id
         self._new_uuid = new_uuid
         self._clock = clock
@@ -112,6 +121,7 @@ class Folders:
         if self._found is not None:
             changes = local_changes(before, after, delta, broker_id)
             if not changes.is_empty:
+                self._default_log_dir = self._first_open_log_dir(after)
                 now_ms = self._clock.now_ms
                 if not self._waiting:
                     self._due_ms_max = now_ms + LINGER_MS_MAX
@@ -123,7 +133,15 @@ class Folders:
         broker = after.brokers.get(broker_id)
         if broker is not None and broker.incarnation_id == self._incarnation_id:
             self._found = found = _Found()
-            self._run(lambda: self._compare(after, found))
+            default = self._first_open_log_dir(after)
+            self._run(lambda: self._compare(after, found, default))
+
+    def _first_open_log_dir(self, image: Image) -> str:
+        """The first log directory that is not cordoned; the first of all where each one is."""
+        log_dirs = self._config.log_dirs
+        cordoned = cordoned_directories(image, self._config, self._directory_ids) or ()
+        cordoned_paths = {self._path_by_id[DirectoryId(one.bytes)] for one in cordoned}
+        return next((path for path in log_dirs if path not in cordoned_paths), log_dirs[0])
 
     def done(self, error: str | None) -> None:
         """Complete the running task; after an error it is repeated, in the same order.
@@ -163,10 +181,11 @@ class Folders:
         changes, self._waiting = self._waiting, []
         self._going = [(one.topic_id, one.partition) for it in changes for one in it.deleted]
         unique_ids = [[self._new_uuid() for _ in change.deleted] for change in changes]
+        default = self._default_log_dir
 
         def work() -> None:
             for change, ids in zip(changes, unique_ids, strict=True):
-                self._carry_out(change, ids)
+                self._carry_out(change, ids, default)
 
         self._run(work)
 
@@ -179,8 +198,10 @@ class Folders:
         self._next_token += 1
         self._effects.append(RunLocalChanges(token, work))
 
-    def _carry_out(self, changes: LocalChanges, unique_ids: list[bytes]) -> None:
+    def _carry_out(self, changes: LocalChanges, unique_ids: list[bytes], default: str) -> None:
         """Apply changes on the other thread: touch only directories, no state of the kernel.
+
+        A partition without a log directory keeps the one it is found in, else goes to `default`.
 
         A repeated task finds its earlier results: a directory may then belong to a newer topic of
         the same name, so its topic id is checked.
@@ -193,16 +214,24 @@ class Folders:
                 if vfs.exists(path) and self._is_of(path, partition.topic_id):
                     remove_partition_directory(vfs, mark_deleted(vfs, path, unique_id))
         for created in changes.created:
-            log_dir = self._path_by_id.get(created.directory_id, self._config.log_dirs[0])
+            log_dir = self._path_by_id.get(created.directory_id) or self._place(created, default)
             create_partition_directory(
                 vfs, log_dir, created.topic_name, created.partition, created.topic_id
             )
+
+    def _place(self, created: LocalPartition, default: str) -> str:
+        name = partition_directory_name(created.topic_name, created.partition)
+        for log_dir in self._config.log_dirs:
+            path = join(log_dir, name)
+            if self._vfs.exists(path) and self._is_of(path, created.topic_id):
+                return log_dir
+        return default
 
     def _is_of(self, path: str, topic_id: TopicId) -> bool:
         """True if a directory belongs to this topic, or to none: its topic id was never written."""
         return read_partition_metadata(self._vfs, path) in (None, topic_id)
 
-    def _compare(self, image: Image, found: _Found) -> None:
+    def _compare(self, image: Image, found: _Found, default: str) -> None:
         """Make the directories match the image, on the other thread, once at start.
 
         Directories of partitions deleted during downtime, and half-removed ones, are removed.
@@ -217,7 +246,7 @@ class Folders:
             return
         found.is_complete = True
         hosted = local_partitions(image, self._config.node_id)
-        self._carry_out(LocalChanges(created=hosted), [])
+        self._carry_out(LocalChanges(created=hosted), [], default)
 
     def _look_at(self, folder: PartitionDirectory, image: Image, found: _Found) -> None:
         if folder.suffix == DELETE_SUFFIX:

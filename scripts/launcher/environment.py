@@ -8,8 +8,8 @@ from scripts.launcher.refusal import RefusalError
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv" / "bin" / "python"
 PACKAGES = (
-    "wire", "raft", "metadata", "storage", "quorum_controller", "broker_publisher", "kernel",
-    "node", "inspection", "cli",
+    "wire", "raft", "metadata", "storage", "quorum_controller", "broker_publisher",
+    "network", "kernel", "node", "inspection", "cli",
 )  # fmt: skip
 INPUTS = ("pyproject.toml", "requirements-dev.lock")
 

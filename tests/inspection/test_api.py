@@ -201,7 +201,7 @@ async def test_offsets_that_a_snapshot_replaced_are_gone() -> None:
     end = kernel.cache.image.provenance.end_offset
     write_snapshot(kernel)
     log = kernel.log
-    log._roll()
+    log.roll(log.end_offset, 0)
     log.raise_log_start_to(end)
     assert log.log_start_offset == end
     gone = await site.get("/v1/metadata/records?from=0", 410)

@@ -218,7 +218,7 @@ def test_counts_and_runs_in_which_nothing_happened(tmp_path):
     }
     assert enough_happened(found).reason == "never ok: read"
     assert enough_happened({}).verdict == UNKNOWN
-    assert nemesis_bit({"kill": 1, "pause": 0}, BOTH).reason == "no process felt: pause"
+    assert nemesis_bit({"kill": 1, "pause": 0}, BOTH).reason == "no process was affected by: pause"
     assert nemesis_bit({"kill": 1, "pause": 0}, ("kill",)).verdict == VALID
 
 

@@ -194,7 +194,7 @@ def test_a_fault_that_no_process_felt(run, capsys):
     test = json.loads((run / TEST_FILE).read_text())
     (run / TEST_FILE).write_text(json.dumps(test | {"nemesis": ["kill", "pause"]}))
     code, checks, _ = check(capsys, run)
-    assert (code, checks["nemesis bit"]) == (2, ("unknown", "no process felt: pause"))
+    assert (code, checks["nemesis bit"]) == (2, ("unknown", "no process was affected by: pause"))
 
 
 def test_a_run_that_was_killed_is_unknown(run, capsys):

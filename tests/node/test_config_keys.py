@@ -69,7 +69,7 @@ ROOT = Path(__file__).parents[2]
 SHELL = ("process.py", "identity.py", "driver.py")
 USERS = [
     path
-    for package in ("kernel", "quorum_controller", "storage")
+    for package in ("kernel", "network", "quorum_controller", "storage")
     for path in sorted((ROOT / package).glob("**/*.py"))
     if path.name != "config.py"
 ]
