@@ -12,7 +12,7 @@ from immutables import Map
 from msgspec.structs import astuple
 
 from metadata.image import ConfigResource, Image, QuotaKey, ScramKey, Topic
-from wire.types import NodeId, TopicId
+from wire.types import NodeId, TopicId, TopicIdPartition
 
 
 class MetadataDelta(msgspec.Struct, gc=False):
@@ -29,7 +29,7 @@ class MetadataDelta(msgspec.Struct, gc=False):
     topics_changed: set[TopicId] = msgspec.field(default_factory=set)  # live before and after
     topics_deleted: set[TopicId] = msgspec.field(default_factory=set)
     # (topic id, partition id) of live topics, new partitions included
-    partitions_changed: set[tuple[TopicId, int]] = msgspec.field(default_factory=set)
+    partitions_changed: set[TopicIdPartition] = msgspec.field(default_factory=set)
     configs: set[ConfigResource] = msgspec.field(default_factory=set)
     client_quotas: set[QuotaKey] = msgspec.field(default_factory=set)
     producer_ids: bool = False

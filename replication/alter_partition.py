@@ -22,7 +22,7 @@ from wire import codec
 from wire.api_keys import ALTER_PARTITION
 from wire.codec import Entity
 from wire.errors import ErrorCode
-from wire.types import BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch, TopicId
+from wire.types import BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch, TopicId, TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 RETRY_MS: Final = 50
 PARTITIONS_PER_REQUEST: Final = 200
 """Limit of one request: the controller handles it in one step, some milliseconds."""
-
-TopicIdPartition = tuple[TopicId, int]
 
 
 class AnsweredProposal(msgspec.Struct, frozen=True):

@@ -21,10 +21,8 @@ from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from storage.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
-from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicId
+from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition
 
-TopicIdPartition = tuple[TopicId, int]
-"""Id of a topic and number of a partition."""
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 

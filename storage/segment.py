@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from storage.errors import CorruptLogError, OutOfSpaceError
-from storage.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.index import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    IndexDamageError,
+    OffsetIndex,
+    TimeIndex,
+)
 from storage.rolling import RELATIVE_OFFSET_MAX, SegmentFill
 from storage.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, VfsFile, join
@@ -314,8 +320,9 @@ class Segment:
         paths = self.index_paths
         try:
             # The times first: what follows the last indexed offset is taken up at the next load.
-            self._write_tail(paths[1], indexes.times.encode(written[1]), written[1] * 12)
-            self._write_tail(paths[0], indexes.offsets.encode(written[0]), written[0] * 8)
+            times, offsets = indexes.times.encode(written[1]), indexes.offsets.encode(written[0])
+            self._write_tail(paths[1], times, written[1] * TIME_ENTRY_BYTES)
+            self._write_tail(paths[0], offsets, written[0] * OFFSET_ENTRY_BYTES)
         except OutOfSpaceError:
             for path in paths:
                 self._unlink(path)

@@ -27,6 +27,9 @@ DIRECTORY_MIGRATING: Final = DirectoryId(ZERO_UUID)
 DIRECTORY_UNASSIGNED: Final = DirectoryId(bytes(15) + b"\x01")
 DIRECTORY_LOST: Final = DirectoryId(bytes(15) + b"\x02")
 
+TopicIdPartition = tuple[TopicId, int]
+"""Id of a topic and number of a partition."""
+
 EPOCH_MAX: Final = 2**31 - 1 - 2**16
 """Highest epoch of the quorum that is accepted: elections after it still fit into 32 bits.
 

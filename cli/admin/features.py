@@ -22,8 +22,6 @@ from cli.connect import (
 API_VERSIONS: Final = 18
 UPDATE_FEATURES: Final = 57
 METADATA_VERSION: Final = "metadata.version"
-# those of wire/upgrade_types.py: `--help` loads nothing of wire
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 TIMEOUT: Final = timedelta(seconds=30)
 OFFLINE: Final = ("version-mapping", "feature-dependencies")
 # command -> (completed change, wanted change), as Kafka's tool words them
@@ -138,6 +136,12 @@ def _describe(api: Api, options: Namespace) -> Output:
 
 def _update(api: Api, options: Namespace) -> Output:
     """Send one request for all features: it is accepted or refused as a whole."""
+    from wire.upgrade_types import (  # noqa: PLC0415  # --help does without them
+        SAFE_DOWNGRADE,
+        UNSAFE_DOWNGRADE,
+        UPGRADE,
+    )
+
     levels, warning = _wanted_levels(options)
     module = newest(UPDATE_FEATURES)
     kind = UPGRADE

@@ -106,6 +106,7 @@ def rows_of(image: "Image", what: str) -> list[Any]:
 def topic_lines(topic: Any) -> str:
     """A topic in the form of `topics --describe`."""
     from cli.admin import topic_description as description  # noqa: PLC0415  # needed here only
+    from wire.ids import node_number  # noqa: PLC0415  # needed here only
 
     shown = description.TopicView(
         name=topic.name,
@@ -114,7 +115,7 @@ def topic_lines(topic: Any) -> str:
         partitions=tuple(
             description.PartitionView(
                 index=partition.partition,
-                leader=-1 if partition.leader is None else partition.leader,
+                leader=node_number(partition.leader),
                 replicas=tuple(partition.replicas),
                 isr=tuple(partition.isr),
                 elr=tuple(partition.elr),

@@ -5,7 +5,7 @@ broker's dynamic configs, else of the cluster's, else of server.properties; one 
 is skipped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +19,24 @@ CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 _ALL: Final = "*"
 
 
+def cordoned_paths(
+    image: Image, config: NodeConfig, log_dirs: Iterable[str]
+) -> frozenset[str] | None:
+    """Return those of the log directories that are cordoned; None below metadata.version 30.
+
+    Args:
+        image: the newest image.
+        config: settings of this broker.
+        log_dirs: paths of the log directories; others in the value are ignored.
+    """
+    if image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
+        return None
+    configs = NodeConfigs(image, config.node_id, dict(config.properties))
+    value = configs.value(CORDONED_LOG_DIRS) or ""
+    paths = {path.strip() for path in value.split(",")}
+    return frozenset(log_dirs) if _ALL in paths else frozenset(paths.intersection(log_dirs))
+
+
 def cordoned_directories(
     image: Image, config: NodeConfig, directory_ids: Mapping[str, DirectoryId]
 ) -> tuple[UUID, ...] | None:
@@ -27,12 +45,7 @@ def cordoned_directories(
     Args:
         image: the newest image.
         config: settings of this broker.
-        directory_ids: id of every log directory, by path; other paths are ignored.
+        directory_ids: id of every log directory, by path.
     """
-    if image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
-        return None
-    configs = NodeConfigs(image, config.node_id, dict(config.properties))
-    value = configs.value(CORDONED_LOG_DIRS) or ""
-    paths = [path.strip() for path in value.split(",")]
-    found = directory_ids if _ALL in paths else [path for path in paths if path in directory_ids]
-    return tuple(sorted({UUID(bytes=directory_ids[path]) for path in found}))
+    paths = cordoned_paths(image, config, directory_ids)
+    return None if paths is None else tuple(sorted(UUID(bytes=directory_ids[one]) for one in paths))

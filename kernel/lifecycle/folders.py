@@ -22,7 +22,7 @@ from broker_publisher.local_changes import (
 )
 from kernel.config import NodeConfig
 from kernel.effects import Effect, Log, LogLevel, RunLocalChanges
-from kernel.lifecycle.cordoned_directories import cordoned_directories
+from kernel.lifecycle.cordoned_directories import cordoned_paths
 from metadata.delta import MetadataDelta
 from metadata.image import Image
 from network.clock import Clock
@@ -40,7 +40,7 @@ from storage.partition_directories import (
 )
 from storage.partition_metadata import read_partition_metadata
 from storage.vfs import Vfs, join
-from wire.types import DirectoryId, TopicId
+from wire.types import DirectoryId, TopicId, TopicIdPartition
 
 LINGER_MS: Final = 50
 """Delay of a task after the last change..."""
@@ -49,14 +49,12 @@ LINGER_MS_MAX: Final = 1_000
 RETRY_MS: Final = 1_000
 """Pause after a failed task."""
 
-PartitionKey = tuple[TopicId, int]
-
 
 class _Found(msgspec.Struct):
     """Result of the comparison at start; filled on the other thread, read when it is done."""
 
     removed: list[str] = msgspec.field(default_factory=list)
-    record_bytes: dict[PartitionKey, int] = msgspec.field(default_factory=dict)
+    record_bytes: dict[TopicIdPartition, int] = msgspec.field(default_factory=dict)
     """Size of the records, for partition directories that have any."""
     is_complete: bool = False
     error: CorruptFileError | None = None
@@ -98,17 +96,17 @@ class Folders:
         """The running task, or the last one."""
         self._has_failed = False
         """True before a failed task is repeated; waiting changes come after it."""
-        self._going: list[PartitionKey] = []
+        self._going: list[TopicIdPartition] = []
         """Partitions whose directories the running task removes."""
         self._next_token = 1
 
-    def with_records(self) -> AbstractSet[PartitionKey] | None:
+    def with_records(self) -> AbstractSet[TopicIdPartition] | None:
         """Return the partitions whose directories hold records; None before the comparison."""
         if not self._is_compared or self._found is None or not self._found.is_complete:
             return None
         return self._found.record_bytes.keys()
 
-    def record_bytes(self) -> Mapping[PartitionKey, int]:
+    def record_bytes(self) -> Mapping[TopicIdPartition, int]:
         """Return the size of the records by partition, for directories that have any.
 
         Measured at start: a metadata-only node writes none. Empty before the comparison.
@@ -139,9 +137,8 @@ class Folders:
     def _first_open_log_dir(self, image: Image) -> str:
         """The first log directory that is not cordoned; the first of all where each one is."""
         log_dirs = self._config.log_dirs
-        cordoned = cordoned_directories(image, self._config, self._directory_ids) or ()
-        cordoned_paths = {self._path_by_id[DirectoryId(one.bytes)] for one in cordoned}
-        return next((path for path in log_dirs if path not in cordoned_paths), log_dirs[0])
+        cordoned = cordoned_paths(image, self._config, log_dirs) or ()
+        return next((path for path in log_dirs if path not in cordoned), log_dirs[0])
 
     def done(self, error: str | None) -> None:
         """Complete the running task; after an error it is repeated, in the same order.

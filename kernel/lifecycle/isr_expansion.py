@@ -27,7 +27,7 @@ from wire import codec
 from wire.api_keys import ALTER_PARTITION
 from wire.codec import Entity
 from wire.errors import ErrorCode
-from wire.types import NodeId, TopicId
+from wire.types import NodeId, TopicId, TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.response import AlterPartitionResponse
@@ -36,8 +36,6 @@ PARTITIONS_PER_REQUEST: Final = 200
 """Limit of one request: the controller handles it in one step, some milliseconds."""
 BACKOFF_MS_MIN: Final = 50
 BACKOFF_MS_MAX: Final = 2_000
-
-PartitionKey = tuple[TopicId, int]
 
 
 class IsrExpansion:
@@ -53,7 +51,7 @@ class IsrExpansion:
         lifecycle: BrokerLifecycle,
         controller: ControllerLink,
         clock: Clock,
-        records_found: Callable[[], Container[PartitionKey] | None],
+        records_found: Callable[[], Container[TopicIdPartition] | None],
     ) -> None:
         self._node_id = config.node_id
         self._timeout_ms = config.broker.session_timeout_ms
@@ -64,8 +62,8 @@ class IsrExpansion:
         self._records_found = records_found
         self._image: Image | None = None
         # Insertion-ordered sets. Entries may be stale: they are checked when they are taken.
-        self._ready: dict[PartitionKey, None] = {}
-        self._absent: dict[NodeId, dict[PartitionKey, None]] = {}
+        self._ready: dict[TopicIdPartition, None] = {}
+        self._absent: dict[NodeId, dict[TopicIdPartition, None]] = {}
         self._is_waiting = False
         self._not_before_ms = 0
         self._failure_count = 0
@@ -92,7 +90,7 @@ class IsrExpansion:
         is_idle = self._is_waiting or not self._ready or not self._lifecycle.is_settled
         self._timers.set(ISR_EXPANSION, NEVER_MS if is_idle else self._not_before_ms)
 
-    def _note(self, image: Image, key: PartitionKey) -> None:
+    def _note(self, image: Image, key: TopicIdPartition) -> None:
         partition = image.partition(*key)
         assert partition is not None, f"{key=}"
         if _wanted_isr(image, partition) is not None:
@@ -112,7 +110,7 @@ class IsrExpansion:
             self._ask(found)
         self.set_timer()
 
-    def _ask(self, found: Container[PartitionKey]) -> None:
+    def _ask(self, found: Container[TopicIdPartition]) -> None:
         asked = self._take(found)
         if asked:
             self._is_waiting = True
@@ -125,8 +123,8 @@ class IsrExpansion:
             )
 
     def _take(
-        self, found: Container[PartitionKey]
-    ) -> list[tuple[PartitionKey, Partition, tuple[NodeId, ...]]]:
+        self, found: Container[TopicIdPartition]
+    ) -> list[tuple[TopicIdPartition, Partition, tuple[NodeId, ...]]]:
         """Take the next partitions that still lack a replica, each with its wanted ISR."""
         assert self._image is not None, "ready partitions come from an image"
         taken = []
@@ -140,7 +138,7 @@ class IsrExpansion:
                 taken.append((key, partition, isr))
         return taken
 
-    def _body(self, asked: list[tuple[PartitionKey, Partition, tuple[NodeId, ...]]]) -> Entity:
+    def _body(self, asked: list[tuple[TopicIdPartition, Partition, tuple[NodeId, ...]]]) -> Entity:
         new = codec.newest(ALTER_PARTITION, "request")
         image = self._image
         assert image is not None
@@ -171,7 +169,7 @@ class IsrExpansion:
         )
 
     def _on_answer(
-        self, keys: list[PartitionKey], answer: "Failure | AlterPartitionResponse"
+        self, keys: list[TopicIdPartition], answer: "Failure | AlterPartitionResponse"
     ) -> None:
         """Retry refused partitions after a pause; successful changes arrive with the image."""
         self._is_waiting = False
@@ -190,7 +188,7 @@ class IsrExpansion:
             self._failure_count = 0
         self.set_timer()
 
-    def _ask_again(self, keys: list[PartitionKey]) -> None:
+    def _ask_again(self, keys: list[TopicIdPartition]) -> None:
         pause_ms = min(BACKOFF_MS_MIN << min(self._failure_count, 10), BACKOFF_MS_MAX)
         self._failure_count += 1
         self._not_before_ms = self._clock.now_ms + pause_ms

@@ -16,7 +16,7 @@ from wire import codec
 from wire.api_keys import DESCRIBE_LOG_DIRS
 from wire.codec import Entity, Schema
 from wire.errors import ErrorCode
-from wire.types import DirectoryId, NodeId, TopicId
+from wire.types import DirectoryId, NodeId, TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.describe_log_dirs.v5.request import (
@@ -40,7 +40,7 @@ class LogDirs:
         paths: Sequence[str],
         path_by_id: Mapping[DirectoryId, str],
         volume: Callable[[str], Volume],
-        record_bytes: Callable[[], Mapping[tuple[TopicId, int], int]],
+        record_bytes: Callable[[], Mapping[TopicIdPartition, int]],
     ) -> None:
         self._paths = paths
         self._path_by_id = path_by_id

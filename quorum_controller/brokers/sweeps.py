@@ -22,12 +22,12 @@ from metadata.records import (
     PartitionChangeRecord,
     UnregisterBrokerRecord,
 )
-from quorum_controller.partitions.electorate import ElectionPolicy, TopicPartition
+from quorum_controller.partitions.electorate import ElectionPolicy
 from quorum_controller.partitions.elr import is_elr_enabled
 from quorum_controller.partitions.partition_change import ChangedFields, Target, changed_fields
 from quorum_controller.partitions.partition_index import Electorate
 from quorum_controller.result import RECORDS_PER_SLICE_MAX, Draft
-from wire.types import BrokerEpoch, NodeId, Offset, TopicId
+from wire.types import BrokerEpoch, NodeId, Offset, TopicId, TopicIdPartition
 
 LOOKS_PER_SLICE_MAX: Final = 4 * RECORDS_PER_SLICE_MAX
 """Partitions that one slice examines; in most of them the broker has a replica."""
@@ -67,9 +67,9 @@ class Sweep:
         self.broker_epoch: BrokerEpoch = broker.epoch
         self.topics: deque[TopicId] | None = None
         """Topics to examine, in order; their partitions are read when reached. None: not begun."""
-        self.remaining: deque[TopicPartition] = deque()
+        self.remaining: deque[TopicIdPartition] = deque()
         """Partitions to examine before the topics."""
-        self.followed: list[TopicPartition] | None = None
+        self.followed: list[TopicIdPartition] | None = None
         """Partitions led by other brokers, to examine after all topics; then None."""
         self.end_offset: Offset | None = None
         """End offset of the last slice, exclusive."""
@@ -125,7 +125,7 @@ def _begin(sweep: Sweep, electorate: Electorate) -> None:
         sweep.followed = []
 
 
-def _next_candidate(image: Image, sweep: Sweep) -> TopicPartition | None:
+def _next_candidate(image: Image, sweep: Sweep) -> TopicIdPartition | None:
     """The next partition to examine, None at the end; the broker may have no replica of it."""
     assert sweep.topics is not None, "the sweep has begun"
     while not sweep.remaining:
@@ -142,7 +142,7 @@ def _next_candidate(image: Image, sweep: Sweep) -> TopicPartition | None:
 
 
 def _look(
-    image: Image, sweep: Sweep, choices: "_Choices", candidate: TopicPartition
+    image: Image, sweep: Sweep, choices: "_Choices", candidate: TopicIdPartition
 ) -> PartitionChangeRecord | None:
     """The record that a partition needs; a partition led by another broker is postponed."""
     if sweep.followed is not None and not _leads(image, sweep.broker_id, candidate):
@@ -151,7 +151,7 @@ def _look(
     return choices.change(image, candidate)
 
 
-def _leads(image: Image, broker_id: NodeId, candidate: TopicPartition) -> bool:
+def _leads(image: Image, broker_id: NodeId, candidate: TopicIdPartition) -> bool:
     partition = image.partition(*candidate)
     return partition is not None and partition.leader == broker_id
 
@@ -168,7 +168,7 @@ def removal_records(
     return records
 
 
-def _candidates(image: Image, sweep: Sweep, electorate: Electorate) -> list[TopicPartition]:
+def _candidates(image: Image, sweep: Sweep, electorate: Electorate) -> list[TopicIdPartition]:
     index, broker_id = electorate.index, sweep.broker_id
     if sweep.kind is SweepKind.UNFENCE:
         return sorted(index.leaderless)
@@ -202,7 +202,7 @@ class _Choices:
         self._policy = _policy(sweep, electorate)
         self._sweep = sweep
 
-    def change(self, image: Image, candidate: TopicPartition) -> PartitionChangeRecord | None:
+    def change(self, image: Image, candidate: TopicIdPartition) -> PartitionChangeRecord | None:
         """Return the record that the sweep needs for a partition of this image, None if none."""
         assert image.configs is self._configs, "a slice changes no config"
         topic_id, partition_id = candidate

@@ -16,7 +16,7 @@ from metadata.image import Image, sorted_items
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.config import ElectionIntervals
 from quorum_controller.handler_result import HandlerResult
-from quorum_controller.partitions.electorate import ElectionPolicy, TopicPartition, unclean_election
+from quorum_controller.partitions.electorate import ElectionPolicy, unclean_election
 from quorum_controller.partitions.partition_change import Election, Target, change_record
 from quorum_controller.partitions.partition_index import Electorate, PartitionIndex
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, RECORDS_PER_SLICE_MAX, Draft
@@ -26,6 +26,7 @@ from wire import codec
 from wire.api_keys import ELECT_LEADERS
 from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
+from wire.types import TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
@@ -154,7 +155,7 @@ class _Round:
         self.election = election
         self.interval_ms = interval_ms
         self.deadline_ms: int | None = None
-        self.remaining: deque[TopicPartition] = deque()
+        self.remaining: deque[TopicIdPartition] = deque()
 
 
 class ElectionTimer:
@@ -193,7 +194,7 @@ class ElectionTimer:
         self.deadline_ms = min(due_ms, default=None)
 
 
-def _waiting(index: PartitionIndex, election: Election) -> set[TopicPartition]:
+def _waiting(index: PartitionIndex, election: Election) -> set[TopicIdPartition]:
     return index.imbalanced if election is Election.PREFERRED else index.leaderless
 
 

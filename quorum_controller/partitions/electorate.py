@@ -13,10 +13,7 @@ from wire.types import (
     DIRECTORY_UNASSIGNED,
     DirectoryId,
     NodeId,
-    TopicId,
 )
-
-TopicPartition = tuple[TopicId, int]
 
 
 class PartitionDefaults(msgspec.Struct, frozen=True, gc=False):

@@ -25,13 +25,12 @@ from metadata.image import LEADER_RECOVERING, NO_LEADER, Image, Partition
 from metadata.records import PartitionChangeRecord
 from quorum_controller.partitions.electorate import (
     ElectionPolicy,
-    TopicPartition,
     default_directory,
     is_active,
     unclean_election,
 )
 from quorum_controller.partitions.elr import effective_min_isr, is_elr_enabled
-from wire.types import DirectoryId, NodeId
+from wire.types import DirectoryId, NodeId, TopicIdPartition
 
 Replicas = tuple[NodeId, ...]
 
@@ -75,7 +74,7 @@ class ChangedFields(TypedDict, total=False):
 
 
 def change_record(
-    image: Image, topic_partition: TopicPartition, target: Target, policy: ElectionPolicy
+    image: Image, topic_partition: TopicIdPartition, target: Target, policy: ElectionPolicy
 ) -> PartitionChangeRecord | None:
     """The record that changes a partition of the image to the target, None without a change."""
     topic_id, partition_id = topic_partition

@@ -21,9 +21,8 @@ from metadata.image import Image, Partition
 from quorum_controller.partitions.electorate import (
     ElectionPolicy,
     PartitionDefaults,
-    TopicPartition,
 )
-from wire.types import NodeId, TopicId
+from wire.types import NodeId, TopicId, TopicIdPartition
 
 
 class PartitionIndex:
@@ -33,10 +32,10 @@ class PartitionIndex:
 
     def __init__(self, image: Image) -> None:
         self._topics_by_broker: defaultdict[NodeId, set[TopicId]] = defaultdict(set)
-        self.leaderless: set[TopicPartition] = set()
-        self.imbalanced: set[TopicPartition] = set()
+        self.leaderless: set[TopicIdPartition] = set()
+        self.imbalanced: set[TopicIdPartition] = set()
         """Partitions whose first replica is not the leader, leaderless ones included."""
-        self.reassigning: set[TopicPartition] = set()
+        self.reassigning: set[TopicIdPartition] = set()
         topics_by_broker = self._topics_by_broker
         for topic_id, topic in image.topics.items():
             for partition_id, partition in topic.partitions.items():
@@ -69,7 +68,7 @@ class PartitionIndex:
 
     def partitions_of(
         self, image: Image, broker_id: NodeId, predicate: Callable[[Partition], bool]
-    ) -> list[TopicPartition]:
+    ) -> list[TopicIdPartition]:
         """Return the partitions that satisfy a predicate in topics of the broker, sorted."""
         return sorted(self._where(image, broker_id, predicate))
 
@@ -80,7 +79,7 @@ class PartitionIndex:
 
     def _where(
         self, image: Image, broker_id: NodeId, predicate: Callable[[Partition], bool]
-    ) -> Iterator[TopicPartition]:
+    ) -> Iterator[TopicIdPartition]:
         topics = image.topics
         for topic_id in self.topics_of(broker_id):
             topic = topics.get(topic_id)
@@ -99,13 +98,13 @@ class PartitionIndex:
         if partition.adding_replicas or partition.removing_replicas:
             self.reassigning.add((topic_id, partition_id))
 
-    def _remove(self, topic_partition: TopicPartition) -> None:
+    def _remove(self, topic_partition: TopicIdPartition) -> None:
         self.imbalanced.discard(topic_partition)
         self.leaderless.discard(topic_partition)
         self.reassigning.discard(topic_partition)
 
 
-def _put(members: set[TopicPartition], one: TopicPartition, *, is_member: bool) -> None:
+def _put(members: set[TopicIdPartition], one: TopicIdPartition, *, is_member: bool) -> None:
     if is_member:
         members.add(one)
     elif members:

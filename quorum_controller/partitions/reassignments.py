@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from metadata.image import Image, Partition, Topic, sorted_items
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.handler_result import HandlerResult
-from quorum_controller.partitions.electorate import ElectionPolicy, TopicPartition, unclean_election
+from quorum_controller.partitions.electorate import ElectionPolicy, unclean_election
 from quorum_controller.partitions.partition_change import Target, change_record
 from quorum_controller.query_context import QueryContext
 from quorum_controller.result import RECORDS_PER_BATCH_MAX, Draft
@@ -28,7 +28,7 @@ from wire import codec
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
-from wire.types import NodeId
+from wire.types import NodeId, TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition_reassignments.v1.request import (
@@ -153,7 +153,7 @@ def _moved(
 
 
 def _cancelled(
-    image: Image, topic: Topic, key: TopicPartition, partition: Partition, policy: ElectionPolicy
+    image: Image, topic: Topic, key: TopicIdPartition, partition: Partition, policy: ElectionPolicy
 ) -> Target | ApiError:
     if not partition.is_reassigning:
         return ApiError(ErrorCode.no_reassignment_in_progress)

@@ -11,7 +11,7 @@ from metadata.features import LEVEL_DIRECTORIES
 from metadata.image import Broker
 from quorum_controller.bodies import NO_TIME, to_bytes
 from quorum_controller.handler_result import HandlerResult
-from quorum_controller.partitions.electorate import ElectionPolicy, TopicPartition
+from quorum_controller.partitions.electorate import ElectionPolicy
 from quorum_controller.partitions.isr_changes import broker_epoch_error
 from quorum_controller.partitions.partition_change import Target, change_record
 from quorum_controller.result import Draft
@@ -20,7 +20,7 @@ from wire import codec
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
 from wire.codec import Entity
 from wire.errors import ApiError, ErrorCode
-from wire.types import DirectoryId, NodeId, TopicId
+from wire.types import DirectoryId, NodeId, TopicId, TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
@@ -43,7 +43,7 @@ def assign_replicas_to_directories(
         return error
     broker = draft.image.brokers[NodeId(request.broker_id)]
     new = codec.newest(ASSIGN_REPLICAS_TO_DIRS, "response")
-    offline: dict[TopicPartition, None] = {}
+    offline: dict[TopicIdPartition, None] = {}
     directories = []
     for asked in request.directories:
         directory = DirectoryId(to_bytes(asked.id_))
@@ -79,7 +79,7 @@ def assign_replicas_to_directories_error(
 
 
 def _assign(
-    draft: Draft, key: TopicPartition, broker: Broker, directory: DirectoryId, services: Services
+    draft: Draft, key: TopicIdPartition, broker: Broker, directory: DirectoryId, services: Services
 ) -> ErrorCode:
     topic_id, number = key
     topic = draft.image.topics.get(topic_id)
@@ -99,7 +99,7 @@ def _assign(
 
 
 def _leave_offline(
-    draft: Draft, broker: Broker, keys: list[TopicPartition], policy: ElectionPolicy
+    draft: Draft, broker: Broker, keys: list[TopicIdPartition], policy: ElectionPolicy
 ) -> None:
     for key in keys:
         partition = draft.image.partition(*key)

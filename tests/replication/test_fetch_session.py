@@ -59,7 +59,7 @@ class Broker:
 
     def fetch(self, *keys, rows=None, **fields):
         """Answer each partition of the fetch: by the row given, or as before."""
-        given = {(row.topic, row.partition): row for row in rows or ()}
+        given = {(each.topic, each.partition): each for each in rows or ()}
         context = self.context(*keys, **fields)
         read = [given.get(part.key, row(part.key)) for part in context.partitions()]
         return context.respond(read, self.now_ms)
