@@ -6,7 +6,7 @@ import msgspec
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind; its function stands in `table`."""
+    """One kind; its function is in `table.FAULTS`, which says why the tables are two."""
 
     since: int | None
     """Version of the draws that added it (campaign/draw.py); None: on request, never drawn."""
