@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from simulator.mutants.blind_spots import BLIND_SPOTS
+from simulator.mutants.connections import CONNECTIONS
 from simulator.mutants.controllers import CONTROLLERS, TIMERS
 from simulator.mutants.disks import DISKS
 from simulator.mutants.elections import ELECTIONS
 from simulator.mutants.images import IMAGES
-from simulator.mutants.own import OWN
-from simulator.mutants.own_resources import OWN_RESOURCES
+from simulator.mutants.lifecycle import LIFECYCLE
+from simulator.mutants.pre_votes import PRE_VOTES
+from simulator.mutants.publications import PUBLICATIONS
 from simulator.mutants.registry import Mutant
 from simulator.mutants.regressions import REGRESSIONS
 from simulator.mutants.replication import REPLICATION
@@ -19,10 +20,11 @@ _ALL: Final = (
     *DISKS,
     *CONTROLLERS,
     *TIMERS,
-    *OWN,
-    *BLIND_SPOTS,
+    *PRE_VOTES,
+    *PUBLICATIONS,
+    *LIFECYCLE,
+    *CONNECTIONS,
     *REGRESSIONS,
-    *OWN_RESOURCES,
     *IMAGES,
 )
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(_ALL, key=lambda mutant: mutant.number))

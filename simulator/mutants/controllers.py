@@ -1,4 +1,4 @@
-"""Mutants of the controller, of what follows a commit, and of the timers of raft."""
+"""Mutants of the controller: its records and answers; and of the timers of raft."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -6,12 +6,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kernel.serving.forwarding import Forwarding
-from metadata.loader import CommittedBatch, Loader
+from metadata.records import ConfigRecord, PartitionRecord
 from network.peers import Failure
 from quorum_controller.controller import Controller
-from quorum_controller.result import Output
+from quorum_controller.result import Draft, Output
 from raft.config import RaftConfig
+from simulator.campaign.draw import Options
 from simulator.mutants.registry import SHORT, Mutant, Patches
+from wire.api_keys import DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS
 
 Original = Callable[..., Any]
 NEVER_MS: Final = 1 << 40
@@ -74,28 +76,6 @@ def _executes_twice(patches: Patches) -> None:
     patches.method(Forwarding, "on_leader_changed", make_retry)
 
 
-def _publishes_part(patches: Patches) -> None:
-    """The last record of a read comes with the next commit."""
-
-    def make(original: Original) -> Original:
-        def commit(self: Loader, batches: Any) -> Any:
-            taken: list[CommittedBatch] = list(batches)
-            held = vars(self).pop("held", ())
-            if not taken:
-                return original(self, taken)
-            first = taken[0]
-            taken[0] = replace(first, records=(*held, *first.records))
-            last = taken[-1]
-            if len(last.records) > 1:
-                vars(self)["held"] = last.records[-1:]
-                taken[-1] = replace(last, records=last.records[:-1])
-            return original(self, taken)
-
-        return commit
-
-    patches.method(Loader, "commit", make)
-
-
 def _no_check_quorum(patches: Patches) -> None:
     """The time-out of check quorum never comes."""
     patches.method(RaftConfig, "check_quorum_ms", lambda _: lambda _: NEVER_MS)
@@ -108,6 +88,70 @@ def _no_jitter(patches: Patches) -> None:
         return lambda self, _: self.election_timeout_ms
 
     patches.method(RaftConfig, "draw_election_timeout_ms", make)
+
+
+def _answers_api_at_once(api_key: int) -> Callable[[Patches], None]:
+    """Requests of one kind are answered before their records are committed."""
+
+    def patch(patches: Patches) -> None:
+        def make(original: Original) -> Original:
+            def submit(self: Controller, request: Any, now_ms: int, wall_ms: int) -> Output:
+                output: Output = original(self, request, now_ms, wall_ms)
+                parked = [each for batch in self._batches for each in batch.parked]
+                for each in parked:
+                    if each.api_key == api_key:
+                        self._answer(each, each.response, output)
+                return output
+
+            return submit
+
+        patches.method(Controller, "submit", make)
+
+    return patch
+
+
+def _resigns_silently(patches: Patches) -> None:
+    """A controller that resigns answers none of the waiting requests."""
+
+    def make(original: Original) -> Original:
+        def resign(self: Controller, error: Any = None) -> Output:
+            output: Output = original(self, error)
+            output.answers.clear()
+            return output
+
+        return resign
+
+    patches.method(Controller, "resign", make)
+
+
+def _writes_configs_twice(patches: Patches) -> None:
+    """Every change of a config becomes two equal records."""
+
+    def make(original: Original) -> Original:
+        def emit(self: Draft, record: Any) -> None:
+            original(self, record)
+            if type(record) is ConfigRecord:
+                original(self, record)
+
+        return emit
+
+    patches.method(Draft, "emit", make)
+
+
+def _omits_last_partition(patches: Patches) -> None:
+    """A topic of two partitions is written without the second."""
+
+    def make(original: Original) -> Original:
+        def emit(self: Draft, record: Any) -> None:
+            is_last = type(record) is PartitionRecord and (
+                record.partition_id == Options().partition_count - 1
+            )
+            if not is_last:
+                original(self, record)
+
+        return emit
+
+    patches.method(Draft, "emit", make)
 
 
 CONTROLLERS: Final = (
@@ -136,12 +180,45 @@ CONTROLLERS: Final = (
         patch=_executes_twice,
     ),
     Mutant(
-        number=32,
-        name="publishes-part",
-        text="a batch is published without its last record",
-        expected=("I13", "I14", "I17"),
-        seeds_max=200,
-        patch=_publishes_part,
+        number=38,
+        name="deletes-at-once",
+        text="DeleteTopics is answered before its records are committed",
+        expected=("I12",),
+        seeds_max=100,
+        patch=_answers_api_at_once(DELETE_TOPICS),
+    ),
+    Mutant(
+        number=39,
+        name="configures-at-once",
+        text="IncrementalAlterConfigs is answered before its records are committed",
+        expected=("I12",),
+        seeds_max=100,
+        patch=_answers_api_at_once(INCREMENTAL_ALTER_CONFIGS),
+    ),
+    Mutant(
+        number=43,
+        name="resigns-silently",
+        text="a controller that resigns answers none of the waiting requests",
+        expected=("I14",),
+        seeds_max=100,
+        patch=_resigns_silently,
+        options=replace(SHORT, faults=("depose_leader",), node_count=3),
+    ),
+    Mutant(
+        number=51,
+        name="writes-configs-twice",
+        text="a change of a config becomes two equal records",
+        expected=("I12",),
+        seeds_max=50,
+        patch=_writes_configs_twice,
+    ),
+    Mutant(
+        number=60,
+        name="omits-last-partition",
+        text="CreateTopics writes no record of the last partition",
+        expected=("I12",),
+        seeds_max=50,
+        patch=_omits_last_partition,
     ),
 )
 

@@ -1,7 +1,8 @@
-"""Mutants of the disk: recovery, syncs, snapshots, cleanup."""
+"""Mutants of the disk: recovery, syncs, snapshots, cleanup, the start."""
 
 from collections.abc import Callable
-from types import MethodType
+from contextlib import suppress
+from types import MethodType, SimpleNamespace
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -13,11 +14,14 @@ from simulator.mutants.registry import SHORT, Mutant, Patches
 from storage import recovery
 from storage.errors import FsyncError
 from storage.flush_plan import FlushPlan
+from storage.flushed_end_file import FlushedEndFile
 from storage.log import Log
 from storage.log_loading import _Loader
 from storage.recovery import BatchRules
 from storage.segment import Segment
 from storage.snapshot_files import PART_SUFFIX, SnapshotWriter
+from storage.vfs import Vfs
+from wire.types import Offset
 
 Original = Callable[..., Any]
 POWER: Final = replace(
@@ -165,6 +169,55 @@ def _deletes_too_much(patches: Patches) -> None:
     patches.method(SnapshotRetention, "clean", make)
 
 
+def _names_snapshot_too_low(patches: Patches) -> None:
+    """The id of a snapshot is one below its end, where that is inside a batch."""
+
+    def make(original: Original) -> Original:
+        def begin(self: Snapshots) -> None:
+            state, log = self._state, self._writer.log
+            image = state.loader.image
+            last = image.provenance.end_offset - 1
+            if log.log_start_offset <= last and _base_offset_at(log, last) < last:
+                lower = replace(image.provenance, end_offset=Offset(last))
+                loader = SimpleNamespace(
+                    image=replace(image, provenance=lower),
+                    transaction_start=state.loader.transaction_start,
+                )
+                vars(self)["_state"] = SimpleNamespace(loader=loader)
+            try:
+                original(self)
+            finally:
+                self._state = state
+
+        return begin
+
+    patches.method(Snapshots, "_begin", make)
+
+
+def _base_offset_at(log: Log, offset: int) -> int:
+    """Base offset of the batch that holds an offset."""
+    content = log.read(Offset(offset), 1, Offset(offset + 1))
+    return int.from_bytes(content[:8], "big")
+
+
+def _takes_no_snapshots(patches: Patches) -> None:
+    """A snapshot that is due is not begun."""
+    patches.method(Snapshots, "_begin", lambda _: lambda _: None)
+
+
+def _starts_unread(patches: Patches) -> None:
+    """A file of the flushed end that cannot be read is taken for one without a value."""
+
+    def make(original: Original) -> Original:
+        def begin(self: FlushedEndFile, vfs: Vfs, partition_directory: str) -> None:
+            with suppress(OSError):
+                original(self, vfs, partition_directory)
+
+        return begin
+
+    patches.method(FlushedEndFile, "__init__", make)
+
+
 DISKS: Final = (
     Mutant(
         number=23,
@@ -225,5 +278,30 @@ DISKS: Final = (
         expected=("I13",),
         seeds_max=200,
         patch=_deletes_too_much,
+    ),
+    Mutant(
+        number=40,
+        name="names-snapshot-too-low",
+        text="a snapshot is named one offset below its end, inside a batch",
+        expected=("I13",),
+        seeds_max=50,
+        patch=_names_snapshot_too_low,
+    ),
+    Mutant(
+        number=42,
+        name="takes-no-snapshots",
+        text="a snapshot that is due is not begun",
+        expected=("liveness",),
+        seeds_max=50,
+        patch=_takes_no_snapshots,
+    ),
+    Mutant(
+        number=64,
+        name="starts-unread",
+        text="a start goes on without the record of the flushed end that it could not read",
+        expected=("I18",),
+        seeds_max=50,
+        patch=_starts_unread,
+        options=replace(SHORT, faults=("start_read_error",)),
     ),
 )

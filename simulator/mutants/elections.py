@@ -1,4 +1,4 @@
-"""Mutants of votes, epochs and restarts."""
+"""Mutants of votes, epochs, roles and restarts."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -6,12 +6,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from raft import initial_role as initial_role_module
-from raft import quorum, vote
+from raft import quorum, transitions, vote
 from raft.core import RaftCore
 from raft.epoch_cache import LogView
 from raft.messages import VoteRequest
 from raft.progress import Progress
-from raft.roles import Leader, Role
+from raft.roles import Follower, Leader, Role, Unattached
 from raft.state import RaftState
 from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
 from storage.quorum_state_file import ElectionState, QuorumStateFile, encode_quorum_state
@@ -166,6 +166,55 @@ def _stored_epoch_trusted(patches: Patches) -> None:
     patches.method(RaftCore, "_check", make_check)
 
 
+def _resigns_into_its_epoch(patches: Patches) -> None:
+    """A leader that resigns waits in its epoch like any voter; the table of raft allows it."""
+
+    def make(_: Original) -> Original:
+        def resign(state: RaftState) -> None:
+            deadline_ms = state.new_election_deadline_ms()
+            epoch, leader_id = state.role.epoch, state.role.leader_id
+            state.become(
+                Unattached(epoch=epoch, leader_id=leader_id, election_deadline_ms=deadline_ms)
+            )
+
+        return resign
+
+    patches.function(vote, "resign", make)
+    patches.function(transitions, "transition", lambda _: lambda _old, new, **_is_voter: new)
+
+
+def _observers_forget_epochs(patches: Patches) -> None:
+    """A node that is no voter writes no quorum-state."""
+
+    def make(original: Original) -> Original:
+        def persist_election(self: RaftState) -> None:
+            if self.is_voter:
+                original(self)
+
+        return persist_election
+
+    patches.method(RaftState, "persist_election", make)
+
+
+def _forgets_its_leader(patches: Patches) -> None:
+    """A follower is unattached after a restart, with its vote."""
+
+    def make(original: Original) -> Original:
+        def first_role(*given: Any) -> Role:
+            role: Role = original(*given)
+            if not isinstance(role, Follower):
+                return role
+            return Unattached(
+                epoch=role.epoch,
+                voted_key=role.voted_key,
+                election_deadline_ms=role.fetch_deadline_ms,
+            )
+
+        return first_role
+
+    patches.function(initial_role_module, "initial_role", make)
+
+
 ELECTIONS: Final = (
     Mutant(
         number=1,
@@ -242,5 +291,29 @@ ELECTIONS: Final = (
         seeds_max=300,
         patch=_stored_epoch_trusted,
         options=replace(SHORT, faults=("old_quorum_state",)),
+    ),
+    Mutant(
+        number=47,
+        name="resigns-into-its-epoch",
+        text="a leader that resigns becomes an unattached voter of the epoch that it led",
+        expected=("I16",),
+        seeds_max=50,
+        patch=_resigns_into_its_epoch,
+    ),
+    Mutant(
+        number=52,
+        name="observers-forget-epochs",
+        text="a node that is no voter does not write its epoch to quorum-state",
+        expected=("I2",),
+        seeds_max=50,
+        patch=_observers_forget_epochs,
+    ),
+    Mutant(
+        number=62,
+        name="forgets-its-leader",
+        text="a restarted follower does not know its leader",
+        expected=("I16",),
+        seeds_max=50,
+        patch=_forgets_its_leader,
     ),
 )

@@ -1,4 +1,4 @@
-"""Our own mutants of images, and of the index that a controller derives from them."""
+"""Mutants of images, and of the index that a controller derives from them."""
 
 from typing import Any, Final
 

@@ -183,6 +183,22 @@ def _applies_all(patches: Patches) -> None:
     patches.function(fetch_follower, "_take_high_watermark", make)
 
 
+def _tracks_diverging(patches: Patches) -> None:
+    """A fetch that has to truncate first counts like any other."""
+
+    def make(original: Original) -> Original:
+        def evaluate(state: RaftState, request: FetchRequest, wall_ms: int) -> FetchResponse:
+            response: FetchResponse = original(state, request, wall_ms)
+            is_possible = request.fetch_offset <= state.log.end_offset
+            if response.diverging_epoch is not None and is_possible:
+                fetch_leader._track(state, request, wall_ms)  # noqa: SLF001
+            return response
+
+        return evaluate
+
+    patches.function(fetch_leader, "_evaluate", make)
+
+
 REPLICATION: Final = (
     Mutant(
         number=7,
@@ -267,5 +283,14 @@ REPLICATION: Final = (
         expected=("I8", "I9"),
         seeds_max=100,
         patch=_applies_all,
+    ),
+    Mutant(
+        number=37,
+        name="tracks-diverging",
+        text="a leader counts the fetch of a voter whose log diverges",
+        expected=("I8", "I10"),
+        seeds_max=100,
+        patch=_tracks_diverging,
+        options=QUARREL,
     ),
 )

@@ -1,4 +1,4 @@
-"""Our own mutants of tables that grow for ever: only their size shows it (I19)."""
+"""Mutants of the table of connections: it grows for ever, which only its size shows (I19)."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -23,7 +23,7 @@ def _keeps_closed_connections(patches: Patches) -> None:
     patches.method(Connections, "closed", make)
 
 
-OWN_RESOURCES: Final = (
+CONNECTIONS: Final = (
     Mutant(
         number=48,
         name="keeps-closed-connections",
