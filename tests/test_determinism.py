@@ -54,7 +54,7 @@ EXCEPTIONS: Final[dict[str, dict[str, str]]] = {
     "simulator/__main__.py": {"os": TERMINAL},
     "simulator/campaign/report.py": {"time": PROGRESS, "os": TERMINAL},
     "simulator/cluster/scheduler.py": {"signal": "ends a step that never ends"},
-    "simulator/campaign/code_name.py": {"subprocess": "the name of the commit"},
+    "simulator/campaign/commit_name.py": {"subprocess": "the name of the commit"},
     "simulator/campaign/session.py": {"time": PROGRESS, "signal": STOPPED},
     "simulator/mutants/hunt.py": {"time": PROGRESS},
     "simulator/mutants/command.py": {

@@ -10,10 +10,10 @@ from pipeline.core.decode import RowSelection, decode_batch_py
 from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile
 from pipeline.core.errors import BadInputError, DataLossError
 from pipeline.core.index import offset_entries, time_entries
+from pipeline.core.named_partitions import check_named
 from pipeline.core.opening import open_segment
 from pipeline.core.options import EARLIEST, LATEST, Options, Positions
 from pipeline.core.transactions import transaction_state
-from pipeline.core.wanted import check_named
 from wire.errors import CorruptBatchError
 
 

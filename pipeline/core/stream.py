@@ -17,12 +17,7 @@ import msgspec
 from pipeline.core.decode import RowSelection
 from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.core.node_watermark import ask_nodes
-from pipeline.core.options import Options
-from pipeline.core.ranges import gap_between, wanted_start
-from pipeline.core.reader import Piece
-from pipeline.core.split import Split
-from pipeline.core.tail import (
+from pipeline.core.log_positions import (
     Boundary,
     end_boundary,
     epoch_before,
@@ -30,8 +25,13 @@ from pipeline.core.tail import (
     tail_fault,
     walk_from,
 )
+from pipeline.core.named_partitions import check_named
+from pipeline.core.node_watermark import ask_nodes
+from pipeline.core.options import Options
+from pipeline.core.ranges import gap_between, wanted_start
+from pipeline.core.reader import Piece
+from pipeline.core.split import Split
 from pipeline.core.transactions import transaction_state
-from pipeline.core.wanted import check_named
 from pipeline.core.watermark import committed_copies, watermark_of_nodes
 from wire.types import METADATA_TOPIC_NAME
 

@@ -151,7 +151,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     has_quick_disks: bool = False
     """A flush may be quick at any time; else only where nothing was sent before it."""
     has_lookups: bool = False
-    """Clients look up and choose by what they know (simulator/cluster/choices.py)."""
+    """Clients look up and choose by what they know (simulator/cluster/client_choices.py)."""
     client_count: int = CLIENTS
     lookup_percent: int = 35
     """Share of lookups in the operations of clients, if they look up."""

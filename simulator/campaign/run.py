@@ -16,8 +16,8 @@ from simulator.campaign.draw import (
     add_quick_disks,
     draw_settings,
 )
+from simulator.campaign.early_stop import ReachedError, stop_at
 from simulator.campaign.recording import Recording
-from simulator.campaign.until import ReachedError, stop_at
 from simulator.checks.convergence import converge
 from simulator.checks.histories import Refuted, count_definite
 from simulator.checks.liveness import come_to_rest

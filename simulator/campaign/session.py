@@ -20,7 +20,7 @@ from simulator.campaign.campaign import (
     result_of,
     run_campaign,
 )
-from simulator.campaign.code_name import commit_name
+from simulator.campaign.commit_name import commit_name
 from simulator.campaign.draw import Options
 from simulator.campaign.page import page_of
 from simulator.campaign.recording import Recording

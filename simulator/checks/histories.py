@@ -26,7 +26,7 @@ from jepsen.linearizability import (
 )
 from metadata.image import Image
 from metadata.json_form import uuid_text
-from simulator.cluster.choices import NAMES, REGISTER, topic_name
+from simulator.cluster.client_choices import NAMES, REGISTER, topic_name
 from simulator.cluster.requests import CONFIG, READS, TOPIC_RESOURCE
 from simulator.cluster.requests import Operation as Asked
 from simulator.cluster.workload import REFUSALS, Workload

@@ -15,7 +15,7 @@ from raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
 from simulator.campaign.probes import Probes
 from simulator.checks.application import LoaderWatch
 from simulator.checks.controllers import ControllerChecks
-from simulator.checks.image_compare import image_difference
+from simulator.checks.image_equality import image_difference
 from simulator.checks.ledger import Ledger
 from simulator.checks.log_mirror import (
     Entry,
@@ -23,7 +23,7 @@ from simulator.checks.log_mirror import (
     damaged_batch,
     written_end,
 )
-from simulator.checks.node_memory import Past, Shown
+from simulator.checks.node_past import Past, Shown
 from simulator.checks.publications import PublicationWatch
 from simulator.checks.replication import ReplicationChecks
 from simulator.checks.roles import probe_role

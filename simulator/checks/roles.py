@@ -9,7 +9,7 @@ from typing import Final
 
 from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from simulator.campaign.probes import Probes
-from simulator.checks.node_memory import Past
+from simulator.checks.node_past import Past
 
 WITHIN_EPOCH: Final[dict[type, tuple[type, ...]]] = {
     Unattached: (Unattached, Prospective, Follower),

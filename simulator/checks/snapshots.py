@@ -9,7 +9,7 @@ import zlib
 from metadata.loader import image_of
 from metadata.snapshot import decode_snapshot
 from simulator.campaign.probes import Probes
-from simulator.checks.image_compare import image_difference
+from simulator.checks.image_equality import image_difference
 from simulator.checks.ledger import Ledger
 from simulator.checks.log_mirror import FOLDER
 from simulator.cluster.machine import Machine

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from simulator.campaign.draw import Settings
 from simulator.checks.proofs import Proofs
-from simulator.cluster.choices import NAMES, Choices, topic_name
+from simulator.cluster.client_choices import NAMES, Choices, topic_name
 from simulator.cluster.members import FIRST_CLIENT_HOST
 from simulator.cluster.network import Network, Pipe
 from simulator.cluster.requests import (

@@ -22,7 +22,7 @@ from simulator.checks.resources import ResourceChecks
 from simulator.checks.shutdown import why_still_there
 from simulator.checks.violation import Violation
 from simulator.checks.voters import VoterChecks
-from simulator.cluster.choices import Choices, mix_of
+from simulator.cluster.client_choices import Choices, mix_of
 from simulator.cluster.event_loop import EventLoop
 from simulator.cluster.hand_over import HandOver
 from simulator.cluster.instance_methods import replace_method

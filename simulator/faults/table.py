@@ -42,7 +42,7 @@ FAULTS: Final[dict[str, CarryingOut]] = {
     "lasting_disk_fault": disks.lasting_disk_fault,
     "fsync_lie": disks.fsync_lie,
 }
-"""Kind -> function, apart from `KINDS`: these functions load the kernel, and the command line, which
+"""Kind -> function, apart from `KINDS`: these functions load the kernel; the command line, which
 reads the kinds for its help and its refusals, may load nothing heavy (tests/cli/test_startup.py).
 The assertion ties the two tables to each other."""
 assert FAULTS.keys() == KINDS.keys(), "each kind is carried out by something"

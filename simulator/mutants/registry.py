@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from simulator.campaign.code_name import UNDER_TEST
+from simulator.campaign.commit_name import UNDER_TEST
 from simulator.campaign.draw import Options
 
 SHORT: Final = Options(duration_us=10_000_000, write_count=30)

@@ -32,7 +32,7 @@ from pipeline.jobs.history.input import (
     transactions_of,
 )
 from pipeline.jobs.history.page import write_page
-from tests.pipeline.folded_here import fold_here
+from tests.pipeline.local_fold import fold_here
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
 from tests.pipeline.segments import batch
 

@@ -12,7 +12,7 @@ from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history import run as history
 from pipeline.jobs.history.schema import REPORTS, SCD_TABLES
 from pipeline.jobs.publishing import current_version
-from tests.pipeline.folded_here import fold_here
+from tests.pipeline.local_fold import fold_here
 from tests.pipeline.metadata_histories import RandomLog, write_metadata_log
 from tests.pipeline.test_history_spark import _position, build, configured
 

@@ -14,7 +14,7 @@ from simulator.checks.histories import (
     register_of,
 )
 from simulator.checks.proofs import Proofs
-from simulator.cluster.choices import (
+from simulator.cluster.client_choices import (
     REGISTER,
     Choices,
     Mix,

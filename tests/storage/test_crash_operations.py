@@ -45,7 +45,7 @@ from tests.storage.crashes import (
     run,
     steps_of,
 )
-from tests.storage.every_disk import FEW, MOST, Many, disks
+from tests.storage.possible_disks import FEW, MOST, Many, disks
 from tests.storage.test_crash import batch
 from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 

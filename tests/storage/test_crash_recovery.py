@@ -35,7 +35,7 @@ from tests.storage.crashes import (
     same,
     steps_of,
 )
-from tests.storage.every_disk import FEW, MOST, Many, disks
+from tests.storage.possible_disks import FEW, MOST, Many, disks
 from tests.storage.test_crash import batch
 from tests.storage.test_crash_operations import (
     LED,

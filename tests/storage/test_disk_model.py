@@ -9,7 +9,7 @@ from simulator.cluster.disk_model import SECTOR_BYTES, FileNode
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
 from storage.vfs import write_file_atomically
-from tests.storage.every_disk import TooManyDisksError, disk_of, every_image, image_of
+from tests.storage.possible_disks import TooManyDisksError, disk_of, every_image, image_of
 
 SEEDS = range(200)
 

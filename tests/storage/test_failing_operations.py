@@ -18,7 +18,7 @@ from storage.partition_directories import open_metadata_log
 from tests.selection import thinned
 from tests.storage import test_crash_operations, test_crash_recovery
 from tests.storage.crashes import CONFIG, FLUSHED, LogIs, Operation, State, disk, steps_of
-from tests.storage.every_disk import Many, disks
+from tests.storage.possible_disks import Many, disks
 from tests.storage.test_crash import batch
 
 OPERATIONS = test_crash_operations.OPERATIONS | test_crash_recovery.OPERATIONS

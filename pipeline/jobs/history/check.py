@@ -16,7 +16,7 @@ from metadata.json_form import uuid_text
 from pipeline.core.discovery import SegmentFile
 from pipeline.jobs.history.events import EventPlan, write_events
 from pipeline.jobs.history.input import snapshot_options, snapshot_pieces
-from pipeline.jobs.history.lists import UUID_BYTES, unpack
+from pipeline.jobs.history.packed_lists import UUID_BYTES, unpack
 from pipeline.jobs.history.partitions import read_partition_events
 from pipeline.jobs.history.schema import KEYED_STATES, VALIDITY
 

@@ -17,8 +17,8 @@ import msgspec
 from pipeline.core.batches import scan
 from pipeline.core.discovery import PartitionFiles, SegmentFile
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
+from pipeline.core.log_positions import locate
 from pipeline.core.opening import input_errors, open_segment
-from pipeline.core.tail import locate
 from pipeline.jobs.history.check import Compared, print_differences
 from pipeline.jobs.history.input import LogChoice
 from pipeline.jobs.history.query import counters

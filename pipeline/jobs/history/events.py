@@ -27,8 +27,8 @@ from pipeline.core.options import Options
 from pipeline.core.reader import Piece, read_splits
 from pipeline.core.schema import schema_of
 from pipeline.jobs.history.input import COLUMNS, Transaction, snapshot_time
-from pipeline.jobs.history.lists import pack
 from pipeline.jobs.history.overlay import CHANGED, RESET
+from pipeline.jobs.history.packed_lists import pack
 from pipeline.jobs.history.schema import EVENTS
 from pipeline.jobs.history.sink import RECORDS_NAME, EventSink
 from wire.types import DIRECTORY_MIGRATING
@@ -204,7 +204,7 @@ class _Writer:
         return [self.uuid(one) for one in contents]
 
     def packed(self, ids: tuple[int, ...] | None) -> bytes | None:
-        """Pack node ids as in `history.lists`; None, for unchanged, stays None."""
+        """Pack node ids as in `history.packed_lists`; None, for unchanged, stays None."""
         try:
             return self._packed[ids]
         except KeyError:

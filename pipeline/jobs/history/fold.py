@@ -19,8 +19,8 @@ from metadata.json_form import uuid_from_text
 from metadata.records import CONFIG_BROKER, CONFIG_TOPIC
 from pipeline.core.options import whole_number
 from pipeline.core.schema import TIMESTAMP
-from pipeline.jobs.history.keyed import TableSink
 from pipeline.jobs.history.schema import EVENTS, KEYED_STATES
+from pipeline.jobs.history.table_sink import TableSink
 
 _ROWS: Final = 16_384
 _FIELDS: Final = ("registration", "fenced", "in_shutdown", "log_dirs", "cordoned")

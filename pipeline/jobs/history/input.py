@@ -30,12 +30,12 @@ from metadata.records import (
 from metadata.schema import MetadataRecordError
 from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.errors import BadInputError, DataLossError
+from pipeline.core.log_positions import Boundary, end_boundary
 from pipeline.core.opening import input_errors
 from pipeline.core.options import Options, parse_options
 from pipeline.core.ranges import log_end_offset
 from pipeline.core.reader import Piece, plan_read, read_splits
 from pipeline.core.schema import schema_of
-from pipeline.core.tail import Boundary, end_boundary
 from pipeline.core.watermark import committed_copies
 from pipeline.core.whole_snapshot import check_snapshot
 from wire.types import METADATA_TOPIC_NAME

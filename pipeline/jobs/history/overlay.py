@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metadata.json_form import uuid_text
-from pipeline.jobs.history.lists import (
+from pipeline.jobs.history.packed_lists import (
     NONE,
     UUID_BYTES,
     Flags,

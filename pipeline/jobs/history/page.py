@@ -22,7 +22,7 @@ from pipeline.core.opening import open_segment
 from pipeline.jobs.compaction import known_partitions, plan_one
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history.figures import Facts
-from pipeline.jobs.history.lists import Numbers
+from pipeline.jobs.history.packed_lists import Numbers
 from pipeline.jobs.job import RUN_NAME, SPARK_BYTES_MIN
 from wire.compression import Codec
 

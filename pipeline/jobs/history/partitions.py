@@ -19,14 +19,6 @@ import pyarrow.parquet as pq
 
 from pipeline.core.schema import TIMESTAMP
 from pipeline.jobs.history import reports
-from pipeline.jobs.history.lists import (
-    NONE,
-    int_lists,
-    nullable,
-    numbers_of,
-    uuid_lists,
-    whole,
-)
 from pipeline.jobs.history.overlay import (
     CHANGES,
     LISTS,
@@ -37,6 +29,14 @@ from pipeline.jobs.history.overlay import (
     event_frame,
     state_frame,
     state_table,
+)
+from pipeline.jobs.history.packed_lists import (
+    NONE,
+    int_lists,
+    nullable,
+    numbers_of,
+    uuid_lists,
+    whole,
 )
 from pipeline.jobs.history.schema import (
     AWAY_STATE,

@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.core.schema import TIMESTAMP
-from pipeline.jobs.history.lists import (
+from pipeline.jobs.history.overlay import (
+    CHANGES,
+    Frame,
+    Topics,
+    last_where,
+    starts_of,
+)
+from pipeline.jobs.history.packed_lists import (
     NONE,
     Flags,
     Numbers,
@@ -24,13 +31,6 @@ from pipeline.jobs.history.lists import (
     nullable,
     numbers_of,
     whole,
-)
-from pipeline.jobs.history.overlay import (
-    CHANGES,
-    Frame,
-    Topics,
-    last_where,
-    starts_of,
 )
 from pipeline.jobs.history.schema import CHURN
 

@@ -56,8 +56,8 @@ from pipeline.jobs.history.input import (
     snapshot_pieces,
     transactions_of,
 )
-from pipeline.jobs.history.lists import numbers_of, whole
 from pipeline.jobs.history.overlay import CLEAR_PLACE, Clears, Topics
+from pipeline.jobs.history.packed_lists import numbers_of, whole
 from pipeline.jobs.history.partitions import BucketPlan, fold_bucket
 from pipeline.jobs.history.reports import Surroundings, Timeline, merged_churn
 from pipeline.jobs.history.schema import CLEAR_EVENTS, KEYED_STATES, REPORT_ARROW

@@ -23,7 +23,7 @@ PLACE: Final = [
     ("api", pa.string()),
     ("seed", pa.bool_()),
 ]
-# Lists are packed (`history.lists`); without a transaction `visible` repeats `offset`.
+# Lists are packed (`history.packed_lists`); without a transaction `visible` repeats `offset`.
 _PACKED: Final = [
     (name, pa.binary())
     for name in ("replicas", "isr", "elr", "last_known_elr", "adding", "removing", "directories")

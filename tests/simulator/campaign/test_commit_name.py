@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from simulator.campaign import code_name
-from simulator.campaign.code_name import ROOT, SIMULATED
+from simulator.campaign import commit_name
+from simulator.campaign.commit_name import ROOT, SIMULATED
 
 PRINT_PACKAGES = """
 import sys
@@ -28,14 +28,14 @@ def test_the_packages_of_a_run_are_those_that_the_simulator_imports():
 
 def git_says(monkeypatch, described, changed):
     answers = {"describe": described, "status": changed}
-    monkeypatch.setattr(code_name, "_git", lambda word, *_: answers[word])
+    monkeypatch.setattr(commit_name, "_git", lambda word, *_: answers[word])
 
 
 def test_code_is_named_by_its_commit(monkeypatch):
     git_says(monkeypatch, "0123456789", "")
-    assert code_name.commit_name() == "0123456789"
+    assert commit_name.commit_name() == "0123456789"
     git_says(monkeypatch, "0123456789-dirty", "")
-    assert code_name.commit_name() == "0123456789-dirty"
+    assert commit_name.commit_name() == "0123456789-dirty"
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_code_without_a_commit_is_named_by_what_it_is(
     monkeypatch, tmp_path, described, changed, prefix
 ):
     git_says(monkeypatch, described, changed)
-    monkeypatch.setattr(code_name, "ROOT", tmp_path)
+    monkeypatch.setattr(commit_name, "ROOT", tmp_path)
     names = set()
     (tmp_path / "raft").mkdir()
     for content in ("a = 1\n", "a = 2\n", "a = 1\n"):
         (tmp_path / "raft" / "core.py").write_text(content)
-        names.add(code_name.commit_name())
+        names.add(commit_name.commit_name())
     assert len(names) == 2
     assert all(name.startswith(prefix) for name in names)

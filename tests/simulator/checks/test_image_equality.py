@@ -4,7 +4,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from metadata.image import EMPTY
-from simulator.checks.image_compare import image_difference
+from simulator.checks.image_equality import image_difference
 
 
 def test_a_field_that_changed_on_one_side_since_an_equal_pair_is_found() -> None:

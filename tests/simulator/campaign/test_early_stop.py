@@ -4,8 +4,8 @@ import pytest
 
 from simulator.campaign.arguments import SHORT
 from simulator.campaign.draw import Until
+from simulator.campaign.early_stop import ReachedError, stop_at
 from simulator.campaign.run import run_seed
-from simulator.campaign.until import ReachedError, stop_at
 from simulator.cluster.scheduler import Scheduler
 
 
