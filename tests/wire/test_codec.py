@@ -27,6 +27,7 @@ from wire.codec import (
 )
 from wire.conversion import converter, default_entity, entity_of, field_types
 from wire.errors import LocalProtocolError, RemoteProtocolError
+from wire.field_rules import FIELD_RULES
 from wire.types import METADATA_TOPIC_ID
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
@@ -288,6 +289,17 @@ def test_candidates_of_end_quorum_epoch_are_told_to_version_0_by_id():
     frame = encode_request(54, 0, 7, None, request)
     decoded = decode_request(54, 0, frame[split_request(frame)[1] :])
     assert decoded.topics[0].partitions[0].preferred_candidates == candidates
+
+
+def test_candidates_of_end_quorum_epoch_0_have_no_directory():
+    old = sys.modules[entity_class(54, 0, "request").__module__]
+    new = newest(54, "request")
+    row = default_entity(old.PartitionData)
+    row = dataclasses.replace(row, preferred_successors=(3, 1))
+    candidates_of = FIELD_RULES[54, "PartitionData", "preferred_candidates"](new.PartitionData)
+    assert candidates_of(row) == tuple(
+        new.ReplicaInfo(candidate_id=number, candidate_directory_id=None) for number in (3, 1)
+    )
 
 
 def test_a_body_that_ends_in_a_field_is_refused_before_it_is_read():

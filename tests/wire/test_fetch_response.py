@@ -107,42 +107,48 @@ def joined(pieces: list[bytes], records: list[bytes]) -> bytes:
 
 
 @given(
-    version=st.integers(VERSION_MIN, VERSION_MAX),
     topics=st.dictionaries(NAMES, FETCHED, max_size=3),
     throttle_ms=st.integers(0, 2**31 - 1),
     code=st.sampled_from(ErrorCode),
     session_id=st.integers(0, 2**31 - 1),
     endpoints=ENDPOINTS,
 )
-def test_responses_equal_kios(version, topics, throttle_ms, code, session_id, endpoints) -> None:
+def test_responses_equal_kios(topics, throttle_ms, code, session_id, endpoints) -> None:
+    for version in range(VERSION_MIN, VERSION_MAX + 1):
+        key_of = (lambda name: topic_id(name).bytes) if version >= 13 else str
+        records = [data for fetched in topics.values() for _, data in fetched]
+        pieces = encode_fetch_response(
+            version,
+            [
+                replace(answer, topic=key_of(name), records_bytes=len(data))
+                for name, fetched in topics.items()
+                for answer, data in fetched
+            ],
+            throttle_time_ms=throttle_ms,
+            code=code,
+            session_id=session_id,
+            endpoints=endpoints,
+        )
+        head = {"throttle_time": timedelta(milliseconds=throttle_ms)}
+        if version >= 7:
+            head |= {"error_code": code, "session_id": session_id}
+        assert joined(pieces, records) == kio_response(version, topics, head, endpoints), version
+
+
+def kio_response(version: int, topics, head, endpoints) -> bytes:
     kio = schema(version)
-    fields = {"throttle_time": timedelta(milliseconds=throttle_ms)}
-    if version >= 7:
-        fields |= {"error_code": code, "session_id": session_id}
+    fields = dict(head)
     if version >= 16:
         fields["node_endpoints"] = tuple(
             kio.NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
             for each in endpoints
         )
-    responses, answers, records = [], [], []
+    responses = []
     for name, fetched in topics.items():
-        has_id = version >= 13
         partitions = tuple(kio_partition(kio, version, *each) for each in fetched)
-        key = {"topic_id": topic_id(name)} if has_id else {"topic": name}
+        key = {"topic_id": topic_id(name)} if version >= 13 else {"topic": name}
         responses.append(kio.FetchableTopicResponse(partitions=partitions, **key))
-        topic = topic_id(name).bytes if has_id else name
-        answers += [replace(a, topic=topic, records_bytes=len(data)) for a, data in fetched]
-        records += [data for _, data in fetched]
-    expected = written(kio.FetchResponse(responses=tuple(responses), **fields))
-    pieces = encode_fetch_response(
-        version,
-        answers,
-        throttle_time_ms=throttle_ms,
-        code=code,
-        session_id=session_id,
-        endpoints=endpoints,
-    )
-    assert joined(pieces, records) == expected
+    return written(kio.FetchResponse(responses=tuple(responses), **fields))
 
 
 def test_kafkas_frames_are_here() -> None:
