@@ -42,6 +42,7 @@ _CRC_POSITION: Final = 17
 _EPOCH_POSITION: Final = 12
 _MAX_TIMESTAMP_POSITION: Final = 35
 _MAGIC_POSITION: Final = 16
+_OLD_MAGICS: Final = (0, 1)  # of message sets
 _MAGIC: Final = struct.Struct(">b")
 
 
@@ -119,7 +120,7 @@ def parse_produced(data: memoryview, version: int) -> Batch:
     only = f"Produce requests with version {version} are only allowed to contain"
     if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] != MAGIC:
         (magic,) = _MAGIC.unpack_from(data, _MAGIC_POSITION)
-        if not 0 <= magic <= MAGIC:
+        if magic not in _OLD_MAGICS:
             text = f"Invalid magic found in record: {magic}"
             raise RejectedError(ErrorCode.corrupt_message, text, message=text)
         text = f"{only} record batches with magic version {MAGIC}"

@@ -97,6 +97,18 @@ def test_a_flush_costs_no_fsync_for_the_record_and_kafkas_file_stays() -> None:
     assert vfs.read(f"/d/{RECOVERY_POINT_NAME}") == b"0\n1\n__cluster_metadata 0 6\n"
 
 
+def test_the_first_flush_after_a_roll_is_in_kafkas_file() -> None:
+    vfs = disk()
+    log = open_metadata_log(vfs, "/d", LogConfig(segment_bytes=250))
+    recorded = []
+    for offset in range(6):
+        log.append(batch(offset, 1), offset)
+        log.flush()
+        recorded.append(OffsetCheckpoint(vfs, "/d").get("__cluster_metadata", 0))
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
+    assert recorded == [0, 0, 3, 3, 5, 5]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_power_failure_leaves_an_offset_that_was_durable(seed: int) -> None:
     vfs = disk()

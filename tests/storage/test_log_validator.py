@@ -196,6 +196,7 @@ def test_records_are_decoded_only_where_the_topic_asks_for_it():
     nonsense = nonsense[:8] + (len(nonsense) - 12).to_bytes(4, "big") + nonsense[12:]
     nonsense = nonsense[:17] + crc32c.crc32c(nonsense[21:]).to_bytes(4, "big") + nonsense[21:]
     judge(nonsense)
+    judge(nonsense, APPEND_TIME)
     for rules in (
         AppendRules(is_compacted=True),
         AppendRules(validates_records=True),

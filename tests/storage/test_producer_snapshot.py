@@ -15,7 +15,8 @@ from storage.producer_snapshot import (
 )
 from storage.producer_state import ProducerStates
 from storage.transaction_index import decode_transaction_index
-from wire.batch import iterate_batches
+from wire.batch import BatchHeader, RecordView, encode_records, iterate_batches
+from wire.types import Offset
 
 GOLDEN = Path("tests/golden/cli/data-log")
 FILES = sorted(GOLDEN.glob("*/*.snapshot"))
@@ -64,6 +65,25 @@ def test_a_replayed_log_has_the_producers_of_kafkas_snapshot(path: Path) -> None
     expected = decode_producer_snapshot(path.read_bytes(), str(path))
     assert by_id(states.snapshot_entries()) == by_id(expected)
     assert states.end_offset == end_offset
+
+
+def test_the_first_producer_id_is_0() -> None:
+    header = BatchHeader(
+        base_offset=Offset(5),
+        leader_epoch=0,
+        attributes=0,
+        last_offset_delta=0,
+        base_timestamp_ms=0,
+        max_timestamp_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        base_sequence=0,
+        records_count=1,
+    )
+    states = ProducerStates("t-0", DAY_MS)
+    data = encode_records(header, [RecordView(Offset(5), 0, None, b"v")])
+    replay(states, next(iterate_batches(data)))
+    assert [entry.producer_id for entry in states.snapshot_entries()] == [0]
 
 
 def batches_of(folder: Path):
