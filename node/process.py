@@ -98,13 +98,18 @@ def run_node(
     for line in key_warnings(config.unknown_keys):
         write_log(line)
     _raise_file_limit()
-    # Loaded objects stay: exclude them from every later collection.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
+    keep_loaded_objects()
     assert identity.locks, "the folders stay locked while the node runs"
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, kernel, recorder))
+
+
+def keep_loaded_objects() -> None:
+    """Exclude all objects there are from every later collection, and collect rarely from now on."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
+    gc.enable()
 
 
 def asked_cluster_id(environment: Mapping[str, str]) -> str:
