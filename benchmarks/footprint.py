@@ -1,4 +1,4 @@
-"""What an idle node costs: resident memory and its share of a core.
+"""Cost of an idle node: resident memory and its share of a core.
 
     python -m benchmarks.footprint [--json] [--kafka] [--seconds 10] [--controllers HOST:PORT,...]
 

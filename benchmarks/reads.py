@@ -1,4 +1,4 @@
-"""What clients read: DescribeQuorum, DescribeCluster and Metadata, one by one and 64 in flight.
+"""Reads of clients: DescribeQuorum, DescribeCluster and Metadata, one by one and 64 in flight.
 
     python -m benchmarks.reads [--json] [--kafka] [--topics 1000] [--partitions 100] [--seconds 3]
     python -m benchmarks.reads --controllers HOST:PORT,... --broker HOST:PORT

@@ -1,4 +1,4 @@
-"""What the simulator does for an event, in instructions: figures that no load changes.
+"""Work of the simulator for an event, in instructions: figures that no load changes.
 
 python -m benchmarks.simulator_work [--seed N] [--seconds N] [--functions N] [--native] [--json]
 

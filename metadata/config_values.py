@@ -26,7 +26,7 @@ _DURATION: Final = re.compile(
 )
 _JAVA_BLANKS: Final = "".join(chr(code) for code in range(0x21))
 _JAVA_SPACES: Final = " \t\n\x0b\f\r"
-r"""What `\s` is in Java's expressions."""
+r"""Characters of `\s` in Java's expressions."""
 
 
 def parse_value(definition: ConfigDefinition, text: str) -> tuple[Any, str | None]:

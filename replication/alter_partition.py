@@ -33,7 +33,7 @@ PARTITIONS_PER_REQUEST: Final = 200
 
 
 class AnsweredProposal(msgspec.Struct, frozen=True):
-    """What the controller says to a proposal."""
+    """Answer of the controller to a proposal."""
 
     partition: TopicIdPartition
     proposed: ProposedIsr

@@ -1,4 +1,4 @@
-"""What Produce with acks=-1, Fetch and DeleteRecords wait for, as conditions on partitions.
+"""Conditions on partitions that Produce with acks=-1, Fetch and DeleteRecords wait for.
 
 Each condition is a function of a status and of what the partition looks like now; each operation
 holds the statuses of one request and is watched in a `purgatory.Purgatory` under its partitions.
@@ -55,7 +55,7 @@ LeaderOf = Callable[[TopicIdPartition], Leader | ErrorCode]
 
 
 class AwaitedOffset(msgspec.Struct, frozen=True, gc=False):
-    """What a request did to a partition: an offset that the partition must reach, or an error."""
+    """Offset that a partition must reach for a request, or the error of the partition."""
 
     required_offset: Offset
     """Any beside an error."""
@@ -169,7 +169,7 @@ class DelayedDeleteRecords(_Delayed[Request, DeletedRecords]):
 
 
 class FetchParams(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a Fetch asks of all its partitions."""
+    """Parameters of a Fetch for all its partitions."""
 
     replica_id: NodeId | None
     """The follower; None for consumers."""

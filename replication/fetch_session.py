@@ -44,7 +44,7 @@ _EvictionKey = tuple[bool, int, int]
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a Fetch says of a partition."""
+    """Row of a Fetch request for a partition."""
 
     fetch_offset: Offset
     max_bytes: int
@@ -55,7 +55,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class FetchSessionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Fetch says to its session."""
+    """Part of a Fetch request for its session."""
 
     version: int
     session_id: int = NO_SESSION_ID

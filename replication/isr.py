@@ -44,7 +44,7 @@ class CommittedPartitionState(msgspec.Struct, frozen=True):
 
 
 class ProposedIsr(msgspec.Struct, frozen=True, kw_only=True):
-    """What AlterPartition asks for: Kafka's sentLeaderAndIsr."""
+    """Proposal of AlterPartition: Kafka's sentLeaderAndIsr."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -206,7 +206,7 @@ class LeaderAndIsr(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Enum):
-    """What the answer to a proposal means."""
+    """Outcome of a proposal, by its answer."""
 
     ADOPTED = "the controller's ISR is the committed one"
     ROLLED_BACK = "the controller refused, and knows no later state: the proposal is dropped"
@@ -236,7 +236,7 @@ def outcome_of(
     leader_epoch: LeaderEpoch,
     partition_epoch: PartitionEpoch,
 ) -> Outcome:
-    """What an answer means for the state that the partition has now, with its epochs.
+    """Outcome of an answer in the state that the partition has now, with its epochs.
 
     An accepted proposal is ADOPTED also with an equal partition epoch: nothing was to be changed.
     """

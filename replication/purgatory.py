@@ -19,7 +19,7 @@ anew: Kafka's purge interval."""
 
 
 class DelayedOperation(Protocol):
-    """What a purgatory can hold."""
+    """Operation that a purgatory can hold."""
 
     def try_complete(self) -> bool:
         """True if the operation is complete; it may keep what it has seen."""

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, from its fetches: Kafka's ReplicaState.
+"""State of one follower at its leader, from its fetches: Kafka's ReplicaState.
 
 A follower is caught up at an instant if it had fetched all that the leader had then. It stays in
 sync for `replica.lag.time.max.ms` after the last such instant, also when it never reaches an end

@@ -1,4 +1,4 @@
-"""How far a log is durable: what is not synced yet, the flushed end, and its record.
+"""Durability of a log: files not synced yet, the flushed end, and its record.
 
     INV-FL-1  `flushed_end_offset` <= the end offset of the log
     INV-FL-2  the recorded flushed end is lowered before bytes below it go

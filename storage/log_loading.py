@@ -110,7 +110,7 @@ class LoadedLog(msgspec.Struct):
     last_epoch: int
     report: list[RecoveryEvent]
     flushed_end_offset: int
-    """What is below it needs no sync: the recorded flushed end, or the end of a clean log."""
+    """End of the part that needs no sync: the recorded flushed end, or the end of a clean log."""
 
 
 _TEMPORARY: Final = (".cleaned", ".deleted")

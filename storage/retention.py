@@ -1,4 +1,4 @@
-"""Which segments of a log are deleted: below the log start, above a size, older than a time.
+"""Choice of the segments to delete: below the log start, above a size, older than a time.
 
 apache/kafka: storage/.../log/UnifiedLog.java (`deleteOldSegments`, `deletableSegments`)
 """
@@ -38,7 +38,7 @@ def deletable_count(
     high_watermark: int,
     wall_ms: int,
 ) -> int:
-    """How many of the oldest segments go.
+    """Number of the oldest segments that are deleted.
 
     The three limits are applied one after the other, each to what is left, and each ends at the
     first segment that it spares. What is not below the high watermark stays, and so does an empty

@@ -1,4 +1,4 @@
-"""When a log begins a new segment.
+"""Conditions for a new segment of a log.
 
 apache/kafka: storage/.../log/{LogSegment,RollParams}.java (`shouldRoll`, `timeWaitedForRoll`)
 """
@@ -50,7 +50,7 @@ class SegmentFill(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class AppendExtent(msgspec.Struct, frozen=True, gc=False):
-    """What is to be appended, and when."""
+    """Extent of an append, and the time of it."""
 
     size_bytes: int
     last_offset: int

@@ -121,7 +121,7 @@ class Segment:
 
     @property
     def fill(self) -> SegmentFill:
-        """What the rules of rolling look at."""
+        """Fill of the segment, by which the rules of rolling decide."""
         indexes = self.indexes
         return SegmentFill(
             base_offset=self.base_offset,

@@ -1,4 +1,4 @@
-"""What holds for all tests: fewer random examples in quick runs, no collector while they load,
+"""Settings of all tests: fewer random examples in quick runs, no collector while they load,
 a time limit.
 
 Signals do what they do at a prompt: `&` in a script has them ignore SIGINT, `nohup` SIGHUP.

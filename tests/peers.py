@@ -1,4 +1,4 @@
-"""What a test needs and a machine may lack: Java, a browser, the right to mount.
+"""Needs of a test that a machine may lack: Java, a browser, the right to mount.
 
 Without it the test is left out on a person's machine and fails where everything must run:
 `scripts/test --all` (sets KRAFTLINE_REQUIRE_PEERS) and continuous integration (sets CI).
@@ -12,7 +12,7 @@ import pytest
 
 
 def must_be_there(environment: Mapping[str, str]) -> bool:
-    """Whether a test that cannot run is a failure."""
+    """True if a test that cannot run is a failure."""
     return bool(environment.get("KRAFTLINE_REQUIRE_PEERS")) or environment.get("CI") == "true"
 
 

@@ -1,4 +1,4 @@
-"""Which cases `scripts/test --quick` takes: a few of each kind; `scripts/test --all` takes all."""
+"""Cases of `scripts/test --quick`: a few of each kind; `scripts/test --all` takes all."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
@@ -42,7 +42,7 @@ def _long(case: object) -> ParameterSet:
 
 
 def examples(count: int) -> int:
-    """How many random examples a property gets: `count`, in a quick run a tenth and at least 5."""
+    """Number of random examples of a property: `count`, in a quick run a tenth and at least 5."""
     if settings.get_current_profile_name() != QUICK_PROFILE:
         return count
     return min(count, max(QUICK_EXAMPLES_MIN, count // QUICK_SHARE))

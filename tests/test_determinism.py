@@ -27,7 +27,7 @@ MODULES: Final = frozenset(
         "logging", "platform", "resource", "gc", "weakref",
     }
 )  # fmt: skip
-"""What cannot be imported, with what is below it: none of it is a function of its arguments."""
+"""Modules that cannot be imported, with those below them: none is a function of its arguments."""
 NAMES: Final = frozenset(
     {
         "uuid.uuid1", "uuid.uuid4", "uuid.getnode", "random.SystemRandom",
@@ -35,7 +35,7 @@ NAMES: Final = frozenset(
         "datetime.date.today",
     }
 )  # fmt: skip
-"""What cannot be used of modules that can be imported; of `random` only `Random` can."""
+"""Names that cannot be used of modules that can be imported; of `random` only `Random` can."""
 BUILTINS: Final = frozenset({"id", "hash", "input", "__import__"})
 """`id` is an address; `hash` of a text differs between processes."""
 
@@ -69,7 +69,7 @@ HASHED_ANEW: Final = frozenset({"str", "bytes", "TopicId", "DirectoryId", "UUID"
 ANY_ORDER: Final = frozenset(
     {"sorted", "set", "frozenset", "any", "all", "sum", "min", "max", "len", "Counter"}
 )
-"""What gives the same in whatever order its argument comes."""
+"""Functions that give the same in whatever order their argument comes."""
 IN_ORDER: Final = frozenset({"list", "tuple", "iter", "next", "enumerate", "zip", "map"})
 
 
@@ -164,7 +164,7 @@ def sets_of_texts(tree: ast.Module) -> set[str]:
 
 
 def ordered_sets(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Where the order of a set gets into what is computed, as far as annotations tell."""
+    """Places where the order of a set gets into a result, as far as annotations tell."""
     texts = sets_of_texts(tree)
     harmless = in_any_order(tree)
     for node in ast.walk(tree):
@@ -176,7 +176,7 @@ def ordered_sets(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def is_unordered(node: ast.expr, texts: set[str]) -> bool:
-    """Whether it is a set whose order may differ; `texts` as `sets_of_texts` gives them."""
+    """True if it is a set whose order may differ; `texts` as `sets_of_texts` gives them."""
     match node:
         case ast.Set():
             return not all(map(is_number, node.elts))
@@ -204,7 +204,7 @@ def in_any_order(tree: ast.Module) -> set[int]:
 
 
 def taken_in_order(node: ast.AST) -> list[ast.expr]:
-    """What a node goes through in the order it comes in."""
+    """Iterables that a node goes through in their own order."""
     match node:
         case ast.For() | ast.AsyncFor():
             return [node.iter]

@@ -44,7 +44,7 @@ TOO_DEEP = "(maximum recursion depth|Stack overflow)"
 
 
 def is_read(content: bytes) -> bool:
-    """Whether this Python's readers go as deep as the content."""
+    """True if this Python's readers go as deep as the content."""
     try:
         return bool(msgspec.json.decode(content)) and bool(json.loads(content))
     except (ValueError, RecursionError):
@@ -52,7 +52,7 @@ def is_read(content: bytes) -> bool:
 
 
 def refusal(content: bytes) -> str:
-    """What is said of it, as a pattern, where an object is wanted."""
+    """Pattern of the refusal where an object is wanted."""
     return "not a JSON object" if is_read(content) else TOO_DEEP
 
 
@@ -130,7 +130,7 @@ def test_text_that_is_not_utf_8_is_no_json_file(tmp_path: Path) -> None:
 
 @DEEPS
 def test_a_value_of_a_topic_is_shown_as_bytes(content: bytes) -> None:
-    """What is read is JSON, and shown as it is."""
+    """A value that can be read is JSON, and shown as it is."""
     (shown, *_) = describe_other(None, content)
     assert shown is not None
     if is_read(content):

@@ -43,6 +43,7 @@ LINE_COLUMNS_MAX: Final = 100
 ASSERTIONS_PER_1000_LINES_MIN: Final = 30  # in raft and storage; only ever raised
 
 BANNED_MODULE_NAMES: Final = frozenset({"utils", "util", "helpers", "helper", "common", "misc"})
+QUESTION: Final = re.compile(r"(wh(at|o|om|ose|ether|ich|ere|en|y)|how|that)\b", re.IGNORECASE)
 LEFTOVER: Final = re.compile(r"#.*\b(TODO|FIXME|XXX)\b")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.])/(work|root|home)/[\w.]|/(?:Users)/\w")
 SLEEPING_ALLOWED: Final = ("tests/interop/", "tests/jepsen/", "tests/browser/")
@@ -57,7 +58,7 @@ ANY_REASONS: Final = {
     "kernel/quorum/messages/table.py": "each row of the table takes another class of kio",
     "kernel/serving/": "Produce, Fetch and others are read in the version they were sent in",
 }
-"""Where `Any` stays, by path or folder, and why."""
+"""Reasons for which `Any` stays, by path or folder."""
 
 # Measured size by "path" or "path::qualified function"; may only shrink.
 OFFENDERS: Final[dict[str, int]] = {}
@@ -78,7 +79,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """What stands directly in a node and can hold functions; no expression can."""
+    """Statements directly in a node, which can hold functions; no expression can."""
     for field in ("body", "handlers", "orelse", "finalbody", "cases"):
         inner = getattr(node, field, None)
         if isinstance(inner, list):
@@ -185,6 +186,40 @@ def test_modules_say_what_they_are_for() -> None:
     assert [relative(path) for path in SOURCES if not ast.get_docstring(parse(path))] == []
 
 
+def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Docstrings of modules, classes, functions and attributes: texts that are statements."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()) as text):
+                yield text
+
+
+def opens_as_a_question(text: str) -> bool:
+    """True if a docstring opens with a question word, not with a noun or a verb of the field."""
+    return QUESTION.match(text.lstrip()) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What it is.", "who", "Whether\n so", " Which", "whom", "Whose", "Where", "When", "Why", "How",
+     "That x"],
+)  # fmt: skip
+def test_a_question_word_is_seen(text: str) -> None:
+    assert opens_as_a_question(text)
+    assert not opens_as_a_question(f"The text of {text}")
+    assert not opens_as_a_question("Whole batches.")
+
+
+def test_docstrings_open_with_a_noun_or_a_verb() -> None:
+    found = [
+        f"{relative(path)}:{node.lineno}: {str(node.value)[:40]}"
+        for path in ALL_FILES
+        for node in docstrings(parse(path))
+        if opens_as_a_question(str(node.value))
+    ]
+    assert found == [], "The order of ..., Return ...: not What, Whether, How ..."
+
+
 def test_no_leftovers() -> None:
     found = [
         f"{relative(path)}:{number}"
@@ -222,7 +257,7 @@ def test_tests_do_not_sleep() -> None:
 
 
 def says_any(node: ast.AST) -> bool:
-    """Whether a name of the code means `Any`; importing it says nothing yet."""
+    """True if a name of the code means `Any`; importing it says nothing yet."""
     if isinstance(node, ast.Attribute):
         return ast.unparse(node) in ("typing.Any", "codec.Body")
     return isinstance(node, ast.Name) and node.id in ("Any", "Body")

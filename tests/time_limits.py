@@ -1,4 +1,4 @@
-"""How long a test may take with its fixtures; `timeout` of pyproject.toml, more for slow kinds."""
+"""Time limit of a test with its fixtures: `timeout` of pyproject.toml, more for slow kinds."""
 
 import signal
 from collections.abc import Iterable

@@ -79,7 +79,7 @@ class Folders:
         self._directory_ids = directory_ids
         self._path_by_id = {identity: path for path, identity in directory_ids.items()}
         self._default_log_dir = config.log_dirs[0]
-        """Where a partition goes that is assigned to no log directory; as of the newest change."""
+        """Directory of partitions that are assigned to none; as of the newest change."""
         self._incarnation_id = incarnation_id
         self._new_uuid = new_uuid
         self._clock = clock

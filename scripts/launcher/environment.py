@@ -43,5 +43,5 @@ def _is_newer(ready: Path) -> bool:
 
 
 def _is_made_by_hand() -> bool:
-    """Whether somebody installed what the project needs without the scripts: theirs to keep."""
+    """True if somebody installed what the project needs without the scripts: theirs to keep."""
     return any(PYTHON.parents[1].glob("lib/python*/site-packages/kio"))

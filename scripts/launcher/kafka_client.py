@@ -170,7 +170,7 @@ def ask_cluster(address: str, timeout: float = 1.0) -> ClusterView | None:
 
 
 def answers(address: str, timeout: float = 1.0) -> bool:
-    """Whether a node answers a request at all; one that loads does not yet."""
+    """True if a node answers a request at all; one that loads does not yet."""
     try:
         _exchange(address, describe_cluster_request(), timeout)
     except (OSError, NoAnswerError):

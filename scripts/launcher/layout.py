@@ -1,4 +1,4 @@
-"""What a quorum folder holds and which address each node has.
+"""Content of a quorum folder, and the addresses of its nodes.
 
     DIR/cluster.json              cluster id, ports, nodes, settings given with --set
     DIR/nodeN/server.properties   Kafka's keys, rewritten by every `up`
@@ -92,7 +92,7 @@ class Cluster:
         raise RefusalError(f"there is no node {node_id} in {self.folder}; its nodes are {known}")
 
     def node_folder(self, node_id: int) -> Path:
-        """Where a node lives."""
+        """Folder of a node."""
         return self.folder / f"node{node_id}"
 
     def data_folder(self, node_id: int) -> Path:

@@ -73,13 +73,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 def is_awake(cluster: Cluster, node_id: int) -> bool:
-    """Whether a node's process runs and can answer."""
+    """True if a node's process runs and can answer."""
     pid = running_pid(cluster, node_id)
     return pid is not None and not is_paused(pid)
 
 
 def is_paused(pid: int) -> bool:
-    """Whether SIGSTOP holds the process."""
+    """True if SIGSTOP holds the process."""
     fields = _stat_fields(pid)
     return bool(fields) and fields[0] == "T"
 

@@ -26,7 +26,7 @@ LINE_SECONDS = 5.0
 
 
 class Watch:
-    """What the nodes that do not serve yet have done so far; times in seconds.
+    """Progress of the nodes that do not serve yet; times in seconds.
 
     Args:
         now: when the wait begins.
@@ -59,7 +59,7 @@ class Watch:
                 self._progress_at = now
 
     def refusal(self, now: float, waiting: list[int], silent: Mapping[int, float]) -> str | None:
-        """Why the wait is given up, None while it goes on."""
+        """Reason to give up the wait, None while it goes on."""
         begin_s = now - self._begin
         loading = sorted(silent.keys() - self._has_answered)
         if loading and begin_s > LOAD_SECONDS_MAX:
@@ -76,7 +76,7 @@ class Watch:
         return None
 
     def line(self, now: float, waiting: list[int], silent: Mapping[int, float]) -> str | None:
-        """What is waited for, when it is time to say so again."""
+        """Line about the nodes that are waited for, if one is due."""
         if now - self._line_at < LINE_SECONDS:
             return None
         self._line_at = now

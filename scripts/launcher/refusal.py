@@ -1,4 +1,4 @@
-"""The one way in which a command of the launcher says no."""
+"""Error with which any command of the launcher ends."""
 
 
 class RefusalError(Exception):

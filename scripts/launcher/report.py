@@ -1,4 +1,4 @@
-"""What `status` says: one object for machines, a table for people, an exit code."""
+"""Output of `status`: one object for machines, a table for people, an exit code."""
 
 from typing import Any
 

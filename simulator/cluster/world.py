@@ -84,7 +84,7 @@ class World:
         self.verdict: str | None = None
         """Verdict on the clients' history, once it was judged."""
         self.refuted: Refuted | None = None
-        """That history, if it is not linearizable."""
+        """The history of the run, if it is not linearizable."""
         self.sent_again: dict[int, list[int]] = {}
         """Node -> times when it was about to send a request to a controller once more."""
         self._decoded = DecodedBatches()

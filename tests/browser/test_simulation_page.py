@@ -33,7 +33,7 @@ def page(tmp_path: Path, *, broken: bool) -> Path:
 
 
 def painted(browser: Browser) -> int:
-    """How many pixels of the chart are not empty."""
+    """Number of pixels of the chart that are not empty."""
     script = """const c = document.querySelector('#canvas');
         const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         let n = 0; for (let i = 3; i < d.length; i += 4) { if (d[i]) { n++; } } return n;"""

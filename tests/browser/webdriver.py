@@ -60,7 +60,7 @@ class Browser:
         return str(self.run(f"return document.querySelector({json.dumps(selector)}).textContent"))
 
     def errors(self) -> list[str]:
-        """What the console has said since the last call, from warnings up."""
+        """Messages of the console since the last call, from warnings up."""
         entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
         return [e["message"] for e in entries if e["level"] in ("SEVERE", "WARNING")]
 

@@ -23,11 +23,11 @@ TURNS = {
     "static-4.3.1/cluster-unregister": 0,
     "static-4.3.1/cluster-unregister-again": 1,
 }
-"""Which of several places: the command lines and their outputs are the same."""
+"""Choice among several places: the command lines and their outputs are the same."""
 
 
 def follows(run: Recorded, held: Verdict, written: list[Record], offset: int | None = None) -> bool:
-    """Whether the records of a change are the next ones of Kafka's log."""
+    """True if the records of a change are the next ones of Kafka's log."""
     at = held.offset if offset is None else offset
     assert at is not None, f"{run.name} has no place"
     is_placed = "--replica-assignment" in run.args or run.command == "ReassignPartitionsCommand"

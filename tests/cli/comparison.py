@@ -1,4 +1,4 @@
-"""Is what we print what Kafka printed? Equal, or equal apart from named things, or different.
+"""Comparison of our output with Kafka's: equal, equal apart from named things, or different.
 
 Named things, by what is done to both texts before they are compared again:
 """
@@ -46,7 +46,7 @@ def without_java(run: Run) -> Run:
 
 
 def without_usage(run: Run) -> Run:
-    """What follows the first line of a refusal of the command line: usage texts."""
+    """Drop the usage text, which follows the first line of a refused command line."""
     exit_code, out, err = run
     lines = err.splitlines()
     is_usage = any(line.startswith(("Option ", "usage: ")) for line in lines)

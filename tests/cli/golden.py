@@ -1,4 +1,4 @@
-"""What Kafka's own command line tools printed, 330 outputs: `SCENARIO/NAME` -> one run."""
+"""Outputs of Kafka's own command line tools, 330 of them: `SCENARIO/NAME` -> one run."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ def outputs() -> dict[str, Recorded]:
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is held of one run: the truth of it is tested."""
+    """Verdict on one run; a test checks that it is true."""
 
     verdict: str
     """equal, apart (equal apart from things), own times, differs, no answer, no command.

@@ -36,7 +36,7 @@ from wire.batch import iterate_batches
 DESCRIBE_QUORUM, ADD_VOTER = 55, 80
 PROPERTIES = Path(__file__).resolve().parent.parent / "golden" / "node" / "server_properties.jsonl"
 HUMAN_NOW_MS = 1_795_256_194_923
-"""When the one output with ages was printed: its row of node 1 says `129 ms ago`."""
+"""Time of the one output with ages: its row of node 1 says `129 ms ago`."""
 
 LINGER_MS = 25
 """controller.quorum.append.linger.ms of the recorded nodes: from a batch's time stamp until the

@@ -149,7 +149,7 @@ def changes_of(scenario: str) -> list[tuple[int, Record, bool]]:
 def are_next(
     written: list[Record], scenario: str, offset: int, *, is_any_order: bool, is_placed: bool
 ) -> bool:
-    """Whether these records, and no others, are the next whole batches of Kafka's log.
+    """True if these records, and no others, are the next whole batches of Kafka's log.
 
     `is_placed`: the request names the replicas, so that they are compared too.
     """
@@ -197,7 +197,7 @@ class RecordedCluster:
         self.features = FEATURES_3_9 if scenario.endswith("3.9.1") else FEATURES_4_3
 
     def opened(self, _options: Any) -> Any:
-        """What a command connects to."""
+        """Connection for a command."""
         return nullcontext(self)
 
     def supports(self, api_key: int) -> bool:

@@ -99,9 +99,8 @@ def _write_properties(run: Recorded, folder: Path, node: str) -> None:
 
 
 def replay(run: Recorded, folder: Path, offset: int, held: Verdict) -> tuple[Run, list[Record]]:
-    """What our command prints in a folder, the cluster being at an offset of its log.
-
-    With it go the records that the controller wrote for the requests of the command. Where the
+    """Run our command in a folder, the cluster being at an offset of its log: its output, and the
+    records that the controller wrote for the requests of the command. Where the
     exchange with the quorum was recorded, our request is the recorded one.
     """
     write_files(run, folder)

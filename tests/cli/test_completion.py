@@ -31,7 +31,7 @@ source $argv[1]
 complete -C (string join ' ' -- $argv[2..])
 """,
 }
-"""How a shell is asked what can stand in the place of the last word."""
+"""Script that asks a shell for the possible values of the last word."""
 START = {"bash": ["bash", "-c"], "zsh": ["zsh", "-fc"], "fish": ["fish", "--no-config", "-c"]}
 
 

@@ -53,8 +53,8 @@ def test_help_and_refusals_load_nothing_heavy() -> None:
 
 
 FIRST_OUTPUT_CPU_S = 0.3
-"""What a command may take until its first output; CPU time, which others on the machine do not
-lengthen much, of the best of some runs."""
+"""Limit of the time until the first output; CPU time, which others on the machine do not lengthen
+much, of the best of some runs."""
 RUNS = 4
 
 

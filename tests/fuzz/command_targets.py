@@ -196,7 +196,7 @@ def _log_is_its_own(log: list[LoggedBatch], data: bytes, _rng: Random) -> None:
 
 
 def _json_file(data: bytes) -> Any:
-    """Which of three readers by the first byte."""
+    """Read a JSON file with one of three readers, chosen by the first byte."""
     path = _folder() / "file.json"
     path.write_bytes(data[1:])
     readers = (partitions_of, read_plan, read_topics)

@@ -84,7 +84,7 @@ def _dumped(data: bytes) -> tuple[int, str]:
 
 
 def _is_told(found: tuple[int, str], _data: bytes, _rng: Random) -> None:
-    """What cannot be read to its end is one line with the file."""
+    """Check that a file that cannot be read to its end is named in one line."""
     code, complaints = found
     assert code in (0, 1)
     if code == 1:

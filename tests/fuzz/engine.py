@@ -1,4 +1,4 @@
-"""Runs a target: generated and mutated inputs, and what must hold for every one of them.
+"""Runs of a target: generated and mutated inputs, and the checks of every one of them.
 
 P1: a value or a declared refusal, nothing else; CPU time and memory within limits. What else must
 hold (round trips, equal ways of reading, checksums) is the target's `verify`.
@@ -54,7 +54,7 @@ class Target:
 
 @dataclass
 class Report:
-    """What a run did."""
+    """Counts and times of a run."""
 
     target: str
     cases: int = 0

@@ -106,7 +106,7 @@ def _partition_directory(data: bytes) -> Any:
 
 
 def _partition_directory_again(found: Any, _data: bytes, _rng: Random) -> None:
-    """What is read fits where it goes, and its own name reads the same."""
+    """Check that the parsed name is within limits, and that its own text parses to the same."""
     if found is not None:
         assert 0 <= found.partition <= INT32_MAX
         again = parse_partition_directory(partition_directory_name(found.topic, found.partition))
@@ -173,7 +173,7 @@ def _history(data: bytes) -> tuple[History, Any]:
 
 
 def _history_again(value: tuple[History, Any], _data: bytes, _rng: Random) -> None:
-    """What was read is written and reads the same; EDN has no form for some names and says so."""
+    """Check that a history written again reads the same; EDN refuses names without a form."""
     history, _ = value
     for kind in (Format.JSONL, Format.MSGPACK, Format.EDN):
         try:

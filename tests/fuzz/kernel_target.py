@@ -89,7 +89,7 @@ def _principal_bytes(rng: Random) -> bytes:
 
 
 def _content(principal: bytes, address: bytes, inner: bytes) -> bytes:
-    """What `_envelope` takes: a byte each of length of principal (255: none) and address."""
+    """Input of `_envelope`: a byte each of length of principal (255: none) and address."""
     return bytes([len(principal), len(address)]) + principal + address + inner
 
 

@@ -54,7 +54,7 @@ Command = tuple[Callable[[Sequence[str]], int], tuple[str, ...]]
 
 @cache
 def _commands() -> list[Command]:
-    """What is run on `{}`; with --json standard output is JSON, or empty."""
+    """Commands to run on `{}`; with --json standard output is JSON, or empty."""
     found: list[Command] = [(at.run, ("end", what, "{}", "--json")) for what in at.WHAT]
     found += [(at.run, (offset, "topics", "{}")) for offset in ("3", "45", "50", "end")]
     return [

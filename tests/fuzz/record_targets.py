@@ -168,7 +168,7 @@ def _validated(data: bytes) -> Batch:
 
 
 def _stays_readable(value: Batch, _data: bytes, rng: Random) -> None:
-    """What a leader would append: a whole batch with a valid checksum, also when it is stamped."""
+    """Check that an accepted batch is whole with a valid checksum, also when it is stamped."""
     offset, epoch = rng.randrange(2**62), rng.randrange(2**31)
     header = stamp(value, offset, epoch)
     (again,) = iterate_batches(value.buffer)

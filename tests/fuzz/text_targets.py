@@ -52,7 +52,7 @@ def _config(data: bytes) -> Any:
 
 
 def _config_holds(config: Any, _data: bytes, _rng: Random) -> None:
-    """What is accepted describes a node."""
+    """Check that accepted properties describe a node."""
     assert config.is_broker or config.is_controller
     assert config.log_dirs
     assert 0 <= config.node_id < 2**31

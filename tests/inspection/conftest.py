@@ -60,7 +60,7 @@ async def open_site(world: World, node_id: int) -> Site:
 
 @pytest.fixture
 def served_world() -> World:
-    """Whose leader `site` opens; a module whose requests change nothing may share one."""
+    """World whose leader `site` opens; a module whose requests change nothing may share one."""
     return ready_world()
 
 

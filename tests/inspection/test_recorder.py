@@ -1,4 +1,4 @@
-"""What the recorder makes of recorded numbers, and of real replicas in virtual time."""
+"""The recorder over recorded numbers, and over real replicas in virtual time."""
 
 import math
 

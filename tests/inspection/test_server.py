@@ -1,4 +1,4 @@
-"""The API on real sockets: what too many, too large, too slow and nonsensical clients get."""
+"""The API on real sockets, also for too many, too large, too slow and nonsensical requests."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ RESPONSES = document()["components"]["responses"]
 
 
 def is_documented(path: str, status: int, content_type: str) -> bool:
-    """Whether the document says that this resource may answer so."""
+    """True if the document says that this resource may answer so."""
     described = document()["paths"][path]["get"]["responses"].get(str(status), {})
     if "$ref" in described:
         described = RESPONSES[described["$ref"].removeprefix("#/components/responses/")]

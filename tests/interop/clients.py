@@ -24,7 +24,7 @@ class Refused(Exception):  # noqa: N818 - it names what the server did
 
 
 class Client(Protocol):
-    """What the tests ask of a client."""
+    """Operations that the tests ask of a client."""
 
     def create(
         self,

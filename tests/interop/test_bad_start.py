@@ -79,7 +79,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def flushed_end(self) -> int:
-        """How far the metadata log was durable, as the node records it."""
+        """Flushed end of the metadata log, as the node records it."""
         path = self.segment.parent / "flushed-end-offset"
         return int(path.read_text().split()[1]) if path.exists() else 0
 
@@ -242,7 +242,7 @@ def test_killed_at_any_moment_of_its_start(node: Node) -> None:
 
 
 def test_killed_at_any_moment_of_its_end(node: Node) -> None:
-    """What was acknowledged before is there afterwards, and the next start needs no help."""
+    """Acknowledged topics are there after the kill, and the next start needs no help."""
     created = []
     process = node.start("--format", CLUSTER_ID)
     try:

@@ -109,7 +109,7 @@ def test_dump_log_of_a_running_node(quorum: Quorum, topic: str, node_id: int) ->
 
 
 def command(quorum: Quorum, name: str, *words: str, expect: int = 0) -> str:
-    """What a command prints, asked of the brokers."""
+    """Output of a command that asks the brokers."""
     done = kraftline(name, "--bootstrap-server", quorum.bootstrap, *words, expect=expect)
     return done.stdout if expect == 0 else done.stdout + done.stderr
 

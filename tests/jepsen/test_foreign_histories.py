@@ -24,7 +24,7 @@ ETCD_SECONDS_MAX = 3.0  # the acceptance condition of all register histories, pa
 
 
 def folder(environment, beside):
-    """Where the histories are; None: nowhere. An empty variable means unset, as elsewhere."""
+    """Folder of the histories; None: nowhere. An empty variable means unset, as elsewhere."""
     named = environment.get("KRAFTLINE_HISTORIES")
     return named or (str(beside) if beside.is_dir() else None)
 

@@ -40,7 +40,7 @@ def record(folder, seen=str(ID), final=(1, 2)):
 
 @pytest.fixture
 def run(tmp_path):
-    """What a run of two nodes leaves behind."""
+    """Folder that a run of two nodes leaves behind."""
     folder = tmp_path / "run"
     for number in (1, 2):
         log = folder / "quorum" / f"node{number}" / LOG_FOLDER

@@ -1,4 +1,4 @@
-"""What single models promise, beyond what the comparison with brute force covers."""
+"""Properties of single models, beyond those that the comparison with brute force covers."""
 
 import itertools
 

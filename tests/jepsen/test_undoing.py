@@ -87,7 +87,7 @@ def pid(folder):
 
 
 def is_gone(number):
-    """Whether a process ended; one that was just killed has a moment for it."""
+    """True if a process ended; one that was just killed has a moment for it."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""What the parts of a node remember is what they would compute anew: deadlines, ends, who acts."""
+"""Kept attributes of the parts of a node equal computed ones: deadlines, ends, activity."""
 
 import pytest
 

@@ -93,7 +93,7 @@ def control(base_offset: int, *records: ControlRecord, epoch: LeaderEpoch = EPOC
 
 
 def refusal(vfs: MemoryVfs, log_dir: str = "/data") -> str:
-    """What a start says; the folder is as it was."""
+    """Error of a refused start; the folder stays as it was."""
     before, operations = contents(vfs), vfs.operations
     world = World(1)
     world.nodes[1].vfs = vfs
@@ -302,7 +302,7 @@ def test_every_control_batch_is_found_however_little_is_read_at_once(window_byte
 
 
 def test_a_node_of_dynamic_voters_does_not_vote() -> None:
-    """What was seen before: it opened as a quorum of one, elected itself and committed."""
+    """Each node refuses to start; before, it opened as a quorum of one and committed alone."""
     world = World(3)
     for node in world.nodes.values():
         golden.put(node.vfs, f"{FOLDER}/{BEGINNING}", checkpoint(LEVEL_1, VOTERS))

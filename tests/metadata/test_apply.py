@@ -158,7 +158,7 @@ def test_clear_elr_touches_only_partitions_that_have_some():
 
 @pytest.mark.parametrize("name", ["", "a.b"])
 def test_clear_elr_forgets_a_last_known_leader_that_stands_alone(name):
-    """What an unclean shutdown leaves: nobody is eligible, one is remembered."""
+    """An unclean shutdown leaves this: no replica is eligible, the last known leader is kept."""
     image = built(TOPIC, partition(isr=(), leader=-1, last_known_elr=(2,)))
     delta = MetadataDelta()
     cleared = apply(image, ClearElrRecord(topic_name=name), 9, delta).partition(T1, 0)

@@ -21,7 +21,7 @@ def scenario(request):
 
 
 def settled(image):
-    """What a snapshot keeps: order of endpoints and features is that of Java's hash maps."""
+    """Image as a snapshot keeps it: endpoints and features have the order of Java's hash maps."""
     brokers = image.brokers
     for broker_id, broker in image.brokers.items():
         brokers = brokers.set(

@@ -1,4 +1,4 @@
-"""What an image says about a broker."""
+"""Brokers of an image: their log directories and the replicas in them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which broker real Kafka let into which cluster: the levels of our table say the same."""
+"""Trials of Kafka brokers in Kafka clusters: the levels of our table predict each outcome."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What must hold of an image: each rule broken once, whole and beside a sound image."""
+"""Invariants of an image: each rule broken once, whole and beside a sound image."""
 
 import pytest
 from immutables import Map

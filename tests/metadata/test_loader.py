@@ -1,4 +1,4 @@
-"""What is published when: transactions, aborts, snapshots, adoption."""
+"""Publications of the loader: transactions, aborts, snapshots, adoption."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which fields of a partition a snapshot writes.
+"""Fields of a partition that a snapshot writes.
 
 apache/kafka: metadata/.../PartitionRegistration.java, toRecord
 """

@@ -1,4 +1,4 @@
-"""Which test may kill a mutant: one that passes alone without it, warm or cold."""
+"""Tests that may kill a mutant: those that pass alone without it, warm or cold."""
 
 from scripts.mutation import forks as mutation_forks
 from scripts.mutation.forks import Job, Verdict

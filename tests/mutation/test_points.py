@@ -1,4 +1,4 @@
-"""What the mutation score changes in a module, and what it leaves alone."""
+"""Mutations of a module for the mutation score, and the statements that it leaves alone."""
 
 import ast
 

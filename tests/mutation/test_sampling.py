@@ -1,4 +1,4 @@
-"""Which mutants are drawn and which tests run for them."""
+"""Sample of the mutants, and the tests that run for each of them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which test runs which statement, as the tracer sees it."""
+"""Statements that each test runs, as the tracer sees them."""
 
 import builtins
 

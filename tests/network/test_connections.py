@@ -1,4 +1,4 @@
-"""What a client meets at the listeners: order, nonsense, floods, limits and rates."""
+"""Connections of clients at the listeners: order, nonsense, floods, limits and rates."""
 
 from kernel.effects import LogLevel, SendBytes, SetReading
 from kernel.events import BytesReceived, ConnectionClosed, Now

@@ -33,7 +33,7 @@ LINE_CHARACTERS_MAX = 500
 
 
 def refusal_of(key: str, text: str) -> str | None:
-    """What is said against a value, None when it is taken; anything else than that fails."""
+    """Error line for a value, None if it is accepted; any other outcome fails."""
     try:
         config = node_config({**COMBINED, key: text})
     except ConfigError as error:

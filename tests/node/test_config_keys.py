@@ -64,7 +64,7 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "security.inter.broker.protocol": (COMBINED, "SSL"),
     "super.users": (SUPER, "User:a"),
 }
-"""Where a key needs others beside it: those, and the value that makes the difference."""
+"""Keys that need others beside them: those, and the value that makes the difference."""
 ROOT = Path(__file__).parents[2]
 SHELL = ("process.py", "identity.py", "driver.py")
 USERS = [
@@ -73,7 +73,7 @@ USERS = [
     for path in sorted((ROOT / package).glob("**/*.py"))
     if path.name != "config.py"
 ]
-"""Where the parts of a NodeConfig are used."""
+"""Files that use the parts of a NodeConfig."""
 
 
 class Recorded:
@@ -184,7 +184,7 @@ def is_acted_on(key: str) -> bool:
 
 
 def effects(properties: dict[str, str]) -> tuple[Any, ...]:
-    """What holds for partitions and log directories below the dynamic configs."""
+    """Settings of partitions and log directories below the dynamic configs."""
     image = msgspec.structs.replace(EMPTY, features=Map({METADATA_VERSION: METADATA_VERSION_MAX}))
     config = node_config(properties)
     directory_ids = {path: DirectoryId(bytes(16)) for path in config.log_dirs}

@@ -1,4 +1,4 @@
-"""What a key has that nobody set: Kafka's own default."""
+"""Values of keys that are not set: Kafka's own defaults."""
 
 import msgspec
 import pytest

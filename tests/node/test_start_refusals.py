@@ -1,4 +1,4 @@
-"""What stops a node before it runs: one line that names what is wrong, exit code 1, no stack."""
+"""Refused starts of a node: one line that names what is wrong, exit code 1, no stack."""
 
 from pathlib import Path
 

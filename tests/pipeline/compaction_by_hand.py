@@ -1,4 +1,4 @@
-"""What cleaning and retention leave of a partition, batch by batch with dictionaries."""
+"""Cleaning and retention of a partition, batch by batch with dictionaries."""
 
 import json
 from pathlib import Path
@@ -88,7 +88,7 @@ def weight(row: Row) -> int:
 def after(
     one: Row, records: tuple[list[Row], list[Row]], now: int, *, is_last: bool, with_data: set[int]
 ) -> Row:
-    """What a batch below the end adds to the totals; `records` are its own and those kept."""
+    """Share of a batch below the end in the totals; `records` are its own and those kept."""
     size, producer = one["size"], one["producerId"]
     empty = HEADER_BYTES if is_last else 0
     has_passed = one["hasDeleteHorizon"] and milliseconds(one["baseTimestamp"]) <= now

@@ -179,7 +179,7 @@ class ControllerLog:
         self._write()
 
     def _open_transaction(self):
-        """What a transaction changes must not be seen: the next controller aborts it."""
+        """Records of a transaction that the next controller aborts: its changes are never seen."""
         name, number, one = self._partition()
         topic_id = self.image.topic_id_by_name[name]
         others = sorted(set(self.image.topics) - {topic_id})
@@ -214,7 +214,7 @@ class ControllerLog:
         self.cluster.take_draft(draft)
 
     def _write(self):
-        """What the controller proposed since the last call, as raft appends it."""
+        """Append the proposals of the controller since the last call, as raft does."""
         for proposal in self.cluster.batches[self._written :]:
             assert proposal.base_offset == self.offset
             assert proposal.epoch == self.epoch

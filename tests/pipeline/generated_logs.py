@@ -115,7 +115,7 @@ def epoch_starts(batches: list[Placed]) -> list[tuple[int, int]]:
 
 
 def write_checkpoints(folder: Path, committed: int) -> None:
-    """How far the broker knows its log to be committed, and its identity."""
+    """Write the broker's checkpoint files: its high watermark, recovery point, log start."""
     text = f"0\n1\norders 0 {committed}\n"
     (folder / "replication-offset-checkpoint").write_text(text)
     (folder / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 0\n")

@@ -252,7 +252,7 @@ def write_metadata_log(root, content, base_offset=0):
 
 
 def image_rows(image):
-    """What each table must hold as of the image, as sets of JSON-like values.
+    """Rows that each table must hold as of the image, as JSON-like values.
 
     Written out by hand: nothing here goes through the code under test.
     """

@@ -19,7 +19,7 @@ _FINISHED = re.compile(r"Finished task (\S+) in stage (\d+)\.\d+ \(TID (\d+)\)")
 
 
 def spark_home() -> Path:
-    """Where pyspark is; looked up late, because the quick tests are collected without it."""
+    """Folder of pyspark; looked up late, because the quick tests are collected without it."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
@@ -27,7 +27,7 @@ def spark_home() -> Path:
 
 
 class Tasks(NamedTuple):
-    """What an executor's log says so far: task numbers of the application, by stage."""
+    """Tasks by an executor's log so far: their numbers in the application, by stage."""
 
     running: dict[int, int]
     finished: int
@@ -121,7 +121,7 @@ def _wait_for(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
 
 
 def wait_until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> bool:
-    """Whether it came to be so before the process ended."""
+    """Wait for a condition; False if the process ends before it."""
     for _ in range(int(_WAIT_SECONDS / _POLL_SECONDS)):
         if is_so():
             return True

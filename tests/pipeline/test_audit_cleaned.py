@@ -51,7 +51,7 @@ def held(log: LogBatches, start: int, end: int) -> dict[int, tuple[Content, Segm
 def by_dictionary(
     left: LogBatches, right: LogBatches, start: int, end: int
 ) -> tuple[RecordComparison, tuple[str, int] | None]:
-    """What `compare_records` must give, and the place of the first difference."""
+    """Expected result of `compare_records`, and the place of the first difference."""
     one, two = held(left, start, end), held(right, start, end)
     shared = sorted(one.keys() & two.keys())
     wrong = [offset for offset in shared if one[offset][0] != two[offset][0]]

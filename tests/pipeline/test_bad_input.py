@@ -1,4 +1,4 @@
-"""What can be wrong with an input, for every job: one line that names it, or a finding."""
+"""Wrong inputs of every job: one line that names the fault, or a finding."""
 
 import os
 import shutil

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def last_line(job: str, source: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
-    """What a job says at last when it refuses an input in the middle; nothing is published."""
+    """Last line of a job that refuses its input in the middle; nothing is published."""
     out = source.parent / "out"
     command = [job, "--input", str(source), "--output", str(out), "--master", "local[2]", *flags]
     assert main(command) == 2

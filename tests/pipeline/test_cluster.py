@@ -100,7 +100,7 @@ def left_overs(out: Path) -> list[Path]:
 
 
 def reaches(job: Job, worker: Worker, stage: int, ended: int = 0) -> bool:
-    """Whether the worker comes to run a task of that stage, or a later one, before the job ends."""
+    """True if the worker comes to run a task of that stage, or a later one, before the job ends."""
 
     def is_there() -> bool:
         found = worker.tasks()

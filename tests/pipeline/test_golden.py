@@ -1,4 +1,4 @@
-"""What the source reads equals what Kafka's dump tool prints of the same files."""
+"""Rows of the source against the output of Kafka's dump tool for the same files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What `--append` is given must be the log that the archive was fed from; else nothing changes."""
+"""`--append` accepts only the log that the archive was fed from; else nothing changes."""
 
 import pyarrow.parquet as pq
 import pytest

@@ -23,7 +23,7 @@ STATIC = Path(__file__).resolve().parent.parent / "golden" / "storage" / "static
 
 
 def view(node_id: int, high_watermark: int | None, cluster_id: str = CLUSTER) -> bytes:
-    """What a node answers."""
+    """Answer of a node's inspection API."""
     return msgspec.json.encode(
         QuorumView(
             cluster_id=cluster_id, node_id=node_id, role="follower", leader_id=None,

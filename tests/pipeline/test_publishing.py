@@ -45,7 +45,7 @@ def publish_and_die(out, run_id, content, at, names):
 
 
 def seen(out):
-    """What a reader finds: by the links, and below the version that counts."""
+    """Jobs and content that a reader finds, by the links and below the current version alike."""
     version = current_version(out)
     names = sorted(path.parent.name for path in version.glob("*/part"))
     below = {(version / name / "part").read_text() for name in names}

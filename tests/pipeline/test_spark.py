@@ -349,7 +349,7 @@ def test_committed_readers_and_splits(spark: object) -> None:
 
 
 def test_a_filter_does_not_leak_into_the_next_use(spark: object) -> None:
-    """Why there is no push-down: in Spark 4.3 a pushed filter would stay with the DataFrame."""
+    """No push-down, because in Spark 4.3 a pushed filter would stay with the DataFrame."""
     frame = load(spark, DATA / "java-perf-0", columns="offset")
     assert frame.filter("offset = 7").count() == 1
     assert frame.count() == 300

@@ -1,4 +1,4 @@
-"""What a master URL means for a session, without Spark."""
+"""Settings of a session by its master URL, without Spark."""
 
 from pathlib import Path
 

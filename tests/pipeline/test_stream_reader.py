@@ -13,7 +13,7 @@ BATCH = len(batch(0, [b"v"] * 10))
 
 
 class Clock:
-    """What `time.monotonic` says."""
+    """Clock in the place of `time.monotonic`."""
 
     def __init__(self) -> None:
         self.now = 100.0

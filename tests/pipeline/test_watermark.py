@@ -1,4 +1,4 @@
-"""Which copies of a log hold what is committed: only these are read."""
+"""Copies of a log that hold what is committed: only these are read."""
 
 import shutil
 from pathlib import Path

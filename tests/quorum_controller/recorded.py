@@ -36,7 +36,7 @@ PROPERTIES = {
     "static-4.3.1": {"unclean.leader.election.enable": "false"},
     "static-3.9.1": {},
 }
-"""What matters of the recorded nodes' server.properties."""
+"""Properties of the recorded nodes that the answers depend on."""
 FEATURES = {
     "static-4.3.1": {
         "eligible.leader.replicas.version": (0, 1),
@@ -49,7 +49,7 @@ FEATURES = {
     },
     "static-3.9.1": {"kraft.version": (0, 1), "metadata.version": (1, 21)},
 }
-"""What the recorded software can do, which is more than ours."""
+"""Features of the recorded software, which has more than ours."""
 
 RESPONSES = {
     ALTER_CONFIGS: alter_configs_response,

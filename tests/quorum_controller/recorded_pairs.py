@@ -20,5 +20,5 @@ def answered(*apis):
 
 
 def key(pair):
-    """How exceptions name a pair."""
+    """Key of a pair in the lists of exceptions."""
     return pair["scenario"], pair["ms"]

@@ -1,4 +1,4 @@
-"""How much of a scenario's log was written when a recorded request came: by time alone.
+"""End of a scenario's log when a recorded request came, found by time alone.
 
 The frames have the milliseconds since their recording began, the batches of the log the wall clock
 of Kafka's leader. What joins them is a DescribeQuorum answer, in which the leader says the time at
@@ -15,9 +15,9 @@ from tests.quorum_controller.recorded_pairs import pairs
 
 DESCRIBE_QUORUM = 55
 ANSWER_MS = 4
-"""How long the answer took at most: the leader says its own time, the frame has the request's."""
+"""Longest time of the answer: the leader says its own time, the frame has the request's."""
 AT_ONCE_MS = 20
-"""How long after a heartbeat its records were in a batch, at most."""
+"""Longest time from a heartbeat to the batch with its records."""
 
 
 @cache
@@ -75,7 +75,7 @@ def place(sample, end_offset=None):
 
 
 def written_ms(scenario, offset):
-    """When the batch was begun that has the change at an offset."""
+    """Time at which the batch was begun that has the change at an offset."""
     return next(ms for ms, at, _ in _changes(scenario) if at == offset)
 
 

@@ -30,7 +30,7 @@ FEATURES_OF_3_9 = {
     "transaction.version": (0, 2),
 }
 FEATURES = {"4.3.1": FEATURES_OF_4_3, "3.9.1": FEATURES_OF_3_9}
-"""What the recorded controllers knew; a broker must know what is finalized."""
+"""Features that the recorded controllers supported; a broker must support finalized levels."""
 
 DEPEND_ON_CHANCE = {
     AccessControlEntryRecord: {"id": bytes(16)},

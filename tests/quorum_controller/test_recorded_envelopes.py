@@ -72,7 +72,7 @@ EXCEPTIONS = {
 }
 """Requests that are not answered alike, by scenario and time, with the reason."""
 CORDONED = " or some brokers have all their log directories cordoned"
-"""What 4.3.1 and we add to a text of 3.9.1."""
+"""Words that 4.3.1 and we add to a text of 3.9.1."""
 OTHER_CONFIGS = {
     "message.downconversion.enable": "only 3.9.1 has it; our topic configs are those of 4.3.1",
     "message.format.version": "only 3.9.1 has it",
@@ -81,7 +81,7 @@ OTHER_CONFIGS = {
 }
 """Configs of topics that 3.9.1 has otherwise, with the reason."""
 PROPERTIES = {"static-4.3.1": {"unclean.leader.election.enable": "false"}}
-"""What of the recorded nodes' server.properties new topics are told."""
+"""Properties of the recorded nodes that show in the answers about new topics."""
 PLACES = {("static-3.9.1", 28756): (145, "its batch was begun 8 ms before, by a no-op record")}
 """Requests whose place is not the end of the log at their time, with the reason."""
 NO_RECORDS = {("static-4.3.1", 12404): "DeleteAcls with a filter that matches nothing"}
@@ -141,7 +141,7 @@ def answer(inner, request):
 
 
 def are_next(inner, records, changes):
-    """Whether the records are the next of the log, whole batches of it."""
+    """True if the records are the next of the log, whole batches of it."""
     if records and changes[-1][0] not in last_changes(inner["scenario"]):
         return False
     ours, theirs = map(settled, records), (settled(record) for _, record in changes)
@@ -151,7 +151,7 @@ def are_next(inner, records, changes):
 
 
 def check(pair, inner, request, expected):
-    """That our answer is Kafka's where the request came, and its records too."""
+    """Check that our answer is Kafka's where the request came, and our records too."""
     response, records, changes = answer(inner, request)
     assert comparable(inner, response) == comparable(inner, expected)
     assert are_next(inner, records, changes)

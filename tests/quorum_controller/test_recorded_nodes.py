@@ -48,8 +48,8 @@ PLACES = {
 }
 """Requests whose place is not the end of the log at their time, with the reason."""
 OFF_MS_MAX = 120
-"""How far the batch at such a place was from the request; in the first second of a node it takes
-that long."""
+"""Longest time between the request and the batch at such a place; in the first second of a node it
+takes that long."""
 IN_ANY_ORDER = {
     ("kraft-upgrade-4.3.1", 16373): "a broker leaves: its partitions in the order of a hash map",
     ("static-4.3.1", 71544): "a directory is lost: its partitions in the order of a hash map",
@@ -114,9 +114,9 @@ def test_reads_are_answered_as_kafka_does(pair):
 
 
 def heard_of(pair, image, offset):
-    """What was heard of the brokers: no log has it, but each is heard once in an interval.
+    """Liveness of the brokers: no log has it, but each sends a heartbeat in every interval.
 
-    So who leaves for longer than that is known by all others to leave.
+    So after an interval all others have learned of a broker that leaves.
     """
     leaving = [broker for broker in image.brokers.values() if broker.in_controlled_shutdown]
     left_ms = max((left_at(pair["scenario"], b.id, offset) for b in leaving), default=0)
@@ -128,7 +128,7 @@ def heard_of(pair, image, offset):
 
 
 def left_at(scenario, broker_id, end_offset):
-    """When a broker last went into controlled shutdown."""
+    """Time at which a broker last went into controlled shutdown."""
     return max(
         written_ms(scenario, offset)
         for offset, _, record in history(scenario)
@@ -139,7 +139,7 @@ def left_at(scenario, broker_id, end_offset):
 
 
 def are_kafka_s(pair, records, changes):
-    """Whether the records are the next of the log, whole batches of it, or there are none."""
+    """True if the records are the next of the log, whole batches of it, or there are none."""
     if not records:
         request, _ = decoded(pair)
         at_once = [r for r in changes_at_once(pair) if type(r) is BrokerRegistrationChangeRecord]

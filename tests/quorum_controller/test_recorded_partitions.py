@@ -51,7 +51,7 @@ BEHIND_END = {
     ("static-3.9.1", 12232): 90,
     ("static-4.3.1", 14298): 137,
 }
-"""How far brokers had read that answered before they knew the records written just before."""
+"""End offset known to brokers that answered without the records written just before."""
 BEHIND_RECORDS_MAX = 3
 
 
@@ -79,7 +79,7 @@ def is_equal(sample, response):
 
 
 def are_next(sample, records, following):
-    """Whether the records are the next of the log, whole batches of it."""
+    """True if the records are the next of the log, whole batches of it."""
     is_whole = (sample["scenario"], sample["ms"]) not in FIRST_OF_A_BATCH
     if records and is_whole != (following[-1][0] in last_changes(sample["scenario"])):
         return False

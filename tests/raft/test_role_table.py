@@ -1,4 +1,4 @@
-"""Which changes of role are legal: the package's docstring and `transitions` say the same."""
+"""Legal changes of role: the package's docstring and `transitions` say the same."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What Produce, Fetch and DeleteRecords wait for."""
+"""Conditions that Produce, Fetch and DeleteRecords wait for."""
 
 from dataclasses import dataclass, field
 

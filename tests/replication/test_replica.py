@@ -1,4 +1,4 @@
-"""What a leader knows of a follower: caught up, in sync, eligible, stale."""
+"""State of a follower at its leader: caught up, in sync, eligible, stale."""
 
 from dataclasses import dataclass
 

@@ -28,7 +28,7 @@ EARLIER = BEGIN + 10
 
 
 def is_over(watch, now):
-    """Whether the wait is given up for want of progress."""
+    """True if the wait is given up for want of progress."""
     refusal = watch.refusal(now, [1], {})
     assert refusal in (
         None,

@@ -72,7 +72,7 @@ def look(world, machine):
 
 
 def past_of(world, machine):
-    """What was seen of a node, to be changed: all of it is compared at the next look."""
+    """Past of a node, to be changed: all of it is compared at the next step."""
     past = world.invariants._past[machine.id]
     past.shown = None
     return past

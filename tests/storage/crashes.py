@@ -1,4 +1,4 @@
-"""What crash tests of storage are made of: operations, checks of what is left, how to cut off."""
+"""Parts of crash tests of storage: operations, crashes, checks of the log that is left."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class LogIs:
     done_end: int | None = None
     done_start: int | None = None
     killed_end: int | None = None
-    """Where it ends once the operation ended, if no power fails: nothing waits for a sync then."""
+    """End offset after the operation if no power fails: nothing waits for a sync then."""
 
     def __call__(self, vfs: MemoryVfs, is_done: bool) -> None:
         """Look at what a power failure leaves of this disk, with both ways to open a log."""
@@ -118,7 +118,7 @@ def ends(*found: int) -> set[tuple[int, int]]:
 
 ACKNOWLEDGED = range(FLUSHED)
 BASES = (6, 12, 18)
-"""Where the segments of `prepared_log` begin, but the first."""
+"""Base offsets of the segments of `prepared_log`, but the first."""
 APPENDED = ends(*range(FLUSHED, FLUSHED + 9))
 
 

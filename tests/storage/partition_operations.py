@@ -1,4 +1,4 @@
-"""Crash tests of what a broker does with the folders and logs of its partitions."""
+"""Crash tests of a broker's operations on the folders and logs of its partitions."""
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.checkpoint_files import OffsetCheckpoint, RecoveryPoint
@@ -122,7 +122,7 @@ def recreated(vfs: MemoryVfs, is_done: bool) -> None:
 
 
 def dropped(vfs: MemoryVfs, is_done: bool) -> None:
-    """What was recorded of the partition is forgotten; that of the other one is not."""
+    """Check that the records of the partition are forgotten, and those of the other one are not."""
     recorded = OffsetCheckpoint(vfs, "/d")
     assert recorded.get("a", 0) in ({0} if is_done else {0, FLUSHED})
     holds(vfs, "a", {FLUSHED})

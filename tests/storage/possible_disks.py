@@ -50,7 +50,7 @@ def every_image(vfs: MemoryVfs, count_max: int) -> set[Image]:
 
 
 def image_of(vfs: MemoryVfs) -> Image:
-    """What every call sees."""
+    """Content that every call sees."""
     return _seen(vfs._root)
 
 
@@ -60,7 +60,7 @@ def disk_of(image: Image) -> MemoryVfs:
 
 
 def disks(vfs: MemoryVfs, label: str, many: Many) -> Iterator[MemoryVfs]:
-    """What a power failure may leave: every disk, or that with nothing unsynced and drawn ones."""
+    """Disks that a power failure may leave: all, or one with nothing unsynced and drawn ones."""
     try:
         images = every_image(vfs, many.counted_max)
     except TooManyDisksError:

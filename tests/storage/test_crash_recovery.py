@@ -332,7 +332,7 @@ def opened_until(vfs: MemoryVfs, config: LogConfig, crash_at: int | None) -> boo
 
 
 def holds_and_goes_on(vfs: MemoryVfs, config: LogConfig, seed: str) -> None:
-    """What was acknowledged is there; what is acknowledged from now on replaces the cut tail."""
+    """Check that acknowledged batches are there and that new ones replace the cut tail."""
     log = open_metadata_log(vfs, "/d", config)
     end = log.end_offset
     assert FLUSHED <= end <= FLUSHED + TAIL
@@ -370,7 +370,7 @@ def test_a_second_crash_while_a_tail_is_cut_loses_nothing(name: str, config: Log
 
 @CONFIGS
 def test_crashes_in_a_row_while_a_torn_disk_is_opened(config: LogConfig) -> None:
-    """What a power failure leaves of an unflushed tail, opened with three more crashes."""
+    """The rest of an unflushed tail after a power failure, opened with three more crashes."""
     for seed in range(40):
         rng = random.Random(f"row {seed}")
         vfs = disk()

@@ -1,4 +1,4 @@
-"""How far the metadata log was durable is known exactly after a SIGKILL, and never too high."""
+"""The flushed end of the metadata log is known exactly after a SIGKILL, and never too high."""
 
 import random
 

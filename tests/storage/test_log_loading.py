@@ -1,4 +1,4 @@
-"""Which segments of a directory make a log."""
+"""Segments of a directory that make a log."""
 
 import pytest
 

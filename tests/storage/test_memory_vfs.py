@@ -43,7 +43,7 @@ def both(tmp_path: Path) -> tuple[tuple[Vfs, str], tuple[Vfs, str]]:
 
 
 def outcome(call: Callable[..., Any], *arguments: Any) -> object:
-    """What a call gives, or its exception without the words."""
+    """Result of a call, or its exception without the words."""
     try:
         found = call(*arguments)
     except Exception as error:  # noqa: BLE001 - any kind is compared
@@ -94,7 +94,7 @@ def test_truncate(both: tuple[tuple[Vfs, str], ...], size: int) -> None:
 
 @pytest.mark.parametrize(("size", "position"), [(1, FILE_BYTES_MAX), (2, FILE_BYTES_MAX - 1)])
 def test_no_file_is_larger_than_the_largest(size: int, position: int) -> None:
-    """How large that is depends on the file system: not compared, and 16 TiB are not written."""
+    """The largest size depends on the file system: not compared, and 16 TiB are not written."""
     file = MemoryVfs().open("/file", create=True)
     with pytest.raises(OSError, match="too large") as refused:
         file.pwrite(bytes(size), position)

@@ -1,4 +1,4 @@
-"""What is read from a log is checked again: bytes that rot under a running node stop it."""
+"""Every read from a log checks it again: bytes that rot under a running node stop it."""
 
 import pytest
 

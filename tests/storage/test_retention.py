@@ -1,4 +1,4 @@
-"""Which segments go: Kafka's three limits, and a log that loses all of them."""
+"""Segments that retention deletes: Kafka's three limits, and a log that loses all segments."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""When a log begins a new segment: Kafka's `LogSegment.shouldRoll`."""
+"""Conditions for a new segment of a log: Kafka's `LogSegment.shouldRoll`."""
 
 import random
 from itertools import pairwise

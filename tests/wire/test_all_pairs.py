@@ -22,7 +22,7 @@ ONLY_READ = {
     (3, 10): "authorized operations of the cluster, in Metadata 8 to 10 only",
     (57, 1): "results per feature, in UpdateFeatures before 2",
 }
-"""What older versions say and the newest, the one shape inside, cannot; by API or version."""
+"""Fields of older versions that the newest, the one shape inside, lacks; by API or version."""
 
 
 def is_exact(pair: dict[str, int]) -> bool:

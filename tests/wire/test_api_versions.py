@@ -38,7 +38,7 @@ BODIES = st.builds(
 
 
 def by_kio(version: int, body: Any) -> bytes:
-    """What kio writes; ranges from 0 are not for older clients."""
+    """Encode with kio; ranges from 0 are not for older clients."""
     if version < 4:
         kept = tuple(f for f in body.supported_features if f.min_version > 0)
         body = replace(body, supported_features=kept)

@@ -207,7 +207,7 @@ def test_unknown_tags_inside_a_known_tagged_entity_are_cut():
 
 
 def test_preload_makes_a_first_use_cheap():
-    """What a first use derives is there afterwards: no module is imported by decoding."""
+    """Afterwards everything that a first use derives is there: decoding imports no module."""
     preload(54)
     modules = set(sys.modules)
     version = SCHEMAS[54].newest_version

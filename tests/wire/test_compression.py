@@ -1,4 +1,4 @@
-"""What comes out of a compressed batch is bounded while it comes out."""
+"""The size of a decompressed batch is bounded while it is decompressed."""
 
 import random
 import struct

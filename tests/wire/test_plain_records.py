@@ -18,7 +18,7 @@ VALUES = st.lists(
 
 @dataclass(frozen=True)
 class Read:
-    """What reading gave: records, or the text of the refusal."""
+    """Result of reading: records, or the text of the refusal."""
 
     records: tuple[batch.RecordView, ...] | None
     refusal: str | None

@@ -41,7 +41,7 @@ OLD_FIELDS = {
     (10, 1, "req"), (10, 1, "resp"), (10, 2, "req"), (10, 2, "resp"), (13, 1, "req"),
     (24, 0, "req"), (24, 0, "resp"), (57, 1, "resp"),
 }  # fmt: skip
-"""What these say the newest class has no field for (names of topics where it has ids, one group
+"""Frames with fields that the newest class lacks (names of topics where it has ids, one group
 where it has many, results per feature): they are read as every other, and written again as
 instances of the class of their own version."""
 

@@ -1,4 +1,4 @@
-"""When a broker sends its next request, and when it waits for nothing but an answer."""
+"""Timers of a broker: the time of its next request, and none while it waits for an answer."""
 
 import dataclasses
 import errno
@@ -89,7 +89,7 @@ class Rig:
         self.registration = ControllerRegistration(config, UUID(int=1), link, self.clock)
 
     def due_ms(self, name: int) -> int | None:
-        """How long from now a timer is due; None: not set."""
+        """Time from now until a timer is due; None: not set."""
         at_ms = self.clock.timers.at_ms[name]
         return None if at_ms == NEVER_MS else at_ms - self.clock.now_ms
 
@@ -261,7 +261,7 @@ def expansion_of(world: World) -> IsrExpansion:
 
 
 def due_ms(world: World, name: int) -> int | None:
-    """How long from now a timer of node 1 is due; None: not set."""
+    """Time from now until a timer of node 1 is due; None: not set."""
     at_ms = world.kernel(1)._clock.timers.at_ms[name]
     return None if at_ms == NEVER_MS else at_ms - world.kernel(1)._clock.now_ms
 

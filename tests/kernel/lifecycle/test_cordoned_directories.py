@@ -1,4 +1,4 @@
-"""What a broker says of the log directories that it cordons."""
+"""Cordoned log directories in the heartbeats of a broker."""
 
 from typing import Any
 from uuid import UUID

@@ -269,7 +269,7 @@ def test_folder_work_that_failed_is_done_again_before_what_comes_after_it() -> N
 
 
 def test_folder_work_done_again_leaves_the_folder_of_the_next_topic() -> None:
-    """What failed came after a topic was deleted and created anew, in one piece of work."""
+    """The failed change came after a topic was deleted and created anew, in one piece of work."""
     world = ready_world()
     client = world.client(1)
     client.create_topic("a", replicas=3)

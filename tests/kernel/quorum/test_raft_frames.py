@@ -52,7 +52,7 @@ def by_id(pairs):
 
 @pytest.mark.parametrize("api_key", SERVED)
 def test_annotations_name_the_newest_classes(api_key):
-    """Which are the shape of bodies: a newer kio moves both."""
+    """The newest classes are the shape of bodies: a newer kio moves both."""
     text = Path(SERVED[api_key].__file__).read_text()
     newest = {codec.newest(api_key, kind).__name__ for kind in ("request", "response")}
     named = set(re.findall(r"from (kio\.schema\.\S+) import", text))
@@ -141,7 +141,7 @@ def replica_state(row):
 
 @by_id([p for p in PAIRS if p["api_key"] == DESCRIBE_QUORUM and p["response_hex"]])
 def test_describe_quorum_is_answered_byte_for_byte(pair):
-    """What Kafka answered, said by a message of the core, becomes Kafka's bytes."""
+    """Kafka's answer as a message of the core becomes Kafka's bytes."""
     frame = bytes.fromhex(pair["response_hex"])
     correlation_id, body = decode_response(DESCRIBE_QUORUM, pair["api_version"], frame)
     partition = body.topics[0].partitions[0]

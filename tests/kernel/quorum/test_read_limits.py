@@ -1,4 +1,4 @@
-"""What one Fetch or FetchSnapshot may ask for: any number of bytes, and the node lives on.
+"""Limits of one Fetch or FetchSnapshot: any number of bytes is served, and the node lives on.
 
 Kafka 4.3.1 was asked the same: FetchSnapshot with max_bytes 0 gives an empty chunk, with -1 it ends
 the leader; Fetch with 0 gives one batch, with -1 UNKNOWN_SERVER_ERROR in the partition.

@@ -1,4 +1,4 @@
-"""When slices of snapshots are read and written, the next snapshot, and retention."""
+"""Timers of snapshots: slices that are read and written, the next snapshot, retention."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What the authorizer hides and refuses in answers that a node gives itself."""
+"""The authorizer in answers that a node gives itself: hidden topics, refused names and ids."""
 
 import uuid
 from datetime import timedelta

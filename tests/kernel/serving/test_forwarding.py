@@ -104,7 +104,7 @@ class Rig:
         self.deliver()
 
     def deliver(self) -> None:
-        """What was sent arrives; ApiVersions is answered."""
+        """Deliver all sent bytes; ApiVersions is answered."""
         assert self.server is not None
         while sent := [e.data for e in self.effects if isinstance(e, out.SendPeerBytes)]:
             self.effects.clear()

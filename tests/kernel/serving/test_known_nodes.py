@@ -1,4 +1,4 @@
-"""Whom a broker names and asks that has just started, or whose controller died."""
+"""Nodes that a broker names and asks after its start, or after the death of its controller."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a broker refuses by itself: values that it cannot change to from where it is."""
+"""Configs that a broker refuses by itself: it cannot change to them from its present values."""
 
 import pytest
 from kio.schema.incremental_alter_configs.v1.request import (

@@ -1,4 +1,4 @@
-"""What a topic without configs of its own has: told by CreateTopics, and by DescribeConfigs.
+"""Configs of a topic without own ones, in the answers to CreateTopics and DescribeConfigs.
 
 The expected values are the answers of a Kafka 4.3.1 node with these properties (combined node,
 CreateTopics v7 and DescribeConfigs v4, configs altered through the controller listener).

@@ -42,7 +42,7 @@ DIFFERENT = {
     87: "two users in one entity: Kafka takes the last one, we refuse",
     97: "lists what 87 made",
 }
-"""Why an answer differs, by line of the file."""
+"""Reason for which an answer differs, by line of the file."""
 
 
 def decoded(sample):

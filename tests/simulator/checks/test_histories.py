@@ -1,4 +1,4 @@
-"""What the clients of a run were told, as a history: what was sent twice may happen twice."""
+"""Answers to the clients of a run as a history: a request sent twice may happen twice."""
 
 import pytest
 

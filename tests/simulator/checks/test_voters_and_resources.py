@@ -223,7 +223,7 @@ def test_i19_what_a_leader_adopted_before_it_resigned_is_no_leak(world):
 
 @pytest.mark.parametrize("table", ["forwarded requests", "deadlines"])
 def test_requests_under_way_are_waited_for_before_the_look_at_rest(world, table):
-    """Whose client gave up is still sent on, for as long as its time-out allows."""
+    """A request whose client gave up is still sent on, for as long as its time-out allows."""
     assert not world.resources.are_requests_under_way()
     HELD[table](leader(world).kernel)
     assert world.resources.are_requests_under_way()

@@ -1,4 +1,4 @@
-"""What is checked of votes beyond two logs: dead candidates, recorded leaders, pre-votes."""
+"""Checks of votes beyond two logs: dead candidates, recorded leaders, pre-votes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a fault says that it did: to the counts, to the trace, to the page."""
+"""Impact of a fault in the counts, in the trace and on the page."""
 
 from itertools import pairwise
 

@@ -51,7 +51,7 @@ QUICK = (
 SLOW: tuple[str, ...] = ()
 """Minutes: `kraftline sim mutate` has them, not the tests."""
 SURVIVORS: tuple[str, ...] = ()
-"""What the simulator does not find yet; the table says why."""
+"""Mutants that the simulator does not find yet; the table says why."""
 
 
 def number_of(key: str) -> int:
@@ -194,7 +194,7 @@ def crashing(patches: Patches) -> None:
 
 
 def harmless(patches: Patches) -> None:
-    """What it replaces is called, and does what it did."""
+    """Replace a method that is called by itself: nothing changes."""
     patches.method(Kernel, "take", lambda original: original)
 
 
