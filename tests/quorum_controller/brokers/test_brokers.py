@@ -55,6 +55,10 @@ def test_registrations_are_refused_in_kafkas_way(more, code):
     assert cluster.controller.next_offset == before
 
 
+def test_the_first_directory_id_that_is_not_reserved_is_100():
+    assert Harness().register(1, log_dirs=(uuid.UUID(int=100),)).error_code == ErrorCode.none
+
+
 def test_a_new_incarnation_is_fenced_with_its_offset_as_epoch():
     cluster = Harness()
     offset = cluster.controller.next_offset

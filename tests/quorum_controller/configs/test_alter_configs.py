@@ -109,6 +109,14 @@ def test_commas_at_the_end_of_a_list_say_nothing(harness):
     assert len(harness.log) == before
 
 
+def test_only_a_list_grows_and_only_by_a_value(harness):
+    text = "Can't APPEND to key retention.ms because its type is not LIST."
+    assert alter(harness, 2, "a", ("retention.ms", APPEND, "6")) == (40, text)
+    text = "Null value not supported for : cleanup.policy"
+    assert alter(harness, 2, "a", ("cleanup.policy", APPEND, None)) == (42, text)
+    assert configs_of(harness, CONFIG_TOPIC, "a") == {"retention.ms": "5"}
+
+
 def test_a_topic_config_that_does_not_change_makes_no_record(harness):
     before = len(harness.log)
     assert alter(harness, 2, "a", ("retention.ms", SET, "5")) == (0, None)

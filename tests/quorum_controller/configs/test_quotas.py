@@ -8,6 +8,7 @@ from kio.schema.alter_client_quotas.v1.request import (
     OpData,
 )
 
+from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from tests.quorum_controller.controller_harness import Harness
 from wire.api_keys import ALTER_CLIENT_QUOTAS
 from wire.errors import ErrorCode
@@ -90,3 +91,27 @@ def test_a_connection_rate_is_an_int32(rate, code):
     cluster = Harness().start(1)
     ((error, _),) = alter(cluster, entry([("ip", "10.0.0.1")], ("connection_creation_rate", rate)))
     assert error == code
+
+
+@pytest.mark.parametrize(
+    ("rate", "code"),
+    [
+        (3.0000005, ErrorCode.none),
+        (1e-6, ErrorCode.none),
+        (1.1e-6, ErrorCode.invalid_request),
+        (0.999999, ErrorCode.invalid_request),
+    ],
+)
+def test_a_byte_rate_is_whole_but_for_a_millionth(rate, code):
+    """apache/kafka: ClientQuotaControlManager, a remainder above 1e-6 is refused."""
+    ((error, _),) = alter(Harness().start(1), entry([USER], (RATE, rate)))
+    assert error == code
+
+
+@pytest.mark.parametrize(("count", "code"), [(2, ErrorCode.none), (3, RECORDS_EXCEEDED.code)])
+def test_a_request_makes_at_most_the_records_of_a_batch(monkeypatch, count, code):
+    monkeypatch.setattr("quorum_controller.configs.quotas.RECORDS_PER_BATCH_MAX", 2)
+    cluster = Harness().start(1)
+    rows = alter(cluster, *(entry([("user", f"u{n}")], (RATE, 1.0)) for n in range(count)))
+    assert [error for error, _ in rows] == [code] * count
+    assert len(cluster.image.client_quotas) == (count if code is ErrorCode.none else 0)

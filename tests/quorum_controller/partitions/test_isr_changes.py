@@ -23,14 +23,14 @@ def cluster():
     return started
 
 
-def alter(cluster, isr, sender=1):
-    """The answer to one partition's wanted ISR."""
+def alter(cluster, isr, sender=1, *, leader_epoch=0, partition_epoch=0):
+    """The answer to one partition's wanted ISR; the epochs are relative to the partition's."""
     partition = cluster.partition("orders")
     brokers = cluster.image.brokers
     wanted = PartitionData(
         partition_index=0,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=partition.partition_epoch,
+        leader_epoch=partition.leader_epoch + leader_epoch,
+        partition_epoch=partition.partition_epoch + partition_epoch,
         new_isr_with_epochs=tuple(
             BrokerState(broker_id=b, broker_epoch=brokers[b].epoch) for b in isr
         ),
@@ -68,4 +68,20 @@ def test_an_isr_is_made_of_replicas_and_has_the_leader(cluster, isr):
     # As Kafka 4.3.1 answers: nothing of the partition is told.
     assert (row.leader_id, row.leader_epoch, row.partition_epoch, row.isr) == (0, 0, 0, ())
     assert row.leader_recovery_state == 0
+    assert cluster.partition("orders") == before
+
+
+@pytest.mark.parametrize(
+    ("epochs", "code"),
+    [
+        ({"leader_epoch": -1}, ErrorCode.fenced_leader_epoch),
+        ({"partition_epoch": -1}, ErrorCode.invalid_update_version),
+        ({"leader_epoch": 1}, ErrorCode.not_controller),
+        ({"partition_epoch": 1}, ErrorCode.not_controller),
+        ({"leader_epoch": -1, "partition_epoch": 1}, ErrorCode.not_controller),
+    ],
+)
+def test_a_leader_of_other_epochs_is_refused(cluster, epochs, code):
+    before = cluster.partition("orders")
+    assert alter(cluster, (1, 2), **epochs).error_code == code
     assert cluster.partition("orders") == before

@@ -23,6 +23,7 @@ from quorum_controller.security.authorization import (
 )
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from tests.quorum_controller.history import handled, queried
+from wire import api_keys as keys
 from wire.api_keys import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from wire.errors import ErrorCode
 
@@ -117,6 +118,39 @@ def test_cluster_operations():
     assert refused.code is ErrorCode.cluster_authorization_failed
     assert cluster_error(image(), None, ALICE, 43) is None
     assert cluster_error(image(), rules, ALICE, 19) is None, "CreateTopics looks at topics"
+
+
+NEEDED = {
+    Operation.CLUSTER_ACTION: {
+        keys.FETCH, keys.VOTE, keys.BEGIN_QUORUM_EPOCH, keys.END_QUORUM_EPOCH, keys.FETCH_SNAPSHOT,
+        keys.UPDATE_RAFT_VOTER, keys.ALTER_PARTITION, keys.ENVELOPE, keys.BROKER_REGISTRATION,
+        keys.BROKER_HEARTBEAT, keys.ALLOCATE_PRODUCER_IDS, keys.CONTROLLER_REGISTRATION,
+        keys.ASSIGN_REPLICAS_TO_DIRS,
+    },
+    Operation.ALTER: {
+        keys.CREATE_ACLS, keys.DELETE_ACLS, keys.ELECT_LEADERS, keys.ALTER_PARTITION_REASSIGNMENTS,
+        keys.ALTER_USER_SCRAM_CREDENTIALS, keys.UPDATE_FEATURES, keys.UNREGISTER_BROKER,
+        80, 81,  # AddRaftVoter, RemoveRaftVoter
+    },
+    Operation.DESCRIBE: {
+        keys.DESCRIBE_ACLS, keys.DESCRIBE_LOG_DIRS, keys.LIST_PARTITION_REASSIGNMENTS,
+        keys.DESCRIBE_USER_SCRAM_CREDENTIALS, keys.DESCRIBE_QUORUM,
+    },
+    Operation.DESCRIBE_CONFIGS: {keys.DESCRIBE_CLIENT_QUOTAS, keys.LIST_CONFIG_RESOURCES},
+    Operation.ALTER_CONFIGS: {keys.ALTER_CLIENT_QUOTAS},
+}  # fmt: skip
+
+
+def test_what_each_api_needs_of_the_cluster():
+    found = {}
+    for api_key in range(128):
+        error = cluster_error(image(), AccessRules(), ALICE, api_key)
+        if error is not None:
+            found.setdefault(error.message, set()).add(api_key)
+    assert found == {
+        f"Request of User:alice needs {operation.name} permission.": needing
+        for operation, needing in NEEDED.items()
+    }
 
 
 def test_addresses_as_acls_have_them():

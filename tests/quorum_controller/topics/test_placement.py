@@ -91,6 +91,11 @@ class InOrder:
         pass
 
 
+def test_brokers_without_a_rack_are_the_first_rack():
+    usable = brokers((1, "a", False), (2, None, False), (3, "b", False))
+    assert place(2, 3, usable, InOrder()) == [(2, 1, 3), (1, 3, 2)]
+
+
 def test_a_rack_without_a_living_broker_has_its_leader_from_the_next():
     usable = brokers((1, "a", True), (2, "b", False), (3, "c", False), (4, "d", False))
     leaders = [replicas[0] for replicas in place(3, 1, usable, InOrder())]

@@ -127,6 +127,11 @@ REFUSED = [
         "Replication factor must be larger than 0, or -1 to use the default value.",
     ),
     (
+        topic("t", 1, -2),
+        "invalid_replication_factor",
+        "Replication factor must be larger than 0, or -1 to use the default value.",
+    ),
+    (
         topic("t", 0, 1),
         "invalid_partitions",
         "Number of partitions was set to an invalid non-positive value.",
