@@ -18,6 +18,9 @@ from typing import Any
 from scripts.launcher import processes
 from scripts.launcher.environment import ROOT, ensure_environment
 from scripts.launcher.layout import (
+    BASE_PORT_MAX,
+    NODES_MAX,
+    SHOWN_CHARACTERS,
     Cluster,
     NodePlan,
     check_cluster_ids,
@@ -27,7 +30,7 @@ from scripts.launcher.layout import (
     save_cluster,
 )
 from scripts.launcher.readiness import wait_ready
-from scripts.launcher.refusal import RefusalError
+from scripts.launcher.refusal import RefusalError, UsageError
 from scripts.launcher.report import (
     FAILED,
     HEALTHY,
@@ -53,7 +56,7 @@ def main(words: Sequence[str]) -> int:
         code = arguments.run(arguments)
     except RefusalError as error:
         sys.stderr.write(f"quorum: {error}\n")
-        return FAILED
+        return USAGE if isinstance(error, UsageError) else FAILED
     except BrokenPipeError:
         sys.stderr.close()
         return FAILED
@@ -147,7 +150,7 @@ def resume(arguments: argparse.Namespace) -> int:
 def restart(arguments: argparse.Namespace) -> int:
     """Stop one node if it runs, start it, wait until it serves."""
     cluster = _existing(arguments)
-    node = cluster.node(arguments.node)
+    node = cluster.node_of(arguments.node)
     pid = processes.running_pid(cluster, node.id)
     if pid is not None:
         _stop([pid])
@@ -164,7 +167,7 @@ def restart(arguments: argparse.Namespace) -> int:
 def logs(arguments: argparse.Namespace) -> int:
     """Print the output of a node, with -f what comes later too."""
     cluster = _existing(arguments)
-    node = cluster.node(arguments.node)
+    node = cluster.node_of(arguments.node)
     path = cluster.node_folder(node.id) / processes.LOG_FILE
     try:
         log = path.open(encoding="utf-8", errors="replace")
@@ -283,7 +286,7 @@ def _existing(arguments: argparse.Namespace) -> Cluster:
 
 def _running_node(arguments: argparse.Namespace) -> tuple[Cluster, NodePlan, int]:
     cluster = _existing(arguments)
-    node = cluster.node(arguments.node)
+    node = cluster.node_of(arguments.node)
     pid = processes.running_pid(cluster, node.id)
     if pid is None:
         raise RefusalError(f"node {node.id} does not run")
@@ -306,6 +309,21 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def _number(least: int, most: int) -> Callable[[str], int]:
+    """Type of a number on the command line; `plan_nodes` refuses those out of bounds."""
+
+    def number(text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            shown = repr(text[:SHOWN_CHARACTERS])
+            raise argparse.ArgumentTypeError(
+                f"{shown} is not a number between {least} and {most}"
+            ) from None
+
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="quorum", description="A metadata quorum on this machine.", allow_abbrev=False
@@ -322,12 +340,18 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command("up", up, "start the quorum and wait until it serves")
-    sub.add_argument("--nodes", type=int, help="combined nodes; with --brokers: controllers (3)")
     sub.add_argument(
-        "--brokers", type=int,
+        "--nodes", type=_number(1, NODES_MAX),
+        help="combined nodes; with --brokers: controllers (3)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--brokers", type=_number(0, NODES_MAX),
         help="dedicated brokers beside dedicated controllers; 0: only controllers",
     )  # fmt: skip
-    sub.add_argument("--base-port", type=int, help="first Kafka port (9092); controllers: + 1000")
+    sub.add_argument(
+        "--base-port", type=_number(1, BASE_PORT_MAX),
+        help="first Kafka port (9092); controllers: + 1000",
+    )  # fmt: skip
     sub.add_argument(
         "--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
         help="a key for every server.properties",
@@ -337,16 +361,16 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("status", status, "show nodes, leader and lag; exit 3 when degraded")
     sub.add_argument("--json", action="store_true", help="print one object")
     sub = command("kill", kill, "SIGKILL a node")
-    sub.add_argument("node", type=int, metavar="NODE")
+    sub.add_argument("node", metavar="NODE")
     sub.add_argument("--term", action="store_true", help="SIGTERM instead: controlled shutdown")
     for name, run, text in (
         ("pause", pause, "SIGSTOP a node"),
         ("resume", resume, "SIGCONT a node"),
         ("restart", restart, "stop a node, start it again and wait until it serves"),
     ):
-        command(name, run, text).add_argument("node", type=int, metavar="NODE")
+        command(name, run, text).add_argument("node", metavar="NODE")
     sub = command("logs", logs, "print the output of a node")
-    sub.add_argument("node", type=int, metavar="NODE")
+    sub.add_argument("node", metavar="NODE")
     sub.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     sub = command("clean", clean, "remove a stopped quorum with its data")
     sub.add_argument("--yes", action="store_true", help="do not ask")

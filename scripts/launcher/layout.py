@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from node.properties import PropertiesError, format_properties, parse_properties
-from scripts.launcher.refusal import RefusalError
+from scripts.launcher.refusal import RefusalError, UsageError
 
 HOST = "127.0.0.1"
 CLUSTER_FILE = "cluster.json"
@@ -29,6 +29,8 @@ HTTP_PORT_DISTANCE = 2000
 FIRST_BROKER_ID = 101
 NODES_MAX = 100
 PORT_MAX = 65535
+BASE_PORT_MAX = PORT_MAX - HTTP_PORT_DISTANCE
+"""Of a quorum of one node."""
 JSON_TYPES = {str: "a text", int: "a whole number", bool: "true or false", dict: "an object"}
 SHOWN_CHARACTERS = 80
 
@@ -88,8 +90,22 @@ class Cluster:
         for node in self.nodes:
             if node.id == node_id:
                 return node
-        known = ", ".join(str(node.id) for node in self.nodes)
-        raise RefusalError(f"there is no node {node_id} in {self.folder}; its nodes are {known}")
+        raise RefusalError(f"there is no node {node_id} in {self.folder}; {self._known}")
+
+    def node_of(self, text: str) -> NodePlan:
+        """Node that the argument NODE names; refuses any text but an id of the quorum."""
+        try:
+            node_id = int(text)
+        except ValueError:
+            shown = repr(text[:SHOWN_CHARACTERS])
+            raise UsageError(
+                f"NODE {shown} is not the id of a node in {self.folder}; {self._known}"
+            ) from None
+        return self.node(node_id)
+
+    @property
+    def _known(self) -> str:
+        return f"its nodes are {', '.join(str(node.id) for node in self.nodes)}"
 
     def node_folder(self, node_id: int) -> Path:
         """Folder of a node."""
