@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from metadata import json_form, record_codec
+from metadata.json_source import record_json_text
 from metadata.records import (
     RECORD_TYPES,
     BrokerRegistrationChangeRecord,
@@ -46,6 +47,8 @@ def test_kafkas_bytes_decode_and_encode_again(vector):
     form = json_form.to_json(record, vector["version"])
     assert form == {key: vector[key] for key in ("type", "version", "data")}
     assert json.dumps(form["data"]) == json.dumps(vector["data"])
+    text = json_form.to_json_text(record, vector["version"])
+    assert record_json_text(record, vector["version"]) == text
 
 
 def test_every_truncation_is_an_error():
@@ -86,6 +89,7 @@ def test_unknown_type_is_kept():
     assert record == UnknownRecord(unknown_api_key=29, version=0, body=raw[3:])
     assert record_codec.encode(record, 0) == raw
     assert json_form.to_json(record, 0)["data"] == {"apiKey": 29, "hex": "0000000700"}
+    assert record_json_text(record, 0) == json_form.to_json_text(record, 0)
 
 
 def test_unknown_tags_survive_and_are_merged_in_order():

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from metadata import record_codec
 from metadata.codec_source import source_of
 from metadata.features import record_version
+from metadata.json_form import to_json_text
+from metadata.json_source import record_json_text
 from metadata.records import PartitionRecord
 from metadata.schema import MetadataRecordError
 from tests.metadata.strategies import records_with_version
@@ -37,6 +39,12 @@ def test_damaged_bytes_decode_or_raise_the_one_error(pair, data):
 def test_highest_level_can_carry_every_record(pair):
     record, _ = pair
     assert record_codec.encode(record, record_version(record, 30))
+
+
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
+@given(records_with_version())
+def test_the_compiled_printer_prints_what_the_plain_one_does(pair):
+    assert record_json_text(*pair) == to_json_text(*pair)
 
 
 def test_generated_source_can_be_read():

@@ -2,7 +2,7 @@
 
 from kernel.effects import LogLevel, SendBytes, SetReading
 from kernel.events import BytesReceived, ConnectionClosed, Now
-from network.connection_limits import LOG_INTERVAL_MS, ConnectionLimits
+from network.connection_limits import LOG_INTERVAL_MS, ConnectionLimits, RefusalLog
 from network.connections import REQUESTS_PER_STEP
 from network.timers import ADMISSION, BACKLOG, IDLE, NEVER_MS
 from tests.kernel.harness import World, create_topic_body
@@ -113,6 +113,12 @@ def test_connections_over_the_limit_are_closed_with_one_line() -> None:
     Raw(world, 1)
     refused = [log for log in world.nodes[1].logs if log.event == "connections_refused"]
     assert [log.fields["count"] for log in refused] == [1, 7]
+
+
+def test_a_refusal_is_logged_again_when_the_interval_is_over() -> None:
+    log = RefusalLog()
+    times_ms = (5, 6, 4 + LOG_INTERVAL_MS, 5 + LOG_INTERVAL_MS, 6 + LOG_INTERVAL_MS)
+    assert [log.count_to_log(now_ms) for now_ms in times_ms] == [1, None, None, 3, None]
 
 
 def test_a_closed_connection_makes_room() -> None:
