@@ -187,6 +187,7 @@ def describe_topic_partitions(
 
 
 def _metadata_topics(image: Image, request: Any, listener: str, api_version: int) -> Iterator[Any]:
+    """Rows of a Metadata response: all topics, or those requested by name or by id."""
     schema = newest(METADATA, "response")
     wanted = request.topics
     # v0 has no null: an empty list requests all topics.
@@ -250,6 +251,7 @@ def _metadata_topic(
 def _metadata_partition(
     schema: Any, image: Image, number: int, partition: Partition, listener: str, api_version: int
 ) -> Any:
+    """Row of a partition, with the error codes that the version of the request knows."""
     leader = leader_view(image, partition, listener)
     error = leader.error
     replicas, isr = partition.replicas, partition.isr

@@ -79,6 +79,8 @@ def _plain(content: Callable[[], bytes], content_type: str) -> Handler:
 def _resource(
     service: Service, route: Route
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Handler of a route: negotiates the form, reads the parameters, answers with an ETag."""
+
     async def serve(request: web.Request) -> web.StreamResponse:
         media_type = negotiated(request.headers.get("Accept"), (JSON, MSGPACK))
         values = read_parameters(route.parameters, request.match_info, list(request.query.items()))
@@ -110,6 +112,7 @@ def _finished(
     status: HTTPStatus = HTTPStatus.OK,
     headers: dict[str, str] | None = None,
 ) -> web.Response:
+    """Response with the common headers, compressed if it is large and the client accepts that."""
     response = web.Response(
         body=content,
         status=status,

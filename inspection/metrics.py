@@ -99,6 +99,7 @@ class NodeMetrics:
         return count(image, node.config.node_id, node.min_insync_default)
 
     def _controller(self) -> Iterator[Metric]:
+        """Metrics of the controller: counts of brokers, topics and partitions, and its offsets."""
         node, image = self._node, self._node.image
         counts = self._counts()
         states = [registration_state(broker) for broker in image.brokers.values()]
@@ -196,6 +197,7 @@ class NodeMetrics:
         return max(0, self._node.now().wall_ms - self._node.image.provenance.timestamp_ms)
 
     def _raft(self) -> Iterator[Metric]:
+        """Metrics of the replica of the metadata log."""
         core = self._node.core
         voted = getattr(core.role, "voted_key", None)
         voted_id = None if voted is None else voted.id
@@ -224,6 +226,7 @@ class NodeMetrics:
         yield state
 
     def _loader(self, now_ns: int) -> Iterator[Metric]:
+        """Metrics of the metadata loader, of snapshots and of finalized features."""
         node, image = self._node, self._node.image
         size_bytes = node.newest_snapshot_bytes()
         age_ms = max(0, now_ns - node.recorder.snapshot_ns) // NS_PER_MS
@@ -257,6 +260,7 @@ class NodeMetrics:
         yield levels
 
     def _broker(self) -> Iterator[Metric]:
+        """Metrics of the broker: its metadata, its partitions, its state."""
         node = self._node
         counts = self._counts()
         metadata = "kafka_server_broker_metadata_metrics_"

@@ -68,6 +68,7 @@ def _refusals() -> dict[str, Any]:
 
 
 def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    """Operation of a route: its parameters, its answer and its refusals."""
     schema = by_type[route.answer]
     responses: dict[str, Any] = {
         "200": {
@@ -102,6 +103,7 @@ def _operation(route: Route, by_type: dict[type, dict[str, Any]]) -> dict[str, A
 
 
 def _stream_operation(by_type: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    """Operation of the stream of committed records."""
     return {
         "operationId": "stream",
         "summary": "Committed records as they come: server-sent events, or msgpack values one "

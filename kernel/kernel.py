@@ -218,6 +218,7 @@ class Kernel:
         directory_ids: dict[str, DirectoryId],
         incarnation_id: UUID,
     ) -> list[Publisher]:
+        """Build the parts that only a broker has, and return their publishers in order."""
         self.folders = Folders(
             self.config,
             vfs,
@@ -343,6 +344,7 @@ class Kernel:
         | ShutdownRequested
         | Started,
     ) -> None:
+        """Take an event that is none of the frequent ones."""
         match event:
             case ConnectionOpened():
                 self.connections.opened(event.connection_id, event.listener, event.client_host)

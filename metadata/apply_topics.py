@@ -58,6 +58,7 @@ def _create_topic(image: Image, record: TopicRecord, offset: Offset, delta: Meta
 def _remove_topic(
     image: Image, record: RemoveTopicRecord, offset: Offset, delta: MetadataDelta
 ) -> Image:
+    """Remove a topic with its partitions, its names in the indexes and its configs."""
     del offset
     topic = _live_topic(image, record, record.topic_id)
     normalised = normalised_topic_name(topic.name)
@@ -84,6 +85,7 @@ def _remove_topic(
 def _set_partition(
     image: Image, record: PartitionRecord, offset: Offset, delta: MetadataDelta
 ) -> Image:
+    """Set a partition from its full record."""
     # A partition that exists is replaced as a whole: Kafka's replay does the same.
     del offset
     topic = _live_topic(image, record, record.topic_id)
@@ -161,6 +163,7 @@ def merge_partition(partition: Partition, record: PartitionChangeRecord) -> Part
 
 
 def _clear_elr(image: Image, record: ClearElrRecord, offset: Offset, delta: MetadataDelta) -> Image:
+    """Clear both ELRs of the partitions of one topic, or of all if the record names none."""
     del offset
     topic_ids = list(image.topics)
     if record.topic_name:

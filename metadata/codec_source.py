@@ -278,6 +278,7 @@ def _read_array(source: _Source, spec: FieldSpec) -> list[str]:
 
 
 def _read_tags(source: _Source, tagged: list[FieldSpec]) -> list[str]:
+    """Lines that read the tagged fields of a record; the bytes of unknown ones are kept."""
     lines = ["if n > 127:", "    n, p = unsigned_varint(b, p - 1)", "unknown = {}"]
     lines += [
         "for _ in range(n):",
@@ -414,6 +415,7 @@ def _array_payload(source: _Source, spec: FieldSpec) -> tuple[str, list[str]]:
 
 
 def _write_tags(source: _Source) -> list[str]:
+    """Lines that write the tagged fields that differ from their defaults, and the unknown ones."""
     tagged = source.tagged()
     if not tagged:
         return ["out.append(tags_bytes((), r.unknown_tags) if r.unknown_tags else b'\\x00')"]

@@ -79,6 +79,7 @@ def value_text(value: Any) -> str | None:
 def _parse(  # noqa: PLR0911 - one case per type
     kind: ConfigType, text: str
 ) -> tuple[Any, str | None]:
+    """Value of a text by Kafka's `ConfigDef.parseType`, or the reason of its refusal."""
     trimmed = text.strip(_JAVA_BLANKS)
     match kind:
         case ConfigType.BOOLEAN:
@@ -104,6 +105,7 @@ def _parse(  # noqa: PLR0911 - one case per type
 def _broken_rule(  # noqa: C901, PLR0911, PLR0912 - one case per kind of rule
     definition: ConfigDefinition, rule: Rule, value: Any
 ) -> str | None:
+    """Message of the rule that a value breaks, None if it keeps it."""
     match rule.kind:
         case RuleKind.RANGE:
             if rule.minimum is not None and value < float(rule.minimum):

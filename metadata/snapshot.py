@@ -160,6 +160,7 @@ def _feature_records(image: Image) -> Iterator[Record]:
 
 
 def _registration_records(image: Image) -> Iterator[Record]:
+    """Records of the registrations of brokers and controllers, by id."""
     for _, broker in sorted_items(image.brokers):
         yield RegisterBrokerRecord(
             broker_id=broker.id,
@@ -185,6 +186,7 @@ def _registration_records(image: Image) -> Iterator[Record]:
 
 
 def _topic_records(image: Image) -> Iterator[Record]:
+    """Records of the topics and of their partitions, in the order of the snapshot."""
     with_directories = image.metadata_version >= LEVEL_DIRECTORIES
     for topic_id in _topic_ids(image):
         topic = image.topics[topic_id]

@@ -65,6 +65,8 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 class _State(Enum):
+    """State of the connection to a peer."""
+
     CLOSED = "closed"
     CONNECTING = "connecting"
     OPEN = "open"

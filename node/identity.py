@@ -81,6 +81,7 @@ def prepare(
 
 
 def _read(vfs: Vfs, config: NodeConfig, folders: list[str], locks: tuple[Lock, ...]) -> Identity:
+    """Read the identity from the meta.properties of all folders, which must agree."""
     cluster_ids: dict[str, str] = {}
     directory_ids: dict[str, DirectoryId] = {}
     for path in folders:

@@ -178,6 +178,7 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop]:
 
 
 async def _serve(config: NodeConfig, kernel: Kernel, recorder: Recorder) -> int:
+    """Run the node until it exits: listeners, inspection API, driver; return the exit code."""
     loop = asyncio.get_running_loop()
     driver = Driver(kernel, loop, recorder)
     for number in (signal.SIGTERM, signal.SIGINT):

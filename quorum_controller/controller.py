@@ -101,6 +101,7 @@ class Controller:
         self._reset(EMPTY, 0)
 
     def _reset(self, committed: Image, now_ms: int) -> None:
+        """Set the state of an inactive controller that has seen a committed image."""
         self._epoch: LeaderEpoch | None = None
         self.is_active = False
         """True if this controller may propose: it has an epoch."""
@@ -324,6 +325,7 @@ class Controller:
     def _handle(
         self, request: ControllerRequest, draft: Draft, now_ms: int, wall_ms: int
     ) -> HandlerResult | ApiError:
+        """Call the handler of a request, and bound its records and its quota."""
         services = Services(
             config=self._config,
             context=request.context,

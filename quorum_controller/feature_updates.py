@@ -108,6 +108,7 @@ def _update_error(  # noqa: PLR0911 - one return per check, in Kafka's order
     kind: int,
     proposed: Mapping[str, int],
 ) -> str | None:
+    """Reason to refuse a level of a feature, None if it is allowed."""
     prefix = f"Invalid update version {level} for feature {name}. "
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return f"{prefix}The controller does not support the given upgrade type."

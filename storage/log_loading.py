@@ -128,6 +128,8 @@ def load_log(
 
 
 class _Loader:
+    """One load of a log: its segments, its epochs and the events of its recovery."""
+
     def __init__(self, maker: SegmentMaker, recovery_point: int) -> None:
         assert recovery_point >= 0, f"{recovery_point=}"
         self._vfs = maker.vfs

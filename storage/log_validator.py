@@ -263,6 +263,7 @@ def _check_records(
     partition: str,
     wall_ms: int,
 ) -> None:
+    """Refuse a batch with bad keys or timestamps, with an error for each bad record."""
     is_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
     errors: list[RecordError] = []
     code = ErrorCode.invalid_record

@@ -74,6 +74,7 @@ def decode_quorum_state(content: bytes, path: str) -> ElectionState:
 
 
 def _decode(content: bytes, path: str) -> ElectionState:
+    """Election state of the JSON text, with Kafka's messages for a file that holds none."""
     reading = f"Error while reading the Quorum status from the file {path}"
     try:
         fields = msgspec.json.decode(content)
@@ -102,6 +103,7 @@ def _decode(content: bytes, path: str) -> ElectionState:
 
 
 def _election_state(fields: dict[str, Any], path: str) -> ElectionState:
+    """Election state of the fields of the file; -1 and the zero UUID become None."""
     numbers = []
     for name in ("leaderId", "leaderEpoch", "votedId"):
         value = fields[name]

@@ -447,6 +447,7 @@ def _read_plain_records(header: BatchHeader, section: bytes) -> tuple[list[Recor
 
 
 def _read_record(header: BatchHeader, section: bytes, position: int, end: int) -> RecordView:
+    """Read one record between two positions of the section, its length excluded."""
     timestamp_delta_ms, position = read_varlong(section, position + 1)  # after the attributes
     offset_delta, position = read_varint(section, position)
     key, position = _read_nullable(section, position, end)

@@ -191,6 +191,7 @@ def _tagged_walker(tagged: dict[int, Walker]) -> Walker:
 
 
 def _walk_tagged(body: bytes, position: int, edits: list[Edit], tagged: dict[int, Walker]) -> int:
+    """Walk over a tagged section: drop unknown fields, edit known ones, correct count and sizes."""
     count, after_count = read_unsigned_varint(body, position)
     count_span = (position, after_count)
     position = after_count

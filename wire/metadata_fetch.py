@@ -104,6 +104,7 @@ def decode_request(
 
 
 def _decode_request(body: bytes, position: int, version: int) -> FetchRequest | None:
+    """Decode the usual Fetch of the metadata partition; None for any other request."""
     (
         max_wait_ms, _, max_bytes, _, _, _, topics, topic_id, partitions,
         partition, leader_epoch, fetch_offset, last_epoch, _, _,
@@ -174,6 +175,7 @@ def encode_response(fetched: FetchResponse) -> bytes:
 
 
 def _encode_response(fetched: FetchResponse) -> bytes:
+    """Encode a response for the metadata partition with the tagged fields that it has."""
     start = _RESPONSE_START.pack(
         0, 0, 0, _ONE, METADATA_TOPIC_ID, _ONE,
         0, fetched.error_code, fetched.high_watermark, -1, fetched.log_start_offset, _NONE, -1,
@@ -228,6 +230,7 @@ def _kept_response(body: bytes) -> FetchResponse | None:
 
 
 def _decode_response(body: bytes, position: int) -> FetchResponse | None:
+    """Decode the usual response for the metadata partition; None for any other."""
     (
         _, top_error, _, topics, topic_id, partitions,
         partition, error_code, high_watermark, _, log_start_offset, aborted, _,

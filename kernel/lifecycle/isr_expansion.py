@@ -139,6 +139,7 @@ class IsrExpansion:
         return taken
 
     def _body(self, asked: list[tuple[TopicIdPartition, Partition, tuple[NodeId, ...]]]) -> Entity:
+        """Request that proposes an ISR for each partition, with the epochs of its members."""
         new = codec.newest(ALTER_PARTITION, "request")
         image = self._image
         assert image is not None

@@ -122,6 +122,7 @@ class LogWriter:
         return events.DiskFull()
 
     def _perform(self, effect: raft.PersistEffect, core: RaftCore) -> events.Event | None:
+        """Perform one persist effect; return its event for the core, if it has one at once."""
         if type(effect) is raft.AppendFetched:
             return self._append_fetched(effect, core)
         match effect:

@@ -224,6 +224,7 @@ class Replica:
         self._respond(effect.reply_token, replace(response, records=records))
 
     def _send_snapshot_chunk(self, effect: raft.ReadAndSendSnapshotChunk) -> None:
+        """Respond with a chunk of a snapshot, or with the error of its id or position."""
         response = effect.response
         assert isinstance(response, FetchSnapshotResponse)
         snapshots, snapshot_id = self.writer.snapshots, effect.snapshot_id

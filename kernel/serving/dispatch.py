@@ -140,6 +140,7 @@ class Dispatch:
             self._serve_controller(client, request, answered)
 
     def _serve_broker(self, client: Client, request: Request, answered: Answered) -> None:
+        """Serve a request at a broker listener: from the image, or by the active controller."""
         image = self._cache.image
         match request.api_key:
             case api_keys.METADATA:
@@ -218,6 +219,7 @@ class Dispatch:
         )
 
     def _serve_controller(self, client: Client, request: Request, answered: Answered) -> None:
+        """Serve a request at the controller listener, once it is authorized."""
         key = request.api_key
         refused = None
         if self._access.rules is not None and key not in SUBMITTED and key not in QUERIES:

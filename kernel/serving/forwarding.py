@@ -44,6 +44,8 @@ ANONYMOUS_PRINCIPAL: Final = b"\x00\x00" + b"\x05User" + b"\x0aANONYMOUS" + b"\x
 
 
 class _Forward(msgspec.Struct):
+    """Request that waits for the answer of the active controller."""
+
     request: Request
     client_address: bytes
     answered: Answered
@@ -93,6 +95,7 @@ class Forwarding:
         self._timers.set(FORWARDING, min(retries_ms, default=NEVER_MS))
 
     def _attempt(self, forward: _Forward) -> None:
+        """Send the request to the active controller, or submit it if that is this node."""
         if self._controller.is_local:
             self._in_flight_count += 1
             self._controller.submit_local(

@@ -136,6 +136,7 @@ def _registration_error(
     cluster_id: str,
     now_ms: int,
 ) -> ApiError | None:
+    """Error for a registration, checked in Kafka's order; None if it is accepted."""
     if request.cluster_id != cluster_id:
         return ApiError(
             ErrorCode.inconsistent_cluster_id,

@@ -189,6 +189,7 @@ def _alter_one(
     services: Services,
     changes_of: Callable[[Any], Changes | ApiError],
 ) -> ApiError:
+    """Write the changes of one resource; return its error, `_NONE` without one."""
     kind, name = int(resource.resource_type), str(resource.resource_name)
     if kind == RESOURCE_BROKER_LOGGER:
         return broker_logger_error(resource)

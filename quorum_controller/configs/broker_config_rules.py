@@ -125,6 +125,7 @@ def _broker_refusal(resource: Any, image: Image, node: NodeConfigs) -> ApiError 
 
 
 def _apply_change(configs: dict[str, str], change: Any) -> ApiError | None:
+    """Apply one incremental change to configs: SET, DELETE, APPEND or SUBTRACT."""
     name, operation = str(change.name), int(change.config_operation)
     if operation == SET:
         configs[name] = str(change.value)

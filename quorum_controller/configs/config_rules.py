@@ -93,6 +93,7 @@ def _lag_conflict(value_of: _ValueOf) -> ApiError | None:
 def _remote_storage_conflict(
     value_of: _ValueOf, existing: Mapping[str, str], node: NodeConfigs
 ) -> ApiError | None:
+    """Error of remote storage together with the other configs of a topic."""
     if not value_of(_REMOTE_STORAGE):
         was_remote = existing.get(_REMOTE_STORAGE, "false").lower() == "true"
         if was_remote and not value_of("remote.log.delete.on.disable"):

@@ -148,6 +148,7 @@ _NAME_NEEDED: Final = {
 def _entries(  # noqa: PLR0911 - one return per type
     image: Image, node: NodeConfigs, kind: int, name: str
 ) -> Iterable[_Entry] | ApiError:
+    """Configs of a resource of any type, or the error of the resource."""
     if not name and kind in _NAME_NEEDED:
         return ApiError(ErrorCode.invalid_request, _NAME_NEEDED[kind])
     match kind:

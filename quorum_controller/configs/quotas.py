@@ -117,6 +117,7 @@ def _shown(entity: tuple[tuple[str, str | None], ...]) -> str:
 
 
 def _alter_entity(target: Draft, entry: "EntryData") -> ApiError | None:
+    """Write the changed quotas of one entity, all of them or none."""
     entity = _entity(entry)
     error = _entity_error(entity)
     if error is not None:
@@ -146,6 +147,7 @@ def _alter_entity(target: Draft, entry: "EntryData") -> ApiError | None:
 def _entity_error(  # noqa: PLR0911 - one return per check
     entity: list[tuple[str, str | None]],
 ) -> ApiError | None:
+    """Error of an entity, checked in Kafka's order."""
     if not entity:
         return _invalid("Invalid empty client quota entity")
     seen: set[str] = set()

@@ -76,6 +76,7 @@ def broker_epoch_error(image: Image, broker_id: int, broker_epoch: int) -> ApiEr
 def _alter(
     draft: Draft, topic_id: TopicId, wanted: "PartitionData", sender: NodeId, services: Services
 ) -> Entity:
+    """Change the ISR of one partition as its leader proposes; return its row of the answer."""
     topic = draft.image.topics.get(topic_id)
     if topic is None:
         return _row(wanted.partition_index, ErrorCode.unknown_topic_id)

@@ -106,6 +106,7 @@ def _alter(
     *,
     allows_factor_change: bool,
 ) -> ApiError | None:
+    """Begin or cancel the reassignment of one partition; return its error."""
     topic = draft.image.topic_named(name)
     if topic is None:
         text = f"Unable to find a topic named {name}."

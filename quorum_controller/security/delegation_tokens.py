@@ -114,6 +114,7 @@ def _created(
     token_id: str,
     secret: bytes,
 ) -> Entity:
+    """Response to CreateDelegationToken; without a token all its times are -1."""
     new = codec.newest(CREATE_DELEGATION_TOKEN, "response")
     owner_type, _, owner_name = owner.partition(":")
     requester_type, _, requester_name = requester.partition(":")

@@ -28,6 +28,8 @@ _ANY: Final = "\x00any"
 
 
 class _Bucket(msgspec.Struct):
+    """Token bucket of one quota entity."""
+
     tokens: float
     updated_ms: int
 

@@ -231,6 +231,7 @@ class _Created(msgspec.Struct, frozen=True):
 def _create_topic(
     draft: Draft, topic: CreatableTopic, services: TopicServices
 ) -> _Created | ApiError:
+    """Write the records of one topic; return the fields of its response, or its error."""
     null_configs = [config.name for config in topic.configs if config.value is None]
     if null_configs:
         text = f"Null value not supported for topic configs: {','.join(null_configs)}"
@@ -296,6 +297,7 @@ def emit_partitions(
 
 
 def _manual_assignments(image: Image, topic: CreatableTopic) -> list[Assignment] | ApiError:
+    """Check the request's own assignments, one for each partition from 0 on."""
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != -1:
         text = f"{prefix} replication factor was not set to -1."
@@ -362,6 +364,7 @@ def manual_assignment_error(
 def _placed_assignments(
     image: Image, topic: CreatableTopic, services: TopicServices
 ) -> list[Assignment] | ApiError:
+    """Place the partitions on brokers; the ISR has the active replicas."""
     replication_factor = int(topic.replication_factor)
     if replication_factor < -1 or replication_factor == 0:
         return ApiError(
@@ -401,6 +404,7 @@ def _success_row(
     services: TopicServices,
     may_describe_configs: bool,  # noqa: FBT001
 ) -> TopicRow:
+    """Row of a created topic; without configs for a caller who may not describe them."""
     if not may_describe_configs:
         return CreatableTopicResult(
             name=topic.name,

@@ -44,6 +44,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Header(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """First line of a schedule file."""
+
     schedule: int
     seed: int
     commit: str = "unknown"

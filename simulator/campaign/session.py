@@ -75,6 +75,7 @@ def _check_folders(parsed: Parsed) -> None:
 
 
 def _run_seeds(parsed: Parsed) -> int:
+    """Run the seeds of the command line, print the summary; return the exit code."""
     commit = commit_name()
     started = time.monotonic()
     is_watched = parsed.is_traced or parsed.until is not None

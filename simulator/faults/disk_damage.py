@@ -154,6 +154,7 @@ class DiskDamages:
         return Damage(path, before, after, position, is_at_rest=False)
 
     def _at_rest(self, kind: str, vfs: MemoryVfs, rng: Random) -> Damage | None:
+        """Damage flushed bytes of the log, of quorum-state or of a snapshot."""
         snapshots = [n for n in vfs.list(FOLDER) if n.endswith(CHECKPOINT_SUFFIX)]
         what = rng.choice(("log", "log", "log", "quorum-state", "snapshot"))
         stored = bytes(vfs.written_content(QUORUM_STATE) or b"")

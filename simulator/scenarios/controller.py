@@ -184,6 +184,7 @@ class ControllerScenario:
         incarnation: int,
         cluster_id: str = CLUSTER_ID,
     ) -> None:
+        """Submit the registration of a broker with one listener and one log directory."""
         listener = _LISTENER(name="PLAINTEXT", host=f"b{broker_id}", port=9092, security_protocol=0)
         feature = _FEATURE(
             name="metadata.version",

@@ -252,6 +252,7 @@ class ScenarioQuorum:
     def _append(
         self, replica: Replica, effect: fx.AppendLeaderChange | fx.AppendBatch | fx.AppendFetched
     ) -> ev.Appended | ev.DiskFull:
+        """Append to the disk of a replica, or refuse that because the disk is full."""
         disk = replica.disk
         if disk.is_full:
             self.say(replica, "append refused, the disk is full")

@@ -12,6 +12,8 @@ from wire.types import METADATA_TOPIC_NAME, Endpoint, LeaderEpoch, NodeId, Offse
 
 
 class _Partition(Protocol):
+    """Row of a partition in any raft message."""
+
     @property
     def partition_index(self) -> int: ...
 
@@ -22,16 +24,22 @@ _S = TypeVar("_S")
 
 
 class _Partitions(Protocol[_S_co]):
+    """Row of a topic, by its partitions alone."""
+
     @property
     def partitions(self) -> Sequence[_S_co]: ...
 
 
 class _Topic(_Partitions[_S_co], Protocol[_S_co]):
+    """Row of a topic with its name."""
+
     @property
     def topic_name(self) -> str: ...
 
 
 class _Node(Protocol):
+    """Row of a node and its address."""
+
     @property
     def node_id(self) -> int: ...
     @property
@@ -41,6 +49,8 @@ class _Node(Protocol):
 
 
 class _Position(Protocol):
+    """End offset and epoch of a snapshot."""
+
     @property
     def end_offset(self) -> int: ...
     @property
