@@ -107,21 +107,24 @@ class Kernel:
             self._effects,
             installed=self._on_snapshot_installed,
         )
-        self._writer = opened.writer
-        self.log = opened.writer.log
-        """The metadata log; only the replica writes it."""
-        self.snapshot_files = opened.writer.snapshots
         self._open_quorum(opened, vfs, rng, decoding)
         self.cache = MetadataCache()
         requests = ControllerRequests(
             config, cache=self.cache, state=self.state, replica=self.replica, clock=self._clock
         )
         link = ControllerLink(
-            config.node_id, requests, self.peers, lambda: self.replica.leader.leader_id
+            config.node_id, requests, self.peers, lambda: self.core.leader.leader_id
         )
         self.forwarding = Forwarding(link, self._clock)
         self.snapshots = Snapshots(
-            config, self.state, self.replica, opened.writer, self._clock, self._effects
+            config.metadata_log,
+            self.loader,
+            self.state,
+            self.replica,
+            log=self.log,
+            files=self.snapshot_files,
+            clock=self._clock,
+            effects=self._effects,
         )
         self.folders: Folders | None = None
         self.lifecycle: BrokerLifecycle | None = None
@@ -139,10 +142,17 @@ class Kernel:
         )
         self.publishers = Publishers(publishers)
         self._timed = self._timed_parts()
-        self._check_image(opened.loader.image)
+        self._check_image(self.loader.image)
 
     def _open_quorum(self, opened: OpenedStorage, vfs: Vfs, rng: Rng, decoding: Decoding) -> None:
         """Make the replica of the metadata log, its peers and the metadata state."""
+        self.log = opened.log
+        """The metadata log; only the replica writes it."""
+        self.snapshot_files = opened.files
+        self.writer = opened.writer
+        """The durable half of the replica."""
+        self.loader = opened.loader
+        """Holder of the committed image; only the metadata state changes it."""
         config, cluster_id = self.config, self.cluster_id
         self.core = core = raft_core(config, cluster_id, opened, rng, self._clock.now_ms)
         """The raft core; only the replica steps it."""
@@ -156,12 +166,18 @@ class Kernel:
             make_connection=decoding.client_connection,
         )
         self.replica = Replica(
-            core, opened.writer, opened.reading, self.peers, self._clock, self._on_notify
+            core,
+            self.writer,
+            snapshots=self.snapshot_files,
+            reading=opened.reading,
+            peers=self.peers,
+            clock=self._clock,
+            notified=self._on_notify,
         )
         self.state = MetadataState(
-            opened.loader,
+            self.loader,
             controller_of(config, cluster_id, vfs, rng, self._new_uuid),
-            opened.writer,
+            self.writer,
             self._clock,
             self._effects,
             propose=self.replica.propose,
@@ -285,8 +301,8 @@ class Kernel:
             else:
                 self._take_rare(event)
         self.replica.drain()
-        if self._writer.needs_flush:
-            self._writer.plan_flush(self.core)
+        if self.writer.needs_flush:
+            self.writer.plan_flush(self.core)
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -304,8 +320,8 @@ class Kernel:
         self._deadline_ms = self._timers.first_ms()
         if self._deadline_ms <= self._clock.now_ms:
             self._tick()
-        if self._writer.needs_flush:
-            self._writer.plan_flush(self.core)
+        if self.writer.needs_flush:
+            self.writer.plan_flush(self.core)
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -330,7 +346,7 @@ class Kernel:
     def is_unfenced(self) -> bool:
         """True if this broker is unfenced; without the broker role, if a leader is known."""
         if self.lifecycle is None:
-            return self.replica.leader.leader_id is not None
+            return self.core.leader.leader_id is not None
         return self.lifecycle.is_unfenced
 
     def _take_rare(
@@ -390,7 +406,7 @@ class Kernel:
         if self._clean_shutdown is not None:
             self._clean_shutdown.remove()
         self.snapshots.publish_loaded()
-        is_full = self._writer.is_disk_full
+        is_full = self.writer.is_disk_full
         self.replica.enqueue(raft_events.DiskFull() if is_full else raft_events.TimeAdvanced())
         if self.lifecycle is not None:
             self.lifecycle.start()

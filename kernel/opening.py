@@ -47,6 +47,8 @@ from wire.types import (
 class OpenedStorage(msgspec.Struct, frozen=True):
     """The opened disk of a node."""
 
+    log: StoredLog
+    files: SnapshotFiles
     writer: LogWriter
     reading: SnapshotReading
     loader: Loader
@@ -121,8 +123,8 @@ def open_storage(
     reserve = SpaceReserve(vfs, config.metadata_log_dir)
     reading = SnapshotReading(clock, lambda: loader.image, config.quorum.fetch_timeout_ms // 2)
     downloads = SnapshotDownloads(log, files, reading, effects, installed)
-    writer = LogWriter(log, quorum_state, files, downloads, reserve, clock=clock, effects=effects)
-    return OpenedStorage(writer, reading, loader, election, snapshots, directory_id)
+    writer = LogWriter(log, quorum_state, downloads, reserve, clock=clock, effects=effects)
+    return OpenedStorage(log, files, writer, reading, loader, election, snapshots, directory_id)
 
 
 def _check_epochs(
@@ -172,7 +174,7 @@ def raft_core(
 ) -> RaftCore:
     """Make the raft core from the state on disk."""
     listener = config.controller_listener_names[0]
-    quorum, log = config.quorum, opened.writer.log
+    quorum, log = config.quorum, opened.log
     raft_config = RaftConfig(
         node_id=config.node_id,
         directory_id=opened.directory_id,

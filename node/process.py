@@ -234,7 +234,7 @@ def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | 
 
 def _leader_address(config: NodeConfig, kernel: Kernel) -> tuple[str, int] | None:
     """Return the address of the leader's controller listener; None without a known leader."""
-    leader_id = kernel.replica.leader.leader_id
+    leader_id = kernel.core.leader.leader_id
     voter = None if leader_id is None else config.voter(leader_id)
     return None if voter is None else (voter.host, voter.port)
 

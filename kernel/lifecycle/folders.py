@@ -56,7 +56,6 @@ class _Found(msgspec.Struct):
     removed: list[str] = msgspec.field(default_factory=list)
     record_bytes: dict[TopicIdPartition, int] = msgspec.field(default_factory=dict)
     """Size of the records, for partition directories that have any."""
-    is_complete: bool = False
     error: CorruptFileError | None = None
 
 
@@ -86,8 +85,8 @@ class Folders:
         self._timers = clock.timers
         self._effects = effects
         self._found: _Found | None = None
-        self._is_compared = False
-        """True once the comparison has run: the other thread no longer changes `_found`."""
+        self._record_bytes: dict[TopicIdPartition, int] | None = None
+        """As the comparison found them, without removed partitions; None before its end."""
         self._waiting: list[LocalChanges] = []
         self._due_ms = self._due_ms_max = 0
         """Time of the next task, and its limit; valid while changes wait."""
@@ -102,16 +101,14 @@ class Folders:
 
     def with_records(self) -> AbstractSet[TopicIdPartition] | None:
         """Return the partitions whose directories hold records; None before the comparison."""
-        if not self._is_compared or self._found is None or not self._found.is_complete:
-            return None
-        return self._found.record_bytes.keys()
+        return None if self._record_bytes is None else self._record_bytes.keys()
 
     def record_bytes(self) -> Mapping[TopicIdPartition, int]:
         """Return the size of the records by partition, for directories that have any.
 
         Measured at start: a metadata-only node writes none. Empty before the comparison.
         """
-        return self._found.record_bytes if self._is_compared and self._found is not None else {}
+        return {} if self._record_bytes is None else self._record_bytes
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Collect the directory changes of a delta; start the comparison once registered."""
@@ -156,16 +153,16 @@ class Folders:
             return
         if self._waiting:
             self._timers.set(FOLDERS, self._due_ms)
-        if not self._is_compared:
-            self._is_compared = True
+        if self._record_bytes is None:
             if self._found.error is not None:
                 raise self._found.error
+            self._record_bytes = self._found.record_bytes
             for path in self._found.removed:
                 fields = {"folder": path}
                 self._effects.append(Log(LogLevel.INFO, "deleted_partition_removed", fields))
         going, self._going = self._going, []
         for key in going:
-            self._found.record_bytes.pop(key, None)
+            self._record_bytes.pop(key, None)
 
     def tick(self) -> None:
         """Start the task of the waiting changes, or repeat a failed one, if it is due."""
@@ -241,7 +238,6 @@ class Folders:
         except CorruptFileError as error:
             found.error = error
             return
-        found.is_complete = True
         hosted = local_partitions(image, self._config.node_id)
         self._carry_out(LocalChanges(created=hosted), [], default)
 

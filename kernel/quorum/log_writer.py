@@ -32,7 +32,6 @@ from storage.flush_plan import FlushPlan
 from storage.log import AppendInfo
 from storage.log import Log as StoredLog
 from storage.quorum_state_file import ElectionState, QuorumStateFile
-from storage.snapshot_files import SnapshotFiles
 from storage.space_reserve import SpaceReserve
 from wire.batch import encode_batch, encode_control_batch
 from wire.types import LeaderEpoch, Offset
@@ -49,7 +48,6 @@ class LogWriter:
         self,
         log: StoredLog,
         quorum_state: QuorumStateFile,
-        snapshots: SnapshotFiles,
         downloads: SnapshotDownloads,
         reserve: SpaceReserve,
         *,
@@ -57,7 +55,7 @@ class LogWriter:
         effects: list[Effect],
     ) -> None:
         self.log = log
-        self.snapshots = snapshots
+        """The log that it writes; its readers read it directly."""
         self.downloads = downloads
         self._reserve = reserve
         self._quorum_state = quorum_state
@@ -71,7 +69,7 @@ class LogWriter:
         self._stalled: deque[raft.PersistEffect] = deque()
         self.is_disk_full = False
         self._is_full_logged = False
-        self.timestamps: deque[tuple[Offset, int]] = deque()
+        self._timestamps: deque[tuple[Offset, int]] = deque()
         """(end offset, append time) of the batches that this leader wrote, oldest first."""
         if not reserve.fill():
             self._note_full(OutOfSpaceError(reserve.path))
@@ -139,7 +137,7 @@ class LogWriter:
                 return None
             case raft.TruncateLog():
                 self._stalled.clear()
-                self.timestamps.clear()
+                self._timestamps.clear()
                 end_offset = self.log.truncate_to(effect.end_offset)
                 assert end_offset == effect.end_offset, f"{end_offset=} {effect.end_offset=}"
                 return None
@@ -175,7 +173,7 @@ class LogWriter:
 
     def _append_own(self, batch: bytes, base_offset: Offset, core: RaftCore) -> events.Event:
         appended = self.log.append(batch, base_offset)
-        self.timestamps.append((Offset(appended.end_offset), self._clock.wall_ms))
+        self._timestamps.append((Offset(appended.end_offset), self._clock.wall_ms))
         self.needs_flush = True
         return self._appended(appended, core)
 
@@ -205,6 +203,26 @@ class LogWriter:
         results = [self.perform(effect, core) for effect in stalled]
         answers = [event for event in results if event is not None]
         return answers if self.is_disk_full else [*answers, events.DiskHasSpace()]
+
+    # ---- append times ------------------------------------------------------------------------
+
+    def timestamp_ms_of(self, end_offset: Offset) -> int:
+        """Return the append time of the record before `end_offset`, and forget the older ones.
+
+        The offset may be within a batch, which several proposals can share; it never goes back.
+        """
+        timestamps = self._timestamps
+        while timestamps and timestamps[0][0] < end_offset:
+            timestamps.popleft()
+        assert timestamps, f"{end_offset=} was not appended by this leader"
+        batch_end_offset, timestamp_ms = timestamps[0]
+        if batch_end_offset == end_offset:
+            timestamps.popleft()
+        return timestamp_ms
+
+    def forget_timestamps(self) -> None:
+        """Forget all append times: another node leads, or none."""
+        self._timestamps.clear()
 
     # ---- flushes -----------------------------------------------------------------------------
 

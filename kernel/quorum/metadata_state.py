@@ -48,9 +48,10 @@ class MetadataState:
         publish: Callable[[Image, MetadataDelta], None],
         read_batches: ReadBatches,
     ) -> None:
-        self.loader = loader
+        self._loader = loader
         self.controller = controller
         self._writer = writer
+        self._log = writer.log
         self._propose_batch = propose
         self._clock = clock
         self._timers = clock.timers
@@ -71,7 +72,7 @@ class MetadataState:
     @property
     def applied_end_offset(self) -> Offset:
         """End (exclusive) of the records that the committed image holds."""
-        return self.loader.end_offset
+        return self._loader.end_offset
 
     @property
     def is_active(self) -> bool:
@@ -127,7 +128,7 @@ class MetadataState:
         if controller is None:
             return
         if effect.leader.leader_id != controller.config.node_id:
-            self._writer.timestamps.clear()
+            self._writer.forget_timestamps()
         controller.known_leader_id = effect.leader.leader_id
         if (controller.is_active and effect.leader.epoch != controller.epoch) or (
             controller.is_active and effect.leader.leader_id is None
@@ -147,14 +148,14 @@ class MetadataState:
         assert not controller.is_active, f"{controller.epoch=}"
         self.publish_committed()
         self._apply_from_log(effect.end_offset)
-        assert self.loader.end_offset == effect.end_offset, f"{self.loader.end_offset=} {effect=}"
-        has_open_transaction = self.loader.transaction_start is not None
+        assert self._loader.end_offset == effect.end_offset, f"{self._loader.end_offset=} {effect=}"
+        has_open_transaction = self._loader.transaction_start is not None
         fields = {"epoch": effect.epoch, "log_end_offset": effect.end_offset}
         self._effects.append(Log(LogLevel.INFO, "controller_activated", fields))
         output = controller.activate(
             effect.epoch,
             effect.end_offset,
-            self.loader.image,
+            self._loader.image,
             self._clock.now_ms,
             self._clock.wall_ms,
             has_open_transaction=has_open_transaction,
@@ -171,19 +172,12 @@ class MetadataState:
         epoch = self.controller.epoch
         assert epoch is not None
         committed, output = self.controller.commit(effect.high_watermark)
-        self._adopted += [(pending, self._provenance(pending, epoch)) for pending in committed]
+        timestamp_ms_of = self._writer.timestamp_ms_of
+        for pending in committed:
+            end_offset = pending.end_offset
+            provenance = Provenance(end_offset, epoch, timestamp_ms_of(end_offset))
+            self._adopted.append((pending, provenance))
         self._take(output)
-
-    def _provenance(self, pending: Pending, epoch: LeaderEpoch) -> Provenance:
-        """Return the provenance of a pending image, which may end within a shared batch."""
-        timestamps = self._writer.timestamps
-        while timestamps and timestamps[0][0] < pending.end_offset:
-            timestamps.popleft()
-        assert timestamps, f"{pending.end_offset=} was not appended by this leader"
-        end_offset, timestamp_ms = timestamps[0]
-        if end_offset == pending.end_offset:
-            timestamps.popleft()
-        return Provenance(pending.end_offset, epoch, timestamp_ms)
 
     def publish_committed(self) -> bool:
         """Bring image and publishers up to the high watermark; True if there was anything to do.
@@ -192,7 +186,7 @@ class MetadataState:
         both publish changes that were committed together as one delta. Responses sent before may be
         newer than the published image, but the next request arrives only after its publication.
         """
-        if not self._adopted and self.loader.end_offset >= self._committed_end_offset:
+        if not self._adopted and self._loader.end_offset >= self._committed_end_offset:
             self.has_unpublished = False
             return False
         adopted, self._adopted = self._adopted, []
@@ -200,20 +194,19 @@ class MetadataState:
             newest, provenance = adopted[-1]  # its image holds all of them
             image = replace(newest.image, provenance=provenance)
             delta = sum_of([pending.delta for pending, _ in adopted])
-            self._publish(*self.loader.adopt(image, delta))
+            self._publish(*self._loader.adopt(image, delta))
         self._apply_from_log(self._committed_end_offset)
-        self.has_unpublished = self.loader.end_offset < self._committed_end_offset
+        self.has_unpublished = self._loader.end_offset < self._committed_end_offset
         return True
 
     def _apply_from_log(self, high_watermark: Offset) -> None:
-        log = self._writer.log
-        while (start := self.loader.end_offset) < high_watermark:
-            content = log.read(start, READ_BYTES_MAX, high_watermark)
+        while (start := self._loader.end_offset) < high_watermark:
+            content = self._log.read(start, READ_BYTES_MAX, high_watermark)
             if not content:
                 break
-            for image, delta in self.loader.commit(self._read_batches(content)):
+            for image, delta in self._loader.commit(self._read_batches(content)):
                 self._publish(image, delta)
-            assert self.loader.end_offset > start, f"no progress from {start=}"
+            assert self._loader.end_offset > start, f"no progress from {start=}"
 
     # ---- snapshots ---------------------------------------------------------------------------
 
@@ -223,7 +216,7 @@ class MetadataState:
         self.snapshots_loaded += 1
         self.has_unpublished = True
         self._adopted.clear()  # what was not published yet is in the snapshot
-        self._publish(*self.loader.adopt(*loading.result(self.loader.image)))
+        self._publish(*self._loader.adopt(*loading.result(self._loader.image)))
 
     def publish_whole(self, image: Image) -> None:
         """Publish the image of the newest snapshot at start, with everything in it as new."""

@@ -29,6 +29,7 @@ from raft.messages import (
     RaftResponse,
 )
 from storage.errors import OffsetOutOfRangeError
+from storage.snapshot_files import SnapshotFiles
 from wire.errors import ErrorCode
 from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId, Offset
 
@@ -53,15 +54,19 @@ class Replica:
         self,
         core: RaftCore,
         writer: LogWriter,
+        *,
+        snapshots: SnapshotFiles,
         reading: SnapshotReading,
         peers: Peers,
         clock: Clock,
         notified: Notified,
     ) -> None:
-        self.core = core
-        self.writer = writer
+        self._core = core
+        self._writer = writer
+        self._log = writer.log
+        self._snapshots = snapshots
         self.replies = Replies()
-        self.reading = reading
+        self._reading = reading
         self._request_timeout_ms = core.config.request_timeout_ms
         self._peers = peers
         self._clock = clock
@@ -74,12 +79,17 @@ class Replica:
     @property
     def leader(self) -> LeaderAndEpoch:
         """Leader and epoch as known to the core."""
-        return self.core.leader
+        return self._core.leader
+
+    @property
+    def is_leader(self) -> bool:
+        """True if this node leads the quorum."""
+        return self._core.is_leader
 
     @property
     def flushed_end_offset(self) -> Offset:
         """End (exclusive) of the log that the core knows to be durable."""
-        return self.core.flushed_end_offset
+        return self._core.flushed_end_offset
 
     def enqueue(self, event: events.Event) -> None:
         """Queue an event for the running or next `drain`."""
@@ -96,7 +106,7 @@ class Replica:
             return
         assert not self._is_draining, "drain is not re-entrant: use enqueue"
         self._is_draining = True
-        step, now_ms = self.core.step, self._clock.now_ms
+        step, now_ms = self._core.step, self._clock.now_ms
         while self._proposals or queue:
             if self._proposals:
                 queue.extendleft(reversed(self._proposals))
@@ -113,12 +123,12 @@ class Replica:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        due_ms = self.core.next_deadline_ms()
+        due_ms = self._core.next_deadline_ms()
         self._timers.at_ms[RAFT] = NEVER_MS if due_ms is None else due_ms
 
     def flush_done(self, token: int) -> None:
         """Queue the end of a flush."""
-        self._queue.append(self.writer.flush_done(token))
+        self._queue.append(self._writer.flush_done(token))
 
     def tick(self) -> None:
         """Run the timers of the core, of the stalled writer and of a snapshot that is read.
@@ -126,12 +136,12 @@ class Replica:
         Earlier proposals are drained before a retry, to stall behind the retried appends: else
         their offsets, which are higher, would be reported as written first.
         """
-        if self.writer.is_retry_due:
+        if self._writer.is_retry_due:
             self.drain()
-        read = self.reading.tick()
+        read = self._reading.tick()
         if read is not None:
             self.enqueue(read)
-        for event in self.writer.retry(self.core):
+        for event in self._writer.retry(self._core):
             self.enqueue(event)
         if self._timers.at_ms[RAFT] <= self._clock.now_ms:
             self.enqueue(events.TimeAdvanced())
@@ -151,12 +161,12 @@ class Replica:
 
     def describe_quorum(self) -> DescribeQuorumResponse:
         """Return the current DescribeQuorum response."""
-        return self.core.describe_quorum(self._clock.wall_ms)
+        return self._core.describe_quorum(self._clock.wall_ms)
 
     # ---- effects -----------------------------------------------------------------------------
 
     def _persist(self, effects: list[raft.PersistEffect]) -> None:
-        results = [self.writer.perform(effect, self.core) for effect in effects]
+        results = [self._writer.perform(effect, self._core) for effect in effects]
         self._queue.extendleft([event for event in reversed(results) if event is not None])
 
     def _send(self, effect: raft.SendEffect) -> None:
@@ -199,7 +209,7 @@ class Replica:
             destination_id=destination_id, correlation_id=correlation_id, response=response
         )
         is_chunk = type(response) is FetchSnapshotResponse
-        if not (is_chunk and self.reading.hold(event)):
+        if not (is_chunk and self._reading.hold(event)):
             self._queue.append(event)
 
     def _failed(self, destination_id: NodeId, correlation_id: int, error_code: int) -> None:
@@ -216,7 +226,7 @@ class Replica:
         assert type(response) is FetchResponse
         request = effect.request
         try:
-            records = self.writer.log.read(request.fetch_offset, request.max_bytes)
+            records = self._log.read(request.fetch_offset, request.max_bytes)
         except OffsetOutOfRangeError:
             code = ErrorCode.offset_out_of_range.value
             self._respond(effect.reply_token, replace(response, error_code=code))
@@ -227,7 +237,7 @@ class Replica:
         """Respond with a chunk of a snapshot, or with the error of its id or position."""
         response = effect.response
         assert isinstance(response, FetchSnapshotResponse)
-        snapshots, snapshot_id = self.writer.snapshots, effect.snapshot_id
+        snapshots, snapshot_id = self._snapshots, effect.snapshot_id
         if snapshot_id not in snapshots.list():
             code = ErrorCode.snapshot_not_found.value
             self._respond(effect.reply_token, replace(response, error_code=code))

@@ -5,24 +5,26 @@ Writing takes no long step: the image is immutable, so it is encoded in slices o
 `RunSnapshot` on another thread. (apache/kafka: SnapshotGenerator, KafkaMetadataLog.maybeClean)
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 
-from kernel.config import NodeConfig
+from kernel.config import MetadataLogConfig
 from kernel.effects import Effect, Log, LogLevel, RunSnapshot
-from kernel.quorum.log_writer import RETRY_MS, LogWriter
+from kernel.quorum.log_writer import RETRY_MS
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshot_retention import SnapshotRetention
+from metadata.loader import Loader
 from metadata.snapshot import encode_snapshot, snapshot_records
 from metadata.snapshot_loading import SnapshotLoading
 from network.clock import Clock
 from network.timers import NEVER_MS, RETENTION, SNAPSHOT_INTERVAL, SNAPSHOT_WRITING
 from raft.events import SnapshotAdded
 from storage.errors import OutOfSpaceError
-from storage.snapshot_files import SnapshotWriter
+from storage.log import Log as StoredLog
+from storage.snapshot_files import SnapshotFiles, SnapshotWriter
 from wire.types import Offset, OffsetAndEpoch
 
 SLICE_RECORDS: Final = 200
@@ -42,32 +44,64 @@ class _Job(msgspec.Struct):
     parts: Iterator[bytes] | None
     is_obsolete: bool = False
 
+    def write_slice(self) -> Callable[[], None] | None:
+        """Write the next slice; if there is none, return what makes the snapshot durable.
+
+        Raises:
+            OutOfSpaceError: the disk is full.
+        """
+        assert self.parts is not None, "all is written"
+        part = next(self.parts, None)
+        if part is None:
+            self.parts = None
+            return self.writer.freeze
+        self.writer.append(part)
+        return None
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of what is written."""
+        return self.writer.size_bytes
+
+    def abandon(self) -> bool:
+        """Remove what was written; False if it is being synced, and is deleted after that."""
+        if self.parts is None:
+            self.is_obsolete = True
+            return False
+        self.writer.abort()
+        return True
+
 
 class Snapshots:
     """The snapshots of one node; at most one is being written."""
 
     def __init__(
         self,
-        config: NodeConfig,
+        config: MetadataLogConfig,
+        loader: Loader,
         state: MetadataState,
         replica: Replica,
-        writer: LogWriter,
+        *,
+        log: StoredLog,
+        files: SnapshotFiles,
         clock: Clock,
         effects: list[Effect],
     ) -> None:
         self._config = config
-        self._interval_ms = config.metadata_log.snapshot_interval_ms_max
+        self._interval_ms = config.snapshot_interval_ms_max
         """Maximum age of the last snapshot; 0: only the growth of the log triggers snapshots."""
+        self._loader = loader
         self._state = state
         self._replica = replica
-        self._writer = writer
+        self._log = log
+        self._files = files
         self._clock = clock
         self._timers = clock.timers
         self._effects = effects
-        self._retention = SnapshotRetention(config.metadata_log, writer.log, writer.snapshots)
+        self._retention = SnapshotRetention(config, log, files)
         self._job: _Job | None = None
         self._next_token = 1
-        self._last_offset: int = state.loader.image.provenance.end_offset
+        self._last_offset: int = loader.image.provenance.end_offset
         self._last_ms = clock.now_ms
         """Time of the last attempt, or of the fetched snapshot."""
         self._refused_count = 0
@@ -78,7 +112,7 @@ class Snapshots:
 
     def publish_loaded(self) -> None:
         """Publish the newest snapshot at start, before any record."""
-        image = self._state.loader.image
+        image = self._loader.image
         if image.provenance.end_offset > 0:
             self._state.publish_whole(image)
 
@@ -96,8 +130,8 @@ class Snapshots:
         """Begin a snapshot if the log has grown enough since the last one."""
         if self._job is not None or self._refused_count > 0:
             return
-        grown = self._writer.log.size_bytes - self._size_bytes_before
-        if grown >= self._config.metadata_log.record_bytes_between_snapshots:
+        grown = self._log.size_bytes - self._size_bytes_before
+        if grown >= self._config.record_bytes_between_snapshots:
             self._begin()
 
     def tick(self) -> None:
@@ -117,14 +151,14 @@ class Snapshots:
         assert token == self._next_token - 1, f"{token=} {self._next_token=}"
         if job.is_obsolete:
             self._set_timer()
-            self._writer.snapshots.unlink(self._writer.snapshots.delete(job.snapshot_id))
+            self._files.unlink(self._files.delete(job.snapshot_id))
             return
         snapshot_id = job.snapshot_id
         self._cover(snapshot_id.offset)
         fields = {
             "end_offset": snapshot_id.offset,
             "epoch": snapshot_id.epoch,
-            "bytes": job.writer.size_bytes,
+            "bytes": job.size_bytes,
         }
         self._effects.append(Log(LogLevel.INFO, "snapshot_written", fields))
         self._notify_replica(snapshot_id)
@@ -150,16 +184,16 @@ class Snapshots:
 
     def _begin(self) -> None:
         """Begin to write the committed image, unless it has nothing new."""
-        image = self._state.loader.image
+        image = self._loader.image
         snapshot_id = image.provenance.snapshot_id
-        is_in_transaction = self._state.loader.transaction_start is not None
+        is_in_transaction = self._loader.transaction_start is not None
         assert self._job is None, "at most one is being written"
         self._last_ms = self._clock.now_ms
         if is_in_transaction or snapshot_id.offset <= self._last_offset:
             self._set_timer()
             return
         try:
-            writer = self._writer.snapshots.writer(snapshot_id)
+            writer = self._files.writer(snapshot_id)
         except OutOfSpaceError as error:
             self._note_full(error)
             return
@@ -176,32 +210,24 @@ class Snapshots:
         self._timers.set(SNAPSHOT_WRITING, self._clock.now_ms + SLICE_MS)
 
     def _write_slice(self) -> None:
-        job = self._job
-        assert job is not None
-        assert job.parts is not None
-        part = next(job.parts, None)
-        if part is None:
-            job.parts = None
-            self._timers.clear(SNAPSHOT_WRITING)
-            self._effects.append(RunSnapshot(self._next_token, job.writer.freeze))
-            self._next_token += 1
-            return
-        self._timers.set(SNAPSHOT_WRITING, self._clock.now_ms + SLICE_MS)
+        assert self._job is not None, "no snapshot is being written"
         try:
-            job.writer.append(part)
+            freeze = self._job.write_slice()
         except OutOfSpaceError as error:
             self._drop_job()
             self._note_full(error)
+            return
+        if freeze is None:
+            self._timers.set(SNAPSHOT_WRITING, self._clock.now_ms + SLICE_MS)
+            return
+        self._timers.clear(SNAPSHOT_WRITING)
+        self._effects.append(RunSnapshot(self._next_token, freeze))
+        self._next_token += 1
 
     def _drop_job(self) -> None:
         """Abandon the snapshot being written; one being synced is deleted when that is done."""
         self._timers.clear(SNAPSHOT_WRITING)
-        if self._job is None:
-            return
-        if self._job.parts is None:
-            self._job.is_obsolete = True
-        else:
-            self._job.writer.abort()
+        if self._job is not None and self._job.abandon():
             self._job = None
 
     def _note_full(self, error: OutOfSpaceError) -> None:
@@ -222,10 +248,9 @@ class Snapshots:
 
     def _size_bytes_covered(self) -> int:
         """Return the size of the log below the end of the last snapshot."""
-        log = self._writer.log
-        if self._last_offset < log.log_start_offset:
+        if self._last_offset < self._log.log_start_offset:
             return 0
-        return log.size_bytes - log.size_bytes_from(self._last_offset)
+        return self._log.size_bytes - self._log.size_bytes_from(self._last_offset)
 
     # ---- retention ---------------------------------------------------------------------------
 
@@ -236,7 +261,7 @@ class Snapshots:
         if oldest is None:
             return
         self._size_bytes_before = self._size_bytes_covered()
-        fields = {"log_start_offset": self._writer.log.log_start_offset}
+        fields = {"log_start_offset": self._log.log_start_offset}
         self._effects.append(Log(LogLevel.INFO, "log_start_moved", fields))
         self._notify_replica(oldest)
 
@@ -244,6 +269,6 @@ class Snapshots:
         self._replica.enqueue(
             SnapshotAdded(
                 snapshot_id=snapshot_id,
-                log_start_offset=Offset(self._writer.log.log_start_offset),
+                log_start_offset=Offset(self._log.log_start_offset),
             )
         )

@@ -123,6 +123,7 @@ class Dispatch:
         self._log_dirs = log_dirs
         self._cluster_id = cluster_id
         self._cache = cache
+        self._rows = cache.rows
         self._controller = controller
         self._replica = replica
         self._forwarding = forwarding
@@ -176,7 +177,7 @@ class Dispatch:
         version = request.api_version
         if self._access.rules is None:
             number = request.correlation_id
-            frame = self._cache.rows.frame(image, request.body, context, version, number)
+            frame = self._rows.frame(image, request.body, context, version, number)
             if frame is not None:
                 return Encoded(frame)
         body = metadata_response(image, request.body, context, version)
@@ -307,7 +308,7 @@ class Dispatch:
         new = codec.newest(UPDATE_RAFT_VOTER, "response")
         leader = self._replica.leader
         voter = None if leader.leader_id is None else self._config.voter(leader.leader_id)
-        error = ErrorCode.none if self._replica.core.is_leader else ErrorCode.not_leader_or_follower
+        error = ErrorCode.none if self._replica.is_leader else ErrorCode.not_leader_or_follower
         return new.UpdateRaftVoterResponse(
             throttle_time=NO_TIME,
             error_code=error,

@@ -64,7 +64,7 @@ def why_logs_differ(world: World) -> str:
     for number, machine in world.machines.items():
         if machine.kernel is None:
             return f"node {number} is down"
-        core = machine.kernel.replica.core
+        core = machine.kernel.core
         ends[number] = (int(core.log_end_offset), core.high_watermark)
     if len(set(ends.values())) > 1 or any(end != watermark for end, watermark in ends.values()):
         return f"log ends and high watermarks differ: {ends}"

@@ -67,7 +67,7 @@ class Invariants:
         assert kernel is not None
         watch = self._publications[machine.id] = PublicationWatch()
         kernel.publishers.add(watch)
-        self._loaders[machine.id] = LoaderWatch(kernel.state.loader)
+        self._loaders[machine.id] = LoaderWatch(kernel.loader)
         self._controllers.created(machine)
         wrong = self._vote_checks.created(machine)
         if wrong is not None:
@@ -93,12 +93,12 @@ class Invariants:
             type(role),
             role.leader_id,
             None if type(role) is Leader else role.voted_key,
-            kernel.replica.writer.log.end_offset,
+            kernel.log.end_offset,
             log.generation,
             log.start_offset,
             vfs.log_changes,
             raft.high_watermark,
-            state.loader._latest.provenance.end_offset,
+            kernel.loader._latest.provenance.end_offset,
         )
         if shown != past.shown:
             self._on_change(machine, kernel, past, shown)
@@ -118,7 +118,7 @@ class Invariants:
     def _on_change(self, machine: Machine, kernel: Kernel, past: Past, shown: Shown) -> None:
         """Check the parts of a node's shown state that changed since the step before."""
         epoch, kind, leader_id, voted, written_end, *of_log, high_watermark, applied = shown
-        core = kernel.replica.core
+        core = kernel.core
         voted_id = None if voted is None else int(voted.id)
         has_new_role = (epoch, kind, leader_id, voted_id) != (
             past.epoch,
@@ -171,7 +171,7 @@ class Invariants:
     def _started(self, machine: Machine, kernel: Kernel) -> Past:
         """Check what a restart finds: I2, I3, I6, I16, I18."""
         before = self._past[machine.id]
-        core = kernel.replica.core
+        core = kernel.core
         mirror = self.mirrors[machine.id]
         mirror.forget_durable()
         registered = mirror.entries
@@ -186,7 +186,7 @@ class Invariants:
                 f"the log ended durably at {before.durable_end} and ends at {mirror.end_offset} "
                 "after a restart",
             )
-        log_end = kernel.replica.writer.log.end_offset
+        log_end = kernel.log.end_offset
         if mirror.end_offset != log_end and entries:
             self._fail("I18", machine, f"files end at {mirror.end_offset}, its log at {log_end}")
         self._register_others(machine, entries, registered)
@@ -199,7 +199,7 @@ class Invariants:
             log_start=core.log_start_offset,
             generation=core.log_generation,
             log_changes=machine.vfs.log_changes,
-            applied=kernel.state.loader.end_offset,
+            applied=kernel.loader.end_offset,
             epoch=-1,
         )
         self._past[machine.id] = past
@@ -423,11 +423,11 @@ class Invariants:
 
     def _stored(self, machine: Machine, entry: Entry) -> bytes:
         assert machine.kernel is not None
-        log = machine.kernel.replica.writer.log
+        log = machine.kernel.log
         return type(log).read(log, entry.base_offset, 1, entry.end_offset)  # `log.read` may fail
 
     def _on_applied(self, machine: Machine, kernel: Kernel, past: Past, applied: int) -> None:
-        core = kernel.replica.core
+        core = kernel.core
         if applied > self.ledger.end_offset and past.led_epoch == core.epoch:
             # The leader of this epoch committed and resigned in one step.
             self._commit(machine, core, applied)
@@ -452,7 +452,7 @@ class Invariants:
 
     def compare_image(self, machine: Machine, kernel: Kernel) -> None:
         """Check I17: the published image is that of what was applied, as the oracle makes it."""
-        loader, image = kernel.state.loader, kernel.cache.image
+        loader, image = kernel.loader, kernel.cache.image
         if loader.transaction_start is not None:
             return
         published_end = image.provenance.end_offset

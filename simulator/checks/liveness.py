@@ -138,7 +138,7 @@ def leaders(world: World, core: tuple[int, ...]) -> dict[int, tuple[int, int | N
     for number in core:
         kernel = world.machines[number].kernel
         if kernel is not None:
-            leader = kernel.replica.core.leader
+            leader = kernel.core.leader
             leader_id = None if leader.leader_id is None else int(leader.leader_id)
             found[number] = (int(leader.epoch), leader_id)
     return found
@@ -180,12 +180,12 @@ def why_not_at_rest(world: World, core: tuple[int, ...]) -> str:
         return f"active controllers: {active}"
     if world.workload.pending_count:
         return f"{world.workload.pending_count} operations of clients are pending"
-    leader = kernels[active[0]].replica.core.leader
+    leader = kernels[active[0]].core.leader
     end_offset = world.invariants.ledger.end_offset
     for number, kernel in kernels.items():
-        if kernel.replica.core.leader != leader:
-            return f"node {number} follows {kernel.replica.core.leader}, not {leader}"
-        applied_end = kernel.state.loader.end_offset
+        if kernel.core.leader != leader:
+            return f"node {number} follows {kernel.core.leader}, not {leader}"
+        applied_end = kernel.loader.end_offset
         published_end = kernel.cache.image.provenance.end_offset
         if min(applied_end, published_end) < end_offset:
             return f"node {number} applied {applied_end}, published {published_end} of {end_offset}"

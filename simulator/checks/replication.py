@@ -89,7 +89,7 @@ class ReplicationChecks:
         leader = self._machines[int(role.leader_id)]
         if leader.kernel is None:
             return None
-        theirs = leader.kernel.replica.core
+        theirs = leader.kernel.core
         if type(theirs.role) is not Leader or theirs.epoch != role.epoch:
             return None
         mirror = self._mirrors[leader.id]

@@ -46,13 +46,13 @@ class ResourceChecks:
         """Describe what is too large when all is quiet: nobody waits for anything but records."""
         kernel = machine.kernel
         assert kernel is not None
-        parked = len(kernel.replica.core._state.parked)
+        parked = len(kernel.core._state.parked)
         return _first_above(
             [
                 *self.rows(machine.id, kernel),
                 ("replies outstanding at rest", len(kernel.replica.replies), parked),
                 ("forwarded requests at rest", len(kernel.forwarding._waiting), 0),
-                ("stalled appends at rest", len(kernel.replica.writer._stalled), 0),
+                ("stalled appends at rest", len(kernel.writer._stalled), 0),
                 *_at_rest(kernel),
             ]
         )
@@ -77,8 +77,8 @@ class ResourceChecks:
 
     def rows(self, number: int, kernel: Kernel) -> list[Row]:
         """Tables of a node with their sizes and bounds."""
-        others, core, writer = self._others, kernel.replica.core, kernel.replica.writer
-        state, log, role = core._state, writer.log, core.role
+        others, core, writer = self._others, kernel.core, kernel.writer
+        state, log, role = core._state, kernel.log, core.role
         entries = self._mirrors[number].entries
         epochs = self._epoch_count(number, entries)
         watermark = core.high_watermark or 0
@@ -99,7 +99,7 @@ class ResourceChecks:
             ("requests queued for a peer", _largest(len(each.queued) for each in links), 4 * SLACK),
             ("requests in flight", _largest(len(each.in_flight) for each in links), asked_max),
             ("forwarded requests", len(kernel.forwarding._waiting), 2 * SLACK),
-            ("append times", len(writer.timestamps), uncommitted + SLACK),
+            ("append times", len(writer._timestamps), uncommitted + SLACK),
             ("stalled appends", len(writer._stalled), 4 * SLACK),
             ("flush plans", len(log._flushing.outstanding), 2),
             ("open segments", len(log._open.used), OPEN_SEGMENTS_MAX),
@@ -134,9 +134,9 @@ class ResourceChecks:
 def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
     """Tables of work that metadata changes leave; what a full disk holds back has slack."""
     state, replica = kernel.state, kernel.replica
-    image, log = state.loader.image, replica.writer.log
+    loader, log = kernel.loader, kernel.log
     # Not the high watermark of raft: a node that resigns between the halves of a step has none.
-    unread = max(0, state._committed_end_offset - state.loader.end_offset)
+    unread = max(0, state._committed_end_offset - loader.end_offset)
     retention = kernel.snapshots._retention
     rows = [
         ("adopted batches", len(state._adopted), unread),
@@ -146,7 +146,7 @@ def _rows_of_publishers(kernel: Kernel, others: int) -> list[Row]:
         # Those that a fetched snapshot removed are forgotten at the next look at retention.
         ("times of snapshots", len(retention._timestamps_ms), len(retention._files.list()) + SLACK),
     ]
-    partitions = sum(len(topic.partitions) for topic in image.topics.values())
+    partitions = sum(len(topic.partitions) for topic in loader.image.topics.values())
     if kernel.isr_expansion is not None:
         expansion = kernel.isr_expansion
         absent = _largest(len(each) for each in expansion._absent.values())

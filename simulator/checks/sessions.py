@@ -63,4 +63,4 @@ def _is_active(machine: Machine) -> bool:
 
 def _epoch_of(machine: Machine) -> int:
     assert machine.kernel is not None
-    return int(machine.kernel.replica.core.epoch)
+    return int(machine.kernel.core.epoch)

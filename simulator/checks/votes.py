@@ -48,7 +48,7 @@ class VoteChecks:
     def created(self, machine: Machine) -> str | None:
         """Describe how the first role of a process is not that of what it read, None if it is."""
         assert machine.kernel is not None
-        core = machine.kernel.replica.core
+        core = machine.kernel.core
         role = core.role
         voted_id = -1 if role.voted_key is None else int(role.voted_key.id)
         leader_id = -1 if role.leader_id is None else int(role.leader_id)
@@ -142,7 +142,7 @@ class VoteChecks:
         position = self._candidate_logs.get((candidate_id, epoch))
         if candidate.kernel is None:
             return position
-        core = candidate.kernel.replica.core
+        core = candidate.kernel.core
         if core.epoch != epoch or type(core.role) is Follower:
             return position  # its log may have been cut since
         now = last_position(self._mirrors[candidate_id], candidate)
@@ -180,5 +180,5 @@ def last_position(mirror: LogMirror, machine: Machine) -> Position:
     if mirror.entries:
         return mirror.entries[-1].epoch, mirror.end_offset
     assert machine.kernel is not None
-    core = machine.kernel.replica.core
+    core = machine.kernel.core
     return int(core.last_epoch), int(core.log_end_offset)

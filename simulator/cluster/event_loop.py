@@ -147,7 +147,7 @@ class EventLoop:
         assert kernel is not None
         taken = self._waiting[:]
         self._waiting.clear()
-        self._watch(kernel.replica.core)
+        self._watch(kernel.core)
         for event in taken:
             machine.watcher.before_step(machine, event)
         effects: list[out.Effect] | None = self._guarded(kernel.take, taken, machine.now())
@@ -243,8 +243,8 @@ class EventLoop:
         assert kernel is not None
         settings, delay_us = self._settings, 0
         if not self._is_over():
-            committed = kernel.replica.core.high_watermark or 0
-            applies = committed > kernel.state.loader.end_offset
+            committed = kernel.core.high_watermark or 0
+            applies = committed > kernel.loader.end_offset
             if settings.apply_stall_us and applies and self._rng.random() < STALL_CHANCE:
                 delay_us = min(STALL_US_MAX, self._drawn_us(settings.apply_stall_us))
                 self._is_stalled = True

@@ -220,7 +220,7 @@ class Machine:
                 now=self.now(),
                 decoding=self._decoding,
             )
-            self.raft = self.kernel.replica.core._state  # noqa: SLF001 - read at every step
+            self.raft = self.kernel.core._state  # noqa: SLF001 - read at every step
             self.watcher.created(self)
             effects = self.kernel.start(self.now())
         except SimulatedCrashError as crash:

@@ -32,7 +32,7 @@ def _state_of(machine: Machine) -> NodeState:
     kernel = machine.kernel
     if kernel is None:
         return NodeState(number=machine.id, power=machine.power.value)
-    core = kernel.replica.core
+    core = kernel.core
     return NodeState(
         number=machine.id,
         power=machine.power.value,
@@ -41,7 +41,7 @@ def _state_of(machine: Machine) -> NodeState:
         leader=core.leader.leader_id,
         log_end_offset=core.log_end_offset,
         high_watermark=core.high_watermark,
-        applied_end_offset=kernel.state.loader.end_offset,
+        applied_end_offset=kernel.loader.end_offset,
     )
 
 

@@ -293,7 +293,7 @@ class World:
         """Watch the raft core of a new process."""
         assert machine.kernel is not None
         self.invariants.created(machine)
-        core = machine.kernel.replica.core
+        core = machine.kernel.core
         self._tap.attach(machine.id, core)
         self._buggify.attach(machine.id, core)
         self._note_sent_again(machine)
@@ -369,18 +369,18 @@ class World:
         if event is None and log_bytes(machine) < self._log_bytes:
             self.probes.hit("torn_tail_repaired")
         assert machine.kernel is not None
-        if machine.vfs.bytes_max is not None and machine.kernel.replica.writer.is_disk_full:
+        if machine.vfs.bytes_max is not None and machine.kernel.writer.is_disk_full:
             self.probes.hit("disk_full")
         for effect in effects:
             if type(effect) is out.Log:
                 self._on_log(machine, effect)
         if self.recording is not None:
-            self.recording.after_step(now_us, number, machine.kernel.replica.core)
+            self.recording.after_step(now_us, number, machine.kernel.core)
 
     def _look_at(self, machine: Machine) -> None:
         """Check I15 at a new role; I15, shutdowns and I19 once a second."""
         assert machine.kernel is not None
-        core = machine.kernel.replica.core
+        core = machine.kernel.core
         number, now_us = machine.id, self.scheduler.now_us
         self._roles[number] = core.role
         strange = self._voter_checks.broken(machine, core)

@@ -230,7 +230,7 @@ def old_quorum_state(reach: Reach, decision: Decision, machines: list[Machine]) 
     epoch too, is on the disk.
     """
     voters = [m for m in reach.machines.values() if m.config.is_controller]
-    cores = [machine.kernel.replica.core for machine in voters if machine.kernel is not None]
+    cores = [machine.kernel.core for machine in voters if machine.kernel is not None]
     is_calm = len(cores) == len(voters) and all(
         core.leader == cores[0].leader and core.leader.leader_id is not None for core in cores
     )
@@ -239,7 +239,7 @@ def old_quorum_state(reach: Reach, decision: Decision, machines: list[Machine]) 
         if not is_calm or machine not in voters or machine.vfs.crash_at is not None:
             continue
         assert machine.kernel is not None
-        if _is_epoch_in_log(machine.kernel.replica.core) and machine.vfs.failing is None:
+        if _is_epoch_in_log(machine.kernel.core) and machine.vfs.failing is None:
             machine.kill()
             machine.vfs.bytes_max = None
             make_older(machine.vfs)

@@ -59,8 +59,7 @@ def fail_read(
 
 
 def _reads(kernel: Kernel) -> tuple[tuple[Any, str], ...]:
-    writer = kernel.replica.writer
-    return ((writer.log, "read"), (writer.snapshots, "read_chunk"))
+    return ((kernel.log, "read"), (kernel.snapshot_files, "read_chunk"))
 
 
 def _replace(

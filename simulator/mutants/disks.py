@@ -38,7 +38,7 @@ def _speculative_snapshot(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def begin(self: Snapshots) -> None:
-            controller, loader = self._state.controller, self._state.loader
+            controller, loader = self._state.controller, self._loader
             if controller is None or not controller.is_active:
                 original(self)
                 return
@@ -174,20 +174,19 @@ def _names_snapshot_too_low(patches: Patches) -> None:
 
     def make(original: Original) -> Original:
         def begin(self: Snapshots) -> None:
-            state, log = self._state, self._writer.log
-            image = state.loader.image
+            loader, log = self._loader, self._log
+            image = loader.image
             last = image.provenance.end_offset - 1
             if log.log_start_offset <= last and _base_offset_at(log, last) < last:
                 lower = replace(image.provenance, end_offset=Offset(last))
-                loader = SimpleNamespace(
+                vars(self)["_loader"] = SimpleNamespace(
                     image=replace(image, provenance=lower),
-                    transaction_start=state.loader.transaction_start,
+                    transaction_start=loader.transaction_start,
                 )
-                vars(self)["_state"] = SimpleNamespace(loader=loader)
             try:
                 original(self)
             finally:
-                self._state = state
+                self._loader = loader
 
         return begin
 

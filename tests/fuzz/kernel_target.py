@@ -50,7 +50,7 @@ class Node:
         world.run_for(QUIET_MS)
         node = world.nodes[1]
         assert node.kernel is not None, f"the node ended: {node.exit}"
-        if node.kernel.replica.core.epoch > EPOCH_MAX:
+        if node.kernel.core.epoch > EPOCH_MAX:
             self._world = None
         return node.kernel
 

@@ -101,7 +101,7 @@ class Node:
             node = world.nodes[1]
             assert node.kernel is not None, f"the node ended: {node.exit}"
         kernel = world.kernel(1)
-        if kernel.replica.core.epoch > EPOCH_MAX:
+        if kernel.core.epoch > EPOCH_MAX:
             self._world = None
         return kernel
 

@@ -32,18 +32,18 @@ def lose_the_leader(world: World, kernel: Kernel) -> None:
     active = world.active()
     assert active is not None
     world.kill(active)
-    world.run_until(lambda: kernel.replica.leader.leader_id is None)
+    world.run_until(lambda: kernel.core.leader.leader_id is None)
 
 
 def change_the_leader(world: World, kernel: Kernel) -> None:
     before = world.active()
     lose_the_leader(world, kernel)
-    world.run_until(lambda: kernel.replica.leader.leader_id not in (None, before))
+    world.run_until(lambda: kernel.core.leader.leader_id not in (None, before))
 
 
 async def test_the_leaders_answer_is_shown() -> None:
     view, kernel = await described(lambda world, kernel: None)
-    assert (view.leader_id, view.told_by) == (kernel.replica.leader.leader_id, "leader")
+    assert (view.leader_id, view.told_by) == (kernel.core.leader.leader_id, "leader")
     shown = {voter.id: voter.status for voter in view.voters}
     assert shown == {i: "leader" if i == view.leader_id else "follower" for i in (1, 2, 3)}
     assert {voter.lag for voter in view.voters} == {0}
@@ -54,6 +54,6 @@ async def test_the_answer_of_a_leader_lost_meanwhile_is_not_shown(
     meanwhile: Callable[[World, Kernel], None],
 ) -> None:
     view, kernel = await described(meanwhile)
-    assert (view.leader_id, view.told_by) == (kernel.replica.leader.leader_id, "this node")
+    assert (view.leader_id, view.told_by) == (kernel.core.leader.leader_id, "this node")
     shown = {voter.id: voter.status for voter in view.voters}
     assert shown == {i: "leader" if i == view.leader_id else "unknown" for i in (1, 2, 3)}

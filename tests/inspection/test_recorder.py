@@ -80,7 +80,7 @@ def test_queue_times_turns_and_idleness() -> None:
 def core_of(world: World) -> RaftCore:
     """The replica of the first node, just started."""
     world.start_all()
-    return world.kernel(1).replica.core
+    return world.kernel(1).core
 
 
 class Observed:
@@ -102,7 +102,7 @@ class Observed:
     def observe(self) -> None:
         now_ns = self.now_ns
         for node_id in self.world.alive:
-            core = self.world.kernel(node_id).replica.core
+            core = self.world.kernel(node_id).core
             self.recorders[node_id].observe(core, now_ns, now_ns)
 
     @property
@@ -119,11 +119,11 @@ def test_a_quorum_of_three_appends_fetches_and_commits() -> None:
     now_ns = observed.now_ns
     kernel = world.kernel(leader)
     by_id = observed.recorders
-    assert by_id[leader].appended_records.total(now_ns) == kernel.replica.core.log_end_offset
+    assert by_id[leader].appended_records.total(now_ns) == kernel.core.log_end_offset
     assert by_id[leader].fetched_records.total(now_ns) == 0
     assert 1 * MS <= by_id[leader].commit_ns.average(now_ns) <= 2000 * MS
     for follower in {1, 2, 3} - {leader}:
-        end_offset = world.kernel(follower).replica.core.log_end_offset
+        end_offset = world.kernel(follower).core.log_end_offset
         assert by_id[follower].fetched_records.total(now_ns) == end_offset
         assert by_id[follower].appended_records.total(now_ns) == 0
         assert math.isnan(by_id[follower].commit_ns.average(now_ns))
@@ -156,7 +156,7 @@ def test_what_an_old_leader_did_not_commit_is_no_commit_of_the_new_one() -> None
         world.pause(other)
     recorder = observed.recorders[leader]
     commits = recorder.commit_ns.total(observed.now_ns)
-    core = world.kernel(leader).replica.core
+    core = world.kernel(leader).core
     committed = core.high_watermark
     observed.run_until(lambda: not core.is_leader)
     assert committed is not None

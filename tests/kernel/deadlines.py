@@ -54,15 +54,15 @@ def deadlines(kernel):
     idle_ms_max, job = connections._idle_ms_max, snapshots._job
     gates_ms = [gate.first_ms for gate in connections._gates.values()]
     found = {
-        names.RAFT: first([next_deadline_ms(kernel.replica.core._state)]),
+        names.RAFT: first([next_deadline_ms(kernel.core._state)]),
         names.LINKS: links_deadline_ms(kernel.peers),
         names.CONTROLLER: controller_deadline_ms(kernel.state.controller),
         names.FORWARDING: first([each.retry_ms for each in kernel.forwarding._waiting.values()]),
         names.BACKLOG: kernel._clock.now_ms if connections._backlog else NEVER_MS,
         names.IDLE: min(used_ms) + idle_ms_max if used_ms and idle_ms_max else NEVER_MS,
         names.ADMISSION: first([*gates_ms, *(at_ms for at_ms, _ in connections._leaving)]),
-        names.FULL_DISK: kernel.replica.writer.is_disk_full,
-        names.SNAPSHOT_READING: kernel.replica.reading._held is not None,
+        names.FULL_DISK: kernel.writer.is_disk_full,
+        names.SNAPSHOT_READING: kernel.replica._reading._held is not None,
         names.SNAPSHOT_WRITING: job is not None and job.parts is not None,
         names.SNAPSHOT_INTERVAL: NEVER_MS,
         names.RETENTION: True,

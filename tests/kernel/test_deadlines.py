@@ -12,13 +12,14 @@ from tests.kernel.deadlines import check_deadlines
 
 def check_attributes(kernel):
     """Those that their writers keep say what is to be said."""
-    log, state = kernel.replica.core._state.log, kernel.state
+    log, state = kernel.core._state.log, kernel.state
     at_start = log.start_offset == log.end_offset
     snapshot = log.latest_snapshot if at_start else None
     of_snapshot = snapshot is not None and snapshot.offset == log.start_offset
     known = [entry.epoch for entry in log.epochs] or [snapshot.epoch if of_snapshot else NO_EPOCH]
     assert log.last_epoch == known[-1]
-    assert state.loader.end_offset == state.loader._latest.provenance.end_offset
+    loader = kernel.loader
+    assert loader.end_offset == loader._latest.provenance.end_offset
     controller = state.controller
     if controller is not None:
         assert controller.is_active == (controller._epoch is not None)
@@ -52,7 +53,7 @@ def test_what_was_committed_is_never_overlooked(monkeypatch, seed):
         state = kernel.state
         if not state.has_unpublished:
             assert not state._adopted
-            assert state.loader.end_offset >= state._committed_end_offset
+            assert kernel.loader.end_offset >= state._committed_end_offset
         return settle(kernel)
 
     monkeypatch.setattr(Kernel, "settle", checked)
@@ -68,7 +69,7 @@ def test_the_checks_have_seen_every_step(monkeypatch, seed):
     def checked(invariants, machine, event):
         after_step(invariants, machine, event)
         past, kernel = invariants._past[machine.id], machine.kernel
-        core = kernel.replica.core
+        core = kernel.core
         role, end_offset = core.role, kernel.log.end_offset
         voted_id = None if role.voted_key is None else role.voted_key.id
         shown = (past.epoch, past.role, past.leader_id, past.voted_id)
@@ -77,7 +78,7 @@ def test_the_checks_have_seen_every_step(monkeypatch, seed):
         start_offset, changes = core.log_start_offset, machine.vfs.log_changes
         assert log == (end_offset, core.log_generation, start_offset, changes)
         assert core.high_watermark in (None, past.high_watermark)
-        assert past.applied == kernel.state.loader.end_offset
+        assert past.applied == kernel.loader.end_offset
         steps.append(machine.id)
 
     monkeypatch.setattr(Invariants, "after_step", checked)

@@ -45,7 +45,7 @@ def test_after_the_highest_epoch_elections_still_come(make) -> None:
     make(world.nodes[1].vfs, EPOCH_MAX)
     world.start(1)
     world.run_until(lambda: world.active() == 1)
-    assert world.kernel(1).replica.core.epoch == EPOCH_MAX + 1
+    assert world.kernel(1).core.epoch == EPOCH_MAX + 1
 
 
 @pytest.mark.parametrize("epoch", TOO_HIGH)

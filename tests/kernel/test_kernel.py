@@ -122,7 +122,7 @@ def test_logs_are_equal_up_to_the_high_watermark() -> None:
     for number in range(20):
         client.create_topic(f"t{number}", partitions=2, replicas=3)
     world.run_for(1_000)
-    ends = [world.kernel(i).replica.core.high_watermark or 0 for i in world.alive]
+    ends = [world.kernel(i).core.high_watermark or 0 for i in world.alive]
     contents = {log_bytes(world, i, min(ends)) for i in world.alive}
     assert len(contents) == 1
 
@@ -267,7 +267,7 @@ def test_a_voter_that_describes_itself_is_accepted_though_voters_do_not_change()
         ),
     )
     leader_id = world.active()
-    voters = world.kernel(1).replica.core.config.voters
+    voters = world.kernel(1).core.config.voters
     for node_id in world.nodes:
         answer = world.client(node_id, "CONTROLLER").call(82, body)
         is_leader = node_id == leader_id
@@ -275,7 +275,7 @@ def test_a_voter_that_describes_itself_is_accepted_though_voters_do_not_change()
         assert answer.error_code is expected
         leader = answer.current_leader
         assert (leader.leader_id, leader.host, leader.port) == (leader_id, str(leader_id), 9093)
-    assert all(world.kernel(i).replica.core.config.voters == voters for i in world.nodes)
+    assert all(world.kernel(i).core.config.voters == voters for i in world.nodes)
 
 
 @pytest.mark.parametrize("listener", ["CONTROLLER", "PLAINTEXT"])

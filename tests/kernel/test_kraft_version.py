@@ -360,7 +360,7 @@ def test_fetched_control_records_of_level_0_are_kept() -> None:
     records = control(0, CHANGE, LEVEL_0) + encode_batch([b"v"], 2, EPOCH, 0)
     fetched = AppendFetched(base_offset=Offset(0), records=records, epoch=EPOCH, flush=True)
     assert opened.writer.perform(fetched, core) is not None
-    assert opened.writer.log.read(0, 1_000) == records
+    assert opened.log.read(0, 1_000) == records
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -389,5 +389,5 @@ def test_a_fetched_snapshot_of_another_level_is_not_installed(level: int) -> Non
     text = f"/data: kraft.version is finalized at 1 (fetched {LATER}), supported is 0 to 0: "
     assert exit_.code == 1
     assert exit_.reason.startswith(text)
-    assert opened.writer.log.end_offset == 0
+    assert opened.log.end_offset == 0
     assert [name for name in vfs.list(FOLDER) if "checkpoint" in name] == []

@@ -215,6 +215,6 @@ def test_who_leads_no_longer_forgets_the_times_of_its_appends(world):
         world.pause(follower)
     client.send(API_CREATE_TOPICS, create_topic_body("never-committed"))
     world.run_for(100)
-    assert world.kernel(leader).replica.writer.timestamps
+    assert world.kernel(leader).writer._timestamps
     world.run_until(lambda: not world.kernel(leader).state.is_active)
-    assert not world.kernel(leader).replica.writer.timestamps
+    assert not world.kernel(leader).writer._timestamps

@@ -323,7 +323,7 @@ def test_a_driver_measures_its_events_its_turns_and_its_commits():
             assert 0 < recorder.idle_ratio(now_ns) < 1
             assert recorder.leaders_seen == 1
             assert recorder.election_ns.highest(now_ns) > 0
-            assert recorder.appended_records.total(now_ns) == kernel.replica.core.log_end_offset
+            assert recorder.appended_records.total(now_ns) == kernel.core.log_end_offset
             assert recorder.fetched_records.total(now_ns) == 0
             assert 0 < recorder.commit_ns.average(now_ns) <= recorder.commit_ns.highest(now_ns)
             assert not recorder._uncommitted, "everything was committed"

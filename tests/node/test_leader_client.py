@@ -34,7 +34,7 @@ async def served(serve: Callable[..., Awaitable[None]]) -> tuple[asyncio.Server,
 def test_the_leader_tells_how_far_everybody_is() -> None:
     async def scenario() -> None:
         async with running() as (driver, kernel, _):
-            while not kernel.replica.core.is_leader:
+            while not kernel.core.is_leader:
                 await turn_over()
             loop = asyncio.get_running_loop()
             accept = driver.accept

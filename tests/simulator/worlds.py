@@ -79,11 +79,11 @@ def past_of(world, machine):
 
 
 def state_of(machine):
-    return machine.kernel.replica.core._state
+    return machine.kernel.core._state
 
 
 def log_of(machine):
-    return machine.kernel.replica.writer.log
+    return machine.kernel.log
 
 
 def broken(world, machine, invariant):

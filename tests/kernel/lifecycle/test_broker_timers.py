@@ -332,7 +332,7 @@ def test_a_full_disk_is_tried_again_after_a_pause() -> None:
     assert due_ms(world, FULL_DISK) is None
     vfs.bytes_max = vfs.used_bytes()
     world.client(1).send(19, create_topic_body("a"))
-    writer = world.kernel(1).replica.writer
+    writer = world.kernel(1).writer
     world.run_until(lambda: writer.is_disk_full)
     writer._note_full(OutOfSpaceError("/data"))
     assert due_ms(world, FULL_DISK) == 500

@@ -115,9 +115,9 @@ def test_an_answer_about_features_does_not_end_a_shutdown() -> None:
     asked = world.active()
     assert asked is not None
     world.pause(asked)
-    others = [world.kernel(i).replica.core for i in {1, 2, 3} - {asked}]
+    others = [world.kernel(i).core for i in {1, 2, 3} - {asked}]
     world.run_until(lambda: any(core.is_leader for core in others))
-    (stopped,) = (i for i in world.alive if i != asked and world.kernel(i).replica.core.is_leader)
+    (stopped,) = (i for i in world.alive if i != asked and world.kernel(i).core.is_leader)
     for node_id in {1, 2, 3} - {asked, stopped}:
         world.pause(node_id)
     world.terminate(stopped)

@@ -131,7 +131,7 @@ def test_what_a_node_alone_takes_in_the_turn_of_its_retry_is_written_after_it(
     client = world.client(1)
     created = client.send(19, create_topic_body("a"))
     world.run_for(600)
-    writer = world.kernel(1).replica.writer
+    writer = world.kernel(1).writer
     retry_ms = writer._timers.at_ms[FULL_DISK]
     world.run_for(retry_ms - 1 - world.now_ms)
     vfs.bytes_max = None
@@ -173,7 +173,7 @@ def test_elections_go_on_with_the_reserve() -> None:
     world.kill(leader_of(world))
     world.run_for(5_000)  # the full node votes, which takes a new quorum-state
     assert world.nodes[full].kernel is not None, world.nodes[full].exit
-    assert world.kernel(full).replica.leader.epoch > 1
+    assert world.kernel(full).core.leader.epoch > 1
 
 
 def test_a_failed_fsync_ends_the_node_and_names_the_file() -> None:

@@ -21,7 +21,7 @@ def run_and_see(world: World, node_id: int, duration_ms: int) -> set[type]:
     """The roles that a node has within this time."""
     end_ms, roles = world.now_ms + duration_ms, set()
     while world.now_ms < end_ms:
-        roles.add(type(world.kernel(node_id).replica.core.role))
+        roles.add(type(world.kernel(node_id).core.role))
         world.advance_once()
     return roles
 
@@ -46,9 +46,9 @@ def test_a_voter_on_a_full_disk_that_is_elected_makes_way(refuse, seed: int) -> 
     world.start(killed)
     world.run_until(lambda: world.active() not in (None, full), ELECTED_MS_MAX)
     assert world.client(killed).create_topic("a").error_code is ErrorCode.none
-    epoch = world.kernel(full).replica.leader.epoch
+    epoch = world.kernel(full).core.leader.epoch
     world.run_for(30_000)
-    assert world.kernel(full).replica.leader.epoch == epoch, "the full disk disturbs nobody"
+    assert world.kernel(full).core.leader.epoch == epoch, "the full disk disturbs nobody"
     assert len(said(world, full, "disk_full")) == 1
     vfs = world.nodes[full].vfs
     vfs.bytes_max = vfs.failing = None
@@ -101,7 +101,7 @@ def test_a_voter_on_a_full_disk_votes_for_who_has_space() -> None:
     fill(world, full)
     world.pause(stopped)
     world.client(full).send(19, create_topic_body("a"))
-    world.run_until(lambda: world.kernel(other).replica.core.is_leader, ELECTED_MS_MAX)
+    world.run_until(lambda: world.kernel(other).core.is_leader, ELECTED_MS_MAX)
     world.resume(stopped)
     world.run_until(lambda: world.active() == other, ELECTED_MS_MAX)
 
@@ -125,12 +125,12 @@ def test_a_retry_that_fails_leaves_the_disk_full_to_the_core_too() -> None:
     world = ready_world(1)
     refuse_the_log(world, 1)
     correlation_id = (client := world.client(1)).send(19, create_topic_body("a"))
-    replica = world.kernel(1).replica
-    world.run_until(lambda: replica.writer.is_disk_full)
+    kernel = world.kernel(1)
+    world.run_until(lambda: kernel.writer.is_disk_full)
     end_ms = world.now_ms + 3_000
     while world.now_ms < end_ms:
-        assert replica.core._state.is_disk_full
+        assert kernel.core._state.is_disk_full
         world.advance_once()
     world.nodes[1].vfs.failing = None
     world.run_until(lambda: correlation_id in client.answers)
-    assert not replica.core._state.is_disk_full
+    assert not kernel.core._state.is_disk_full

@@ -50,7 +50,7 @@ def snapshot_body(
     entity = codec.newest(FETCH_SNAPSHOT, "request").FetchSnapshotRequest
     partition = {
         "partition": 0,
-        "current_leader_epoch": world.kernel(1).replica.core.epoch,
+        "current_leader_epoch": world.kernel(1).core.epoch,
         "snapshot_id": {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch},
         "position": position,
         "replica_directory_id": None,
@@ -65,7 +65,7 @@ def fetch_body(world: World, max_bytes: int, fetch_offset: int = 0) -> FetchRequ
         cluster_id=None,
         replica_id=None,
         replica_directory_id=None,
-        current_leader_epoch=world.kernel(1).replica.core.epoch,
+        current_leader_epoch=world.kernel(1).core.epoch,
         fetch_offset=Offset(fetch_offset),
         last_fetched_epoch=LeaderEpoch(1 if fetch_offset else 0),
         max_wait_ms=0,

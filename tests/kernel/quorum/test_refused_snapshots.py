@@ -91,7 +91,7 @@ def test_attempts_are_seldom_and_logged_once(config: MetadataLogConfig) -> None:
     world.nodes[1].vfs.failing = None
     world.run_for(PAUSE_MS_MAX)
     written = said(world, 1, "snapshot_written")
-    assert written[0].fields["end_offset"] == world.kernel(1).replica.core.log_end_offset
+    assert written[0].fields["end_offset"] == world.kernel(1).core.log_end_offset
 
 
 def test_the_pause_begins_at_the_refusal() -> None:
@@ -128,7 +128,7 @@ def test_a_second_full_disk_is_logged_and_retried_as_the_first() -> None:
 def test_a_retry_within_a_transaction_waits_for_its_end() -> None:
     world, _ = refused(BY_AGE)
     world.nodes[1].vfs.failing = None
-    loader = world.kernel(1).state.loader
+    loader = world.kernel(1).loader
     loader._transaction_start = Offset(1)
     steps = world.steps
     world.run_for(10_000)
@@ -148,7 +148,7 @@ def test_a_fetched_snapshot_ends_the_retries() -> None:
     create(world, other, range(20))
     world.run_until(lambda: count() == 6)  # the next attempt is 16 s away
     world.pause(full)
-    end = world.kernel(full).replica.core.log_end_offset
+    end = world.kernel(full).core.log_end_offset
     create(world, other, range(20, 80))
     world.run_until(lambda: log_start(world, other) > end)
     world.nodes[full].vfs.failing = None
@@ -169,7 +169,7 @@ def test_a_fetched_snapshot_is_the_last_by_age_too() -> None:
     slow = next(i for i in world.alive if i != world.active())
     world.run_for(25_000)
     world.pause(slow)
-    end = world.kernel(slow).replica.core.log_end_offset
+    end = world.kernel(slow).core.log_end_offset
     create(world, leader_of(world), range(60))
     world.run_until(lambda: log_start(world, leader_of(world)) > end)
     world.resume(slow)

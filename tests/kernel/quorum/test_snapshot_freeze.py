@@ -80,7 +80,7 @@ def test_a_snapshot_that_ends_after_a_fetched_one_took_its_place_is_removed() ->
     assert kernel.snapshots.obsolete is None
     assert obsolete not in snapshots(world, slow)
     assert len(said(world, slow, "snapshot_written")) == before
-    core = kernel.replica.core
+    core = kernel.core
     assert core.log_start_offset == log_start(world, slow)
     world.run_until(lambda: have_all(world, 90))
     create(world, leader_of(world), range(90, 120))
@@ -113,7 +113,7 @@ def test_retention_stays_below_what_this_node_has_flushed() -> None:
     vfs.make_directory("/data")
     vfs.sync_directory("/")
     found = opened(vfs)
-    log, files = found.writer.log, found.writer.snapshots
+    log, files = found.log, found.files
     for offset in range(20):
         log.append(batch(offset), offset)
     log.flush()

@@ -56,7 +56,7 @@ def opened(vfs: MemoryVfs) -> OpenedStorage:
 def what_opens(vfs: MemoryVfs) -> tuple[int, int, tuple[OffsetAndEpoch, ...]]:
     """Log start, log end, snapshots; the newest one is loaded and no other file is left."""
     found = opened(vfs)
-    log, files = found.writer.log, found.writer.snapshots
+    log, files = found.log, found.files
     assert found.loader.image.provenance.end_offset == found.snapshots[-1].offset
     assert files.list() == list(found.snapshots)
     assert all(files.read(snapshot_id) == CONTENT for snapshot_id in found.snapshots)
@@ -76,9 +76,9 @@ def fetched() -> tuple[MemoryVfs, OpenedStorage]:
     vfs.sync_directory("/")
     found = opened(vfs)
     for offset in range(20):
-        found.writer.log.append(batch(offset), offset)
-    found.writer.log.flush()
-    older = found.writer.snapshots.writer(OLD)
+        found.log.append(batch(offset), offset)
+    found.log.flush()
+    older = found.files.writer(OLD)
     older.append(CONTENT)
     older.freeze()
     first = WriteSnapshotChunk(
@@ -98,7 +98,7 @@ def trace() -> list[tuple[str, str]]:
     vfs, found = fetched()
     vfs.operation_log = []
     assert install(found) == INSTALLED
-    assert found.writer.log.end_offset == 40
+    assert found.log.end_offset == 40
     return vfs.operation_log
 
 
@@ -169,12 +169,12 @@ def test_a_disk_that_is_full_once_gets_blocks_from_the_reserve(step: int) -> Non
         return
     is_of_log = step >= FIRST_OF_LOG
     assert answer == (INSTALLED if is_of_log else SnapshotRefused(snapshot_id=NEW))
-    log = found.writer.log
+    log = found.log
     assert (log.log_start_offset, log.end_offset) == ((40, 40) if is_of_log else (0, 20))
     assert vfs.exists(f"/data/{RESERVE_NAME}") != is_of_log
     log.append(batch(log.end_offset), log.end_offset)  # it goes on
     log.flush()
-    assert opened(vfs.crash()).writer.log.end_offset == (41 if is_of_log else 21)
+    assert opened(vfs.crash()).log.end_offset == (41 if is_of_log else 21)
 
 
 def test_a_disk_that_stays_full_stops_the_node_and_the_next_start_ends_it() -> None:

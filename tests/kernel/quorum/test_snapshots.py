@@ -97,7 +97,7 @@ def test_a_snapshot_by_bytes_covers_committed_records_and_lets_the_log_go() -> N
         assert log.size_bytes + held <= SMALL.retention_bytes + SMALL.segment_bytes * 2 or (
             len(found) == 1
         )
-        assert world.kernel(node_id).replica.core.log_start_offset == log.log_start_offset
+        assert world.kernel(node_id).core.log_start_offset == log.log_start_offset
     for node_id in list(world.alive):
         world.kill(node_id)
     world.start_all()
@@ -316,7 +316,7 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
     before = open_storage(
         config, world.nodes[away].vfs.crash(), None, Clock(Now(0, 0)), [], installed=lambda _: None
     )
-    old_end = before.writer.log.end_offset
+    old_end = before.log.end_offset
     ends = set()
     for step in range(operations[0]):
         for seed in range(4):
@@ -324,7 +324,7 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
             opened = open_storage(
                 config, vfs.crash(), None, Clock(Now(0, 0)), [], installed=lambda _: None
             )
-            assert opened.writer.log.end_offset == old_end
+            assert opened.log.end_offset == old_end
             vfs.crash_at = clean.operations - operations[0] + step
             with pytest.raises(SimulatedCrashError):
                 install(vfs)
@@ -334,7 +334,7 @@ def test_a_crash_at_every_step_of_an_installation() -> None:
                 config, after, None, Clock(Now(0, 0)), effects, installed=lambda _: None
             )
             assert not effects, effects
-            end = opened.writer.log.end_offset
+            end = opened.log.end_offset
             ends.add(end)
             assert end in (old_end, snapshot_id.offset)
             assert opened.loader.image.provenance.end_offset in (0, end)
@@ -374,10 +374,10 @@ def large() -> tuple[World, int]:
 def test_a_vote_is_answered_while_a_large_snapshot_is_read() -> None:
     world, away = large()
     world.start(away)
-    reading = world.kernel(away).replica.reading
+    reading = world.kernel(away).replica._reading
     world.run_until(lambda: reading.units_done > 1_000)
     client = world.client(away, "CONTROLLER")
-    api_key, body = vote_request(CLUSTER_ID, 4 - away, world.kernel(away).replica.core.epoch)
+    api_key, body = vote_request(CLUSTER_ID, 4 - away, world.kernel(away).core.epoch)
     answer = client.call(api_key, body)
     assert answer.topics[0].partitions[0].error_code is ErrorCode.none
     assert not said(world, away, "snapshot_loaded"), "the answer came after the whole load"
@@ -390,7 +390,7 @@ def test_a_vote_is_answered_while_a_large_snapshot_is_read() -> None:
 def test_no_step_reads_more_of_a_snapshot_than_a_slice() -> None:
     world, away = large()
     world.start(away)
-    reading = world.kernel(away).replica.reading
+    reading = world.kernel(away).replica._reading
     before, most = 0, 0
     while not said(world, away, "snapshot_loaded"):
         world.advance_once()

@@ -63,7 +63,7 @@ def test_a_broker_does_not_answer_inside_an_open_transaction() -> None:
     world.start(1)
     kernel = world.kernel(1)
     world.run_until(lambda: kernel.connections.serves_clients)
-    assert kernel.cache.image.provenance.end_offset == kernel.replica.core.high_watermark
+    assert kernel.cache.image.provenance.end_offset == kernel.core.high_watermark
     assert kernel.cache.image.provenance.end_offset > base_offset
 
 

@@ -58,7 +58,7 @@ def world():
 
 def append_at_all(world, contents):
     """One durable batch of the leader's epoch at each voter; node -> its content."""
-    epoch = leader(world).kernel.replica.core.epoch
+    epoch = leader(world).kernel.core.epoch
     for number in world.voters:
         machine = world.machines[number]
         append(machine, epoch, contents[number])
@@ -378,7 +378,7 @@ def test_i17_an_image_that_breaks_an_invariant_of_metadata(world, first):
 def test_i17_a_node_publishes_what_it_applied(world):
     machine = follower(world)
     world.invariants.compare_image(machine, machine.kernel)
-    loader = machine.kernel.state.loader
+    loader = machine.kernel.loader
     end_offset = loader.end_offset
     later = replace(loader.image.provenance, end_offset=end_offset + 1)
     loader.adopt(replace(loader.image, provenance=later), MetadataDelta())
@@ -414,7 +414,7 @@ def test_logs_that_end_elsewhere_have_not_converged(world):
     converge(world)
     assert Convergence(world).is_reached()
     machine = follower(world)
-    append(machine, machine.kernel.replica.core.epoch)
+    append(machine, machine.kernel.core.epoch)
     state_of(machine).log.extend(log_of(machine).end_offset)
     assert "log ends and high watermarks differ" in why_logs_differ(world)
 
@@ -437,7 +437,7 @@ def test_snapshots_that_fall_behind_have_not_converged():
     often = {"record_bytes_between_snapshots": 1_000, "retention_bytes": 3_000}
     world = quiet_world(**often)
     converge(world)
-    assert max(m.kernel.replica.core.log_start_offset for m in world.machines.values()) > 0
+    assert max(m.kernel.core.log_start_offset for m in world.machines.values()) > 0
     assert Convergence(world).why_not() == ""
     keeping = SimpleNamespace(
         settings=replace(world.settings, retention_bytes=0, record_bytes_between_snapshots=100),

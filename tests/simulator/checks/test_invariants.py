@@ -104,9 +104,9 @@ def test_i11_a_committed_batch_is_replaced_and_nothing_told(world):
 
 def test_i5_a_leader_replaces_its_own_batch_and_tells_nothing(world):
     machine = leader(world)
-    append(machine, machine.kernel.replica.core.epoch)
+    append(machine, machine.kernel.core.epoch)
     look(world, machine)
-    replaced_unnoticed(machine, machine.kernel.replica.core.epoch)
+    replaced_unnoticed(machine, machine.kernel.core.epoch)
     assert "a leader cut its own" in broken(world, machine, "I5")
 
 
@@ -123,7 +123,7 @@ def test_a_short_write_that_is_taken_back_is_no_cut(world):
 
 def test_i1_two_leaders_in_one_epoch(world):
     other = follower(world)
-    as_leader(other, other.kernel.replica.core.epoch)
+    as_leader(other, other.kernel.core.epoch)
     assert "is led by" in broken(world, other, "I1")
 
 
@@ -186,14 +186,14 @@ def test_i4_a_vote_for_a_shorter_log(world):
 def test_i5_a_leader_that_cuts_what_it_wrote(world):
     machine = leader(world)
     end = log_of(machine).end_offset
-    append(machine, machine.kernel.replica.core.epoch)
+    append(machine, machine.kernel.core.epoch)
     look(world, machine)
     log_of(machine).truncate_to(end)
     broken(world, machine, "I5")
 
 
 def test_i6_two_logs_that_differ_at_one_epoch_and_offset(world):
-    epoch = leader(world).kernel.replica.core.epoch
+    epoch = leader(world).kernel.core.epoch
     append(leader(world), epoch, b"one")
     look(world, leader(world))
     append(follower(world), epoch, b"other")
@@ -224,7 +224,7 @@ def test_i6_a_gap_within_a_log(world):
 
 
 def test_i6_a_follower_that_appends_what_its_leader_does_not_have(world):
-    append(follower(world), follower(world).kernel.replica.core.epoch)
+    append(follower(world), follower(world).kernel.core.epoch)
     assert "its leader" in broken(world, follower(world), "I6")
 
 
@@ -240,7 +240,7 @@ def test_i7_a_leader_without_a_committed_batch(world):
 def test_i7_votes_of_an_earlier_epoch_may_make_a_leader_without_what_a_later_one_committed(world):
     machine = follower(world)
     mirror, ledger = world.invariants.mirrors[machine.id], world.invariants.ledger
-    core, last = machine.kernel.replica.core, mirror.entries[-1]
+    core, last = machine.kernel.core, mirror.entries[-1]
     mirror.entries = mirror.entries[:-1]
     ledger.committed_in[last.base_offset] = core_epoch(machine) + 1
     world.invariants._on_elected(machine, core)
@@ -269,10 +269,10 @@ def test_i9_a_high_watermark_above_the_log(world):
 
 
 def test_i9_a_follower_that_commits_before_any_leader(world):
-    append(leader(world), leader(world).kernel.replica.core.epoch)
+    append(leader(world), leader(world).kernel.core.epoch)
     look(world, leader(world))
     machine = follower(world)
-    append(machine, machine.kernel.replica.core.epoch)
+    append(machine, machine.kernel.core.epoch)
     state_of(machine).log.extend(log_of(machine).end_offset)
     state_of(machine).high_watermark = log_of(machine).end_offset
     assert "no leader has" in broken(world, machine, "I9")
@@ -280,7 +280,7 @@ def test_i9_a_follower_that_commits_before_any_leader(world):
 
 def test_i10_a_commit_that_one_node_has(world):
     machine = leader(world)
-    append(machine, machine.kernel.replica.core.epoch)
+    append(machine, machine.kernel.core.epoch)
     state_of(machine).log.extend(log_of(machine).end_offset)
     state_of(machine).high_watermark = log_of(machine).end_offset
     assert "durable there at the voters" in broken(world, machine, "I10")
@@ -288,7 +288,7 @@ def test_i10_a_commit_that_one_node_has(world):
 
 def test_i10_a_commit_of_an_earlier_epoch_alone(world):
     machine = follower(world)
-    earlier = machine.kernel.replica.core.epoch
+    earlier = machine.kernel.core.epoch
     store(machine, 9, leader_id=machine.id)
     as_leader(machine, 9)
     look(world, machine)
@@ -329,7 +329,7 @@ def test_i11_who_still_follows_an_earlier_leader_may_cut_what_a_later_one_commit
     machine = follower(world)
     last = world.invariants.mirrors[machine.id].entries[-1]
     world.invariants.ledger.committed_in[last.base_offset] = core_epoch(machine) + 1
-    core = machine.kernel.replica.core
+    core = machine.kernel.core
     world.invariants._on_cut(machine, core, [last], [])
     world.invariants.ledger.committed_in[last.base_offset] = core_epoch(machine)
     with pytest.raises(Violation, match="I11"):
@@ -337,7 +337,7 @@ def test_i11_who_still_follows_an_earlier_leader_may_cut_what_a_later_one_commit
 
 
 def core_epoch(machine):
-    return int(machine.kernel.replica.core.epoch)
+    return int(machine.kernel.core.epoch)
 
 
 def test_i12_a_topic_that_came_and_went_in_one_batch_was_created(world):
@@ -368,7 +368,7 @@ def write_snapshot(machine, snapshot_id, image):
 
 def test_i13_a_snapshot_of_what_is_not_committed(world):
     machine = follower(world)
-    epoch = machine.kernel.replica.core.epoch
+    epoch = machine.kernel.core.epoch
     write_snapshot(machine, OffsetAndEpoch(10_000, epoch), machine.kernel.cache.image)
     assert "not committed" in broken(world, machine, "I13")
 

@@ -104,7 +104,7 @@ def test_a_sole_voter_stands_and_wins_in_one_step():
 def test_i16_a_step_of_a_core_that_is_not_in_the_table():
     world = quiet_world()
     machine, second = leader(world), follower(world).id
-    core = machine.kernel.replica.core
+    core = machine.kernel.core
 
     def step(event, now_ms):
         effects = type(core).step(core, event, now_ms)
@@ -121,7 +121,7 @@ def test_i16_a_step_of_a_core_that_is_not_in_the_table():
 def test_i3_a_vote_that_a_restart_forgets():
     world = quiet_world()
     machine, led = follower(world), leader(world).id
-    core = machine.kernel.replica.core
+    core = machine.kernel.core
     store(machine, 9, voted_id=led)
     for role, lost in ((unattached(9, voted=ReplicaKey(led, None)), None), (unattached(9), led)):
         world.invariants.starting(machine)

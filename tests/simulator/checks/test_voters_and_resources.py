@@ -21,7 +21,7 @@ def world():
 
 
 def core_of(machine):
-    return machine.kernel.replica.core
+    return machine.kernel.core
 
 
 def wrong_voters(world, machine):
@@ -116,14 +116,14 @@ def link_of(kernel):
 
 
 def raft_of(kernel):
-    return kernel.replica.core._state
+    return kernel.core._state
 
 
 GROW = {
     "parked fetches": lambda k: raft_of(k).parked.extend(raft_of(k).parked[:1] * 1_000),
     "connections of raft": lambda k: raft_of(k).request_manager._by_id.update(dict.fromkeys(MANY)),
     "epochs of raft": lambda k: raft_of(k).log._epochs.extend([EpochStart(9, 9)] * 3),
-    "epochs of the log": lambda k: k.replica.writer.log._epochs._entries.extend([None] * 9),
+    "epochs of the log": lambda k: k.log._epochs._entries.extend([None] * 9),
     "links": lambda k: k.peers._links.update(dict.fromkeys(MANY, link_of(k))),
     "observers": lambda k: raft_of(k).role.observers.update(
         {ReplicaKey(number, None): Progress() for number in MANY}
@@ -132,13 +132,11 @@ GROW = {
     "requests queued for a peer": lambda k: link_of(k).queued.extend(MANY),
     "requests in flight": lambda k: link_of(k).in_flight.update(dict.fromkeys(MANY)),
     "forwarded requests": lambda k: k.forwarding._waiting.update(dict.fromkeys(MANY)),
-    "append times": lambda k: k.replica.writer.timestamps.extend((n, n) for n in MANY),
-    "stalled appends": lambda k: k.replica.writer._stalled.extend(MANY),
-    "flush plans": lambda k: k.replica.writer.log._flushing.outstanding.extend([None] * 3),
-    "open segments": lambda k: k.replica.writer.log._open.used.extend([None] * 6),
-    "recent batches": lambda k: k.replica.writer.log._segments[0]._recent.update(
-        dict.fromkeys(MANY, 0)
-    ),
+    "append times": lambda k: k.writer._timestamps.extend((n, n) for n in MANY),
+    "stalled appends": lambda k: k.writer._stalled.extend(MANY),
+    "flush plans": lambda k: k.log._flushing.outstanding.extend([None] * 3),
+    "open segments": lambda k: k.log._open.used.extend([None] * 6),
+    "recent batches": lambda k: k.log._segments[0]._recent.update(dict.fromkeys(MANY, 0)),
     "pending batches": lambda k: k.state.controller._batches.extend(MANY),
     "connections": lambda k: k.connections._clients.update({-1: None}),
     "connections with a backlog": lambda k: k.connections._backlog.update(dict.fromkeys(MANY)),
@@ -150,9 +148,7 @@ GROW = {
     "adopted batches": lambda k: k.state._adopted.append(None),
     "events of raft": lambda k: k.replica._queue.append(None),
     "proposals": lambda k: k.replica._proposals.append(None),
-    "unsynced segments": lambda k: k.replica.writer.log._flushing.unsynced.update(
-        dict.fromkeys("ab")
-    ),
+    "unsynced segments": lambda k: k.log._flushing.unsynced.update(dict.fromkeys("ab")),
     "times of snapshots": lambda k: k.snapshots._retention._timestamps_ms.update(
         dict.fromkeys(MANY)
     ),
@@ -193,7 +189,7 @@ def test_i19_a_silent_peer_is_asked_anew_at_every_change_of_role():
 
 HELD = {
     "forwarded requests": lambda k: k.forwarding._waiting.update({1: None}),
-    "stalled appends": lambda k: k.replica.writer._stalled.append(None),
+    "stalled appends": lambda k: k.writer._stalled.append(None),
     "deadlines": lambda k: k.state.controller._deadlines.append(None),
     "sweeps": lambda k: k.state.controller._sweeps.append(None),
     "changes of folders": lambda k: k.folders._waiting.append(None),
@@ -217,7 +213,7 @@ def test_i19_what_a_leader_adopted_before_it_resigned_is_no_leak(world):
     raft_of(machine.kernel).high_watermark = None
     state._adopted.append(None)
     assert "1 adopted batches, at most 0" in too_large(world, machine)
-    state._committed_end_offset = state.loader.end_offset + 1
+    state._committed_end_offset = machine.kernel.loader.end_offset + 1
     assert too_large(world, machine) is None
 
 

@@ -56,7 +56,7 @@ def test_i4_a_vote_for_a_candidate_that_is_down_by_now(world, is_longer):
     candidate = follower(world)
     voter = leader(world) if is_longer else third(world, candidate)
     if is_longer:
-        append(voter, voter.kernel.replica.core.epoch)
+        append(voter, voter.kernel.core.epoch)
         look(world, voter)
     campaign(world, candidate, 9)
     look(world, candidate)
@@ -125,7 +125,7 @@ def pre_vote(epoch, end_offset=10**6, last_epoch=None):
 
 
 def steps_to(world, machine, event, now_ms, invariant="I3"):
-    machine.kernel.replica.core.step(event, now_ms)
+    machine.kernel.core.step(event, now_ms)
     with pytest.raises(Violation, match=f"^{invariant}: node {machine.id}: ") as caught:
         world.after_step(machine, events.TimeAdvanced(), [])
     return str(caught.value)
@@ -134,7 +134,7 @@ def steps_to(world, machine, event, now_ms, invariant="I3"):
 @pytest.mark.parametrize("later", [0, 1])
 def test_i3_an_answer_to_a_pre_vote_that_records_a_vote(world, monkeypatch, later):
     machine = follower(world)
-    epoch = machine.kernel.replica.core.epoch + later
+    epoch = machine.kernel.core.epoch + later
 
     def record(state, *, is_up_to_date):
         voted = ReplicaKey(NodeId(1), None)
@@ -166,7 +166,7 @@ def test_i3_who_asks_for_pre_votes_stays_in_its_epoch(world, monkeypatch):
 def test_who_resigned_answers_a_pre_vote_when_its_time_is_over(world, is_due):
     machine = follower(world)
     now_ms = machine.now().monotonic_ms
-    core = machine.kernel.replica.core
+    core = machine.kernel.core
     epoch = core.epoch
     resigned = Resigned(
         epoch=epoch, leader_id=NodeId(machine.id), preferred_candidates=(), unacknowledged=set(),
@@ -181,7 +181,7 @@ def test_who_resigned_answers_a_pre_vote_when_its_time_is_over(world, is_due):
 def test_i3_who_resigned_leaves_its_epoch_for_a_pre_vote(world, monkeypatch):
     machine = follower(world)
     now_ms = machine.now().monotonic_ms
-    epoch = machine.kernel.replica.core.epoch
+    epoch = machine.kernel.core.epoch
 
     def leave(state, *, is_up_to_date):
         state.become_unattached(epoch + 1)
@@ -203,7 +203,7 @@ def grants_all(monkeypatch):
 def test_i4_a_pre_vote_for_a_worse_log(world, monkeypatch):
     machine = follower(world)
     grants_all(monkeypatch)
-    epoch = machine.kernel.replica.core.epoch
+    epoch = machine.kernel.core.epoch
     request = RequestReceived(reply_token=1, request=pre_vote(epoch + 1, end_offset=0))
     text = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
     assert "it grants a pre-vote to 1, which has" in text
@@ -211,9 +211,9 @@ def test_i4_a_pre_vote_for_a_worse_log(world, monkeypatch):
 
 def test_i4_a_pre_vote_of_who_hears_its_leader(world, monkeypatch):
     machine = follower(world)
-    epoch = machine.kernel.replica.core.epoch
+    epoch = machine.kernel.core.epoch
     request = RequestReceived(reply_token=1, request=pre_vote(epoch, last_epoch=epoch))
-    machine.kernel.replica.core.step(request, machine.now().monotonic_ms)
+    machine.kernel.core.step(request, machine.now().monotonic_ms)
     assert world._tap.broken is None, "refused"
     grants_all(monkeypatch)
     text = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
@@ -223,14 +223,14 @@ def test_i4_a_pre_vote_of_who_hears_its_leader(world, monkeypatch):
 def test_i4_a_pre_vote_of_who_leads(world, monkeypatch):
     machine = leader(world)
     grants_all(monkeypatch)
-    epoch = machine.kernel.replica.core.epoch
+    epoch = machine.kernel.core.epoch
     request = RequestReceived(reply_token=1, request=pre_vote(epoch, last_epoch=epoch))
     text = steps_to(world, machine, request, machine.now().monotonic_ms, "I4")
     assert "it grants a pre-vote to 1 and leads epoch" in text
 
 
 def events_of_a_lost_leader(machine):
-    core = machine.kernel.replica.core
+    core = machine.kernel.core
     led = core.role.leader_id
     yield LeaderUnreachable(leader_id=led, epoch=core.epoch)
     yield RequestReceived(
@@ -244,7 +244,7 @@ def events_of_a_lost_leader(machine):
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_follower_that_lost_its_leader_may_grant_a_pre_vote(world, number):
     machine = follower(world)
-    core, now_ms = machine.kernel.replica.core, machine.now().monotonic_ms
+    core, now_ms = machine.kernel.core, machine.now().monotonic_ms
     epoch = core.epoch
     core.step(list(events_of_a_lost_leader(machine))[number], now_ms)
     effects = core.step(
@@ -276,7 +276,7 @@ def test_i16_a_process_begins_as_its_disk_says(world, epoch, leader_id, voted_id
     created = world.invariants.created
 
     def noted(started):
-        seen.append(started.kernel.replica.core.role)
+        seen.append(started.kernel.core.role)
         created(started)
 
     world.invariants.created = noted

@@ -134,7 +134,7 @@ def test_a_pause_between_the_halves_ends_with_the_second():
     assert loop._settle_us is not None
     machine.resume()
     world.run(world.scheduler.now_us + 2 * SECOND_US)
-    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert machine.kernel.core.leader == leader(world).kernel.core.leader
     assert not loop._is_stalled
 
 
@@ -149,7 +149,7 @@ def test_a_process_that_ends_between_the_halves_takes_nothing_into_the_next(end)
     world.restart(machine)
     world.run(world.scheduler.now_us + 3 * SECOND_US)
     assert loop._waiting_for == machine.incarnation
-    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert machine.kernel.core.leader == leader(world).kernel.core.leader
 
 
 def test_i20_an_exception_in_the_second_half(monkeypatch):

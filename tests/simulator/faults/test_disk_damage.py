@@ -63,7 +63,7 @@ def test_a_start_on_damage_is_refused_until_the_bytes_are_back(world, kind, suff
     world.restart(machine)
     assert machine.is_up
     world.run(world.scheduler.now_us + 2 * SECOND_US)
-    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert machine.kernel.core.leader == leader(world).kernel.core.leader
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

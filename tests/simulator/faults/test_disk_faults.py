@@ -57,7 +57,7 @@ def test_no_other_file_is_struck(path):
 @pytest.mark.parametrize("who", [leader, follower, observer])
 def test_a_node_that_cannot_write_its_log_stops_and_comes_back(world, who, amount):
     machine = who(world)
-    before, end_offset = machine.incarnation, machine.kernel.replica.core.log_end_offset
+    before, end_offset = machine.incarnation, machine.kernel.core.log_end_offset
     strike(world, "write_error", machine, amount=amount, length_us=5 * SECOND_US)
     other = observer(world) if who is follower else follower(world)
     other.kill()  # so that something is written: it is fenced
@@ -67,7 +67,7 @@ def test_a_node_that_cannot_write_its_log_stops_and_comes_back(world, who, amoun
     world.restart(other)
     world.restart(machine)
     run_on(world, 10 * SECOND_US)
-    assert machine.kernel.replica.core.log_end_offset > end_offset
+    assert machine.kernel.core.log_end_offset > end_offset
     assert machine.vfs.failing is None
 
 
@@ -82,7 +82,7 @@ def test_a_half_written_batch_is_cut_at_the_next_start(world):
     machine.kill()
     run_on(world, 2 * SECOND_US)
     assert world.probes.counts["torn_tail_repaired"] == 1
-    assert machine.kernel.replica.writer.log.end_offset > 0
+    assert machine.kernel.log.end_offset > 0
 
 
 def test_a_minority_of_the_voters_has_such_a_disk(world):
@@ -131,7 +131,7 @@ def test_a_disk_is_honest_and_durable_when_faults_have_stopped(world):
     machine = observer(world)
     strike(world, "fsync_lie", machine)
     append(machine, 1)
-    machine.kernel.replica.writer.log.flush()
+    machine.kernel.log.flush()
     path = segment_paths(machine.vfs)[-1]
     assert machine.vfs.durable_content(path) != machine.vfs.written_content(path)
     world.nemesis.stop()
@@ -153,14 +153,14 @@ def test_the_nth_read_fails_once():
 @pytest.mark.parametrize("who", [leader, follower, observer])
 def test_a_start_that_cannot_read_is_refused_and_the_next_one_is_not(world, who, amount):
     machine = who(world)
-    end_offset = machine.kernel.replica.core.log_end_offset
+    end_offset = machine.kernel.core.log_end_offset
     strike(world, "start_read_error", machine, amount=amount)
     assert not machine.is_up
     assert world.probes.counts["start_refused_by_read_error"] == 1
     assert machine.vfs.failing is None
     run_on(world, 2 * SECOND_US)
     assert machine.is_up
-    assert machine.kernel.replica.core.log_end_offset >= end_offset
+    assert machine.kernel.core.log_end_offset >= end_offset
 
 
 def test_a_start_that_reads_less_is_none_that_failed(world):

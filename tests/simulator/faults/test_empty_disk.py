@@ -25,18 +25,18 @@ def strike(world, machine):
 
 
 def observer_ids(world):
-    role = leader(world).kernel.replica.core.role
+    role = leader(world).kernel.core.role
     return {key.directory_id for key in role.observers if key.id == observer(world).id}
 
 
 def test_it_fetches_everything_anew_as_another_directory(world):
     machine = observer(world)
-    before, end_offset = machine.directory_id, machine.kernel.state.loader.end_offset
+    before, end_offset = machine.directory_id, machine.kernel.loader.end_offset
     assert end_offset > 10
     strike(world, machine)
     assert not machine.vfs.exists("/data/__cluster_metadata-0")
     world.run(world.scheduler.now_us + SECOND_US)
-    assert machine.kernel.state.loader.end_offset >= end_offset
+    assert machine.kernel.loader.end_offset >= end_offset
     assert observer_ids(world) == {before, machine.directory_id}
     assert world.probes.counts["disk_replaced"] == 1
 
@@ -53,7 +53,7 @@ def test_its_broker_registers_with_the_new_directory(world):
 def test_a_log_that_begins_above_0_is_filled_by_a_snapshot():
     world = quiet_world(record_bytes_between_snapshots=300, retention_bytes=300)
     world.run(world.scheduler.now_us + 4 * SECOND_US)
-    assert leader(world).kernel.replica.core.log_start_offset > 0
+    assert leader(world).kernel.core.log_start_offset > 0
     before = world.probes.counts["snapshot_fetched"]
     strike(world, observer(world))
     world.run(world.scheduler.now_us + SECOND_US)

@@ -44,7 +44,7 @@ def test_a_node_without_memory_ends_and_comes_back(world, amount):
     assert world.probes.counts[WITHOUT_MEMORY] == 1
     assert machine.incarnation == before + 2
     world.run(world.scheduler.now_us + 2 * SECOND_US)
-    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert machine.kernel.core.leader == leader(world).kernel.core.leader
 
 
 def test_no_allocation_fails_when_the_fault_is_over(world):
@@ -60,7 +60,7 @@ def test_no_allocation_fails_when_the_fault_is_over(world):
 
 @pytest.mark.parametrize("countdown", thinned(range(1, 5), every=2))
 def test_it_fails_once_and_every_second_time_behind_the_buffer(world, countdown):
-    log, hits = leader(world).kernel.replica.writer.log, []
+    log, hits = leader(world).kernel.log, []
     fail_allocation(leader(world).kernel, countdown, lambda: True, hits.append)
     for _ in range(1, countdown):
         assert log.read(0, 1)
@@ -81,7 +81,7 @@ def test_the_invariants_read_the_log_all_the_same(world, fail):
 
 @pytest.mark.parametrize("countdown", [1, 2])
 def test_a_read_fails_once(world, countdown):
-    log, hits = leader(world).kernel.replica.writer.log, []
+    log, hits = leader(world).kernel.log, []
     fail_read(leader(world).kernel, countdown, lambda: True, hits.append)
     for _ in range(1, countdown):
         assert log.read(0, 1)

@@ -21,6 +21,6 @@ def test_a_voter_with_space_leads_while_one_disk_is_full(place):
     run_on(world, ELECTED_US)
     assert world.probes.counts["disk_full"] > 0
     assert leader(world).id != full.id
-    epoch = full.kernel.replica.core.epoch
+    epoch = full.kernel.core.epoch
     run_on(world, 30 * SECOND_US)
-    assert full.kernel.replica.core.epoch == epoch, "the full disk disturbs nobody"
+    assert full.kernel.core.epoch == epoch, "the full disk disturbs nobody"

@@ -116,30 +116,30 @@ def test_a_follower_whose_fetches_are_not_answered_falls_behind_and_is_not_follo
     world = quiet_world(request_timeout_ms=500)
     led, machine = leader(world), follower(world)
     strike(world, "Fetch response", led.id, machine.id)
-    epoch = led.kernel.replica.core.epoch
+    epoch = led.kernel.core.epoch
     world.run(world.scheduler.now_us + 1_500_000)
     assert world.probes.counts["response_lost"] > 0
     assert leader(world) is led
-    assert led.kernel.replica.core.epoch == epoch
+    assert led.kernel.core.epoch == epoch
     lost = world.probes.counts["response_lost"]
     world.run(world.scheduler.now_us + 5 * SECOND_US)
     after = world.probes.counts["response_lost"]
     assert after > lost
     world.run(world.scheduler.now_us + 5 * SECOND_US)
     assert world.probes.counts["response_lost"] == after, "it is over"
-    assert machine.kernel.replica.core.leader == led.kernel.replica.core.leader
+    assert machine.kernel.core.leader == led.kernel.core.leader
 
 
 def test_a_leader_that_hears_no_fetch_is_replaced():
     world = quiet_world()
     led = leader(world)
-    epoch = led.kernel.replica.core.epoch
+    epoch = led.kernel.core.epoch
     for machine in world.machines.values():
         if machine is not led:
             strike(world, "Fetch request", machine.id)
     world.run(world.scheduler.now_us + 4 * SECOND_US)
     assert world.probes.counts["request_lost"] > 2
-    assert led.kernel.replica.core.epoch > epoch
+    assert led.kernel.core.epoch > epoch
     assert leader(world) is not led
 
 

@@ -39,7 +39,7 @@ def test_links_that_are_full_lose_connections_and_not_the_cluster(world):
     assert counts["full_link_told_one_side"] > 0
     run_on(world, 20 * SECOND_US)
     assert network.capacities == {}
-    assert len({m.kernel.replica.core.epoch for m in world.machines.values()}) == 1
+    assert len({m.kernel.core.epoch for m in world.machines.values()}) == 1
 
 
 def test_links_hold_everything_again_when_faults_have_stopped(world):

@@ -64,7 +64,7 @@ def test_power_fails_while_a_process_recovers(world, amount):
     run_on(world, 3 * SECOND_US)
     assert machine.is_up
     assert machine.vfs.crash_at is None
-    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert machine.kernel.core.leader == leader(world).kernel.core.leader
     assert crashes <= 1 + amount % 3
 
 
@@ -91,7 +91,7 @@ def test_a_kill_between_two_operations_keeps_the_page_cache(world):
     assert world.probes.counts["crashed_between_disk_operations"] == 0
     run_on(world, 10 * SECOND_US)
     assert machine.incarnation == before + 2
-    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert machine.kernel.core.leader == leader(world).kernel.core.leader
 
 
 def test_i18_a_kill_within_a_truncation_may_leave_a_cut_that_was_not_synced():
@@ -120,7 +120,7 @@ def test_a_process_may_be_killed_at_any_operation(world, amount):
     world.nemesis.stop()  # some came to it when the fault was over
     run_on(world, 10 * SECOND_US)
     assert machine.is_up
-    assert machine.kernel.replica.core.leader == leader(world).kernel.replica.core.leader
+    assert machine.kernel.core.leader == leader(world).kernel.core.leader
 
 
 def test_a_power_failure_that_comes_first_is_one(world):
