@@ -1,5 +1,5 @@
-"""Settings of all tests: fewer random examples in quick runs, no collector while they load,
-a time limit.
+"""Settings of all tests: fewer random examples in quick runs, no import of files that a run leaves
+out, no collector while they load, a time limit.
 
 Signals do what they do at a prompt: `&` in a script has them ignore SIGINT, `nohup` SIGHUP.
 """
@@ -7,11 +7,12 @@ Signals do what they do at a prompt: `&` in a script has them ignore SIGINT, `no
 import gc
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.selection import QUICK_PROFILE, QUICK_SHARE
+from tests.selection import QUICK_PROFILE, QUICK_SHARE, is_left_out
 from tests.time_limits import give_time, raise_through_hypothesis
 
 EXAMPLES = 100  # hypothesis' own
@@ -22,6 +23,11 @@ settings.register_profile(QUICK_PROFILE, max_examples=EXAMPLES // QUICK_SHARE)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file of which no test is taken: None lets others decide."""
+    return is_left_out(collection_path, config.option.markexpr) or None
 
 
 @pytest.hookimpl(wrapper=True)

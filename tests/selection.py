@@ -1,7 +1,9 @@
 """Cases of `scripts/test --quick`: a few of each kind; `scripts/test --all` takes all."""
 
+import re
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -13,6 +15,29 @@ QUICK_PROFILE = "quick"
 QUICK_SHARE = 10
 """Random examples without that profile for one with it."""
 QUICK_EXAMPLES_MIN = 5
+
+FOLDER_KINDS: Final = ("interop", "browser")
+"""Folders whose tests all have the mark of the same name."""
+EXCLUSION: Final = re.compile(r"not \(([\w ]+)\)")
+FILE_MARKS: Final = re.compile(r"^pytestmark = (\[.*?^\]|.*?$)", re.MULTILINE | re.DOTALL)
+MARK: Final = re.compile(r"pytest\.mark\.(\w+)")
+
+
+def is_left_out(path: Path, markers: str) -> bool:
+    """Return True if `-m markers` takes no test of this file or folder, which is not imported.
+
+    Clients and Spark are slow to import. Only of "not (A or B)", where one mark decides.
+    """
+    exclusion = EXCLUSION.fullmatch(markers)
+    if exclusion is None:
+        return False
+    excluded = set(exclusion[1].split(" or "))
+    if path.is_dir():
+        return path.name in excluded.intersection(FOLDER_KINDS)
+    if not path.name.startswith("test_"):
+        return False
+    found = FILE_MARKS.search(path.read_text("utf-8"))
+    return found is not None and not excluded.isdisjoint(MARK.findall(found[1]))
 
 
 def thinned(cases: Iterable[object], every: int) -> list[object]:

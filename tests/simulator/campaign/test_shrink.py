@@ -1,5 +1,7 @@
 """Delta debugging over plans: made-up failures with a known smallest cause."""
 
+import functools
+
 import pytest
 from msgspec.structs import replace
 
@@ -8,7 +10,11 @@ from simulator.campaign.run import run_seed
 from simulator.campaign.shrink import Shrinker
 from simulator.faults.decision import Decision
 
-BASE = run_seed(1, Options(node_count=3, faults=(), duration_us=1_000, write_count=0))
+
+@functools.cache
+def passed():
+    """An outcome to be changed."""
+    return run_seed(1, Options(node_count=3, faults=(), duration_us=1_000, write_count=0))
 
 
 def decision(number, kind="kill", targets=(1,)):
@@ -17,9 +23,9 @@ def decision(number, kind="kill", targets=(1,)):
 
 def failing(plan, options, invariant="I7", at_us=500_000):
     return replace(
-        BASE, invariant=invariant, text="made up", at_us=at_us, plan=plan,
+        passed(), invariant=invariant, text="made up", at_us=at_us, plan=plan,
         settings=replace(
-            BASE.settings,
+            passed().settings,
             voter_count=options.node_count or 5,
             observer_count=2 if options.observer_count is None else options.observer_count,
         ),
@@ -74,7 +80,7 @@ def test_writes_and_duration_go_down():
 
     shrunk, _ = shrink([], fails, at_us=599_000)
     assert shrunk.options.write_count == 20
-    assert shrunk.options.think_us == BASE.settings.think_us
+    assert shrunk.options.think_us == passed().settings.think_us
     assert shrunk.options.duration_us <= 600_000
 
 
@@ -100,7 +106,7 @@ def test_the_budget_ends_the_search_with_the_best_so_far():
 
 def test_nothing_to_shrink_where_nothing_failed():
     with pytest.raises(AssertionError, match="nothing failed"):
-        Shrinker(BASE, Options(), lambda options, plan: BASE)
+        Shrinker(passed(), Options(), lambda options, plan: passed())
 
 
 @pytest.mark.parametrize("needed", [0, 1, 7, 13, 200])
