@@ -95,6 +95,9 @@ class IsrExpansion:
         assert partition is not None, f"{key=}"
         if _wanted_isr(image, partition) is not None:
             self._ready[key] = None
+        self._note_absent(image, key, partition)
+
+    def _note_absent(self, image: Image, key: TopicIdPartition, partition: Partition) -> None:
         for replica in partition.replicas:
             if replica not in partition.isr and not _may_join(image, replica):
                 self._absent.setdefault(replica, {})[key] = None
@@ -133,6 +136,8 @@ class IsrExpansion:
             partition = self._image.partition(*key)
             if partition is None or partition.leader != self._node_id or key in found:
                 continue
+            # A replica that returned may be away again; no change of the partition tells.
+            self._note_absent(self._image, key, partition)
             isr = _wanted_isr(self._image, partition)
             if isr is not None:
                 taken.append((key, partition, isr))

@@ -3,7 +3,10 @@
 import errno
 
 from kernel.lifecycle.isr_expansion import PARTITIONS_PER_REQUEST
+from metadata.apply import apply_all
+from metadata.delta import MetadataDelta
 from metadata.image import Partition
+from metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from storage.partition_directories import partition_directory_name
 from storage.vfs import join
 from tests.kernel.harness import World
@@ -74,6 +77,36 @@ def test_what_a_controller_took_along_is_asked_of_the_next_one() -> None:
         lambda: all(back in p.isr for p in partitions(world, "a") if p.leader == asking), 40_000
     )
     assert any(p.leader == asking for p in partitions(world, "a"))
+
+
+def test_who_leaves_again_before_it_is_asked_for_is_asked_for_when_it_returns() -> None:
+    world = ready_world()
+    world.client(1).create_topic("a", partitions=3, replicas=3)
+    world.run_for(200)
+    active = world.active()
+    number, partition = next(
+        (n, p) for n, p in enumerate(partitions(world, "a")) if p.leader != active
+    )
+    kernel = world.kernel(partition.leader)
+    expansion, image = kernel.isr_expansion, kernel.cache.image
+    assert expansion is not None
+    back = partition.replicas[-1]
+    epoch = image.brokers[back].epoch
+    leaves = BrokerRegistrationChangeRecord(broker_id=back, broker_epoch=epoch, fenced=1)
+    returns = BrokerRegistrationChangeRecord(broker_id=back, broker_epoch=epoch, fenced=-1)
+    shrinks = PartitionChangeRecord(
+        topic_id=image.topic_id_by_name["a"], partition_id=number, isr=partition.replicas[:-1]
+    )
+    for records in ((leaves, shrinks), (returns,), (leaves,)):
+        delta = MetadataDelta()
+        before, image = image, apply_all(image, records, 0, delta)
+        expansion.publish(before, image, delta)
+    expansion.tick()
+    assert not expansion._is_waiting, "it is away again"
+    delta = MetadataDelta()
+    expansion.publish(image, apply_all(image, (returns,), 0, delta), delta)
+    expansion.tick()
+    assert expansion._is_waiting
 
 
 def test_more_than_one_request_holds() -> None:
