@@ -45,7 +45,7 @@ class AbortedTransactions:
     def collect(
         self, segments: Sequence[Segment], offset: int, upper_offset: int
     ) -> list[AbortedTransaction]:
-        """Those that concern records from `offset` to `upper_offset`, exclusive."""
+        """Aborted transactions that concern `offset` to `upper_offset`, exclusive."""
         assert 0 <= offset <= upper_offset, f"{offset=} {upper_offset=}"
         found: list[AbortedTransaction] = []
         for segment in segments[_floor(segments, offset) :]:

@@ -61,7 +61,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def roll_rules(self) -> RollRules:
-        """Those of them that say when a log begins a new segment."""
+        """Settings by which a log begins a new segment."""
         return RollRules(
             segment_bytes=self.segment_bytes,
             segment_ms=self.segment_ms,

@@ -299,7 +299,7 @@ class UnifiedLog:
         return self.last_stable_offset
 
     def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """Those that concern records from `offset` to `upper_offset`, exclusive."""
+        """Aborted transactions that concern `offset` to `upper_offset`, exclusive."""
         return self._aborted.collect(self._log.segments, offset, upper_offset)
 
     def earliest(self) -> TimestampAndOffset:

@@ -73,7 +73,7 @@ class Reader:
         raise NoAnswerError("a varint is too long")
 
     def raw(self, length: int) -> bytes:
-        """So many bytes."""
+        """Read `length` bytes."""
         found = self.content[self.position : self.position + length]
         if len(found) != length:
             raise NoAnswerError("response is too short")

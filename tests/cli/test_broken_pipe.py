@@ -1,4 +1,4 @@
-"""Whoever reads our output may leave (`| head`): that is no failure of a file, and no stack."""
+"""Readers that leave our output early (`| head`): no failure of a file, and no stack."""
 
 import json
 import os

@@ -111,7 +111,7 @@ def run(
     seed: int,
     on_progress: Callable[[Report], None] | None = None,
 ) -> Report:
-    """So many inputs; raises FoundError for the first that breaks a property."""
+    """Run a number of inputs; raise FoundError for the first that breaks a property."""
     rng = Random(f"{seed}/{target.name}")
     report = Report(target.name)
     started = time.perf_counter()

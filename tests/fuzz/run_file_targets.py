@@ -159,7 +159,7 @@ def _ledger(data: bytes) -> tuple[SeedLedger, dict[int, Result]]:
 def _ledger_goes_on(
     value: tuple[SeedLedger, dict[int, Result]], _data: bytes, _rng: Random
 ) -> None:
-    """Whatever stands in it: what is added is known the next time, and nothing is lost."""
+    """Check that any ledger takes a further result, finds it the next time and loses none."""
     ledger, known = value
     ledger.add(msgspec.structs.replace(RESULT, seed=77))
     assert ledger.known().keys() == known.keys() | {77}
@@ -225,7 +225,7 @@ def _opened(data: bytes) -> tuple[Log, MemoryVfs]:
 
 
 def _log_can_be_used(value: tuple[Log, MemoryVfs], _data: bytes, _rng: Random) -> None:
-    """Whatever the indexes say: every offset reads as its own batch, and the log goes on."""
+    """Check that with any indexes each offset reads as its own batch, and the log goes on."""
     log, vfs = value
     offset = log.log_start_offset
     while offset < log.end_offset:

@@ -95,7 +95,7 @@ def _controller(data: bytes) -> Voter:
 
 
 def _controller_fits(found: Voter, _data: bytes, _rng: Random) -> None:
-    """It goes into a request."""
+    """Check that a voter read from server.properties fits into a request."""
     node_id, directory, endpoints = found
     assert 0 <= node_id < 2**31
     assert len(directory) == 16

@@ -49,7 +49,7 @@ def address(quorum: Quorum, distance: int) -> tuple[str, int]:
 
 @pytest.fixture(autouse=True)
 def nodes_live(quorum: Quorum) -> Iterator[None]:
-    """Whatever a client does: the same processes run afterwards and answer."""
+    """Check after each test that the same processes run and answer."""
     before = {node["id"]: node["pid"] for node in quorum.status()["nodes"]}
     yield
     status = quorum.wait_healthy()

@@ -11,7 +11,7 @@ from tests.kernel.deadlines import check_deadlines
 
 
 def check_attributes(kernel):
-    """Those that their writers keep say what is to be said."""
+    """Check the attributes that their writers keep against the state that they are derived from."""
     log, state = kernel.core._state.log, kernel.state
     at_start = log.start_offset == log.end_offset
     snapshot = log.latest_snapshot if at_start else None

@@ -31,7 +31,7 @@ from wire.errors import ApiError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "quorum_controller"
 SUPER = AccessRules(frozenset({"User:ANONYMOUS"}))
-"""Whoever recorded the frames was a super user."""
+"""Rules of the recordings: the recording client was a super user."""
 MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 

@@ -173,8 +173,9 @@ DIRECT = answered("CREATE_TOPICS", "DELETE_TOPICS") + [
     for pair in answered("INCREMENTAL_ALTER_CONFIGS", "ALLOCATE_PRODUCER_IDS")
     if pair["scenario"] not in ANSWERED_ELSEWHERE
 ]
-"""Those of partitions and settings have tests of their own in the other scenarios; UpdateFeatures
-elsewhere is about kraft.version 1, as are the three APIs of voters: not supported."""
+"""Requests without an envelope. Others, of partitions and settings, have tests of their own in the
+other scenarios; UpdateFeatures elsewhere is about kraft.version 1, as are the three APIs of voters:
+not supported."""
 
 
 @pytest.mark.parametrize("pair", DIRECT, ids=label)

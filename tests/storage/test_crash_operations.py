@@ -220,7 +220,7 @@ def prepared_segment(vfs: MemoryVfs) -> Segment:
 
 
 def segment_is(vfs: MemoryVfs, is_done: bool) -> None:
-    """Whatever an index file holds after a crash: reading by offset gives what is asked for."""
+    """Check that each offset reads as its batch, with any content of the index after the crash."""
     log = Log.open(vfs, "/d/p", LogConfig(index_interval_bytes=100, verify_from_start=is_done))
     for offset in range(5):
         assert log.read(offset, 1) == batch(offset, 1)

@@ -98,7 +98,7 @@ def left_behind(vfs: MemoryVfs) -> SnapshotFiles:
 
 
 def cleaned_is(vfs: MemoryVfs, is_done: bool) -> None:
-    """Nobody's way is barred by what is left of it, whenever the clean-up was cut off."""
+    """Check that files left behind stop nothing, whenever their removal was cut off."""
     if is_done:
         assert [name for name in vfs.list("/d") if "checkpoint" in name] == [snapshot_name(OLD)]
     snapshots_are(vfs, False)

@@ -1,4 +1,4 @@
-"""Whatever brokers and administrators do, in whatever order: what holds of every partition."""
+"""Invariants of every partition under random actions of brokers and administrators."""
 
 import uuid
 from types import SimpleNamespace
