@@ -45,7 +45,7 @@ def application(
     app = web.Application(middlewares=[_edge(on_error)])
     for route in ROUTES:
         app.router.add_get(route.path, _resource(service, route), expect_handler=_expectation)
-    streams = Streams(service, streams_max=streams_max)
+    streams = Streams(service.node, streams_max=streams_max)
     app[STREAMS] = streams
     app.router.add_get("/v1/metadata/stream", streams.serve, expect_handler=_expectation)
     metrics = NodeMetrics(service.node)

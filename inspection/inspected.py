@@ -48,13 +48,21 @@ class CommitWatch:
         self._now = now
         self.last_commit_ms: int | None = None
         """Monotonic time; None before the first commit."""
-        self.waiting: set[Callable[[], None]] = set()
+        self._waiting: set[Callable[[], None]] = set()
+
+    def call_next(self, wake: Callable[[], None]) -> None:
+        """Call back at the next commit, once."""
+        self._waiting.add(wake)
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Do not call back, if that is still to come."""
+        self._waiting.discard(wake)
 
     def publish(self, before: Image, after: Image, delta: MetadataDelta) -> None:
         """Note the time of a commit and call each waiting callback once."""
         del before, after, delta
         self.last_commit_ms = self._now().monotonic_ms
-        waiting, self.waiting = self.waiting, set()
+        waiting, self._waiting = self._waiting, set()
         for wake in waiting:
             wake()
 

@@ -56,6 +56,11 @@ class NodeMetrics:
 
     def __init__(self, node: Inspected) -> None:
         self._node = node
+        self._core = node.core
+        self._state = node.state
+        self._node_controller = node.state.controller
+        self._recorder = node.recorder
+        self._counted_elections = node.elections_counted
         self._counted: tuple[Image, Counts] | None = None
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
@@ -75,14 +80,14 @@ class NodeMetrics:
             yield self._registrations()
             yield from self._requests()
             yield from self._elections()
-            yield from controller_timings(self._node.recorder, now_ns)
+            yield from controller_timings(self._recorder, now_ns)
         yield from self._raft()
-        yield from raft_timings(self._node.recorder, now_ns)
+        yield from raft_timings(self._recorder, now_ns)
         yield from self._loader(now_ns)
         yield from self._features()
         if self._node.config.is_broker:
             yield from self._broker()
-            yield from broker_timings(self._node.recorder)
+            yield from broker_timings(self._recorder)
 
     def _counts(self) -> Counts:
         """Return the counts of the newest image, computed once per image."""
@@ -104,9 +109,9 @@ class NodeMetrics:
         counts = self._counts()
         states = [registration_state(broker) for broker in image.brokers.values()]
         fenced = states.count(FENCED)
-        core = node.core
+        core = self._core
         for name, value, text in (
-            ("activecontrollercount", int(node.state.is_active), "1 on the active one"),
+            ("activecontrollercount", int(self._state.is_active), "1 on the active one"),
             ("activebrokercount", len(image.brokers) - fenced, "registered and unfenced"),
             ("fencedbrokercount", fenced, "registered and fenced"),
             (
@@ -136,7 +141,7 @@ class NodeMetrics:
             yield GaugeMetricFamily(CONTROLLER + name, text, float(value))
 
     def _elections(self) -> Iterator[Metric]:
-        elections, prefix = self._node.elections_counted, "kafka_controller_controllerstats_"
+        elections, prefix = self._counted_elections, "kafka_controller_controllerstats_"
         for name, value, text in (
             ("uncleanleaderelections", elections.unclean, "leaders from outside ISR and ELR"),
             (
@@ -159,7 +164,7 @@ class NodeMetrics:
 
     def _requests(self) -> Iterator[Metric]:
         """Yield counts of timed-out requests and ages of the last heartbeats."""
-        controller = self._node.state.controller
+        controller = self._node_controller
         assert controller is not None, "asked of controllers only"
         for name, value, text in (
             (
@@ -198,7 +203,7 @@ class NodeMetrics:
 
     def _raft(self) -> Iterator[Metric]:
         """Metrics of the replica of the metadata log."""
-        core = self._node.core
+        core = self._core
         voted = getattr(core.role, "voted_key", None)
         voted_id = None if voted is None else voted.id
         for name, value, text in (
@@ -229,21 +234,21 @@ class NodeMetrics:
         """Metrics of the metadata loader, of snapshots and of finalized features."""
         node, image = self._node, self._node.image
         size_bytes = node.newest_snapshot_bytes()
-        age_ms = max(0, now_ns - node.recorder.snapshot_ns) // NS_PER_MS
+        age_ms = max(0, now_ns - self._recorder.snapshot_ns) // NS_PER_MS
         loader, emitter = "kafka_server_metadataloader_", "kafka_server_snapshotemitter_"
         for name, value, text in (
             (loader + "currentmetadataversion", image.metadata_version, "finalized level"),
             (
                 loader + "currentcontrollerid",
-                node_number(node.core.leader.leader_id),
+                node_number(self._core.leader.leader_id),
                 "the active controller, -1 when unknown",
             ),
             (
                 loader + "handleloadsnapshotcount",
-                node.state.snapshots_loaded,
+                self._state.snapshots_loaded,
                 "snapshots loaded since the start",
             ),
-            (loader + "avgidleratio", node.recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
+            (loader + "avgidleratio", self._recorder.idle_ratio(now_ns), "of the loop, 0 to 1"),
             (emitter + "latestsnapshotgeneratedbytes", size_bytes, "newest snapshot, 0 without"),
             (
                 emitter + "latestsnapshotgeneratedagems",

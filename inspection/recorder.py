@@ -112,6 +112,16 @@ class Histogram:
         self.count = 0
         self.newest: deque[int] = deque(maxlen=KEPT)
 
+    def add(self, value: int) -> None:
+        """Add one value."""
+        self.count += 1
+        self.newest.append(value)
+
+    def add_all(self, values: Sequence[int]) -> None:
+        """Add values, the newest last."""
+        self.count += len(values)
+        self.newest.extend(values)
+
     def quantiles(self, wanted: Sequence[float]) -> list[float]:
         """Return the interpolated value that each share (0 to 1) does not exceed; 0 without values.
 
@@ -170,22 +180,17 @@ class Recorder:
 
     def taken(self, posted_ns: Sequence[int], now_ns: int) -> None:
         """Record the queue times of events that were posted at these times and are stepped now."""
-        histogram = self.queue_ns
-        histogram.count += len(posted_ns)
-        histogram.newest.extend([now_ns - at_ns for at_ns in posted_ns])
+        self.queue_ns.add_all([now_ns - at_ns for at_ns in posted_ns])
 
     def applied(self, records: int, took_ns: int) -> None:
         """Record a committed batch that was read from the log and applied to the image."""
-        self.batch_ns.count += 1
-        self.batch_ns.newest.append(took_ns)
-        self.batch_records.count += 1
-        self.batch_records.newest.append(records)
+        self.batch_ns.add(took_ns)
+        self.batch_records.add(records)
 
     def worked(self, core: RaftCore, started_ns: int, now_ns: int) -> None:
         """Record the time of a turn, and its effects on the replica."""
         took_ns = now_ns - started_ns
-        self.turn_ns.count += 1
-        self.turn_ns.newest.append(took_ns)
+        self.turn_ns.add(took_ns)
         self.busy_ns.add(took_ns, now_ns)
         self.observe(core, started_ns, now_ns)
 

@@ -14,11 +14,12 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from inspection.inspected import Inspected
 from inspection.negotiation import MSGPACK, negotiated
 from inspection.parameters import read_parameters
 from inspection.problem import Problem
 from inspection.record_views import RecordView
-from inspection.resources import Service, committed_records
+from inspection.resources import committed_records
 from inspection.routes import STREAM_PARAMETERS
 
 SSE: Final = "text/event-stream"
@@ -36,11 +37,12 @@ class Streams:
 
     def __init__(
         self,
-        service: Service,
+        node: Inspected,
         slow_reader_s: float = SLOW_READER_S,
         streams_max: int = STREAMS_MAX,
     ) -> None:
-        self._service = service
+        self._node = node
+        self._commits = node.watch
         self._streams_max = streams_max
         self._slow_reader_s = slow_reader_s
         self._open = 0
@@ -54,10 +56,10 @@ class Streams:
         """Serve one stream, until the client disconnects or the node stops."""
         media_type = negotiated(request.headers.get("Accept"), (SSE, MSGPACK))
         values = read_parameters(STREAM_PARAMETERS, {}, list(request.query.items()))
-        node = self._service.node
         last_event_id = request.headers.get("Last-Event-ID")
-        position = start_offset(last_event_id, values["from"], node.committed_end)
-        committed_records(node, position)  # raises for a bad position before the answer begins
+        position = start_offset(last_event_id, values["from"], self._node.committed_end)
+        # Raises for a bad position, before the answer begins.
+        committed_records(self._node, position)
         if self._open >= self._streams_max:
             raise Problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -89,7 +91,7 @@ class Streams:
             await self._write(response, b": stream of committed records\n\n")
         while not self._closing.is_set():
             try:
-                records = committed_records(self._service.node, position)
+                records = committed_records(self._node, position)
             except Problem as problem:
                 await self._write(response, _end(media_type, "log_truncated", problem.body.detail))
                 return
@@ -111,15 +113,14 @@ class Streams:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         wake = _resolver(woken)
-        waiting = self._service.node.watch.waiting
-        waiting.add(wake)
+        self._commits.call_next(wake)
         closing = asyncio.ensure_future(self._closing.wait())
         try:
             done, _ = await asyncio.wait(
                 (woken, closing), timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            self._service.node.watch.waiting.discard(wake)
+            self._commits.forget(wake)
             closing.cancel()
             with suppress(asyncio.CancelledError):
                 await closing

@@ -156,6 +156,13 @@ class FetchSession:
         for key in request.forgotten:
             self.partitions.pop(key, None)
 
+    def note(self, row: FetchedPartition) -> None:
+        """Keep what a row says; a partition whose records it holds is the last to be read next."""
+        key = (row.topic, row.partition)
+        self.partitions[key].note(row)
+        if row.records_bytes > 0:
+            self.partitions[key] = self.partitions.pop(key)
+
     def eviction_key(self) -> _EvictionKey:
         """Value of this session as one to evict."""
         return self.is_privileged, self.cached_size, self.id
@@ -369,16 +376,17 @@ class FullFetch:
 class IncrementalFetch:
     """The context of an incremental fetch."""
 
-    __slots__ = ("_expected_epoch", "_session", "_topic_name")
+    __slots__ = ("_expected_epoch", "_partitions", "_session", "_topic_name")
 
     def __init__(self, session: FetchSession, topic_name: TopicName) -> None:
         self._session = session
+        self._partitions = session.partitions
         self._expected_epoch = session.epoch
         self._topic_name = topic_name
 
     def partitions(self) -> Sequence[SessionPartition]:
         """The partitions to read, those first that have waited longest for records."""
-        partitions = list(self._session.partitions.values())
+        partitions = list(self._partitions.values())
         for partition in partitions:
             if partition.topic_name is None:
                 partition.topic_name = _name(partition.key, self._topic_name)
@@ -388,8 +396,7 @@ class IncrementalFetch:
         """The rows that `respond` would send, with no change of the session."""
         if self._is_overtaken():
             return ()
-        partitions = self._session.partitions
-        return [row for row in rows if partitions[row.topic, row.partition].is_changed(row)]
+        return [row for row in rows if self._partitions[row.topic, row.partition].is_changed(row)]
 
     def respond(self, rows: Sequence[FetchedPartition], _now_ms: int) -> SessionResponse:
         """The response with the rows that changed."""
@@ -397,12 +404,8 @@ class IncrementalFetch:
         if self._is_overtaken():
             return SessionResponse(ErrorCode.invalid_fetch_session_epoch, session.id)
         changed = self.preview(rows)
-        partitions = session.partitions
         for row in changed:
-            key = (row.topic, row.partition)
-            partitions[key].note(row)
-            if row.records_bytes > 0:
-                partitions[key] = partitions.pop(key)
+            session.note(row)
         return SessionResponse(ErrorCode.none, session.id, changed)
 
     def throttled(self) -> SessionResponse:

@@ -58,12 +58,15 @@ def test_a_rate_is_zero_again_when_nothing_comes() -> None:
 def test_quantiles_are_interpolated_as_in_kafka() -> None:
     histogram = Histogram()
     assert histogram.quantiles((0.5, 0.99)) == [0, 0]
-    histogram.newest.extend(range(1, 101))
+    histogram.add_all(range(1, 101))
     assert histogram.quantiles((0.5, 0.75, 0.95, 0.99, 0.999)) == pytest.approx(
         [50.5, 75.75, 95.95, 99.99, 100]
     )
-    histogram.newest.extend([7] * KEPT)
+    histogram.add_all([7] * KEPT)
     assert histogram.quantiles((0.0, 1.0)) == [7, 7]
+    histogram.add(9)
+    assert histogram.quantiles((0.0, 1.0)) == [7, 9]
+    assert histogram.count == 100 + KEPT + 1
 
 
 def test_queue_times_turns_and_idleness() -> None:
