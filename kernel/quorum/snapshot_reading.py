@@ -114,12 +114,11 @@ class SnapshotReading:
         """
         loading, damage = self._loading, self._damage
         self.forget()
-        is_same = (
-            loading is not None
-            and (loading.snapshot_id, loading.size_bytes) == (snapshot_id, len(content))
-            and loading.checksum == zlib.crc32(content)
-        )
-        if loading is None or not is_same:
+        if (
+            loading is None
+            or (loading.snapshot_id, loading.size_bytes) != (snapshot_id, len(content))
+            or loading.checksum != zlib.crc32(content)
+        ):
             loading = SnapshotLoading(snapshot_id, self._committed_image())
             loading.feed(content, is_last=True)
         elif damage is not None:

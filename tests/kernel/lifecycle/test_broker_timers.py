@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from kernel.effects import Effect, Exit, Log, LogLevel
 from kernel.lifecycle.broker_lifecycle import (
     REGISTRATION_BACKOFF_MS,
     SHUTDOWN_POLL_MS,
@@ -71,6 +72,7 @@ class Rig:
         self.clock = Clock(Now(START_MS, START_MS))
         self.local = Local()
         self.states: list[BrokerState] = []
+        self.effects: list[Effect] = []
         config = config_of(SELF)
         leader = LeaderAndEpoch(SELF, LeaderEpoch(1))
         addresses = {NodeId(i): (str(i), 9093) for i in (1, 2, 3)}
@@ -82,7 +84,7 @@ class Rig:
             incarnation=Incarnation(UUID(int=1), {"/data": DirectoryId(bytes(16))}, -1),
             controller=link,
             clock=self.clock,
-            effects=[],
+            effects=self.effects,
             on_state=lambda: self.states.append(self.lifecycle.state),
             on_shut_down=lambda: None,
         )
@@ -173,12 +175,41 @@ def test_a_refused_registration_is_repeated_after_a_pause_that_doubles() -> None
     assert rig.due_ms(HEARTBEAT) == 0
 
 
+def test_an_id_that_stays_in_use_ends_the_broker_with_an_error() -> None:
+    rig = Rig()
+    rig.lifecycle.start()
+    rig.lifecycle.tick()
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    rig.pass_time(59_999)  # initial.broker.registration.timeout.ms less 1
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    assert not rig.effects
+    rig.pass_time(2_000)
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    reason = (
+        "node.id=1 is used by another broker that is registered and alive;"
+        " each node of a cluster needs its own id"
+    )
+    line = Log(LogLevel.ERROR, "node_id_in_use", {"error": reason})
+    assert rig.effects == [line, Exit(1, reason)]
+
+
 def test_a_running_broker_does_not_hurry_to_a_new_leader() -> None:
     rig = Rig()
     rig.run()
     rig.pass_time(10)
     rig.lifecycle.on_leader_changed()
     assert rig.due_ms(HEARTBEAT) == 1_990
+
+
+def test_states_have_the_numbers_of_kafkas_broker_state() -> None:
+    assert {state.name: state.value for state in BrokerState} == {
+        "NOT_RUNNING": 0,
+        "STARTING": 1,
+        "RECOVERY": 2,
+        "RUNNING": 3,
+        "PENDING_CONTROLLED_SHUTDOWN": 6,
+        "SHUTTING_DOWN": 7,
+    }
 
 
 def test_every_state_is_told() -> None:

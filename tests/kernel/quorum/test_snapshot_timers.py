@@ -2,6 +2,9 @@
 
 import random
 
+import pytest
+from msgspec.structs import replace
+
 from kernel.config import MetadataLogConfig
 from kernel.kernel import Kernel
 from kernel.quorum.snapshot_reading import SLICE_MS, SLICE_RECORDS, SnapshotReading
@@ -29,11 +32,16 @@ TOPICS = [
     TopicRecord(name=f"t{number}", topic_id=TopicId(number.to_bytes(16)))
     for number in range(1, 3 * SLICE_RECORDS)
 ]
-CONTENT = b"".join(
-    encode_snapshot(
-        TOPICS, level=25, epoch=LeaderEpoch(2), last_contained_timestamp_ms=1, timestamp_ms=2
+
+
+def encoded(topics: list[TopicRecord]) -> bytes:
+    parts = encode_snapshot(
+        topics, level=25, epoch=LeaderEpoch(2), last_contained_timestamp_ms=1, timestamp_ms=2
     )
-)
+    return b"".join(parts)
+
+
+CONTENT = encoded(TOPICS)
 
 
 class Rig:
@@ -77,6 +85,31 @@ def test_what_is_finished_without_its_slices_is_not_due() -> None:
     rig.reading.finish(SNAPSHOT_ID, CONTENT)
     assert rig.at_ms == NEVER_MS
     assert rig.reading.tick() is None
+    again = rig.reading.finish(SNAPSHOT_ID, CONTENT)
+    assert len(again.result(EMPTY)[0].topics) == len(TOPICS), "nothing of it was fetched"
+
+
+def test_what_was_read_in_slices_is_not_read_again() -> None:
+    rig = Rig()
+    rig.tick()
+    begun = rig.reading._loading
+    loading = rig.reading.finish(SNAPSHOT_ID, CONTENT)
+    assert loading is begun
+    assert len(loading.result(EMPTY)[0].topics) == len(TOPICS)
+
+
+@pytest.mark.parametrize(
+    ("offset", "name"), [(SNAPSHOT_ID.offset, "x1"), (SNAPSHOT_ID.offset + 1, "t1")]
+)
+def test_another_file_than_was_fetched_is_read_from_its_beginning(offset: int, name: str) -> None:
+    rig = Rig()
+    rig.tick()
+    snapshot_id = OffsetAndEpoch(Offset(offset), LeaderEpoch(2))
+    content = encoded([replace(TOPICS[0], name=name), *TOPICS[1:]])
+    assert len(content) == len(CONTENT)
+    image, _ = rig.reading.finish(snapshot_id, content).result(EMPTY)
+    assert image.provenance.end_offset == offset
+    assert name in image.topic_id_by_name
 
 
 def test_retention_is_checked_once_a_minute() -> None:

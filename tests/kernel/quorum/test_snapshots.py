@@ -103,6 +103,7 @@ def test_a_snapshot_by_bytes_covers_committed_records_and_lets_the_log_go() -> N
     world.start_all()
     world.run_until(world.is_ready, 40_000)
     world.run_until(lambda: have_all(world, 60))
+    assert [world.kernel(i).state.snapshots_loaded for i in world.alive] == [1, 1, 1]
 
 
 def test_a_log_that_begins_at_its_snapshot_is_not_written_out_at_every_commit() -> None:

@@ -1,6 +1,7 @@
 """The authorizer in answers that a node gives itself: hidden topics, refused names and ids."""
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -127,6 +128,16 @@ def test_names_are_refused_without_their_id():
 
 def test_ids_are_refused_without_their_name():
     assert seen("other", by_id=True) == [(None, True, FAILED)]
+
+
+def test_a_topic_id_that_nobody_has_is_no_secret():
+    (row,) = metadata_rows("gone").topics
+    row = replace(row, name=None, error_code=ErrorCode.unknown_topic_id)
+    response = replace(metadata_rows(), topics=(row,))
+    found = RULES.metadata(image(), ALICE, metadata_request("gone", by_id=True), response)
+    assert [(row.name, row.error_code) for row in found.topics] == [
+        (None, ErrorCode.unknown_topic_id)
+    ]
 
 
 def test_operations_are_the_caller_s():

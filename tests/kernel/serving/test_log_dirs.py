@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from kernel.formatting import bootstrap_checkpoint
 from kernel.serving.access import Access
-from metadata.image import Image
+from metadata.image import METADATA_VERSION, Image
 from quorum_controller.security.authorization import AccessRules, Caller
+from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
 from tests.kernel.harness import World
 from wire import codec
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_LOG_DIRS
@@ -127,6 +129,17 @@ def test_the_volume_is_told_from_version_4_on(version: int) -> None:
     else:
         assert result.total_bytes == vfs.bytes_max
         assert 0 < result.usable_bytes <= 1_000_000
+
+
+@pytest.mark.parametrize("cordoned", ["", "/data"])
+def test_a_cordoned_directory_is_marked(cordoned: str) -> None:
+    world = World(1, properties=(("cordoned.log.dirs", cordoned),))
+    content = bootstrap_checkpoint({METADATA_VERSION: 30}, 0)
+    write_bootstrap_checkpoint(world.nodes[1].vfs, "/data", content)
+    world.start_all()
+    world.run_until(world.is_ready)
+    (result,) = asked(world, None).results
+    assert result.is_cordoned == bool(cordoned)
 
 
 def test_a_directory_that_cannot_be_asked_is_a_storage_error() -> None:
