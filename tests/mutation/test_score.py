@@ -2,6 +2,8 @@
 
 import pytest
 
+from scripts.mutation.modules import ROOT
+from scripts.mutation.points import points
 from scripts.mutation.score import (
     Result,
     Results,
@@ -82,3 +84,12 @@ def test_an_equivalent_mutant_needs_an_argument(tmp_path):
     path.write_text('[[equivalent]]\nid = "a"\nwhy = " "\n', "utf-8")
     with pytest.raises(ValueError, match="no argument"):
         read_equivalents(path)
+
+
+def test_every_equivalent_mutant_exists():
+    """An entry goes with the code that it names; `--list` prints the mutants of a package."""
+    argued = read_equivalents()
+    modules = {mutant.partition("::")[0] for mutant in argued}
+    texts = {path: (ROOT / path).read_text("utf-8") for path in modules if (ROOT / path).exists()}
+    existing = {point.id for path, text in texts.items() for point in points(path, text)}
+    assert [mutant for mutant in argued if mutant not in existing] == []
