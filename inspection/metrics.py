@@ -20,7 +20,6 @@ from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timi
 from inspection.views import min_insync_replicas
 from metadata.features import supported_features
 from metadata.image import Broker, Image
-from raft.roles import Leader
 from wire.ids import node_number
 
 ROLES = (
@@ -218,9 +217,10 @@ class NodeMetrics:
             ("number_unknown_voter_connections", 0, "0: every voter's address is configured"),
         ):
             yield GaugeMetricFamily(RAFT + name, text, float(value))
-        if isinstance(core.role, Leader):
-            observers = float(len(core.role.observers))
-            yield GaugeMetricFamily(RAFT + "number_of_observers", "who fetch", observers)
+        observer_count = core.observer_count
+        if observer_count is not None:
+            name, text = RAFT + "number_of_observers", "who fetch"
+            yield GaugeMetricFamily(name, text, float(observer_count))
             text = "0: the voters do not change while the quorum runs"
             yield GaugeMetricFamily(RAFT + "uncommitted_voter_change", text, 0.0)
         state = GaugeMetricFamily(

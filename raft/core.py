@@ -187,6 +187,12 @@ class RaftCore:
         return self._state.is_voter
 
     @property
+    def observer_count(self) -> int | None:
+        """Number of observers that fetch from this leader; None if this node does not lead."""
+        role = self._state.role
+        return len(role.observers) if isinstance(role, Leader) else None
+
+    @property
     def parked_fetch_count(self) -> int:
         """Number of parked fetches."""
         return len(self._state.parked)

@@ -27,6 +27,12 @@ class SegmentResult(msgspec.Struct):
     is_whole: bool = True
     """True if the file was read to its end."""
 
+    def add(self, batch: Batch) -> None:
+        """Add the next batch."""
+        self.headers.append(batch.header)
+        self.positions.append(batch.position)
+        self.contents.append(batch.buffer)
+
     @property
     def end_offset(self) -> int:
         """End offset of the last batch."""
@@ -61,9 +67,7 @@ class SegmentCheck:
         try:
             for batch in iterate_batches(content):
                 yield from self._batch_findings(batch)
-                self.result.headers.append(batch.header)
-                self.result.positions.append(batch.position)
-                self.result.contents.append(batch.buffer)
+                self.result.add(batch)
                 end = batch.position + batch.header.size_bytes
         except CorruptBatchError as problem:
             self.result.is_whole = False

@@ -382,6 +382,15 @@ def test_anonymous_fetch_is_served_and_not_tracked():
     _, answer = ask(made, fetch(1, replica=None), now)
     assert answer.error_code == 0
     assert ask(made, m.DescribeQuorumRequest(), now)[1].observers == ()
+    assert made.observer_count == 0
+
+
+def test_an_observer_that_fetches_is_counted_by_the_leader_alone():
+    made, now, _ = leader()
+    ask(made, fetch(1, replica=9), now)
+    assert made.observer_count == 1
+    made.step(ev.ResignRequested(epoch=1), now)
+    assert made.observer_count is None
 
 
 def fetched(made, now, **fields):
