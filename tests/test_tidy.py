@@ -15,6 +15,8 @@ from typing import Final
 
 import pytest
 
+from tests.reach import reaches
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGES: Final = (
     "wire",
@@ -59,6 +61,9 @@ ANY_REASONS: Final = {
     "kernel/serving/": "Produce, Fetch and others are read in the version they were sent in",
 }
 """Reasons for which `Any` stays, by path or folder."""
+
+REACHING: Final = frozenset({"benchmarks", "jepsen", "pipeline", "raft", "simulator", "storage"})
+"""Packages that still reach through two objects; may only leave."""
 
 # Measured size by "path" or "path::qualified function"; may only shrink.
 OFFENDERS: Final[dict[str, int]] = {}
@@ -284,3 +289,41 @@ def test_assertions_state_the_invariants(package: str, capsys: pytest.CaptureFix
     with capsys.disabled():
         sys.stdout.write(f"\n{package}: {count} assertions in {lines} lines\n")
     assert count * 1000 >= ASSERTIONS_PER_1000_LINES_MIN * lines > 0
+
+
+def test_no_reach_through_two_objects() -> None:
+    """A class uses the parts that it was built with; `self._part.inner.method()` is a third's."""
+    found = [
+        f"{relative(path)}:{line}: {text}"
+        for path in python_files(*(name for name in PACKAGES if name not in REACHING))
+        for line, text in reaches(parse(path))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return self._writer.log.read(0)", ["self._writer.log.read"]),
+        ("self._state.loader.end_offset = 0", ["self._state.loader.end_offset"]),
+        ("return state.loader.image.provenance", []),
+        ("return state.loader.files.image", ["state.loader.files.image"]),
+        ("log = self._writer.log; return log.read(0)", ["self._writer.log.read"]),
+        ("n, log = 0, self._writer.log; return log.end", ["self._writer.log.end"]),
+        ("a = self._a; b = a.b; return lambda: b.c", ["self._a.b.c"]),
+        ("return self._nodes[0].replica.core.role", [".replica.core.role"]),
+        ("return self._log.read(0)", []),
+        ("return self._writer.log", []),
+        ("return self._log.read(0).header.size.real", []),
+        ("return self._config.broker.rack.upper()", []),
+        ("return self._cache.image.topics.get(0)", []),
+        ("return self._images.topics.get(0)", ["self._images.topics.get"]),
+        ("return module.inner.thing.call()", []),
+        ("import other; return other.inner.thing.call()", []),
+        ("return Kind.FIRST.value.name.upper()", []),
+        ("kind = Kind.FIRST; return kind.value.name", []),
+    ],
+)
+def test_a_reach_is_told_from_a_value_and_a_module(body: str, found: list[str]) -> None:
+    heading = "import module; from kinds import Kind\nclass Part:\n  def method(self, state):\n    "
+    assert [reach for _, reach in reaches(ast.parse(heading + body))] == found

@@ -1,0 +1,107 @@
+"""Reaches through two objects: `self._part.inner.method()`, and what hides them in a local name.
+
+A class uses its own parts: it is built with them, or asks one of them a question. A value is no
+part: what is frozen when it is made can be read to any depth. Types are not looked up, a value is
+known by the name of its attribute (`VALUES`), as the house names them alike everywhere.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+VALUES: Final = frozenset(
+    {
+        "codec",  # an enum member
+        "config",
+        "context",  # of a request: who asks, and by when
+        "definition",  # of a configuration key
+        "error_code",  # an enum member
+        "header",
+        "image",
+        "incarnation",  # of a broker: its ids
+        "latest",  # the image with what is not committed yet
+        "leader",  # leader and epoch
+        "provenance",  # of an image
+        "snapshot_id",
+    }
+)
+"""Attributes that hold an immutable value, with or without a leading underscore."""
+PASSED_MAX: Final = 1
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Names = tuple[str, ...]
+
+
+def reaches(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of each attribute that is reached through two objects or more."""
+    functions: list[Function] = []
+    modules = imported(outside(tree, functions))
+    for function in functions:
+        nodes = list(ast.walk(function))
+        attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+        inner = {id(node.value) for node in attributes}
+        no_parts = modules | imported(nodes)
+        local = aliases(nodes, no_parts)
+        for node in attributes:
+            names = () if id(node) in inner else chain(node, local)
+            if names and names[0] not in no_parts and passed(names) > PASSED_MAX:
+                yield node.lineno, ".".join(names)
+
+
+def outside(node: ast.AST, functions: list[Function]) -> Iterator[ast.AST]:
+    """Everything that is in no function; appends the functions and methods met."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function):
+            functions.append(child)
+        else:
+            yield child
+            yield from outside(child, functions)
+
+
+def imported(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Names of modules, and of what is taken from them: their attributes are no parts."""
+    return frozenset(
+        (alias.asname or alias.name).partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    )
+
+
+def aliases(nodes: Iterable[ast.AST], no_parts: frozenset[str]) -> dict[str, Names]:
+    """Local names of attributes: `log` is `self._writer.log` after `log = self._writer.log`."""
+    found: dict[str, Names] = {}
+    for node in nodes:
+        for target, value in pairs(node) if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
+                names = chain(value, found)
+                if names[0] not in no_parts:
+                    found[target.id] = names
+    return found
+
+
+def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets with their values, those of `a, b = c, d` one by one."""
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
+
+
+def chain(node: ast.expr, local: dict[str, Names]) -> Names:
+    """The names of an attribute from its root on; a root that is no name is empty."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    root = local.get(node.id, (node.id,)) if isinstance(node, ast.Name) else ("",)
+    return (*root, *reversed(names))
+
+
+def passed(names: Names) -> int:
+    """Number of objects between the root and the last name; fields of a value do not count."""
+    for count, name in enumerate(names[1:-1]):
+        if name.lstrip("_") in VALUES:
+            return count
+    return max(0, len(names) - 2)
