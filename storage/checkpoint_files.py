@@ -7,6 +7,8 @@ that many bytes. The metadata log has a `FlushedEndFile` beside it, which does n
 """
 
 import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from storage.errors import CorruptFileError, OutOfSpaceError
@@ -102,13 +104,27 @@ def encode_offsets(offsets: dict[tuple[str, int], int]) -> bytes:
 class OffsetCheckpoint:
     """An offset checkpoint file of a log directory, rewritten whole.
 
-    Several may be open on one file, each for other partitions: a change reads the file again.
+    Several may be open on one file, each for other partitions: a change reads the file again. If
+    they belong to several threads, they share a `guard`, which is held meanwhile.
     """
 
-    def __init__(self, vfs: Vfs, log_directory: str, name: str = RECOVERY_POINT_NAME) -> None:
+    def __init__(
+        self,
+        vfs: Vfs,
+        log_directory: str,
+        name: str = RECOVERY_POINT_NAME,
+        guard: AbstractContextManager[object] | None = None,
+    ) -> None:
         self._vfs = vfs
+        self._guard = nullcontext() if guard is None else guard
         self.path = join(log_directory, name)
-        self._offsets = self._read()
+        with self._guard:
+            self._offsets = self._read()
+
+    @property
+    def offsets(self) -> Mapping[tuple[str, int], int]:
+        """The recorded offsets, as last read or written here."""
+        return self._offsets
 
     def get(self, topic: str, partition: int) -> int:
         """The recorded offset, 0 if there is none."""
@@ -119,13 +135,25 @@ class OffsetCheckpoint:
         assert offset >= 0, f"{offset=}"
         assert partition >= 0, f"{partition=}"
         if self._offsets.get((topic, partition)) != offset:
-            self._write({**self._read(), (topic, partition): offset})
+            with self._guard:
+                self._write({**self._read(), (topic, partition): offset})
         assert self.get(topic, partition) == offset, f"{topic=} {partition=} {offset=}"
 
     def forget(self, topic: str, partition: int) -> None:
         """Remove the entry of a deleted partition."""
         if (topic, partition) in self._offsets:
-            self._write({key: o for key, o in self._read().items() if key != (topic, partition)})
+            with self._guard:
+                kept = {key: o for key, o in self._read().items() if key != (topic, partition)}
+                self._write(kept)
+
+    def replace(
+        self, offsets: Mapping[tuple[str, int], int], kept_topic: str | None = None
+    ) -> None:
+        """Make these offsets durable in the place of all others, but for those of `kept_topic`."""
+        assert all(key[0] != kept_topic for key in offsets), f"{kept_topic=}"
+        with self._guard:
+            kept = {key: o for key, o in self._read().items() if key[0] == kept_topic}
+            self._write({**kept, **offsets})
 
     def _read(self) -> dict[tuple[str, int], int]:
         content = self._vfs.read(self.path) if self._vfs.exists(self.path) else b""

@@ -6,9 +6,37 @@
 apache/kafka: UnifiedLog.java (`flush`), LocalLog.java (`markFlushed`, `recoveryPoint`)
 """
 
-from storage.checkpoint_files import RecoveryPoint
+from typing import Protocol
+
 from storage.flush_plan import FlushPlan
+from storage.recovery import FileRebuilt
 from storage.vfs import Vfs, VfsFile
+
+
+class RecordedEnd(Protocol):
+    """The record of the flushed end of a log: its recovery point."""
+
+    @property
+    def end_offset(self) -> int:
+        """The recorded flushed end, exclusive."""
+        ...
+
+    @property
+    def damage(self) -> FileRebuilt | None:
+        """The damage of the record, None without; what is recorded beside it is then used."""
+        ...
+
+    def note(self, end_offset: int) -> None:
+        """Take a flush; a crash may leave an earlier record."""
+        ...
+
+    def record(self, end_offset: int) -> None:
+        """Record the end; one that is lower than before is durable on return."""
+        ...
+
+    def close(self) -> None:
+        """Close what the record holds open."""
+        ...
 
 
 class Flushing:
@@ -21,7 +49,7 @@ class Flushing:
     """
 
     def __init__(
-        self, vfs: Vfs, recovery_point: RecoveryPoint | None, recovery_point_bytes: int
+        self, vfs: Vfs, recovery_point: RecordedEnd | None, recovery_point_bytes: int
     ) -> None:
         self._vfs = vfs
         self._recovery_point = recovery_point
@@ -104,6 +132,7 @@ class Flushing:
             self._recovery_point.record(end_offset)
 
     def close(self) -> None:
-        """Close the file of the record."""
+        """Close what waits for a sync, and the file of the record."""
+        self.unsynced.clear()
         if self._recovery_point is not None:
             self._recovery_point.close()

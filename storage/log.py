@@ -6,15 +6,13 @@ end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLo
 
 from bisect import bisect_right
 
-import msgspec
-
-from storage.checkpoint_files import RecoveryPoint
+from storage.append_info import AppendInfo
 from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
 from storage.fetched_batches import acceptable, groups_that_fit
 from storage.file_slice import FileSlice
 from storage.flush_plan import FlushPlan
-from storage.flushing import Flushing
+from storage.flushing import Flushing, RecordedEnd
 from storage.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log
 from storage.open_segments import OpenSegments
 from storage.read_check import first_damage
@@ -28,23 +26,13 @@ from wire.types import Rng
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogConfig"]
 
 
-class AppendInfo(msgspec.Struct, frozen=True):
-    """The result of an append. `stopped` is the reason why later fetched batches were not taken."""
-
-    base_offset: int
-    end_offset: int
-    last_epoch: int
-    epochs: tuple[EpochEntry, ...] = ()
-    stopped: str | None = None
-
-
 class Log:
     """An open log. `recovery_report` lists the repairs that opening it made."""
 
     def __init__(
         self,
         maker: SegmentMaker,
-        recovery_point: RecoveryPoint | None,
+        recovery_point: RecordedEnd | None,
         loaded: LoadedLog,
     ) -> None:
         vfs, directory, config = maker.vfs, maker.directory, maker.config
@@ -81,7 +69,7 @@ class Log:
         vfs: Vfs,
         directory: str,
         config: LogConfig,
-        recovery_point: RecoveryPoint | None = None,
+        recovery_point: RecordedEnd | None = None,
         log_start_offset: int = 0,
         *,
         rng: Rng | None = None,
@@ -247,6 +235,11 @@ class Log:
         self._flushing.wrote(segment.path, segment.file, 0)
         self._flushing.unsynced_directories.add(self.directory)
         return segment
+
+    def configure(self, config: LogConfig) -> None:
+        """Take other settings, which hold for what is appended from now on."""
+        self.config = self._maker.config = config
+        self._roll_rules = config.roll_rules
 
     # -- read -----------------------------------------------------------------------------------
 
@@ -450,6 +443,10 @@ class Log:
         for segment in self._segments[-1:]:
             segment.write_indexes()
         self._record_flushed_end()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close the files without a flush: of a log that is deleted, or whose disk failed."""
         for segment in self._segments:
             segment.close()
         self._flushing.close()

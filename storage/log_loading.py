@@ -47,6 +47,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     contiguous: bool = True  # no offset may be missing (compacted logs have gaps)
     syncs_at_open: bool = True  # what is not recorded as flushed is written again and synced
     grows_index_files: bool = False  # they are written with the segment, not only at its roll
+    cuts_flushed_damage: bool = False  # also below the recovery point: another replica has it
 
     def __post_init__(self) -> None:
         """Assert the range of each setting."""
@@ -137,13 +138,15 @@ class _Loader:
         self._config = maker.config
         self._maker = maker
         self._recovery_point = recovery_point
+        self._required_end = 0 if maker.config.cuts_flushed_damage else recovery_point
+        """A log that ends below it is refused."""
         self._report: list[RecoveryEvent] = []
         self._epochs = EpochCache()
 
     def load(self, log_start_offset: int, *, is_clean: bool) -> LoadedLog:
         segments = self._list_segments()
         if not segments:
-            if self._recovery_point > log_start_offset:
+            if self._required_end > log_start_offset:
                 raise CorruptLogError(
                     self._directory, 0, f"no segment; {self._recovery_point} offsets were flushed"
                 )
@@ -161,13 +164,14 @@ class _Loader:
         assert segments, "a log keeps its first segment"
         assert end_offset >= segments[-1].base_offset, f"{end_offset=}"
         assert (self._epochs.last_epoch or 0) <= max(last_epoch, 0), f"{last_epoch=}"
-        if end_offset < self._recovery_point:
+        if end_offset < self._required_end:
             raise CorruptLogError(
                 segments[-1].path,
                 segments[-1].size_bytes,
-                f"the log ends at offset {end_offset}, flushed up to {self._recovery_point}",
+                f"the log ends at offset {end_offset}, flushed up to {self._required_end}",
             )
-        return self._loaded(segments, end_offset, last_epoch, self._recovery_point)
+        flushed_end = min(self._recovery_point, end_offset)
+        return self._loaded(segments, end_offset, last_epoch, flushed_end)
 
     def _loaded(
         self, segments: list[Segment], end_offset: int, last_epoch: int, flushed_end_offset: int
@@ -244,7 +248,7 @@ class _Loader:
         indexes = SegmentIndexes(segment.base_offset, config.index_interval_bytes)
         scan = scan_segment(segment.file, segment.size_bytes, indexes, rules, self._note_epoch)
         if scan.reason is not None:
-            if scan.is_old_format or scan.end_offset < self._recovery_point:
+            if scan.is_old_format or scan.end_offset < self._required_end:
                 raise CorruptLogError(segment.path, scan.valid_bytes, scan.reason)
             removed = segment.size_bytes - scan.valid_bytes
             assert removed > 0, f"{removed=} {scan.reason=}"
@@ -270,7 +274,7 @@ class _Loader:
         assert first > 0, "a log keeps its first segment"
         if first >= len(segments):
             return
-        if end_offset < self._recovery_point:
+        if end_offset < self._required_end:
             raise CorruptLogError(path, 0, reason)
         dropped = segments[first:]
         for segment in reversed(dropped):

@@ -72,19 +72,26 @@ def create_partition_directory(
 
 
 def mark_deleted(vfs: Vfs, path: str, unique_id: bytes) -> str:
-    """Rename the directory of a deleted partition, durably, and return the new path.
+    """Rename the directory of a deleted partition, durably, and return the new path."""
+    return _renamed(vfs, path, unique_id, DELETE_SUFFIX)
 
-    Kafka's form: the topic is cut so that the name has at most 255 characters.
-    """
+
+def mark_stray(vfs: Vfs, path: str, unique_id: bytes) -> str:
+    """Rename a directory that belongs to no partition of this broker, as `mark_deleted` does."""
+    return _renamed(vfs, path, unique_id, STRAY_SUFFIX)
+
+
+def _renamed(vfs: Vfs, path: str, unique_id: bytes, suffix: str) -> str:
+    """Kafka's form of a name with a suffix: the topic is cut so that it has 255 characters."""
     assert len(unique_id) == 16
     directory = parse_partition_directory(path)
     assert directory is not None
     assert not directory.suffix
-    ending = f"-{directory.partition}.{unique_id.hex()}{DELETE_SUFFIX}"
+    ending = f"-{directory.partition}.{unique_id.hex()}{suffix}"
     target = join(parent(path), directory.topic[: _NAME_MAX - len(ending)] + ending)
     marked = parse_partition_directory(target)
     assert marked is not None, f"{target} would not be found again"
-    assert marked.suffix == DELETE_SUFFIX, f"{marked=}"
+    assert marked.suffix == suffix, f"{marked=}"
     assert marked.partition == directory.partition, f"{marked=} {directory=}"
     vfs.rename(path, target)
     vfs.sync_directory(parent(path))

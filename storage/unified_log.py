@@ -21,7 +21,7 @@ from storage.aborted_transactions import AbortedTransactions
 from storage.epoch_checkpoint import EpochEntry
 from storage.errors import OffsetOutOfRangeError
 from storage.file_slice import FileSlice
-from storage.log import Log
+from storage.log import Log, LogConfig
 from storage.log_validator import AppendRules, RejectedError, TimestampType, stamp, validated
 from storage.producer_replay import replay, take
 from storage.producer_snapshot_files import ProducerSnapshotFiles
@@ -110,6 +110,8 @@ class UnifiedLog:
         self._aborted = AbortedTransactions(vfs, log.directory)
         self.producers = producers
         self.high_watermark = log.log_start_offset
+        self.last_flush_ms = wall_ms
+        """Wall clock of the last flush, at first of the opening; for `flush.ms`."""
         damage = self._load_producers(wall_ms)
         self.recovery_report: tuple[RecoveryEvent, ...] = (*log.recovery_report, *damage)
 
@@ -430,6 +432,13 @@ class UnifiedLog:
             states.note_end(log.end_offset)
         assert states.end_offset == log.end_offset, f"INV-UL-2 {states.end_offset=}"
         return damage
+
+    def configure(self, config: LogConfig, rules: AppendRules) -> None:
+        """Take other settings, which hold for what is appended from now on."""
+        assert not config.contiguous, "records of a partition may have gaps"
+        assert not config.syncs_at_open, "its followers have what a power failure takes"
+        self._log.configure(config)
+        self._rules = rules
 
     # -- durability -----------------------------------------------------------------------------
 

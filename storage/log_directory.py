@@ -1,0 +1,157 @@
+"""A log directory of a broker: the open logs of its partitions, and the offsets recorded of them.
+
+apache/kafka: core/.../log/LogManager.scala (`loadLog`, `checkpoint...InDir`)
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
+
+import msgspec
+
+from storage.checkpoint_files import HIGH_WATERMARK_NAME, LOG_START_NAME, OffsetCheckpoint
+from storage.log import Log, LogConfig
+from storage.log_validator import AppendRules
+from storage.partition_directories import partition_directory_name
+from storage.producer_state import ProducerStates
+from storage.recovery_points import KeptRecoveryPoint, RecoveryPoints, TopicAndPartition
+from storage.retention import RetentionRules
+from storage.unified_log import UnifiedLog
+from storage.vfs import Vfs, join
+from wire.types import Rng
+
+NEVER_MS: Final = (1 << 63) - 1
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the logs of a topic; times in ms."""
+
+    log: LogConfig = LogConfig(
+        verify_from_start=False,
+        contiguous=False,
+        syncs_at_open=False,
+        grows_index_files=True,
+        cuts_flushed_damage=True,
+    )
+    append: AppendRules = AppendRules()
+    retention: RetentionRules = RetentionRules()
+    flush_messages: int = NEVER_MS
+    """`flush.messages`: records that may be above the flushed end."""
+    flush_ms: int = NEVER_MS
+    """`flush.ms`: time until a record is flushed."""
+    file_delete_delay_ms: int = 60_000
+    """`file.delete.delay.ms`: time that a deleted segment stays for its readers."""
+
+
+SettingsOf = Callable[[str], TopicSettings]
+"""The settings of a topic by its name."""
+
+
+class LogDirectory:
+    """Log directory of a broker; its logs are opened by the `LogManager`.
+
+    Args:
+        vfs: the disk.
+        path: of the directory.
+        is_clean: it was left by a clean shutdown: no log is checked.
+        producer_expiration_ms: `producer.id.expiration.ms`.
+        guard: held while `recovery-point-offset-checkpoint` is written, which has a line of the
+            metadata log; None if no other thread writes it.
+
+    Raises:
+        CorruptFileError: a file of offsets is damaged.
+    """
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        path: str,
+        *,
+        is_clean: bool,
+        producer_expiration_ms: int,
+        guard: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._vfs = vfs
+        self.path = path
+        self.is_clean = is_clean
+        self._producer_expiration_ms = producer_expiration_ms
+        self.recovery_points = RecoveryPoints(OffsetCheckpoint(vfs, path, guard=guard))
+        self._log_starts = OffsetCheckpoint(vfs, path, LOG_START_NAME)
+        self._high_watermarks = OffsetCheckpoint(vfs, path, HIGH_WATERMARK_NAME)
+        self.logs: dict[TopicAndPartition, UnifiedLog] = {}
+        self.opening: set[TopicAndPartition] = set()
+        """Logs that are not open yet: what is recorded of them stays."""
+
+    def open_log(
+        self, key: TopicAndPartition, settings: TopicSettings, wall_ms: int, rng: Rng | None
+    ) -> UnifiedLog:
+        """Open the log of a partition, whose directory exists; any thread, one at a time for a log.
+
+        An unclean one is checked from its recovery point on, and what is damaged is cut. One that
+        ends below its recorded start is begun anew there.
+
+        Raises:
+            CorruptLogError: batches of an old format, or a compaction that was not finished.
+        """
+        directory = join(self.path, partition_directory_name(*key))
+        start = self._log_starts.offsets.get(key, 0)
+        log = Log.open(
+            self._vfs,
+            directory,
+            settings.log,
+            KeptRecoveryPoint(self.recovery_points, key),
+            start,
+            rng=rng,
+            wall_ms=wall_ms,
+            is_clean=self.is_clean,
+        )
+        if log.end_offset < start:
+            log.truncate_fully_and_start_at(start, wall_ms)
+        name = partition_directory_name(*key)
+        producers = ProducerStates(name, self._producer_expiration_ms, log.log_start_offset)
+        opened = UnifiedLog(self._vfs, name, log, producers, settings.append, wall_ms=wall_ms)
+        assert opened.log_start_offset >= start, f"{key=} {start=}"
+        opened.set_high_watermark(self._high_watermarks.offsets.get(key, 0))
+        return opened
+
+    def opened(self, key: TopicAndPartition, log: UnifiedLog) -> None:
+        """Take in a log that was opened."""
+        assert key not in self.logs, f"{key=} is open"
+        self.opening.remove(key)
+        self.logs[key] = log
+
+    def forget(self, key: TopicAndPartition) -> UnifiedLog:
+        """Take a log out of the directory; its offsets go with the next records."""
+        assert key not in self.opening, f"{key=} is being opened"
+        self.recovery_points.forget(key)
+        return self.logs.pop(key)
+
+    def record_recovery_points(self) -> None:
+        """Record the flushed end of every log; durable.
+
+        Raises:
+            OutOfSpaceError: the record is as before. So for the others.
+        """
+        for key, log in self.logs.items():
+            assert log.log.flushed_end_offset <= log.end_offset, f"INV-RP-1 {key=}"
+            self.recovery_points.set(key, log.log.flushed_end_offset)
+        self.recovery_points.record()
+
+    def record_log_starts(self) -> None:
+        """Record the log starts that no segment begins at, as Kafka does; durable."""
+        starts = {key: log.log_start_offset for key, log in self.logs.items() if _is_inside(log)}
+        self._log_starts.replace({**self._of_opening(self._log_starts), **starts})
+
+    def record_high_watermarks(self) -> None:
+        """Record the high watermark of every log; durable."""
+        ends = {key: log.high_watermark for key, log in self.logs.items()}
+        self._high_watermarks.replace({**self._of_opening(self._high_watermarks), **ends})
+
+    def _of_opening(self, checkpoint: OffsetCheckpoint) -> dict[TopicAndPartition, int]:
+        recorded = checkpoint.offsets
+        return {key: recorded[key] for key in self.opening if key in recorded}
+
+
+def _is_inside(log: UnifiedLog) -> bool:
+    """True if the log starts inside its first segment."""
+    return log.log_start_offset > log.log.segments[0].base_offset

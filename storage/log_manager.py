@@ -1,0 +1,393 @@
+"""All logs of a broker's partitions: loading, creation, deletion, and their regular upkeep.
+
+No threads: tasks are handed out, which any thread may run, and their results are taken in by the
+thread that owns the manager. Of one log directory several tasks may run at a time.
+
+apache/kafka: core/.../log/LogManager.scala
+"""
+
+import contextlib
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+import msgspec
+
+from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
+from storage.flush_plan import FlushPlan
+from storage.log_directory import LogDirectory, SettingsOf
+from storage.partition_directories import (
+    DELETE_SUFFIX,
+    PartitionDirectory,
+    create_partition_directory,
+    mark_deleted,
+    mark_stray,
+    remove_partition_directory,
+    scan_partition_directories,
+)
+from storage.recovery_points import TopicAndPartition
+from storage.unified_log import UnifiedLog
+from storage.vfs import Vfs
+from wire.types import Rng, TopicId
+
+PRODUCER_EXPIRATION_MS: Final = 86_400_000
+"""Default of `producer.id.expiration.ms`."""
+
+
+class LoadTask:
+    """The loading of one log; `run` on any thread, then `LogManager.loaded` on its own."""
+
+    def __init__(
+        self, directory: LogDirectory, key: TopicAndPartition, opening: Callable[[], UnifiedLog]
+    ) -> None:
+        self.directory = directory
+        self.key = key
+        self._opening = opening
+        self.log: UnifiedLog | None = None
+        self.error: Exception | None = None
+        """The damage or error of the disk that kept the log from being opened."""
+
+    def run(self) -> None:
+        """Open the log."""
+        try:
+            self.log = self._opening()
+        except (CorruptLogError, CorruptFileError, OutOfSpaceError, OSError) as error:
+            self.error = error
+
+
+class Loading(msgspec.Struct, frozen=True):
+    """The progress of a log directory at start."""
+
+    path: str
+    is_clean: bool
+    done: int
+    total: int
+
+
+class DueFile(msgspec.Struct, frozen=True, order=True):
+    """A deleted segment's file, or the directory of a deleted partition, and when it goes."""
+
+    due_ms: int
+    path: str
+    is_directory: bool
+
+
+class DuplicateLogError(Exception):
+    """A partition has a directory in two log directories: which one counts is not known."""
+
+    def __init__(self, key: TopicAndPartition, path: str, other: str) -> None:
+        name = f"{key[0]}-{key[1]}"
+        super().__init__(
+            f"Duplicate log directories for {name} are found in both {path}/{name} and "
+            f"{other}/{name}. It is likely because log directory failure happened while broker was "
+            f"replacing current replica with future replica. Recover broker from this failure by "
+            f"manually deleting one of the two directories for this partition. It is recommended "
+            f"to delete the partition in the log directory that is known to have failed recently."
+        )
+
+
+class LogManager:
+    """The logs of one broker.
+
+    Args:
+        vfs: the disk.
+        settings_of: of a topic, asked whenever a log is opened or looked after.
+        new_uuid: makes 16 random bytes, for the names of deleted directories.
+        rng: draws the jitter of segments; None for none.
+        producer_expiration_ms: `producer.id.expiration.ms`.
+    """
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        settings_of: SettingsOf,
+        new_uuid: Callable[[], bytes],
+        rng: Rng | None = None,
+        *,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self._vfs = vfs
+        self._settings_of = settings_of
+        self._new_uuid = new_uuid
+        self._rng = rng
+        self._producer_expiration_ms = producer_expiration_ms
+        self.directories: dict[str, LogDirectory] = {}
+        """Those that are online, by path."""
+        self._logs: dict[TopicAndPartition, LogDirectory] = {}
+        self._totals: dict[str, int] = {}
+        """Number of logs found at start, by log directory."""
+        self._due: list[DueFile] = []
+        """A heap."""
+
+    # -- start ----------------------------------------------------------------------------------
+
+    def load(
+        self,
+        path: str,
+        is_stray: Callable[[PartitionDirectory], bool],
+        wall_ms: int,
+        *,
+        is_clean: bool,
+        guard: AbstractContextManager[object] | None = None,
+    ) -> list[LoadTask]:
+        """Bring a log directory online; the tasks that open its logs.
+
+        Directories of deleted partitions are removed once `file.delete.delay.ms` is over. Those
+        that `is_stray` says belong to no partition of this broker are renamed `-stray` and left
+        alone, as are the `-stray` and `-future` ones that are there.
+
+        Args:
+            path: of the log directory.
+            is_stray: by topic id and partition of a directory.
+            wall_ms: wall clock.
+            is_clean: the directory was left by a clean shutdown.
+            guard: held while the recovery points are written.
+
+        Raises:
+            CorruptFileError: a file of offsets or partition.metadata is damaged, or a directory has
+                no name of a partition.
+            DuplicateLogError: another log directory has the same partition.
+        """
+        assert path not in self.directories, f"{path=}"
+        directory = LogDirectory(
+            self._vfs,
+            path,
+            is_clean=is_clean,
+            producer_expiration_ms=self._producer_expiration_ms,
+            guard=guard,
+        )
+        keys: list[TopicAndPartition] = []
+        for found in scan_partition_directories(self._vfs, path):
+            key = (found.topic, found.partition)
+            if found.suffix == DELETE_SUFFIX:
+                self._remove_later(found.path, found.topic, wall_ms, is_directory=True)
+            elif not found.suffix and is_stray(found):
+                mark_stray(self._vfs, found.path, self._new_uuid())
+            elif not found.suffix:
+                other = self._logs.get(key)
+                if other is not None:
+                    raise DuplicateLogError(key, path, other.path)
+                keys.append(key)
+        assert len(set(keys)) == len(keys), "a name is there once"
+        tasks = [self._load_task(directory, key, wall_ms) for key in keys]
+        self.directories[path] = directory
+        self._totals[path] = len(tasks)
+        return tasks
+
+    def _load_task(self, directory: LogDirectory, key: TopicAndPartition, wall_ms: int) -> LoadTask:
+        assert key not in self._logs, f"{key=} has a log"
+        settings = self._settings_of(key[0])
+        self._logs[key] = directory
+        directory.opening.add(key)
+        return LoadTask(
+            directory, key, lambda: directory.open_log(key, settings, wall_ms, self._rng)
+        )
+
+    def loaded(self, task: LoadTask) -> UnifiedLog | None:
+        """Take in a task that has run; None if its log directory went offline meanwhile.
+
+        Raises:
+            CorruptLogError: so did the task; its log directory cannot stay online. So for
+                `CorruptFileError`, `OutOfSpaceError` and `OSError`.
+        """
+        path = task.directory.path
+        if self.directories.get(path) is not task.directory:
+            if task.log is not None:
+                task.log.log.close_files()
+            return None
+        if task.error is not None:
+            raise task.error
+        assert task.log is not None, "run it first"
+        assert self._logs[task.key] is task.directory, f"{task.key=}"
+        task.directory.opened(task.key, task.log)
+        self._apply_settings(task.log, task.key[0])  # they may have changed since it was handed out
+        return task.log
+
+    def loading(self) -> list[Loading]:
+        """The progress of each log directory."""
+        return [
+            Loading(path, each.is_clean, max(0, total - len(each.opening)), total)
+            for path, each in self.directories.items()
+            for total in (self._totals[path],)
+        ]
+
+    @property
+    def is_loaded(self) -> bool:
+        """True if every task that was handed out was taken in."""
+        return not any(each.opening for each in self.directories.values())
+
+    # -- logs -----------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int) -> UnifiedLog | None:
+        """The log of a partition; None if there is none, or it is not loaded."""
+        directory = self._logs.get((topic, partition))
+        return None if directory is None else directory.logs.get((topic, partition))
+
+    def log_dir_of(self, topic: str, partition: int) -> str | None:
+        """The log directory of a partition, None if it has no log here."""
+        directory = self._logs.get((topic, partition))
+        return None if directory is None else directory.path
+
+    def create(
+        self, topic: str, partition: int, topic_id: TopicId, path: str, wall_ms: int
+    ) -> LoadTask:
+        """Create the directory of a partition; the task that opens its log.
+
+        Raises:
+            CorruptFileError: the directory belongs to another topic id.
+            OutOfSpaceError: the disk is full.
+            OSError: the log directory cannot stay online.
+        """
+        key = (topic, partition)
+        directory = self.directories[path]
+        create_partition_directory(self._vfs, path, topic, partition, topic_id)
+        return self._load_task(directory, key, wall_ms)
+
+    def next_log_dir(self, allowed: Sequence[str]) -> str:
+        """The log directory for a partition without one: with the fewest logs, then the first.
+
+        Args:
+            allowed: paths of log directories that are online, in the order of `log.dirs`; one at
+                least.
+        """
+        counts = Counter(directory.path for directory in self._logs.values())
+        return min(allowed, key=lambda path: counts[path])
+
+    def delete(self, topic: str, partition: int, wall_ms: int) -> None:
+        """Delete an open log: its directory is renamed now and removed later; durable.
+
+        Whoever holds a slice of it reads on.
+
+        Raises:
+            OSError: the log directory cannot stay online.
+        """
+        key = (topic, partition)
+        directory = self._logs.pop(key)
+        assert self.directories.get(directory.path) is directory, f"{directory.path} is offline"
+        log = directory.forget(key)
+        log.log.close_files()
+        renamed = mark_deleted(self._vfs, log.log.directory, self._new_uuid())
+        self._remove_later(renamed, topic, wall_ms, is_directory=True)
+        with contextlib.suppress(OutOfSpaceError):  # a start leaves out what has no directory
+            directory.record_recovery_points()
+            directory.record_log_starts()
+
+    # -- upkeep ---------------------------------------------------------------------------------
+
+    def delete_old_segments(self, topic: str, partition: int, wall_ms: int) -> int:
+        """Delete the segments of a log that its retention asks for; the number of their files.
+
+        Raises:
+            OutOfSpaceError: no room for the new segment of a log that loses all it has.
+            OSError: the log directory cannot stay online.
+        """
+        log = self.get(topic, partition)
+        if log is None:
+            return 0
+        paths = log.delete_old_segments(self._settings_of(topic).retention, wall_ms)
+        for path in paths:
+            self._remove_later(path, topic, wall_ms, is_directory=False)
+        return len(paths)
+
+    def configure(self, topic: str) -> None:
+        """Apply the settings of a topic, which changed, to its open logs."""
+        for key in [each for each in self.keys() if each[0] == topic]:
+            log = self.get(*key)
+            assert log is not None, f"{key=}"
+            self._apply_settings(log, topic)
+
+    def _apply_settings(self, log: UnifiedLog, topic: str) -> None:
+        settings = self._settings_of(topic)
+        log.configure(settings.log, settings.append)
+
+    def keys(self) -> Iterator[TopicAndPartition]:
+        """The partitions whose logs are open."""
+        for directory in self.directories.values():
+            yield from directory.logs
+
+    def removable(self, wall_ms: int) -> list[DueFile]:
+        """Files and directories deleted `file.delete.delay.ms` ago or longer; handed out once."""
+        found: list[DueFile] = []
+        while self._due and self._due[0].due_ms <= wall_ms:
+            found.append(heapq.heappop(self._due))
+        return found
+
+    def flush_after_append(self, topic: str, partition: int) -> FlushPlan | None:
+        """The flush that `flush.messages` asks for behind an append; None if it asks for none."""
+        log = self.get(topic, partition)
+        assert log is not None, f"{topic=} {partition=}"
+        unflushed = log.end_offset - log.log.flushed_end_offset
+        if unflushed < self._settings_of(topic).flush_messages or unflushed == 0:
+            return None
+        return log.log.flush_plan()
+
+    def flushes_due(self, wall_ms: int) -> list[tuple[TopicAndPartition, FlushPlan]]:
+        """The flushes that `flush.ms` asks for."""
+        due: list[tuple[TopicAndPartition, FlushPlan]] = []
+        for key in self.keys():
+            log = self.get(*key)
+            assert log is not None, f"{key=}"
+            is_late = wall_ms - log.last_flush_ms >= self._settings_of(key[0]).flush_ms
+            if is_late and log.log.flushed_end_offset < log.end_offset:
+                due.append((key, log.log.flush_plan()))
+        return due
+
+    def flushed(self, key: TopicAndPartition, plan: FlushPlan, wall_ms: int) -> None:
+        """Take in a flush that has run; nothing if the log is gone."""
+        log = self.get(*key)
+        if log is not None:
+            log.log.flush_done(plan)
+            assert log.log.flushed_end_offset <= log.end_offset, f"{key=}"
+            log.last_flush_ms = wall_ms
+
+    def _remove_later(self, path: str, topic: str, wall_ms: int, *, is_directory: bool) -> None:
+        due_ms = wall_ms + self._settings_of(topic).file_delete_delay_ms
+        assert due_ms >= wall_ms, f"{due_ms=} {wall_ms=}"
+        heapq.heappush(self._due, DueFile(due_ms, path, is_directory))
+
+    # -- end ------------------------------------------------------------------------------------
+
+    def fail(self, path: str) -> list[TopicAndPartition]:
+        """Take a log directory offline after an error of its disk; the partitions that go with it.
+
+        Its files are closed without a flush, and nothing is written to it any more.
+        """
+        directory = self.directories.pop(path)
+        offline = [key for key, each in self._logs.items() if each is directory]
+        for key in offline:
+            del self._logs[key]
+        for log in directory.logs.values():
+            log.log.close_files()
+        assert not any(each is directory for each in self._logs.values()), f"{path=}"
+        self._due = [each for each in self._due if not each.path.startswith(f"{path}/")]
+        heapq.heapify(self._due)
+        return offline
+
+    def close(self, path: str) -> bool:
+        """Close the logs of a log directory, and record their offsets; durable.
+
+        True if the directory may be marked as cleanly shut down: it was when it came online, or all
+        its logs were loaded.
+
+        Raises:
+            FsyncError: nothing is recorded as flushed. So for `OutOfSpaceError` and `OSError`.
+        """
+        directory = self.directories[path]
+        for log in directory.logs.values():
+            log.close()
+        directory.record_recovery_points()
+        directory.record_log_starts()
+        directory.record_high_watermarks()
+        del self.directories[path]
+        return directory.is_clean or not directory.opening
+
+
+def remove(vfs: Vfs, due: DueFile) -> None:
+    """Remove a file or directory that `LogManager.removable` handed out; any thread."""
+    if due.is_directory:
+        remove_partition_directory(vfs, due.path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            vfs.unlink(due.path)

@@ -1,0 +1,86 @@
+"""The recovery points of the logs in a log directory: kept in memory, recorded together.
+
+Kafka records them every `log.flush.offset.checkpoint.interval.ms` and when it stops; a start that
+was not clean reads each log from its recovery point on. The file has a line of the metadata log
+too, which is recorded by itself (`checkpoint_files.RecoveryPoint`) and stays as it is.
+
+    INV-RP-1  no recorded offset is above the end of its log: it is lowered before records go
+
+apache/kafka: core/.../log/LogManager.scala (`checkpointLogRecoveryOffsets`, `truncateTo`)
+"""
+
+from storage.checkpoint_files import OffsetCheckpoint
+from storage.recovery import FileRebuilt
+from wire.types import METADATA_TOPIC_NAME
+
+TopicAndPartition = tuple[str, int]
+
+
+class RecoveryPoints:
+    """Those of one log directory.
+
+    Args:
+        checkpoint: `recovery-point-offset-checkpoint` of the directory, read.
+    """
+
+    def __init__(self, checkpoint: OffsetCheckpoint) -> None:
+        self._checkpoint = checkpoint
+        self._offsets = {
+            key: offset
+            for key, offset in checkpoint.offsets.items()
+            if key[0] != METADATA_TOPIC_NAME
+        }
+
+    def get(self, key: TopicAndPartition) -> int:
+        """The recovery point of a log, 0 if it has none."""
+        return self._offsets.get(key, 0)
+
+    def set(self, key: TopicAndPartition, end_offset: int) -> None:
+        """Set it; a lower one is recorded at once, durably.
+
+        Raises:
+            OutOfSpaceError: the record is as before.
+        """
+        assert end_offset >= 0, f"{end_offset=}"
+        is_lower = end_offset < self.get(key)
+        assert key[0] != METADATA_TOPIC_NAME, f"{key=} is recorded by itself"
+        self._offsets[key] = end_offset
+        if is_lower:
+            self.record()
+
+    def forget(self, key: TopicAndPartition) -> None:
+        """Leave out a log that is deleted or moved; recorded with the next record."""
+        self._offsets.pop(key, None)
+
+    def record(self) -> None:
+        """Make all of them durable.
+
+        Raises:
+            OutOfSpaceError: the record is as before.
+        """
+        self._checkpoint.replace(self._offsets, kept_topic=METADATA_TOPIC_NAME)
+
+
+class KeptRecoveryPoint:
+    """The recovery point of one log, as the log sees it."""
+
+    damage: FileRebuilt | None = None
+
+    def __init__(self, points: RecoveryPoints, key: TopicAndPartition) -> None:
+        self._points = points
+        self._key = key
+
+    @property
+    def end_offset(self) -> int:
+        """The recovery point, exclusive."""
+        return self._points.get(self._key)
+
+    def note(self, end_offset: int) -> None:
+        """Nothing to do: it is recorded with those of the other logs."""
+
+    def record(self, end_offset: int) -> None:
+        """Set the recovery point; a lower one is durable on return."""
+        self._points.set(self._key, end_offset)
+
+    def close(self) -> None:
+        """Hold nothing open."""
