@@ -162,6 +162,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     hands_over: bool = False
     """Bodies between nodes stay in memory (simulator/cluster/hand_over.py)."""
 
+    @property
+    def has_event_loops(self) -> bool:
+        """True if the steps of machines are taken in two halves (event_loop.py)."""
+        return self.turn_us > 0 or self.apply_stall_us > 0
+
 
 def draw_settings(seed: int, rng: Random, rare: Random, options: Options) -> Settings:
     """Draw the settings of a seed.
@@ -284,7 +289,7 @@ def add_quick_disks(
     settings: Settings, stream: Callable[[str], Random], options: Options
 ) -> Settings:
     """Draw whether disks are quick after something was sent too; all else is as in draws 6."""
-    if options.draws < 7 or not (settings.turn_us or settings.apply_stall_us):
+    if options.draws < 7 or not settings.has_event_loops:
         return settings
     is_quick = stream("quick_disks").randrange(2) == 0
     return msgspec.structs.replace(settings, has_quick_disks=is_quick)

@@ -190,7 +190,7 @@ class World:
         settings = self.settings
         for machine in self.machines.values():
             machine.make_random = self._buggify.random
-            if settings.turn_us or settings.apply_stall_us:
+            if settings.has_event_loops:
                 machine.take = self._event_loop(machine).post
         if settings.begin_epoch_late_us:
             self.network.extra_delay_us = self._begin_epoch_late_us

@@ -39,6 +39,18 @@ def test_a_cluster_serves_in_turns_and_every_mark_is_met():
     assert [quiet.probes.counts[mark] for mark in MARKS] == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("turn_us", "apply_stall_us", "has_loops"),
+    [(0, 0, False), (300, 0, True), (0, 20_000, True), (300, 20_000, True)],
+)
+def test_each_of_both_settings_gives_machines_their_event_loop(turn_us, apply_stall_us, has_loops):
+    settings = quiet_settings(turn_us=turn_us, apply_stall_us=apply_stall_us)
+    world = World(settings, Streams(1), [])
+    assert settings.has_event_loops is has_loops
+    for machine in world.machines.values():
+        assert (machine.take is not None) is has_loops
+
+
 def test_a_flush_behind_a_turn_waits_until_the_turn_is_over(monkeypatch):
     flushed, flush_behind = [], Turn.flush_behind
 
