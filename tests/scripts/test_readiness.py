@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.launcher import kafka_client, processes, readiness
+from scripts.launcher import kafka_client, processes, readiness, report
+from scripts.launcher.kafka_client import ClusterView, QuorumView
 from scripts.launcher.layout import Cluster
 from scripts.launcher.readiness import (
     LINE_SECONDS,
@@ -105,6 +106,72 @@ def test_a_node_that_works_and_never_answers_is_given_up():
         "not ready, and no answer for 600 s from 1, 2; see quorum logs NODE"
     )
     assert watch.refusal(end + 0.1, [3, 4], {3: now}) is None, "both have answered before"
+
+
+COMBINED = Cluster(Path("/q"), CLUSTER.cluster_id, 2, None, 9092)
+DEDICATED = Cluster(Path("/q"), CLUSTER.cluster_id, 2, 1, 9092)
+ENDS = {1: 0, 2: 7}
+BOTH = {1: False, 2: False}
+
+
+def unready_ids(monkeypatch, cluster, *, views, ends, asleep=(), asked=(1, 2, 101)):
+    """Nodes that do not serve, by the answers to DescribeCluster and DescribeQuorum.
+
+    Args:
+        monkeypatch: of the test.
+        cluster: whose nodes are waited for.
+        views: brokers with whether they are fenced, by the node that answers.
+        ends: log end offsets of the voters as node 2 says them, None without a leader.
+        asleep: nodes whose process is stopped or paused.
+        asked: nodes that are waited for, those of them that the cluster has.
+    """
+    clusters = {
+        cluster.node(node_id).kafka: ClusterView(cluster.cluster_id, fenced)
+        for node_id, fenced in views.items()
+    }
+    quorums = {} if ends is None else {cluster.node(2).controller: QuorumView(2, 1, 7, ends, {})}
+    monkeypatch.setattr(processes, "is_awake", lambda _, node_id: node_id not in asleep)
+    monkeypatch.setattr(readiness, "ask_cluster", clusters.get)
+    monkeypatch.setattr(report, "ask_quorum", lambda address, _: quorums.get(address))
+    nodes = [node for node in cluster.nodes if node.id in asked]
+    return [node.id for node in readiness.unready(cluster, nodes)]
+
+
+@pytest.mark.parametrize(
+    ("views", "expected"),
+    [
+        ({1: BOTH, 2: BOTH}, []),
+        ({1: BOTH}, [2]),  # node 2 does not answer
+        ({1: BOTH, 2: {1: False, 2: True}}, [2]),  # fenced
+        ({1: BOTH, 2: {1: True, 2: False}}, [2]),  # another one is
+        ({1: BOTH, 2: {2: False}}, [2]),  # node 2 has not heard of node 1
+        ({1: {}, 2: {}}, [1, 2]),
+        ({1: {**BOTH, 3: True}, 2: BOTH}, []),  # node 3 is not waited for
+    ],
+)
+def test_a_broker_serves_when_it_sees_those_asked_for_unfenced(monkeypatch, views, expected):
+    assert unready_ids(monkeypatch, COMBINED, views=views, ends=ENDS) == expected
+
+
+def test_only_the_brokers_asked_for_count(monkeypatch):
+    views = {2: {1: True, 2: False}}
+    assert unready_ids(monkeypatch, COMBINED, views=views, ends=ENDS, asked=[2]) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [(ENDS, []), ({1: -1, 2: 7}, [1]), ({2: 7}, [1])],
+)
+def test_a_controller_serves_when_the_leader_lists_its_end(monkeypatch, ends, expected):
+    """The end of a broker is not asked for, nor a controller for the brokers."""
+    views = {101: {101: False}}
+    assert unready_ids(monkeypatch, DEDICATED, views=views, ends=ends) == expected
+
+
+@pytest.mark.parametrize(("ends", "asleep"), [(None, ()), (ENDS, (2,))])
+def test_nobody_serves_before_a_controller_names_a_leader(monkeypatch, ends, asleep):
+    views = {1: BOTH, 2: BOTH}
+    assert unready_ids(monkeypatch, COMBINED, views=views, ends=ends, asleep=asleep) == [1, 2]
 
 
 @pytest.fixture
