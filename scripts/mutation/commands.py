@@ -1,10 +1,12 @@
 """`scripts/mutants`: the mutation score of the quick tests over some packages.
 
-Exit codes: 0 done, 1 the score is below the floor or nothing could be judged, 2 usage.
+Exit codes: 0 done, 1 the score is below the floor, nothing could be judged or the reader of the
+output has left, 2 usage.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -47,9 +49,8 @@ def main(words: Sequence[str]) -> int:
         results = _results(arguments)
         drawn = sample(results.packages, results.sample, results.seed)
         if arguments.list:
-            for point in drawn:
-                sys.stdout.write(f"{point.module}:{point.line} {point.id}\n")
-            return DONE
+            lines = [f"{point.module}:{point.line} {point.id}\n" for point in drawn]
+            return _print("".join(lines), DONE)
         waiting = _waiting(arguments, drawn, results)
         if waiting:
             trace = trace_of_tree(arguments.jobs)
@@ -104,15 +105,27 @@ def _report(results: Results, arguments: argparse.Namespace) -> int:
             "scores": {package: score.as_json() for package, score in found.items()},
             "survivors": [{"id": r.id, "line": r.line, "covering": r.covering} for r in survivors],
         }
-        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        text = json.dumps(content, indent=2) + "\n"
     else:
-        for result in survivors:
-            sys.stdout.write(f"survived: {survivor_text(result)}\n")
-        sys.stdout.write(f"{table(found)}\nseed {results.seed}\n")
-    if found["all"].percent < arguments.floor:
+        lines = [f"survived: {survivor_text(result)}\n" for result in survivors]
+        text = f"{''.join(lines)}{table(found)}\nseed {results.seed}\n"
+    is_below = found["all"].percent < arguments.floor
+    exit_code = _print(text, FAILED if is_below else DONE)
+    if is_below:
         say(f"the score is below {arguments.floor:g} %")
+    return exit_code
+
+
+def _print(text: str, exit_code: int) -> int:
+    """Print the output of the command and return its exit code; 1 when the reader has left."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nothing more to say, not even at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    return DONE
+    return exit_code
 
 
 def _commit() -> str:

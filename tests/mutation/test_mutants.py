@@ -1,6 +1,7 @@
 """`scripts/mutants` over a small project: which mutants die, of what, and what stays on disk."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -104,9 +105,11 @@ def project(tmp_path_factory):
     return root
 
 
-def mutants(root, *words):
-    command = [sys.executable, "-m", "scripts.mutation", *words]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+def mutants(root, *words, output=subprocess.PIPE):
+    return subprocess.run(
+        [sys.executable, "-m", "scripts.mutation", *words],
+        cwd=root, stdout=output, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +186,14 @@ def test_usage(project):
     assert mutants(project, "raft", "--sample", "0").returncode == 2
     listed = mutants(project, "raft", "--sample", "3", "--list")
     assert len(listed.stdout.splitlines()) == 3
+
+
+def test_a_reader_that_leaves_ends_the_output_quietly(project, outcomes):
+    """As with `| head -1`; the list, and the report."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        for words in (["--list"], ["raft", "--seed", "1", "--results", "r.json"]):
+            done = mutants(project, *words, output=output)
+            assert (done.returncode, done.stderr) == (1, ""), words
+    assert outcomes
