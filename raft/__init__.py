@@ -7,7 +7,8 @@ the order of effects is part of the meaning (`effects.Effects`).
 Not in it: bytes of records, disks, sockets, clocks. Differences from Kafka: docs/raft.md.
 
 Role transitions of a voter, by event and current role (`transitions.ALLOWED` holds the same as
-sets; an observer is Unattached or Follower and never campaigns):
+sets; an observer is Unattached or Follower and never campaigns). tests/raft/test_role_table.py
+compares each cell with what a core does:
 
 |event|Unattached|Prospective|Candidate|Leader|Follower|Resigned|
 |---|---|---|---|---|---|---|
@@ -15,14 +16,18 @@ sets; an observer is Unattached or Follower and never campaigns):
 |evidence of leader failure|Prospective|-|-|-|Prospective|-|
 |a majority grants|-|Candidate|Leader|-|-|-|
 |a majority rejects|-|Unattached, Follower|-|-|-|-|
+|a voter lacks pre-votes|-|Candidate|-|-|-|-|
 |vote granted to another voter|Unattached|Prospective|-|-|-|-|
 |leader of this epoch discovered|Follower|Follower|Follower|-|-|-|
 |higher epoch with a leader|Follower|Follower|Follower|Follower|Follower|Follower|
 |higher epoch without one|Unattached|Unattached|Unattached|Unattached|Unattached|Unattached|
 |resignation or shutdown requested|-|-|-|Resigned|-|-|
-|disk full, other voters exist|-|Unattached|Unattached|Resigned|Unattached|-|
+|disk full|-|Unattached|Unattached|Resigned|-|-|
+|timer or evidence on a full disk|Unattached|-|-|-|Unattached|Unattached|
 |only voter|Prospective|Candidate|Leader|-|-|Prospective|
 
+All rows but the last are those of a voter that is not alone. A full disk has refused an append and
+no space was found since; on it a voter is neither Prospective, Candidate nor Leader.
 Timers: the election time-out of Unattached, Prospective, Candidate and Resigned; the fetch time-out
 of a Follower; the check-quorum timer of a Leader. Evidence: `evidence.py`, not in Kafka.
 """
