@@ -193,6 +193,38 @@ def test_an_id_that_stays_in_use_ends_the_broker_with_an_error() -> None:
     assert rig.effects == [line, Exit(1, reason)]
 
 
+def test_a_new_leader_gives_an_id_in_use_its_whole_time_again() -> None:
+    """The session of this node's former process begins anew with it."""
+    rig = Rig()
+    rig.lifecycle.start()
+    rig.lifecycle.tick()
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    rig.pass_time(59_999)
+    rig.lifecycle.on_leader_changed()
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    rig.pass_time(59_999)
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    assert not rig.effects
+    rig.pass_time(2_000)
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    assert [type(effect) for effect in rig.effects] == [Log, Exit]
+
+
+def test_a_broker_that_is_refused_for_another_reason_than_its_id_ends_after_the_limit() -> None:
+    """At the limit its id was in use; what it waits for since then does not come."""
+    rig = Rig()
+    rig.lifecycle.start()
+    rig.lifecycle.tick()
+    rig.answer(ErrorCode.duplicate_broker_registration)
+    rig.pass_time(60_000)
+    assert rig.due_ms(REGISTRATION_TIMEOUT) == 2_000
+    rig.answer(ErrorCode.not_controller)
+    assert not rig.effects
+    rig.pass_time(2_000)
+    assert [type(effect) for effect in rig.effects] == [Log, Exit]
+    assert rig.due_ms(REGISTRATION_TIMEOUT) is None
+
+
 def test_a_running_broker_does_not_hurry_to_a_new_leader() -> None:
     rig = Rig()
     rig.run()
