@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from benchmarks import kafka_peer
 from benchmarks.cpu_meter import CpuMeter, process_ticks
-from pipeline.core.options import parse_options
-from pipeline.core.reader import read_table
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import read_table
 
 TOPIC: Final = "records"
 PARTITIONS: Final = 4

@@ -18,12 +18,12 @@ from cli.arguments import UsageError
 from kernel.events import Now
 from kernel.opening import open_storage
 from network.clock import Clock
-from pipeline.core.check_directory import check_directory
-from pipeline.core.check_quorum_state import check_quorum_state
-from pipeline.core.discovery import PartitionFiles
+from pipeline.core.audit.check_directory import check_directory
+from pipeline.core.audit.check_quorum_state import check_quorum_state
 from pipeline.core.errors import BadInputError
-from pipeline.core.json_records import describe_other
-from pipeline.core.options import parse_options
+from pipeline.core.reading.discovery import PartitionFiles
+from pipeline.core.reading.options import parse_options
+from pipeline.core.records.json_records import describe_other
 from pipeline.jobs.history.query import counters
 from simulator.campaign.draw import Options
 from simulator.campaign.schedule import ScheduleError, read_schedule

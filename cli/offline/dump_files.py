@@ -89,7 +89,7 @@ def _record_printer(options: Namespace) -> RecordPrinter | None:
         return _metadata_record
     if not (options.offsets_decoder or options.transaction_log_decoder):
         return None
-    from pipeline.core import coordinator_records as records  # noqa: PLC0415  # only these need it
+    from pipeline.core.records import coordinator_records as records  # noqa: PLC0415  # for these
 
     topic = records.CONSUMER_OFFSETS if options.offsets_decoder else records.TRANSACTION_STATE
     decode = records.coordinator_decoder(topic)

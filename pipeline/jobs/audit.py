@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.audit import (
+from pipeline.core.audit.audit import (
     AuditPlan,
     AuditTask,
     Judgement,
@@ -27,11 +27,11 @@ from pipeline.core.audit import (
     judge_partition,
     plan_audit,
 )
-from pipeline.core.discovery import DEAD_LINK, discover
+from pipeline.core.audit.findings import ERROR, INFO, SEVERITIES, WARN, Finding
 from pipeline.core.errors import BadInputError
-from pipeline.core.findings import ERROR, INFO, SEVERITIES, WARN, Finding
-from pipeline.core.node_watermark import ask_nodes
-from pipeline.core.split import Split
+from pipeline.core.reading.discovery import DEAD_LINK, discover
+from pipeline.core.reading.node_watermark import ask_nodes
+from pipeline.core.reading.split import Split
 from pipeline.jobs.job import (
     SPARK_BYTES_MIN,
     JobConfig,

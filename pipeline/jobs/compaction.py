@@ -14,9 +14,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.discovery import PartitionFiles, discover
 from pipeline.core.errors import BadInputError
-from pipeline.core.split import Split
+from pipeline.core.reading.discovery import PartitionFiles, discover
+from pipeline.core.reading.split import Split
 from pipeline.jobs.compaction_partition import PartitionPlan, counted, finished, key_work
 from pipeline.jobs.compaction_plan import BUFFER_BYTES_MIN, Policy, offset_map
 from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing

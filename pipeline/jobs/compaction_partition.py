@@ -11,12 +11,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.discovery import CLEANER_NAME, PartitionFiles
 from pipeline.core.errors import BadInputError
-from pipeline.core.opening import input_errors
-from pipeline.core.options import Options, parse_options
-from pipeline.core.reader import Piece, plan_read
-from pipeline.core.transactions import transaction_state
+from pipeline.core.reading.discovery import CLEANER_NAME, PartitionFiles
+from pipeline.core.reading.opening import input_errors
+from pipeline.core.reading.options import Options, parse_options
+from pipeline.core.reading.reader import Piece, plan_read
+from pipeline.core.reading.transactions import transaction_state
 from pipeline.jobs.compaction_plan import (
     BATCH_COUNTS,
     HEADER_COLUMNS,

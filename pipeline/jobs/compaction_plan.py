@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.options import Options
-from pipeline.core.reader import Piece, read_splits
-from pipeline.core.schema import schema_of
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.reader import Piece, read_splits
+from pipeline.core.records.schema import schema_of
 from wire.batch import HEADER_BYTES
 
 Int64Array = npt.NDArray[np.int64]

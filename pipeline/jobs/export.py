@@ -18,13 +18,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.batches import Fault, scan
-from pipeline.core.discovery import SegmentFile
+from pipeline.core.audit.findings import ERROR, Finding
 from pipeline.core.errors import BadInputError
-from pipeline.core.findings import ERROR, Finding
-from pipeline.core.opening import open_segment
-from pipeline.core.options import Options, parse_options
-from pipeline.core.reader import Piece, ReadPlan, plan_read, read_schema, read_splits
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.reading.options import Options, parse_options
+from pipeline.core.reading.reader import Piece, ReadPlan, plan_read, read_schema, read_splits
+from pipeline.core.records.batches import Fault, scan
 from pipeline.jobs.export_files import SplitFiles, Target
 from pipeline.jobs.job import SPARK_BYTES_MIN, JobConfig, JobResult, progress, publishing
 

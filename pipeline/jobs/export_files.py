@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.reader import Piece
+from pipeline.core.reading.reader import Piece
 from pipeline.jobs.task_files import temporary_of
 
 ROW_GROUP_ROWS: Final = 1 << 18

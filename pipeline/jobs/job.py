@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.core.split import Split
+from pipeline.core.reading.split import Split
 
 SUCCESS_NAME: Final = "_SUCCESS"
 RUN_NAME: Final = "run.json"

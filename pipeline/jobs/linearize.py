@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jepsen.linearizability import MODELS, Budget
-from pipeline.core.errors import BadInputError
-from pipeline.core.verdicts import (
+from pipeline.core.audit.verdicts import (
     UNREADABLE,
     WHOLE,
     HistoryTask,
@@ -29,6 +28,7 @@ from pipeline.core.verdicts import (
     judge,
     put_together,
 )
+from pipeline.core.errors import BadInputError
 from pipeline.jobs.job import JobConfig, JobResult, progress, publishing
 
 NAME: Final = "linearize"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.core.errors import BadInputError
-from pipeline.core.split import Split
+from pipeline.core.reading.split import Split
 from pipeline.jobs.job import (
     SUCCESS_NAME,
     TEMPORARY_NAME,

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from typing_extensions import override
 
-from pipeline.core.options import Options, parse_options, parse_stream_options
-from pipeline.core.reader import Piece, plan_read, read_schema, read_splits
+from pipeline.core.reading.options import Options, parse_options, parse_stream_options
+from pipeline.core.reading.reader import Piece, plan_read, read_schema, read_splits
 from pipeline.sources.kraft_log_stream import KraftLogStreamReader
 from pipeline.sources.spark_types import ddl, wanted_schema
 

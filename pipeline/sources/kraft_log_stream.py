@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from typing_extensions import override
 
-from pipeline.core.gaps import write_gaps
-from pipeline.core.options import Options
-from pipeline.core.reader import read_splits
-from pipeline.core.stream import (
+from pipeline.core.reading.gaps import write_gaps
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.reader import read_splits
+from pipeline.core.reading.stream import (
     Limit,
     Problem,
     StreamOffset,

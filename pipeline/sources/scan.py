@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.core.options import Options
-from pipeline.core.reader import plan_read, read_schema, read_splits
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.reader import plan_read, read_schema, read_splits
 from pipeline.sources.spark_types import ddl
 
 Transform = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.core.errors import BadInputError
-from pipeline.core.options import Options
-from pipeline.core.schema import CORRUPT_BATCH, CORRUPT_TYPE, check_names, columns_of
+from pipeline.core.reading.options import Options
+from pipeline.core.records.schema import CORRUPT_BATCH, CORRUPT_TYPE, check_names, columns_of
 
 _DDL = {
     pa.binary(): "binary",

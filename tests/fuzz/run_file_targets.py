@@ -14,7 +14,7 @@ import crc32c
 import msgspec
 
 from cli.offline.dump_index import producer_snapshot_lines
-from pipeline.core.coordinator_records import (
+from pipeline.core.records.coordinator_records import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,

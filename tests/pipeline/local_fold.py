@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as pq
 
-from pipeline.core.reader import plan_read
+from pipeline.core.reading.reader import plan_read
 from pipeline.jobs.history import partitions
 from pipeline.jobs.history.events import EventPlan, write_events
 from pipeline.jobs.history.fold import (

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
-from pipeline.core.audit import check_file_fully, plan_audit
-from pipeline.core.findings import Finding
+from pipeline.core.audit.audit import check_file_fully, plan_audit
+from pipeline.core.audit.findings import Finding
 from tests.pipeline.generated_logs import (
     Placed,
     Written,

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.core.audit import check_file_fully, plan_audit
-from pipeline.core.batches import scan
-from pipeline.core.cleaned_records import LogBatches, RecordComparison, compare_records
-from pipeline.core.decode import decode_batch_py
-from pipeline.core.discovery import SegmentFile
+from pipeline.core.audit.audit import check_file_fully, plan_audit
+from pipeline.core.audit.cleaned_records import LogBatches, RecordComparison, compare_records
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.records.batches import scan
+from pipeline.core.records.decode import decode_batch_py
 from tests.pipeline.segments import TIME_MS, batch, write_partition
 from tests.selection import thinned
 from wire.batch import BatchHeader, RecordView, encode_records

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.audit import check_file_fully, judge_partition, plan_audit
-from pipeline.core.findings import Finding
+from pipeline.core.audit.audit import check_file_fully, judge_partition, plan_audit
+from pipeline.core.audit.findings import Finding
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 STORAGE = GOLDEN / "storage"

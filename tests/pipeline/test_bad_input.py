@@ -13,10 +13,10 @@ import pytest
 from metadata import record_codec
 from metadata import records as m
 from pipeline.cli import main
+from pipeline.core.audit.findings import ERROR, INFO, Finding
 from pipeline.core.errors import BadInputError
-from pipeline.core.findings import ERROR, INFO, Finding
-from pipeline.core.options import parse_options
-from pipeline.core.reader import read_table
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import read_table
 from pipeline.jobs import export
 from pipeline.jobs.audit import _seen_from_here
 from pipeline.jobs.compaction import plan_one, wanted_partitions

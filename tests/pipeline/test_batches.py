@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.batches import Fault, iter_batches, resync, scan
+from pipeline.core.records.batches import Fault, iter_batches, resync, scan
 from tests.pipeline.segments import batch
 from tests.selection import examples
 

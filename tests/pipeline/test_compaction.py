@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError
-from pipeline.core.options import parse_options
-from pipeline.core.reader import read_table
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import read_table
 from pipeline.jobs import job
 from pipeline.jobs.compaction import plan_all, plan_one, wanted_partitions
 from pipeline.jobs.compaction_plan import Policy, offset_map

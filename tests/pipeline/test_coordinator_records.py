@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.options import parse_options
-from pipeline.core.reader import read_table
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import read_table
 from tests.pipeline.segments import batch, write_partition
 
 KEY = "0001670000000000000001000000000000000200000003"  # without the type

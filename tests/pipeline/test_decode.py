@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core import sections
-from pipeline.core.batches import BatchTable, Fault, scan
-from pipeline.core.codecs import plain_section
-from pipeline.core.decode import Limits, RowSelection, decode_batch_py, decode_batches
-from pipeline.core.rows import RowContext
-from pipeline.core.schema import schema_of
+from pipeline.core.records import sections
+from pipeline.core.records.batches import BatchTable, Fault, scan
+from pipeline.core.records.codecs import plain_section
+from pipeline.core.records.decode import Limits, RowSelection, decode_batch_py, decode_batches
+from pipeline.core.records.rows import RowContext
+from pipeline.core.records.schema import schema_of
 from tests.pipeline.segments import TIME_MS, batch
 from tests.selection import examples
 from wire.batch import BatchHeader, RecordView, encode_records

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline.core.options import parse_options
-from pipeline.core.reader import read_table
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import read_table
 from tests.pipeline.segments import dump_lines
 from tests.pipeline.test_golden import COLUMNS, printed_files
 

@@ -17,7 +17,7 @@ from metadata.record_codec import encode
 from pipeline import pictures
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError, DataLossError
-from pipeline.core.reader import plan_read
+from pipeline.core.reading.reader import plan_read
 from pipeline.jobs.history import check as history_check
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history import query as history_query

@@ -16,8 +16,8 @@ import pytest
 
 from pipeline.cli import JOBS, main
 from pipeline.core.errors import BadInputError
-from pipeline.core.options import parse_options
-from pipeline.core.reader import plan_read, read_table
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import plan_read, read_table
 from pipeline.jobs import job
 from pipeline.jobs.export_files import SplitFiles, Target
 from pipeline.jobs.job import JobConfig, JobResult, Progress, progress, publishing

@@ -11,7 +11,7 @@ import pytest
 
 from jepsen.linearizability import Budget, Format, Operation, check, history_of, write_history
 from pipeline.cli import main
-from pipeline.core.verdicts import NAMES, HistoryTask, judge, put_together
+from pipeline.core.audit.verdicts import NAMES, HistoryTask, judge, put_together
 from tests.jepsen.sequential import OBJECTS, random_operations
 from tests.selection import thinned
 

@@ -12,9 +12,9 @@ import pytest
 from inspection.quorum_views import QuorumView
 from pipeline.cli import main
 from pipeline.core.errors import BadInputError
-from pipeline.core.node_watermark import ask_nodes
-from pipeline.core.options import parse_options
-from pipeline.core.stream import replicas
+from pipeline.core.reading.node_watermark import ask_nodes
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.stream import replicas
 from tests.pipeline.segments import batch
 from tests.pipeline.test_audit_golden import copied
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from pipeline.core.discovery import discover
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.core.options import parse_options
-from pipeline.core.reader import plan_read, read_splits, read_table
+from pipeline.core.reading.discovery import discover
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import plan_read, read_splits, read_table
 from tests.pipeline.segments import GOLDEN, TIME_MS, batch, marker, write_partition
 from wire.compression import Codec
 

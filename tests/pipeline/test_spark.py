@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.options import parse_options
-from pipeline.core.reader import read_table
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import read_table
 from tests.pipeline.segments import (
     GOLDEN,
     batch,

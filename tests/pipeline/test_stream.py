@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from pipeline.core.errors import BadInputError, DataLossError
-from pipeline.core.options import Options, parse_options, parse_stream_options
-from pipeline.core.reader import read_splits
-from pipeline.core.stream import (
+from pipeline.core.reading.options import Options, parse_options, parse_stream_options
+from pipeline.core.reading.reader import read_splits
+from pipeline.core.reading.stream import (
     Limit,
     decode_offset,
     encode_offset,

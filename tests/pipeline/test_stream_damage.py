@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.core.options import Options
-from pipeline.core.reader import read_splits, read_table
-from pipeline.core.stream import Limit, initial_offset, latest_offset, plan_batch
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.reader import read_splits, read_table
+from pipeline.core.reading.stream import Limit, initial_offset, latest_offset, plan_batch
 from storage.index import OffsetIndex
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
 from tests.pipeline.test_stream import drain, options, point, rows

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.options import parse_options
-from pipeline.core.reader import read_schema
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.reader import read_schema
 from tests.pipeline.segments import batch, write_partition
 
 pytestmark = pytest.mark.spark  # needs the extra

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.discovery import SegmentFile
-from pipeline.core.transactions import TransactionState, transaction_state
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.reading.transactions import TransactionState, transaction_state
 from tests.pipeline.segments import batch, marker, write_partition
 
 WRITER, OTHER = 7, 8

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.audit import check_file_fully, judge_partition, plan_audit
-from pipeline.core.discovery import discover
-from pipeline.core.options import parse_options
-from pipeline.core.stream import replicas
-from pipeline.core.watermark import committed_copies, inferred_from_batches, one_log_a_voter
+from pipeline.core.audit.audit import check_file_fully, judge_partition, plan_audit
+from pipeline.core.reading.discovery import discover
+from pipeline.core.reading.options import parse_options
+from pipeline.core.reading.stream import replicas
+from pipeline.core.reading.watermark import committed_copies, inferred_from_batches, one_log_a_voter
 from pipeline.jobs.history.input import choose_log
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
 from wire.batch import encode_control_batch

@@ -6,9 +6,9 @@ import pytest
 
 from metadata.image import EMPTY
 from metadata.snapshot import encode_snapshot, snapshot_records
-from pipeline.core.discovery import SegmentFile, discover
 from pipeline.core.errors import BadInputError
-from pipeline.core.whole_snapshot import check_snapshot
+from pipeline.core.reading.discovery import SegmentFile, discover
+from pipeline.core.reading.whole_snapshot import check_snapshot
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "metadata"
 SNAPSHOTS = sorted(path for path in GOLDEN.rglob("*.checkpoint") if path.name[0] == "0")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from metadata.json_form import uuid_text
-from pipeline.core.discovery import SegmentFile
+from pipeline.core.reading.discovery import SegmentFile
 from pipeline.jobs.history.events import EventPlan, write_events
 from pipeline.jobs.history.input import snapshot_options, snapshot_pieces
 from pipeline.jobs.history.packed_lists import UUID_BYTES, unpack

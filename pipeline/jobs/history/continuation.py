@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from pipeline.core.batches import scan
-from pipeline.core.discovery import PartitionFiles, SegmentFile
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.core.log_positions import locate
-from pipeline.core.opening import input_errors, open_segment
+from pipeline.core.reading.discovery import PartitionFiles, SegmentFile
+from pipeline.core.reading.log_positions import locate
+from pipeline.core.reading.opening import input_errors, open_segment
+from pipeline.core.records.batches import scan
 from pipeline.jobs.history.check import Compared, print_differences
 from pipeline.jobs.history.input import LogChoice
 from pipeline.jobs.history.query import counters

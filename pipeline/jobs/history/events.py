@@ -22,10 +22,10 @@ from metadata.json_form import uuid_text
 from metadata.json_source import record_json_text
 from metadata.schema import MetadataRecordError, Record, UnknownRecord
 from pipeline.core.errors import CorruptSegmentError
-from pipeline.core.json_records import describe_metadata
-from pipeline.core.options import Options
-from pipeline.core.reader import Piece, read_splits
-from pipeline.core.schema import schema_of
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.reader import Piece, read_splits
+from pipeline.core.records.json_records import describe_metadata
+from pipeline.core.records.schema import schema_of
 from pipeline.jobs.history.input import COLUMNS, Transaction, snapshot_time
 from pipeline.jobs.history.overlay import CHANGED, RESET
 from pipeline.jobs.history.packed_lists import pack

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.records.schema import TIMESTAMP
 from pipeline.jobs.history.query import counters
 from pipeline.pictures import LANES_MAX, LEVELS, POINTS_MAX
 

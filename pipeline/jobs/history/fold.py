@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from metadata.json_form import uuid_from_text
 from metadata.records import CONFIG_BROKER, CONFIG_TOPIC
-from pipeline.core.options import whole_number
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.reading.options import whole_number
+from pipeline.core.records.schema import TIMESTAMP
 from pipeline.jobs.history.schema import EVENTS, KEYED_STATES
 from pipeline.jobs.history.table_sink import TableSink
 

@@ -28,16 +28,16 @@ from metadata.records import (
     NoOpRecord,
 )
 from metadata.schema import MetadataRecordError
-from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.errors import BadInputError, DataLossError
-from pipeline.core.log_positions import Boundary, end_boundary
-from pipeline.core.opening import input_errors
-from pipeline.core.options import Options, parse_options
-from pipeline.core.ranges import log_end_offset
-from pipeline.core.reader import Piece, plan_read, read_splits
-from pipeline.core.schema import schema_of
-from pipeline.core.watermark import committed_copies
-from pipeline.core.whole_snapshot import check_snapshot
+from pipeline.core.reading.discovery import Listing, PartitionFiles, SegmentFile, discover
+from pipeline.core.reading.log_positions import Boundary, end_boundary
+from pipeline.core.reading.opening import input_errors
+from pipeline.core.reading.options import Options, parse_options
+from pipeline.core.reading.ranges import log_end_offset
+from pipeline.core.reading.reader import Piece, plan_read, read_splits
+from pipeline.core.reading.watermark import committed_copies
+from pipeline.core.reading.whole_snapshot import check_snapshot
+from pipeline.core.records.schema import schema_of
 from wire.types import METADATA_TOPIC_NAME
 
 COLUMNS: Final = "offset,batchBaseOffset,leaderEpoch,timestamp,isControl,key,value"

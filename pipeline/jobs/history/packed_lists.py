@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metadata.json_form import uuid_text
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.records.schema import TIMESTAMP
 
 NONE: Final = int(np.iinfo(np.int64).min)  # marks a missing number
 UUID_BYTES: Final = 16

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from pipeline import pictures
-from pipeline.core.batches import BatchTable, scan
-from pipeline.core.discovery import PartitionFiles, discover
-from pipeline.core.opening import open_segment
+from pipeline.core.reading.discovery import PartitionFiles, discover
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import BatchTable, scan
 from pipeline.jobs.compaction import known_partitions, plan_one
 from pipeline.jobs.history import figures as history_figures
 from pipeline.jobs.history.figures import Facts

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.records.schema import TIMESTAMP
 from pipeline.jobs.history import reports
 from pipeline.jobs.history.overlay import (
     CHANGES,

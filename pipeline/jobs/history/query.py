@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pipeline.core.errors import BadInputError
-from pipeline.core.options import whole_number
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.reading.options import whole_number
+from pipeline.core.records.schema import TIMESTAMP
 from pipeline.jobs.history.schema import (
     CONTROLLER_EPOCHS,
     INTS,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.records.schema import TIMESTAMP
 from pipeline.jobs.history.overlay import (
     CHANGES,
     Frame,

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.core.errors import BadInputError
-from pipeline.core.options import Options
-from pipeline.core.reader import Piece, plan_read
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.reader import Piece, plan_read
 from pipeline.jobs.history import query as history_query
 from pipeline.jobs.history.check import compare_snapshots, print_differences
 from pipeline.jobs.history.continuation import (

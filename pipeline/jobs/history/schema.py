@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.records.schema import TIMESTAMP
 
 INTS: Final = pa.list_(pa.int32())
 TEXTS: Final = pa.list_(pa.string())

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.core.schema import TIMESTAMP
+from pipeline.core.records.schema import TIMESTAMP
 from pipeline.jobs.history.partitions import bucket_of
 from pipeline.jobs.history.schema import EVENTS, RECORDS
 from pipeline.jobs.task_files import TaskFiles

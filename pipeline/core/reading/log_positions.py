@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pipeline.core.batches import Fault, is_batch_at, scan
-from pipeline.core.discovery import PartitionFiles, SegmentFile
-from pipeline.core.index import offset_entries
-from pipeline.core.opening import open_segment
+from pipeline.core.reading.discovery import PartitionFiles, SegmentFile
+from pipeline.core.reading.index import offset_entries
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import Fault, is_batch_at, scan
 
 NO_EPOCH = -1
 _WINDOW_BYTES = 1 << 20

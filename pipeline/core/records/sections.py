@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.core.varints import (
+from pipeline.core.records.varints import (
     PAIR_LENGTH,
     PAIR_NUMBER,
     VARLONG_BITS,

@@ -6,7 +6,7 @@ the segment itself gives the same answer, only slower.
 
 from pathlib import Path
 
-from pipeline.core.discovery import SegmentFile
+from pipeline.core.reading.discovery import SegmentFile
 from storage.index import IndexDamageError, OffsetIndex, TimeIndex
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from storage.transaction_index import (

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from pipeline.core.discovery import PartitionFiles, SegmentFile
+from pipeline.core.reading.discovery import PartitionFiles, SegmentFile
 
 ERROR: Final = "error"  # written data cannot be trusted, or is lost
 WARN: Final = "warn"  # nothing is lost, but a node would repair it or complain

@@ -11,10 +11,10 @@ truncate.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pipeline.core.batches import scan
-from pipeline.core.decode import decode_batch_py
-from pipeline.core.discovery import PartitionFiles
-from pipeline.core.opening import open_segment
+from pipeline.core.reading.discovery import PartitionFiles
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import scan
+from pipeline.core.records.decode import decode_batch_py
 from wire.batch import CONTROL_BIT
 from wire.control_records import ControlType, control_type, decode_control_value
 from wire.errors import CorruptBatchError

@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from pipeline.core.decode import RowSelection
-from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
 from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossError
-from pipeline.core.log_positions import (
+from pipeline.core.reading.discovery import Listing, PartitionFiles, SegmentFile, discover
+from pipeline.core.reading.log_positions import (
     Boundary,
     end_boundary,
     epoch_before,
@@ -25,14 +24,15 @@ from pipeline.core.log_positions import (
     tail_fault,
     walk_from,
 )
-from pipeline.core.named_partitions import check_named
-from pipeline.core.node_watermark import ask_nodes
-from pipeline.core.options import Options
-from pipeline.core.ranges import gap_between, wanted_start
-from pipeline.core.reader import Piece
-from pipeline.core.split import Split
-from pipeline.core.transactions import transaction_state
-from pipeline.core.watermark import committed_copies, watermark_of_nodes
+from pipeline.core.reading.named_partitions import check_named
+from pipeline.core.reading.node_watermark import ask_nodes
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.ranges import gap_between, wanted_start
+from pipeline.core.reading.reader import Piece
+from pipeline.core.reading.split import Split
+from pipeline.core.reading.transactions import transaction_state
+from pipeline.core.reading.watermark import committed_copies, watermark_of_nodes
+from pipeline.core.records.decode import RowSelection
 from wire.types import METADATA_TOPIC_NAME
 
 VERSION: Final = 1

@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.core.batches import WINDOW_BYTES, Fault, scan
-from pipeline.core.decode import RowSelection, decode_batches
-from pipeline.core.discovery import SegmentFile
-from pipeline.core.opening import open_segment
-from pipeline.core.rows import RowContext
-from pipeline.core.schema import schema_of
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import WINDOW_BYTES, Fault, scan
+from pipeline.core.records.decode import RowSelection, decode_batches
+from pipeline.core.records.rows import RowContext
+from pipeline.core.records.schema import schema_of
 
 Int64Array = npt.NDArray[np.int64]
 CHUNK_RECORDS: Final = 1 << 18

@@ -1,10 +1,10 @@
 """Check that a snapshot is whole: it begins with its header and ends with its footer."""
 
-from pipeline.core.batches import BatchTable, scan
-from pipeline.core.decode import decode_batch_py
-from pipeline.core.discovery import SegmentFile
 from pipeline.core.errors import BadInputError
-from pipeline.core.opening import open_segment
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import BatchTable, scan
+from pipeline.core.records.decode import decode_batch_py
 from wire.batch import CONTROL_BIT
 from wire.control_records import ControlType, control_type
 from wire.errors import CorruptBatchError

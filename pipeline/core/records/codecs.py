@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import zstandard
 
-from pipeline.core.batches import BATCH_BYTES_MAX, BatchTable
-from pipeline.core.varints import Int64Array
+from pipeline.core.records.batches import BATCH_BYTES_MAX, BatchTable
+from pipeline.core.records.varints import Int64Array
 from wire.batch import HEADER_BYTES
 from wire.compression import Codec, decompress
 from wire.errors import CorruptBatchError

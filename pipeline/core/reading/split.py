@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from pipeline.core.batches import is_batch_at, scan
-from pipeline.core.discovery import SegmentFile
-from pipeline.core.index import offset_entries
-from pipeline.core.opening import open_segment
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.reading.index import offset_entries
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import is_batch_at, scan
 
 MAX_SPLIT_BYTES: Final = 128 << 20
 OPEN_COST_BYTES: Final = 4 << 20

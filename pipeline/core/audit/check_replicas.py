@@ -14,9 +14,17 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from pipeline.core.cleaned_records import LogBatches, compare_records
-from pipeline.core.discovery import PartitionFiles
-from pipeline.core.findings import ERROR, INFO, WARN, FileReport, Finding, in_file, in_partition
+from pipeline.core.audit.cleaned_records import LogBatches, compare_records
+from pipeline.core.audit.findings import (
+    ERROR,
+    INFO,
+    WARN,
+    FileReport,
+    Finding,
+    in_file,
+    in_partition,
+)
+from pipeline.core.reading.discovery import PartitionFiles
 from storage.partition_metadata import PARTITION_METADATA_NAME
 from wire.types import METADATA_TOPIC_NAME
 

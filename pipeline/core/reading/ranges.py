@@ -5,15 +5,15 @@ import itertools
 import msgspec
 import numpy as np
 
-from pipeline.core.batches import scan
-from pipeline.core.decode import RowSelection, decode_batch_py
-from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile
 from pipeline.core.errors import BadInputError, DataLossError
-from pipeline.core.index import offset_entries, time_entries
-from pipeline.core.named_partitions import check_named
-from pipeline.core.opening import open_segment
-from pipeline.core.options import EARLIEST, LATEST, Options, Positions
-from pipeline.core.transactions import transaction_state
+from pipeline.core.reading.discovery import Listing, PartitionFiles, SegmentFile
+from pipeline.core.reading.index import offset_entries, time_entries
+from pipeline.core.reading.named_partitions import check_named
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.reading.options import EARLIEST, LATEST, Options, Positions
+from pipeline.core.reading.transactions import transaction_state
+from pipeline.core.records.batches import scan
+from pipeline.core.records.decode import RowSelection, decode_batch_py
 from wire.errors import CorruptBatchError
 
 

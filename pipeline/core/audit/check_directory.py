@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.core.check_segment import check_file
-from pipeline.core.discovery import BOOTSTRAP_NAME, PartitionFiles, SegmentFile
-from pipeline.core.findings import ERROR, INFO, WARN, Finding
+from pipeline.core.audit.check_segment import check_file
+from pipeline.core.audit.findings import ERROR, INFO, WARN, Finding
+from pipeline.core.reading.discovery import BOOTSTRAP_NAME, PartitionFiles, SegmentFile
 from storage.checkpoint_files import (
     HIGH_WATERMARK_NAME,
     LOG_START_NAME,

@@ -12,11 +12,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.core.check_indexes import check_producer_snapshot
-from pipeline.core.check_quorum_state import check_quorum_state
-from pipeline.core.discovery import PartitionFiles
-from pipeline.core.findings import ERROR, INFO, WARN, FileReport, Finding, in_file, in_partition
-from pipeline.core.index import aborted_entries
+from pipeline.core.audit.check_indexes import check_producer_snapshot
+from pipeline.core.audit.check_quorum_state import check_quorum_state
+from pipeline.core.audit.findings import (
+    ERROR,
+    INFO,
+    WARN,
+    FileReport,
+    Finding,
+    in_file,
+    in_partition,
+)
+from pipeline.core.reading.discovery import PartitionFiles
+from pipeline.core.reading.index import aborted_entries
 from storage.checkpoint_files import decode_lines
 from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME
 from storage.errors import CorruptFileError

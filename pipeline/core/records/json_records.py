@@ -17,11 +17,11 @@ from metadata import control_records, record_codec
 from metadata.json_source import record_json_text
 from metadata.records import RECORD_TYPES
 from metadata.schema import MetadataRecordError, UnknownRecord
-from pipeline.core.coordinator_records import CoordinatorRecordError, coordinator_decoder
+from pipeline.core.records.coordinator_records import CoordinatorRecordError, coordinator_decoder
 from wire.types import METADATA_TOPIC_NAME
 
 if TYPE_CHECKING:
-    from pipeline.core.decode import Group
+    from pipeline.core.records.decode import Group
 
 # json, api key, api name, api version
 Described = tuple[str | None, int | None, str | None, int | None]

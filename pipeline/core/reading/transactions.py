@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from pipeline.core.batches import BatchTable, scan
-from pipeline.core.decode import decode_batch_py
-from pipeline.core.discovery import SegmentFile
-from pipeline.core.opening import open_segment
-from pipeline.core.rows import TRANSACTIONAL_BIT
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import BatchTable, scan
+from pipeline.core.records.decode import decode_batch_py
+from pipeline.core.records.rows import TRANSACTIONAL_BIT
 from wire.batch import CONTROL_BIT
 from wire.control_records import ControlType, control_type
 from wire.errors import CorruptBatchError

@@ -11,8 +11,8 @@ from typing import Any, Final
 import crc32c
 import numpy as np
 
-from pipeline.core.discovery import SegmentFile
-from pipeline.core.findings import ERROR, INFO, WARN, FileReport, Finding, in_file
+from pipeline.core.audit.findings import ERROR, INFO, WARN, FileReport, Finding, in_file
+from pipeline.core.reading.discovery import SegmentFile
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX, decode_transaction_index
 

@@ -12,11 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.core.batches import BatchTable, Fault, Int64Array, scan
-from pipeline.core.codecs import CODEC_MASK, CODEC_NAMES
-from pipeline.core.decode import RowSelection, decode_batch_py, decode_batches
-from pipeline.core.discovery import SegmentFile
-from pipeline.core.findings import (
+from pipeline.core.audit.findings import (
     DIGEST,
     ERROR,
     INFO,
@@ -28,14 +24,18 @@ from pipeline.core.findings import (
     in_file,
     worst,
 )
-from pipeline.core.opening import open_segment
-from pipeline.core.rows import (
+from pipeline.core.reading.discovery import SegmentFile
+from pipeline.core.reading.opening import open_segment
+from pipeline.core.records.batches import BatchTable, Fault, Int64Array, scan
+from pipeline.core.records.codecs import CODEC_MASK, CODEC_NAMES
+from pipeline.core.records.decode import RowSelection, decode_batch_py, decode_batches
+from pipeline.core.records.rows import (
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
     RowContext,
 )
-from pipeline.core.schema import schema_of
+from pipeline.core.records.schema import schema_of
 from wire.batch import CONTROL_BIT
 from wire.compression import Codec
 from wire.control_records import ControlType, control_type, decode_control_value

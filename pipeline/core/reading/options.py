@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from pipeline.core.batches import BATCH_BYTES_MAX
 from pipeline.core.errors import BadInputError
-from pipeline.core.schema import DECODE_MODES
-from pipeline.core.split import MAX_SPLIT_BYTES, OPEN_COST_BYTES
+from pipeline.core.reading.split import MAX_SPLIT_BYTES, OPEN_COST_BYTES
+from pipeline.core.records.batches import BATCH_BYTES_MAX
+from pipeline.core.records.schema import DECODE_MODES
 
 EARLIEST: Final = -2
 LATEST: Final = -1

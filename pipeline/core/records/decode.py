@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pipeline.core import arrays
-from pipeline.core.batches import BATCH_BYTES_MAX, BatchTable, Fault
-from pipeline.core.codecs import CODEC_MASK, plain_section, plain_sections
-from pipeline.core.rows import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, RowContext, assemble
-from pipeline.core.sections import RECORD_BYTES_MIN, Fields, read_fields, read_headers
-from pipeline.core.varints import Int64Array, SuspectError
+from pipeline.core.records import arrays
+from pipeline.core.records.batches import BATCH_BYTES_MAX, BatchTable, Fault
+from pipeline.core.records.codecs import CODEC_MASK, plain_section, plain_sections
+from pipeline.core.records.rows import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, RowContext, assemble
+from pipeline.core.records.sections import RECORD_BYTES_MIN, Fields, read_fields, read_headers
+from pipeline.core.records.varints import Int64Array, SuspectError
 from wire.batch import (
     CONTROL_BIT,
     HEADER_BYTES,

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.core.discovery import PartitionFiles
-from pipeline.core.findings import ERROR, INFO, WARN, Finding, in_partition
+from pipeline.core.audit.findings import ERROR, INFO, WARN, Finding, in_partition
+from pipeline.core.reading.discovery import PartitionFiles
 from storage.errors import CorruptFileError
 from storage.quorum_state_file import QUORUM_STATE_NAME, ElectionState, decode_quorum_state
 

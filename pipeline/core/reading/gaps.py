@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipeline.core.stream import Problem
+from pipeline.core.reading.stream import Problem
 
 
 def write_gaps(folder: str, problems: Sequence[Problem]) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from pipeline.core.check_directory import check_directory
-from pipeline.core.check_indexes import check_indexes
-from pipeline.core.check_partition import check_partition
-from pipeline.core.check_replicas import Comparison, Replica, compare_replicas
-from pipeline.core.check_segment import check_file, with_findings
-from pipeline.core.discovery import Listing, PartitionFiles, SegmentFile, discover
-from pipeline.core.findings import ERROR, FileReport, Finding
-from pipeline.core.watermark import inferred_from_batches, one_log_a_voter
+from pipeline.core.audit.check_directory import check_directory
+from pipeline.core.audit.check_indexes import check_indexes
+from pipeline.core.audit.check_partition import check_partition
+from pipeline.core.audit.check_replicas import Comparison, Replica, compare_replicas
+from pipeline.core.audit.check_segment import check_file, with_findings
+from pipeline.core.audit.findings import ERROR, FileReport, Finding
+from pipeline.core.reading.discovery import Listing, PartitionFiles, SegmentFile, discover
+from pipeline.core.reading.watermark import inferred_from_batches, one_log_a_voter
 from wire.types import METADATA_TOPIC_NAME
 
 Key = tuple[str, int]

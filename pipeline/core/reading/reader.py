@@ -13,23 +13,23 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from pipeline.core.batches import BatchTable, Fault, scan
-from pipeline.core.decode import (
+from pipeline.core.errors import BadInputError, CorruptSegmentError
+from pipeline.core.reading.discovery import Listing, SegmentFile, discover
+from pipeline.core.reading.opening import input_errors, open_segment
+from pipeline.core.reading.options import Options
+from pipeline.core.reading.ranges import resolve_ranges
+from pipeline.core.reading.split import Split, pack_splits, plan_splits, total_bytes
+from pipeline.core.records.batches import BatchTable, Fault, scan
+from pipeline.core.records.decode import (
     Describe,
     Limits,
     RowSelection,
     decode_batches,
     select_batches,
 )
-from pipeline.core.discovery import Listing, SegmentFile, discover
-from pipeline.core.errors import BadInputError, CorruptSegmentError
-from pipeline.core.json_records import describe_records
-from pipeline.core.opening import input_errors, open_segment
-from pipeline.core.options import Options
-from pipeline.core.ranges import resolve_ranges
-from pipeline.core.rows import RowContext, batch_rows, corrupt_row
-from pipeline.core.schema import schema_of
-from pipeline.core.split import Split, pack_splits, plan_splits, total_bytes
+from pipeline.core.records.json_records import describe_records
+from pipeline.core.records.rows import RowContext, batch_rows, corrupt_row
+from pipeline.core.records.schema import schema_of
 
 
 class Piece(msgspec.Struct, frozen=True):

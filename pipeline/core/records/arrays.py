@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.core.codecs import CODEC_MASK, CODEC_NAMES
-from pipeline.core.schema import HEADERS, TIMESTAMP
-from pipeline.core.varints import Int64Array
+from pipeline.core.records.codecs import CODEC_MASK, CODEC_NAMES
+from pipeline.core.records.schema import HEADERS, TIMESTAMP
+from pipeline.core.records.varints import Int64Array
 
 if TYPE_CHECKING:
-    from pipeline.core.sections import Fields, HeaderFields
+    from pipeline.core.records.sections import Fields, HeaderFields
 
 _MS_MAX: Final = (1 << 63) // 1000 - 1
 _CODECS: Final = pa.array(CODEC_NAMES)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from pipeline.core.errors import BadInputError
-from pipeline.core.opening import NO_FILE, input_errors
+from pipeline.core.reading.opening import NO_FILE, input_errors
 from storage.checkpoint_files import (
     HIGH_WATERMARK_NAME,
     LOG_START_NAME,

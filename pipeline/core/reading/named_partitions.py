@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from pipeline.core.errors import BadInputError
-from pipeline.core.options import Options
+from pipeline.core.reading.options import Options
 
 
 def check_named(present: Iterable[tuple[str, int]], options: Options) -> None:

@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from pipeline.core import arrays
-from pipeline.core.batches import BatchTable, Fault
-from pipeline.core.schema import CORRUPT_BATCH, CORRUPT_TYPE
+from pipeline.core.records import arrays
+from pipeline.core.records.batches import BatchTable, Fault
+from pipeline.core.records.schema import CORRUPT_BATCH, CORRUPT_TYPE
 from wire.batch import CONTROL_BIT
 
 LOG_APPEND_TIME_BIT: Final = 0x08
