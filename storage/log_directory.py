@@ -132,6 +132,7 @@ class LogDirectory:
         Raises:
             OutOfSpaceError: the record is as before. So for the others.
         """
+        self.recovery_points.keep(self.logs.keys() | self.opening)
         for key, log in self.logs.items():
             assert log.log.flushed_end_offset <= log.end_offset, f"INV-RP-1 {key=}"
             self.recovery_points.set(key, log.log.flushed_end_offset)

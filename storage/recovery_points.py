@@ -9,6 +9,8 @@ too, which is recorded by itself (`checkpoint_files.RecoveryPoint`) and stays as
 apache/kafka: core/.../log/LogManager.scala (`checkpointLogRecoveryOffsets`, `truncateTo`)
 """
 
+from collections.abc import Set as AbstractSet
+
 from storage.checkpoint_files import OffsetCheckpoint
 from storage.recovery import FileRebuilt
 from wire.types import METADATA_TOPIC_NAME
@@ -51,6 +53,10 @@ class RecoveryPoints:
     def forget(self, key: TopicAndPartition) -> None:
         """Leave out a log that is deleted or moved; recorded with the next record."""
         self._offsets.pop(key, None)
+
+    def keep(self, keys: AbstractSet[TopicAndPartition]) -> None:
+        """Leave out all but those of these logs; recorded with the next record."""
+        self._offsets = {key: self._offsets[key] for key in self._offsets if key in keys}
 
     def record(self) -> None:
         """Make all of them durable.

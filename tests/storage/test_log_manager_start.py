@@ -9,7 +9,18 @@ from storage.log_directory import TopicSettings
 from storage.log_manager import PRODUCER_EXPIRATION_MS, DuplicateLogError, LogManager
 from storage.partition_directories import create_partition_directory
 from storage.recovery import TailCut
-from tests.storage.log_brokers import LOG_START, NOW, A, B, Broker, fill, recorded, segments_of_one
+from tests.storage import golden
+from tests.storage.log_brokers import (
+    HIGH_WATERMARK,
+    LOG_START,
+    NOW,
+    A,
+    B,
+    Broker,
+    fill,
+    recorded,
+    segments_of_one,
+)
 from tests.storage.test_unified_log import content, produced
 
 
@@ -234,3 +245,31 @@ def test_the_guard_is_held_around_every_access_to_the_recovery_points() -> None:
     held.clear()
     manager.load("/d", lambda _: False, NOW, is_clean=True, guard=Guard())
     assert held == [True, False]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_directory_of_kafka_is_loaded_and_left_as_it_is(clean: bool) -> None:
+    vfs = MemoryVfs()
+    folder = golden.ROOT / "data"
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            golden.put(vfs, f"/d/{path.relative_to(folder)}", path.read_bytes())
+    manager = LogManager(vfs, lambda _: TopicSettings(), lambda: bytes(16))
+    for task in manager.load("/d", lambda found: found.topic_id is None, NOW, is_clean=clean):
+        task.run()
+        log = manager.loaded(task)
+        assert log is not None
+        assert log.recovery_report == ()
+    keys = [("comp", 0), ("epochs", 0), ("idem", 0), ("rd-gzip", 0), ("rd-none", 0)]
+    assert list(manager.keys()) == keys
+    ends = {key: manager.get(*key).end_offset for key in keys}  # type: ignore[union-attr]
+    assert ends == dict(zip(keys, (159, 12, 80, 24, 24), strict=True))
+    for name in ("recovery-point-offset-checkpoint", HIGH_WATERMARK):
+        kafkas = OffsetCheckpoint(vfs, "/d", name).offsets
+        assert ends == {key: kafkas[key] for key in keys}, "it had stopped cleanly"
+    assert manager.close("/d")
+    for path in sorted(folder.rglob("*.log")):
+        assert vfs.read(f"/d/{path.relative_to(folder)}") == path.read_bytes()
+    for name in ("recovery-point-offset-checkpoint", HIGH_WATERMARK):
+        assert dict(OffsetCheckpoint(vfs, "/d", name).offsets) == ends
+    assert dict(OffsetCheckpoint(vfs, "/d", LOG_START).offsets) == {}
