@@ -48,6 +48,10 @@ writes are, all of them and no others, the very next of Kafka's log, at the one 
 where output and records fit (tests/cli/bind_offsets.py). Left out are ids, salts and replicas that
 are drawn; {unordered} are compared in any order, since Kafka's is that of a hash map.
 
+The `offset` of {chosen}, those without `records`, `frame` or
+`table` in verdicts.json, is chosen: a place in Kafka's log where our output is Kafka's. That there
+is one is compared, not that the tool ran there.
+
 Of the outputs of `quorum` {frames} are answered by the response that was recorded for the command,
 and our request is the recorded one. {tables} more had no response: leader, epoch, high watermark,
 voters, observers, directory ids, log end offsets and addresses of the answer are those of Kafka's
@@ -60,7 +64,7 @@ output of the moment. No answer: nothing recorded says what was answered, so the
 """
 
 
-def _counts() -> dict[str, int]:
+def _counts() -> dict[str, int | str]:
     held = verdicts().values()
     return {
         "changes": sum(verdict.records is not None for verdict in held),
@@ -69,7 +73,21 @@ def _counts() -> dict[str, int]:
         "tables": sum(verdict.table is not None for verdict in held),
         "own": sum(verdict.verdict == "own times" for verdict in held),
         "both": BOTH,
+        "chosen": chosen(),
     }
+
+
+def chosen() -> str:
+    """The outputs whose place in Kafka's log nothing recorded says: docs/cli.md and COVERAGE.md."""
+    counts = Counter(
+        held.verdict
+        for held in verdicts().values()
+        if held.offset is not None and (held.records, held.frame, held.table) == (None, None, None)
+    )
+    shown = ", ".join(
+        f"{count} {verdict}" for verdict, count in sorted(counts.items(), reverse=True)
+    )
+    return f"{counts.total()} of the {len(outputs())} outputs ({shown})"
 
 
 def table() -> str:

@@ -14,10 +14,11 @@ from tests.cli.quorum_answers import HUMAN_NOW_MS, answer_of_log, recorded_answe
 from tests.cli.recorded_cluster import states
 from tests.cli.replay import MODULES, replay
 from tests.cli.table import APART as EXPLAINED
-from tests.cli.table import BOTH, TOOLS, table
+from tests.cli.table import BOTH, TOOLS, chosen, table
 from tests.selection import thinned
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md"
+COVERAGE = Path(__file__).resolve().parent.parent / "golden" / "COVERAGE.md"
 REPLAYED = sorted(
     name
     for name, run in outputs().items()
@@ -114,3 +115,8 @@ def test_the_document_has_all_verdicts() -> None:
 
 def test_the_table_of_the_document_says_the_same() -> None:
     assert table() in DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_both_documents_say_of_how_many_outputs_the_place_is_chosen() -> None:
+    for path in (DOCUMENT, COVERAGE):
+        assert chosen() in path.read_text(encoding="utf-8"), path
