@@ -6,8 +6,7 @@ for the sequence. Transactions that are open, or that ended at or above the high
 back the last stable offset.
 
     INV-PS-1  a producer has at most five batches, of its newest epoch, in the order of offsets
-    INV-PS-2  an open transaction of a producer is in `open_transactions` under its first offset,
-              and only there
+    INV-PS-2  an open transaction of a producer is in `_open` under its first offset, and only there
     INV-PS-3  `end_offset` covers every batch that was fed: offsets below it are in the state
 
 apache/kafka: storage/.../log/{ProducerStateManager,ProducerAppendInfo,ProducerStateEntry}.java
@@ -204,6 +203,9 @@ class ProducerAppend:
                 f" {first_offset} in partition {self._partition}",
             )
         updated.raise_epoch_to(header.producer_epoch)
+        if updated.batches:
+            last_offset = updated.batches[-1].last_offset
+            assert last_offset < first_offset, f"INV-PS-1 {last_offset=} {first_offset=}"
         updated.batches.append(
             BatchMetadata(
                 header.last_sequence,
@@ -328,9 +330,18 @@ class ProducerStates:
         current = self._producers.get(producer_id) or ProducerStateEntry(producer_id)
         return ProducerAppend(self._partition, current, origin)
 
-    def update(self, append: ProducerAppend) -> None:
-        """Take over what an append added; its records are in the log."""
-        updated = append.updated
+    def update(self, *appends: ProducerAppend) -> None:
+        """Take over what an append added, for all its producers; its records are in the log."""
+        started: list[tuple[int, int]] = []
+        for append in appends:
+            self._update_entry(append.updated)
+            started += [(first, append.updated.producer_id) for first in append.started]
+        for first_offset, producer_id in sorted(started):
+            before = next(reversed(self._open), NONE)
+            assert before < first_offset, f"INV-PS-2 {before=} {first_offset=}"
+            self._open[first_offset] = _Transaction(producer_id, first_offset)
+
+    def _update_entry(self, updated: ProducerStateEntry) -> None:
         current = self._producers.get(updated.producer_id)
         if current is None:
             self._producers[updated.producer_id] = updated
@@ -340,9 +351,6 @@ class ProducerStates:
             current.coordinator_epoch = updated.coordinator_epoch
             current.last_timestamp_ms = updated.last_timestamp_ms
             current.current_transaction_first_offset = updated.current_transaction_first_offset
-        for first_offset in append.started:
-            assert first_offset not in self._open, f"{first_offset=}"
-            self._open[first_offset] = _Transaction(updated.producer_id, first_offset)
 
     def complete(self, completed: CompletedTransaction) -> int:
         """Note the end of a transaction, after `update`.
@@ -352,6 +360,8 @@ class ProducerStates:
             oldest other transaction that is open, else the offset behind the marker.
         """
         transaction = self._open.pop(completed.first_offset)
+        owner_id, producer_id = transaction.producer_id, completed.producer_id
+        assert owner_id == producer_id, f"INV-PS-2 {owner_id=} {producer_id=}"
         transaction.last_offset = completed.last_offset
         self._unreplicated[completed.first_offset] = transaction
         return next(iter(self._open), completed.last_offset + 1)

@@ -256,8 +256,7 @@ class UnifiedLog:
         self, appends: Iterable[ProducerAppend], completed: Iterable[CompletedTransaction]
     ) -> None:
         """Take over what appended batches did to their producers."""
-        for append in appends:
-            self.producers.update(append)
+        self.producers.update(*appends)
         for transaction in completed:
             self._note_aborted(transaction, self.producers.complete(transaction))
         self.producers.note_end(self._log.end_offset)

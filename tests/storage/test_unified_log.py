@@ -188,6 +188,17 @@ def test_an_aborted_transaction_behind_one_that_is_open_is_unstable() -> None:
     assert log.last_stable_offset == 0
 
 
+def test_transactions_of_one_fetch_are_in_the_order_of_the_log() -> None:
+    leader, follower = opened(MemoryVfs()), opened(MemoryVfs())
+    begin = [produced(NOW, producer=each, attributes=0x10) for each in (7, 8)]
+    for batch in (*begin, marker(0), produced(NOW, producer=7, sequence=1, attributes=0x10)):
+        leader.append_as_leader(batch, 1, NOW, Origin.COORDINATOR)
+    replicated(follower, content(leader, 0))
+    assert follower.aborted_transactions(0, 4) == leader.aborted_transactions(0, 4)
+    follower.set_high_watermark(4)
+    assert follower.last_stable_offset == 1, "the transaction of producer 8 is open"
+
+
 def test_the_last_stable_offset_is_never_below_the_log_start() -> None:
     log = opened(MemoryVfs())
     log.append_as_leader(produced(NOW, NOW, producer=7, attributes=0x10), 1, NOW)
