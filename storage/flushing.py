@@ -83,12 +83,15 @@ class Flushing:
     def truncated_to(self, end_offset: int) -> None:
         """Lower the flushed end to that of a truncated log; plans made before are stale."""
         assert end_offset >= 0, f"{end_offset=}"
+        recorded = 0 if self._recovery_point is None else self._recovery_point.end_offset
+        assert recorded <= end_offset, f"INV-FL-2 {recorded=} {end_offset=}"
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         self.generation += 1
 
     def plan(self, end_offset: int, last_epoch: int) -> FlushPlan:
         """The syncs for everything noted so far, up to the end of the log."""
-        assert self.flushed_end_offset <= end_offset, f"{self.flushed_end_offset=} {end_offset=}"
+        flushed = self.flushed_end_offset
+        assert flushed <= end_offset, f"INV-FL-1 {flushed=} {end_offset=}"
         plan = FlushPlan(
             self._vfs,
             tuple(self.unsynced.values()),

@@ -42,7 +42,8 @@ FILE_LINES_HARD_MAX: Final = 800  # not even the list of offenders allows more
 FUNCTION_LINES_MAX: Final = 70
 PARAMETERS_MAX: Final = 6  # positional, without self or cls
 LINE_COLUMNS_MAX: Final = 100
-ASSERTIONS_PER_1000_LINES_MIN: Final = 30  # in raft and storage; only ever raised
+ASSERTIONS_PER_1000_LINES_MIN: Final = {"raft": 31.1, "storage": 30.6}
+"""By package: the number reached, with room for a few lines; it may only rise."""
 
 BANNED_MODULE_NAMES: Final = frozenset({"utils", "util", "helpers", "helper", "common", "misc"})
 QUESTION: Final = re.compile(r"(wh(at|o|om|ose|ether|ich|ere|en|y)|how|that)\b", re.IGNORECASE)
@@ -280,15 +281,15 @@ def test_any_stays_only_where_the_classes_of_kio_force_it(package: str) -> None:
     assert [path for path in found if not path.startswith(tuple(ANY_REASONS))] == []
 
 
-@pytest.mark.parametrize("package", ["raft", "storage"])
+@pytest.mark.parametrize("package", list(ASSERTIONS_PER_1000_LINES_MIN))
 def test_assertions_state_the_invariants(package: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """At least 30 per 1000 lines; the floor is only ever raised (tigerbeetle's vsr has 99)."""
+    """No fewer per 1000 lines than were reached (tigerbeetle's vsr has 99)."""
     files = python_files(package)
     lines = sum(path.read_bytes().count(b"\n") for path in files)
     count = sum(isinstance(node, ast.Assert) for path in files for node in ast.walk(parse(path)))
     with capsys.disabled():
         sys.stdout.write(f"\n{package}: {count} assertions in {lines} lines\n")
-    assert count * 1000 >= ASSERTIONS_PER_1000_LINES_MIN * lines > 0
+    assert count * 1000 >= ASSERTIONS_PER_1000_LINES_MIN[package] * lines > 0
 
 
 def test_no_reach_through_two_objects() -> None:
