@@ -5,7 +5,7 @@ apache/kafka: storage/.../log/{TransactionIndex,LogSegment,LocalLog}.java
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from storage.segment import Segment, segment_name
 from storage.transaction_index import (
@@ -14,15 +14,22 @@ from storage.transaction_index import (
     decode_transaction_index,
     encode_aborted,
 )
-from storage.vfs import Vfs, join
+from storage.vfs import Vfs, VfsFile, join
 
 
 class AbortedTransactions:
-    """The `.txnindex` files of one log directory; a file exists from the first entry on."""
+    """The `.txnindex` files of one log directory; a file exists from the first entry on.
 
-    def __init__(self, vfs: Vfs, directory: str) -> None:
+    Args:
+        vfs: the disk.
+        directory: of the log.
+        wrote: told the path and the open file of each write, which the next flush syncs.
+    """
+
+    def __init__(self, vfs: Vfs, directory: str, wrote: Callable[[str, VfsFile], None]) -> None:
         self._vfs = vfs
         self._directory = directory
+        self._wrote = wrote
 
     def add(self, segments: Sequence[Segment], entry: AbortedTransaction) -> None:
         """Add a transaction to the file of the segment with its marker, unless it is there.
@@ -36,9 +43,11 @@ class AbortedTransactions:
         if known and known[-1].last_offset >= entry.last_offset:
             return
         content = encode_aborted(entry)
-        file = self._vfs.open(self._path(base_offset), create=True)
+        path = self._path(base_offset)
+        file = self._vfs.open(path, create=True)
         try:
             file.pwrite(content, len(known) * len(content))
+            self._wrote(path, file)
         finally:
             file.close()
 

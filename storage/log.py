@@ -5,6 +5,7 @@ end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLo
 """
 
 from bisect import bisect_right
+from contextlib import suppress
 
 from storage.append_info import AppendInfo
 from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
@@ -19,7 +20,7 @@ from storage.read_check import first_damage
 from storage.recovery import BatchRules, RecoveryEvent
 from storage.rolling import AppendExtent, roll_reason
 from storage.segment import Segment
-from storage.vfs import Vfs, join, parent, write_file_atomically
+from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
 from wire.batch import BatchFrame, iterate_frames
 from wire.types import Rng
 
@@ -49,8 +50,7 @@ class Log:
         self.end_offset = loaded.end_offset
         self.last_epoch = loaded.last_epoch
         damage = None if recovery_point is None else recovery_point.damage
-        report = loaded.report if damage is None else [damage, *loaded.report]
-        self.recovery_report: tuple[RecoveryEvent, ...] = tuple(report)
+        self.recovery_report: tuple[RecoveryEvent, ...] = (*filter(None, [damage]), *loaded.report)
         self.log_start_offset = loaded.end_offset
         if self._segments:
             self.log_start_offset = self._segments[0].base_offset
@@ -411,6 +411,12 @@ class Log:
 
     # -- durability -----------------------------------------------------------------------------
 
+    def wrote_beside(self, path: str, file: VfsFile) -> None:
+        """Let the next flush sync another file of the directory, which was written to."""
+        self._flushing.forget(path)  # an earlier file of this name may be gone
+        self._flushing.wrote(path, file, 0)
+        self._flushing.unsynced_directories.add(self.directory)
+
     def flush_plan(self) -> FlushPlan:
         """Return the syncs for everything written so far; run it, then give it to `flush_done`."""
         return self._flushing.plan(self.end_offset, self.last_epoch)
@@ -436,10 +442,9 @@ class Log:
         Raises:
             FsyncError: also if such a plan had failed; nothing is recorded as flushed then.
         """
-        for plan in list(self._flushing.outstanding):
+        for plan in [*self._flushing.outstanding, self.flush_plan()]:
             plan.run()
             self.flush_done(plan)
-        self.flush()
         for segment in self._segments[-1:]:
             segment.write_indexes()
         self._record_flushed_end()
@@ -453,14 +458,12 @@ class Log:
 
     def _record_flushed_end(self) -> None:
         """Write the checkpoints; on a full disk the older ones remain until a later flush."""
-        try:
+        with suppress(OutOfSpaceError):
             if self._epochs_changed:
                 path = join(self.directory, EPOCH_CHECKPOINT_NAME)
                 write_file_atomically(self._vfs, path, self._epochs.encode())
                 self._epochs_changed = False
             self._flushing.record()
-        except OutOfSpaceError:
-            return
 
     # -- segments -------------------------------------------------------------------------------
 

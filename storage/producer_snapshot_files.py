@@ -4,6 +4,7 @@ apache/kafka: storage/.../log/ProducerStateManager.java (`takeSnapshot`, `trunca
 """
 
 import contextlib
+from collections.abc import Callable
 
 from storage.errors import CorruptFileError, OutOfSpaceError
 from storage.producer_snapshot import (
@@ -14,15 +15,22 @@ from storage.producer_snapshot import (
 from storage.producer_state import ProducerStates
 from storage.recovery import FileRebuilt
 from storage.segment import segment_base_offset, segment_name
-from storage.vfs import Vfs, join
+from storage.vfs import Vfs, VfsFile, join
 
 
 class ProducerSnapshotFiles:
-    """The files of one partition; the offset in a name is the end of what the file covers."""
+    """The files of one partition; the offset in a name is the end of what the file covers.
 
-    def __init__(self, vfs: Vfs, directory: str) -> None:
+    Args:
+        vfs: the disk.
+        directory: of the log.
+        wrote: told the path and the open file of each write, which the next flush syncs.
+    """
+
+    def __init__(self, vfs: Vfs, directory: str, wrote: Callable[[str, VfsFile], None]) -> None:
         self._vfs = vfs
         self._directory = directory
+        self._wrote = wrote
 
     def offsets(self) -> list[int]:
         """The offsets in the names, ascending."""
@@ -31,7 +39,7 @@ class ProducerSnapshotFiles:
         return sorted(offset for offset in found if offset is not None)
 
     def write(self, states: ProducerStates) -> None:
-        """Write the state as it stands; not durable. A full disk leaves none.
+        """Write the state as it stands; durable with the next flush. A full disk leaves none.
 
         A start without it only replays more of the log.
         """
@@ -43,6 +51,7 @@ class ProducerSnapshotFiles:
             try:
                 file.truncate(0)
                 file.pwrite(content, 0)
+                self._wrote(path, file)
             finally:
                 file.close()
         except OutOfSpaceError:

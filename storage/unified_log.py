@@ -106,8 +106,8 @@ class UnifiedLog:
         self._partition = partition
         self._log = log
         self._rules = rules
-        self._snapshots = ProducerSnapshotFiles(vfs, log.directory)
-        self._aborted = AbortedTransactions(vfs, log.directory)
+        self._snapshots = ProducerSnapshotFiles(vfs, log.directory, log.wrote_beside)
+        self._aborted = AbortedTransactions(vfs, log.directory, log.wrote_beside)
         self.producers = producers
         self.high_watermark = log.log_start_offset
         self.last_flush_ms = wall_ms

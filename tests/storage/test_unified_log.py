@@ -491,7 +491,7 @@ def test_a_snapshot_that_finds_the_disk_full_leaves_no_file() -> None:
     vfs = MemoryVfs()
     vfs.make_directory("/d")
     states = ProducerStates("p-0", 1)
-    files = ProducerSnapshotFiles(vfs, "/d")
+    files = ProducerSnapshotFiles(vfs, "/d", lambda *_: None)
     vfs.bytes_max = vfs.used_bytes() + 5
     files.write(states)
     assert files.offsets() == []
