@@ -1,7 +1,8 @@
 """Invariants of every image, checked from scratch: for tests and the simulator.
 
 INV-MD-1  `topic_id_by_name` and `topic_names_by_normalised` are those that `topics` yields.
-INV-MD-2  every partition has one directory per replica; isr, elr and adding are replicas.
+INV-MD-2  every partition has one directory per replica; isr, elr, adding and removing are replicas,
+          no member is there twice, and none is in isr and elr.
 INV-MD-3  a leader is in the ISR.
 INV-MD-4  no owner of configs or quotas is empty; topic configs belong to live topics.
 INV-MD-5  keys equal the ids in their values; no two brokers share a directory.
@@ -9,8 +10,12 @@ INV-MD-5  keys equal the ids in their values; no two brokers share a directory.
 
 from collections.abc import Iterator
 from operator import itemgetter
+from typing import Final
 
 from metadata.image import CONFIG_TOPIC, Image, Partition, normalised_topic_name, sorted_items
+
+_MEMBERSHIPS: Final = ("replicas", "isr", "elr", "adding_replicas", "removing_replicas")
+"""Fields of a partition that hold replicas."""
 
 
 def violations(image: Image, sound: Image | None = None) -> list[str]:
@@ -71,16 +76,16 @@ def _partition_violations(image: Image, sound: Image | None) -> Iterator[str]:
 
 def _one_partition(partition: Partition) -> Iterator[str]:
     replicas = set(partition.replicas)
-    if len(replicas) != len(partition.replicas):
-        yield "INV-MD-2 a replica twice"
     if len(partition.directories) != len(partition.replicas):
         yield "INV-MD-2 directories do not pair with replicas"
-    if not replicas.issuperset(partition.isr):
-        yield "INV-MD-2 the ISR has a member that is no replica"
-    if not replicas.issuperset(partition.elr):
-        yield "INV-MD-2 the ELR has a member that is no replica"
-    if not replicas.issuperset(partition.adding_replicas):
-        yield "INV-MD-2 an adding replica is no replica"
+    for name in _MEMBERSHIPS:
+        members = getattr(partition, name)
+        if not replicas.issuperset(members):
+            yield f"INV-MD-2 {name} has a member that is no replica"
+        if len(set(members)) != len(members):
+            yield f"INV-MD-2 {name} has a member twice"
+    if not set(partition.isr).isdisjoint(partition.elr):
+        yield "INV-MD-2 a member of the ISR is in the ELR"
     if partition.has_leader and partition.leader not in partition.isr:
         yield "INV-MD-3 the leader is not in the ISR"
 
