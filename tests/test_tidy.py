@@ -49,6 +49,7 @@ BANNED_MODULE_NAMES: Final = frozenset({"utils", "util", "helpers", "helper", "c
 QUESTION: Final = re.compile(r"(wh(at|o|om|ose|ether|ich|ere|en|y)|how|that)\b", re.IGNORECASE)
 LEFTOVER: Final = re.compile(r"#.*\b(TODO|FIXME|XXX)\b")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.])/(work|root|home)/[\w.]|/(?:Users)/\w")
+INVARIANT: Final = re.compile(r"\bINV-[A-Z]+-\d+")
 SLEEPING_ALLOWED: Final = ("tests/interop/", "tests/jepsen/", "tests/browser/")
 
 ANY_MAX: Final = {"quorum_controller": 16, "kernel": 10}
@@ -246,6 +247,15 @@ def test_nothing_names_a_folder_of_one_machine() -> None:
         and (match := MACHINE_PATH.search(path.read_text(encoding="utf-8")))
     ]
     assert found == []
+
+
+def test_the_list_of_invariants_has_the_names_that_the_code_has() -> None:
+    """docs/invariants.md and the production packages name the same ones, each in its table once."""
+    found = {name for path in SOURCES for name in INVARIANT.findall(path.read_text("utf-8"))}
+    lines = (ROOT / "docs" / "invariants.md").read_text("utf-8").splitlines()
+    rows = [line.split("|")[1] for line in lines if line.startswith("| INV-")]
+    listed = [name for row in rows for name in INVARIANT.findall(row)]
+    assert sorted(listed) == sorted(found)
 
 
 def test_tests_do_not_sleep() -> None:
