@@ -149,7 +149,9 @@ def test_a_mutant_without_an_end_is_a_time_out(outcomes):
 
 def test_what_runs_at_import_is_imported_anew(outcomes):
     assert outcome(outcomes, "::constant::7 -> 8::0") == "survived"
-    assert outcome(outcomes, "squared::arithmetic::number * number -> number // number::0") == "killed"
+    assert (
+        outcome(outcomes, "squared::arithmetic::number * number -> number // number::0") == "killed"
+    )
 
 
 def test_the_tree_stays_as_it_was(project, outcomes):

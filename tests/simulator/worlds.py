@@ -1,4 +1,4 @@
-"""A small quiet cluster to tamper with: three combined nodes, no faults, two virtual seconds."""
+"""A small quiet cluster to tamper with: three combined nodes, no faults, one virtual second."""
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +17,9 @@ from wire.types import NodeId, ReplicaKey
 NOW_MS = 1_700_000_000_000
 SECOND_US = 1_000_000
 
-QUIET = Options(node_count=3, observer_count=1, faults=(), duration_us=2_000_000, write_count=12)
+QUIET = Options(node_count=3, observer_count=1, faults=(), duration_us=1_000_000, write_count=8)
+BUSIER = {"duration_us": 2_000_000, "write_count": 12}
+"""For `quiet_world`: more requests, and time for snapshots."""
 
 
 def quiet_settings(**more):
@@ -45,7 +47,7 @@ def quiet_settings(**more):
 
 
 def quiet_world(plan=(), **more):
-    """A world that has run its two seconds."""
+    """A world that has run its second."""
     settings = quiet_settings(**more)
     world = World(settings, Streams(1), list(plan))
     world.start()

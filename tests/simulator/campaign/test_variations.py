@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from simulator.campaign.draw import VARIATIONS, Options
-from simulator.campaign.run import prepare, run_seed
+from simulator.campaign.run import prepare, run_seed, settings_of
 from simulator.campaign.shrink import Shrinker
 from tests.simulator.worlds import quiet_world
 
@@ -18,7 +18,7 @@ def world():
 
 def test_some_seeds_have_other_clients_that_ask_other_things():
     options = replace(FAST, faults=("operation_mix",))
-    drawn = [prepare(seed, options)[0] for seed in range(60)]
+    drawn = [settings_of(seed, options)[0] for seed in range(60)]
     assert {settings.client_count for settings in drawn} == {2, 4, 5, 6}
     assert {settings.lookup_percent for settings in drawn} == {0, 10, 35, 60, 85}
     assert len({settings.register_percent for settings in drawn}) == 4
@@ -38,9 +38,9 @@ def test_so_many_clients_ask_so_many_things():
 
 def test_some_seeds_have_two_or_four_voters():
     options = replace(FAST, faults=("even_voters",))
-    assert {prepare(seed, options)[0].voter_count for seed in range(20)} == {2, 4}
+    assert {settings_of(seed, options)[0].voter_count for seed in range(20)} == {2, 4}
     fixed = replace(options, node_count=3)
-    assert {prepare(seed, fixed)[0].voter_count for seed in range(20)} == {3}
+    assert {settings_of(seed, fixed)[0].voter_count for seed in range(20)} == {3}
 
 
 @pytest.mark.parametrize("fails_without", [True, False])
@@ -49,7 +49,7 @@ def test_a_failure_is_made_smaller_without_them_where_they_are_not_needed(fails_
     failed = replace(run_seed(1, options), invariant="I7", text="made up")
 
     def run(options, plan):
-        settings = prepare(1, options)[0]
+        settings = settings_of(1, options)[0]
         fails = fails_without or settings.client_count == failed.settings.client_count != 3
         return replace(failed, settings=settings, plan=plan, invariant="I7" if fails else None)
 

@@ -33,6 +33,7 @@ from simulator.cluster.requests import CONFIG, TOPIC_RESOURCE, Operation
 from simulator.mutants.hunt import mutant_of
 from tests.simulator.checks.test_invariants import write_snapshot
 from tests.simulator.worlds import (
+    BUSIER,
     append,
     broken,
     follower,
@@ -434,7 +435,7 @@ def is_judged_at_its_best_moment(keeping):
 
 
 def test_snapshots_that_fall_behind_have_not_converged():
-    often = {"record_bytes_between_snapshots": 1_000, "retention_bytes": 3_000}
+    often = BUSIER | {"record_bytes_between_snapshots": 1_000, "retention_bytes": 3_000}
     world = quiet_world(**often)
     converge(world)
     assert max(m.kernel.core.log_start_offset for m in world.machines.values()) > 0

@@ -10,12 +10,12 @@ from kernel import events
 from kernel.kernel import Kernel
 from kernel.turn import Turn
 from simulator.campaign.draw import Options, add_later
-from simulator.campaign.run import prepare
+from simulator.campaign.run import prepare, settings_of
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import Machine
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import World
-from tests.simulator.worlds import follower, leader, quiet_settings, quiet_world
+from tests.simulator.worlds import BUSIER, follower, leader, quiet_settings, quiet_world
 
 SECOND_US = 1_000_000
 MARKS = (
@@ -27,7 +27,7 @@ MARKS = (
 
 
 def turning_world(**more):
-    return quiet_world(**({"turn_us": 300, "apply_stall_us": 20_000} | more))
+    return quiet_world(**(BUSIER | {"turn_us": 300, "apply_stall_us": 20_000} | more))
 
 
 def test_a_cluster_serves_in_turns_and_every_mark_is_met():
@@ -88,7 +88,7 @@ def test_one_seed_is_one_run_in_turns_too():
 
 
 def test_nothing_waits_or_stalls_when_faults_have_stopped():
-    world = World(quiet_settings(turn_us=300, apply_stall_us=20_000), Streams(1), [])
+    world = World(quiet_settings(**BUSIER, turn_us=300, apply_stall_us=20_000), Streams(1), [])
     world.nemesis.is_over = True
     world.start()
     world.run(2 * SECOND_US)
@@ -193,7 +193,7 @@ def test_the_invariants_see_what_each_event_of_raft_left():
 
 
 def test_the_sites_are_drawn_for_some_seeds_and_not_with_the_first_draws():
-    drawn = [prepare(seed, Options(draws=4))[0] for seed in range(60)]
+    drawn = [settings_of(seed, Options(draws=4))[0] for seed in range(60)]
     assert 5 < sum(settings.turn_us > 0 for settings in drawn) < 30
     assert 5 < sum(settings.apply_stall_us > 0 for settings in drawn) < 30
     for seed in range(60):

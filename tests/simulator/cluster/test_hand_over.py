@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import simulator.cluster.world
 from simulator.campaign.draw import WIRE_ONE_IN, Options
-from simulator.campaign.run import prepare, run_seed
+from simulator.campaign.run import run_seed, settings_of
 from simulator.cluster.hand_over import HandedServerConnection, HandOver
 from tests.selection import thinned
 from wire.api_keys import API_VERSIONS, DESCRIBE_QUORUM, FETCH
@@ -28,14 +28,14 @@ IDLE = FetchRequest(fetch_offset=1, max_wait_ms=500, max_bytes=1000)
 
 
 def hands_over(seed):
-    return prepare(seed, FAST)[0].hands_over
+    return settings_of(seed, FAST)[0].hands_over
 
 
 def test_one_of_ten_seeds_has_every_message_on_the_wire():
-    count = sum(not prepare(seed, Options())[0].hands_over for seed in range(1_200))
+    count = sum(not settings_of(seed, Options())[0].hands_over for seed in range(1_200))
     assert 90 <= count <= 150
     assert WIRE_ONE_IN == 10
-    assert not prepare(1, Options(draws=5))[0].hands_over
+    assert not settings_of(1, Options(draws=5))[0].hands_over
 
 
 @pytest.mark.parametrize("seed", thinned([s for s in range(800, 830) if hands_over(s)], 4))

@@ -11,7 +11,7 @@ SECOND_US = 1_000_000
 
 
 def deposing(amount):
-    return Decision(at_us=1_900_000, kind="depose_leader", targets=(1,), length_us=1, amount=amount)
+    return Decision(at_us=900_000, kind="depose_leader", targets=(1,), length_us=1, amount=amount)
 
 
 @pytest.mark.parametrize(("amount", "elections"), thinned([(2, 2), (3, 3), (5, 3)], every=3))

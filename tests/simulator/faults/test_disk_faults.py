@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from simulator.campaign.arguments import parse
 from simulator.campaign.draw import Options
-from simulator.campaign.run import prepare, run_seed
+from simulator.campaign.run import run_seed, settings_of
 from simulator.checks.log_mirror import FOLDER, segment_paths
 from simulator.checks.violation import Violation
 from simulator.faults.decision import Decision
@@ -105,7 +105,7 @@ def test_a_seed_with_disks_that_lie_fails(seed):
 
 
 def test_they_are_never_drawn():
-    assert not any("fsync_lie" in prepare(seed, Options())[0].faults for seed in range(500))
+    assert not any("fsync_lie" in settings_of(seed, Options())[0].faults for seed in range(500))
 
 
 def test_they_are_asked_for_alone(capsys):

@@ -1,10 +1,12 @@
 """Faults with a stream of their own: who gets one, and that it shifts no other seed."""
 
+import functools
+
 import pytest
 from msgspec.structs import replace
 
 from simulator.campaign.draw import VARIATIONS, Options
-from simulator.campaign.run import prepare, run_seed
+from simulator.campaign.run import prepare, run_seed, settings_of
 from simulator.campaign.schedule import Schedule, read_schedule, write_schedule
 from simulator.campaign.shrink import Shrinker
 from simulator.faults.kinds import kinds_since
@@ -17,12 +19,18 @@ ADDED_IN_4, ADDED_IN_5 = kinds_since(4), kinds_since(5)
 NEW = {4: ADDED_IN_4, 5: (*ADDED_IN_5, *VARIATIONS)}
 
 
+@functools.cache
+def run_of_seed_4(kind):
+    """The run of two tests with nothing but one kind of fault."""
+    return run_seed(4, replace(FAST, faults=(kind,)))
+
+
 def has_any(seed, names):
-    return bool(set(prepare(seed, FAST)[0].faults) & set(names))
+    return bool(set(settings_of(seed, FAST)[0].faults) & set(names))
 
 
 def test_each_is_on_in_one_of_twelve_seeds_and_one_of_draws_4_in_a_third():
-    on = [set(prepare(seed, Options())[0].faults) for seed in range(1_200)]
+    on = [set(settings_of(seed, Options())[0].faults) for seed in range(1_200)]
     for name in (*NEW[4], *NEW[5]):
         assert 70 <= sum(name in each for each in on) <= 130
     assert 350 <= sum(bool(each & set(ADDED_IN_4)) for each in on) <= 490
@@ -65,7 +73,7 @@ def test_they_need_no_draw_to_be_asked_for(kind):
 
 @pytest.mark.parametrize("kind", [*NEW[4], *NEW[5]])
 def test_a_seed_with_nothing_but_one_of_them_holds(kind):
-    outcome = run_seed(4, replace(FAST, faults=(kind,)))
+    outcome = run_of_seed_4(kind)
     assert outcome.invariant is None, outcome.text
     assert set(outcome.faults) == {kind} - set(VARIATIONS)
     assert all(count > 0 for count in outcome.faults.values())
@@ -74,7 +82,7 @@ def test_a_seed_with_nothing_but_one_of_them_holds(kind):
 @pytest.mark.parametrize("kind", ADDED_IN_5)
 def test_a_schedule_repeats_them(kind, tmp_path):
     options = replace(FAST, faults=(kind,))
-    before = run_seed(4, options)
+    before = run_of_seed_4(kind)
     path = tmp_path / "run.jsonl"
     write_schedule(path, Schedule(seed=4, options=options, plan=before.plan))
     found = read_schedule(path)

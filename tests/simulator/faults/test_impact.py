@@ -121,9 +121,7 @@ def test_a_fault_is_told_before_what_it_brings_about():
 
 def test_who_is_deposed_is_the_leader_until_another_leads():
     target = 101
-    plan = [
-        Decision(at_us=1_900_000, kind="depose_leader", targets=(target,), length_us=1, amount=2)
-    ]
+    plan = [Decision(at_us=900_000, kind="depose_leader", targets=(target,), length_us=1, amount=2)]
     world, lines, recording = told_world(plan)
     [(_, impact)] = recording.faults
     number = leader(world).id
@@ -135,7 +133,7 @@ def test_who_is_deposed_is_the_leader_until_another_leads():
 
 
 def test_a_successor_that_is_cut_off_too_is_told_and_not_counted():
-    plan = [Decision(at_us=1_900_000, kind="depose_leader", targets=(1,), length_us=1, amount=5)]
+    plan = [Decision(at_us=900_000, kind="depose_leader", targets=(1,), length_us=1, amount=5)]
     world, _, recording = told_world(plan)
     world.run(world.scheduler.now_us + 10 * SECOND_US)
     (first, cut_off), (second, successor) = recording.faults
