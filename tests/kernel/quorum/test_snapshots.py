@@ -30,7 +30,7 @@ SMALL = MetadataLogConfig(
     snapshot_interval_ms_max=0,
     retention_bytes=6_000,
 )
-LARGE = replace(SMALL, record_bytes_between_snapshots=200_000, retention_bytes=1)
+LARGE = replace(SMALL, record_bytes_between_snapshots=100_000, retention_bytes=1)
 CHUNKS = QuorumConfig(fetch_snapshot_bytes_max=300)
 PARTITION = "/data/__cluster_metadata-0"
 
@@ -158,7 +158,7 @@ def test_writing_a_large_snapshot_takes_short_steps() -> None:
     world = World(1, metadata_log=MetadataLogConfig(snapshot_interval_ms_max=3_000))
     world.start_all()
     world.run_until(world.is_ready)
-    assert world.client(1).create_topic("a", partitions=3_000).error_code is ErrorCode.none
+    assert world.client(1).create_topic("a", partitions=1_500).error_code is ErrorCode.none
     begun_ms = world.now_ms
     world.run_until(lambda: bool(said(world, 1, "snapshot_written")))
     slices = 3_000 // 200
@@ -365,10 +365,10 @@ def large() -> tuple[World, int]:
     away = next(i for i in world.alive if i != world.active())
     world.kill(away)
     for name in ("a", "b"):
-        answer = world.client(world.alive[0]).create_topic(name, partitions=3_000)
+        answer = world.client(world.alive[0]).create_topic(name, partitions=1_500)
         assert answer.error_code is ErrorCode.none
     create(world, world.alive[0], range(3))
-    world.run_until(lambda: all(log_start(world, i) > 6_000 for i in world.alive))
+    world.run_until(lambda: all(log_start(world, i) > 3_000 for i in world.alive))
     return world, away
 
 
