@@ -2,34 +2,35 @@
 
 import pytest
 
-from simulator.campaign.arguments import SHORT
-from simulator.campaign.draw import Until
+from simulator.campaign.draw import Options, Until
 from simulator.campaign.early_stop import ReachedError, stop_at
 from simulator.campaign.run import run_seed
 from simulator.cluster.scheduler import Scheduler
 
+FAST = Options(duration_us=4_000_000, write_count=15)
+
 
 def test_a_run_stops_at_an_event_behind_the_faults() -> None:
-    whole = run_seed(1, SHORT)
+    whole = run_seed(1, FAST)
     assert whole.is_complete
     duration_us = whole.settings.duration_us
     last = whole.event_count - 1
-    stopped = run_seed(1, SHORT, until=Until(event=last))
+    stopped = run_seed(1, FAST, until=Until(event=last))
     assert not stopped.is_complete
     assert (stopped.invariant, stopped.event_count) == (None, last)
     assert stopped.at_us > duration_us
 
 
 def test_a_run_stops_at_a_time_behind_the_faults() -> None:
-    time_us = SHORT.duration_us + 1_500_000
-    stopped = run_seed(1, SHORT, until=Until(time_us=time_us))
+    time_us = FAST.duration_us + 1_500_000
+    stopped = run_seed(1, FAST, until=Until(time_us=time_us))
     assert (stopped.is_complete, stopped.at_us) == (False, time_us)
 
 
 def test_a_run_that_ends_before_is_the_whole_one() -> None:
-    whole = run_seed(2, SHORT)
+    whole = run_seed(2, FAST)
     for until in (Until(event=10**9), Until(time_us=10**12)):
-        outcome = run_seed(2, SHORT, until=until)
+        outcome = run_seed(2, FAST, until=until)
         assert outcome.is_complete
         assert (outcome.digest, outcome.event_count) == (whole.digest, whole.event_count)
 
