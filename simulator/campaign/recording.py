@@ -55,6 +55,10 @@ class Recording:
             _add(self.high_watermarks.setdefault(number, []), now_us, int(core.high_watermark))
         _add(self.log_ends.setdefault(number, []), now_us, int(core.log_end_offset))
 
+    def struck(self, decision: Decision, impact: Impact | None) -> None:
+        """Record a fault and its impact, None for nothing."""
+        self.faults.append((decision, impact))
+
     def ended(self, now_us: int, number: int, reason: str) -> None:
         """Record the end of a process."""
         last = self._last.pop(number, None)

@@ -177,7 +177,7 @@ def _run(world: World) -> int:
 
 def final_digest(world: World) -> int:
     """CRC-32 over every step and all bytes sent, and over the log and image of every node."""
-    digest = zlib.crc32(world.network.sent_checksum.to_bytes(4, "big"), world.digest)
+    digest = zlib.crc32(int.to_bytes(world.network.sent_checksum, 4, "big"), world.digest)
     for machine in world.machines.values():
         for path in segment_paths(machine.vfs):
             content = machine.vfs.written_content(path)

@@ -72,7 +72,7 @@ def come_to_rest(world: World) -> None:
         world.invariants.compare_image(machine, machine.kernel)
     world.check_resources_at_rest()
     world.check_clients()
-    image = world.invariants.ledger.image
+    image = world.ledger.image
     now_us = world.scheduler.now_us
     judged = judge_run(world.workload, image, now_us, world.sent_again)
     world.verdict = judged.verdict
@@ -181,7 +181,7 @@ def why_not_at_rest(world: World, core: tuple[int, ...]) -> str:
     if world.workload.pending_count:
         return f"{world.workload.pending_count} operations of clients are pending"
     leader = kernels[active[0]].core.leader
-    end_offset = world.invariants.ledger.end_offset
+    end_offset = world.ledger.end_offset
     for number, kernel in kernels.items():
         if kernel.core.leader != leader:
             return f"node {number} follows {kernel.core.leader}, not {leader}"

@@ -48,7 +48,7 @@ def check_silent(world: World, silent: tuple[int, ...], since: Reign | None) -> 
     session_ms = world.settings.session_timeout_ms
     if not brokers or lasted_ms < session_ms + COMMITTED_WITHIN_MS * len(brokers):
         return
-    known = world.invariants.ledger.image.brokers
+    known = world.ledger.image.brokers
     for number in brokers:
         broker = known.get(NodeId(number))
         if broker is not None and not broker.fenced:

@@ -60,6 +60,8 @@ class EventLoop:
         probes: Probes,
     ) -> None:
         self._machine = machine
+        self._scheduler = machine.scheduler
+        self._watcher = machine.watcher
         self._settings = settings
         self._rng = rng
         self._disks = disks
@@ -104,7 +106,7 @@ class EventLoop:
             if self._machine.incarnation == incarnation:
                 action()
 
-        self._machine.scheduler.after(delay_us, act)
+        self._scheduler.after(delay_us, act)
 
     def _drawn_us(self, mean_us: int) -> int:
         return 0 if not mean_us or self._is_over() else int(self._rng.expovariate(1.0) * mean_us)
@@ -134,7 +136,7 @@ class EventLoop:
 
     def _end_former_turn(self) -> None:
         """Do what the turn before left and is overdue, by a pause or a slow disk."""
-        if self._settle_us is not None and self._machine.scheduler.now_us > self._settle_us:
+        if self._settle_us is not None and self._scheduler.now_us > self._settle_us:
             self._settle()
         if self._behind is not None and self._settle_us is None and self._machine.is_up:
             self._flush_behind()
@@ -149,10 +151,10 @@ class EventLoop:
         self._waiting.clear()
         self._watch(kernel.core)
         for event in taken:
-            machine.watcher.before_step(machine, event)
+            self._watcher.before_step(machine, event)
         effects: list[out.Effect] | None = self._guarded(kernel.take, taken, machine.now())
         if effects is not None:
-            machine.watcher.after_step(machine, taken[-1], effects)
+            self._watcher.after_step(machine, taken[-1], effects)
         return effects
 
     def settle(self) -> list[out.Effect] | None:
@@ -161,7 +163,7 @@ class EventLoop:
         assert kernel is not None
         effects: list[out.Effect] | None = self._guarded(kernel.settle)
         if effects is not None:
-            machine.watcher.after_step(machine, events.TimeAdvanced(), effects)
+            self._watcher.after_step(machine, events.TimeAdvanced(), effects)
         return effects
 
     def carry_out(self, effect: out.Effect) -> bool:
@@ -239,7 +241,7 @@ class EventLoop:
     # ---- the second half -----------------------------------------------------------------------
 
     def _plan_settling(self) -> None:
-        machine, kernel = self._machine, self._machine.kernel
+        kernel = self._machine.kernel
         assert kernel is not None
         settings, delay_us = self._settings, 0
         if not self._is_over():
@@ -251,7 +253,7 @@ class EventLoop:
                 self._probes.hit("apply_stalled")
             elif settings.turn_us and self._rng.random() < APART_CHANCE:
                 delay_us = self._rng.randrange(settings.delay_us)
-        self._settle_us = machine.scheduler.now_us + delay_us
+        self._settle_us = self._scheduler.now_us + delay_us
         if delay_us == 0:
             self._settle()
         else:

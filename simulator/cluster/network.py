@@ -7,7 +7,7 @@ liveness the network is calm: none is longer than twice its mean. A killed proce
 connections; those of a machine without power are silent until the other side notices.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from math import log
 from random import Random
@@ -59,6 +59,11 @@ class Direction:
         self.in_flight = 0
         """Chunks that were sent and have not arrived, held ones included."""
 
+    def received(self, data: bytes) -> None:
+        """Pass bytes to the side that they are for, if there is one by now."""
+        if self.target is not None:
+            self.target.received(data)
+
 
 class Pipe:
     """A connection that `client` opened to a host."""
@@ -93,8 +98,8 @@ class Chunk(msgspec.Struct):
             network.hold(direction, self.arrive)
             return
         direction.in_flight -= 1
-        if self.pipe.is_open and direction.target is not None:
-            direction.target.received(self.data)
+        if self.pipe.is_open:
+            direction.received(self.data)
 
 
 class Signal(msgspec.Struct):
@@ -165,6 +170,30 @@ class Network:
         for source, target in sorted(self.cut_links):
             self.heal(source, target)
         self._clogged_until.clear()
+
+    def calm(self) -> None:
+        """Heal every link, make all of them alike and roomy, and bound the delays from now on."""
+        self.is_calm = True
+        self.heal_all()
+        self.capacities.clear()
+        self.factors.clear()
+
+    def make_uneven(self, factors: dict[tuple[int, int], int]) -> None:
+        """Let these links take longer than others, each by its factor."""
+        self.factors.update(factors)
+
+    def make_even(self, links: Iterable[tuple[int, int]]) -> None:
+        """Let these links take as long as others again."""
+        for link in links:
+            self.factors.pop(link, None)
+
+    def limit(self, host: int, chunks: int) -> None:
+        """Let all links from and to a host hold few chunks together."""
+        self.capacities[host] = chunks
+
+    def lift_limit(self, host: int) -> None:
+        """Let the links of a host hold any number of chunks again."""
+        self.capacities.pop(host, None)
 
     def clog(self, source: int, target: int, until_us: int) -> None:
         """Deliver nothing before a time, then everything at once."""

@@ -99,18 +99,19 @@ class World:
         self.voters = frozenset(range(1, settings.voter_count + 1))
         self.machines = {number: self._machine(number, streams) for number in machine_ids(settings)}
         self.invariants = Invariants(self.machines, self.voters, self.probes)
-        self._voter_checks = VoterChecks(self.voters, self.invariants.ledger)
-        self._client_checks = ClientChecks(self.invariants.ledger.writes, settings.partition_count)
+        self.ledger = self.invariants.ledger
+        self._voter_checks = VoterChecks(self.voters, self.ledger)
+        self._client_checks = ClientChecks(self.ledger.writes, settings.partition_count)
         self.resources = ResourceChecks(self.machines, self.invariants.mirrors)
         self._roles: dict[int, Role | None] = dict.fromkeys(self.machines)
         self._look_us = dict.fromkeys(self.machines, 0)
         """Time of the next look at voters and resources of a node, whatever its role."""
-        self._tap = CoreTap(self.invariants.ledger, self.probes)
+        self._tap = CoreTap(self.ledger, self.probes)
         self._damages = DiskDamages(
             self.machines,
             self.voters,
             self.invariants.mirrors,
-            lambda: self.invariants.ledger.end_offset,
+            lambda: self.ledger.end_offset,
             self.probes,
         )
         self.nemesis = self._nemesis(plan)
@@ -209,7 +210,7 @@ class World:
     def _flush_us(self, number: int) -> int:
         settings = self.settings
         duration = settings.flush_us + int(self._disk.expovariate(1.0) * settings.flush_mean_us)
-        return duration * self.nemesis.slow_disks.get(number, 1)
+        return duration * self.nemesis.flush_factor(number)
 
     def _reported_late_us(self) -> int:
         mean_us = self.settings.flush_reported_late_us

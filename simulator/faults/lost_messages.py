@@ -69,10 +69,22 @@ class LostMessages:
     """
 
     def __init__(self, host_ids: frozenset[int], probes: Probes) -> None:
-        self.rules: list[Rule] = []
+        self._rules: list[Rule] = []
         self._host_ids = host_ids
         self._probes = probes
         self._frames: dict[Pipe, FrameReader] = {}
+
+    def lose(self, rule: Rule) -> None:
+        """Lose messages by a rule, beside those of others."""
+        self._rules.append(rule)
+
+    def spare(self, rule: Rule) -> None:
+        """Lose no more messages by this rule."""
+        self._rules.remove(rule)
+
+    def lose_nothing(self) -> None:
+        """Forget all rules."""
+        self._rules.clear()
 
     def passed(self, pipe: Pipe, direction: Direction, data: bytes) -> bytes:
         """Return a chunk without the frames that a rule takes."""
@@ -92,7 +104,7 @@ class LostMessages:
         )
 
     def _is_lost(self, link: tuple[int, int], api_key: int | None, *, is_request: bool) -> bool:
-        for rule in self.rules:
+        for rule in self._rules:
             is_kind = (api_key, is_request) == (rule.api_key, rule.is_request)
             if is_kind and link in rule.links:
                 self._probes.hit("request_lost" if is_request else "response_lost")

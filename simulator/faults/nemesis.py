@@ -73,6 +73,10 @@ class Nemesis:
         """Machine -> factor on the time of its flushes."""
         return self._reach.slow_disks
 
+    def flush_factor(self, number: int) -> int:
+        """Factor on the time of a machine's flushes."""
+        return self.slow_disks.get(number, 1)
+
     def start(self) -> None:
         """Schedule every decision at its time."""
         for decision in self.plan:

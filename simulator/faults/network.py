@@ -34,11 +34,8 @@ WAYS: Final = {
 
 def end_network_faults(reach: Reach) -> None:
     """End every network fault: links heal and are alike, lose nothing, and delays are bounded."""
-    reach.network.is_calm = True
-    reach.network.heal_all()
-    reach.network.capacities.clear()
-    reach.network.factors.clear()
-    reach.lost.rules.clear()
+    reach.network.calm()
+    reach.lost.lose_nothing()
 
 
 # ---- links between nodes ---------------------------------------------------------------------
@@ -124,11 +121,10 @@ def uneven_links(reach: Reach, decision: Decision, machines: list[Machine]) -> I
         if far & set(link):
             rng = Random(f"{decision.at_us}/{link}")  # noqa: S311 - simulated chance
             factors[link] = 1 + rng.randrange(max(1, decision.amount))
-    reach.network.factors.update(factors)
+    reach.network.make_uneven(factors)
 
     def end() -> None:
-        for link in factors:
-            reach.network.factors.pop(link, None)
+        reach.network.make_even(factors)
 
     reach.later(decision, end)
     times = ", ".join(f"{a} to {b}: {factor} times" for (a, b), factor in factors.items())
@@ -151,15 +147,16 @@ def full_link(reach: Reach, decision: Decision, machines: list[Machine]) -> Impa
         network.break_off(pipe, late)
 
     network.on_full = lose
-    network.capacities[number] = rng.choice(CAPACITIES)
-    how = f"{network.capacities[number]} chunks"
+    capacity = rng.choice(CAPACITIES)
+    network.limit(number, capacity)
+    how = f"{capacity} chunks"
     if rng.random() < 0.75:
         how += ", nothing passes"
         for link in _links_of(reach, machines, is_both_ways=True):
             network.clog(*link, reach.scheduler.now_us + decision.length_us)
 
     def end() -> None:
-        network.capacities.pop(number, None)
+        network.lift_limit(number)
 
     reach.later(decision, end)
     return impact_on(machines[:1], decision, how)
@@ -169,10 +166,10 @@ def lost_messages(reach: Reach, decision: Decision, machines: list[Machine]) -> 
     """Lose frames of one kind on the links from a node, or between two nodes."""
     watch_messages(reach)
     rule = rule_of(decision.messages, _links_of(reach, machines, is_both_ways=False))
-    reach.lost.rules.append(rule)
+    reach.lost.lose(rule)
 
     def end() -> None:
-        reach.lost.rules.remove(rule)
+        reach.lost.spare(rule)
 
     reach.later(decision, end)
     return impact_on(machines if rule.links else (), decision, decision.messages)

@@ -59,4 +59,4 @@ class FaultNotes:
         for text in (fault_text(decision, impact), *held):
             self.note(text)
         if self._recording is not None:
-            self._recording.faults.append((decision, impact))
+            self._recording.struck(decision, impact)

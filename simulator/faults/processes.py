@@ -142,6 +142,8 @@ class _Storm:
         self, reach: Reach, machine: Machine, rng: Random, mean_us: int, left: int
     ) -> None:
         self._reach = reach
+        self._scheduler = reach.scheduler
+        self._probes = reach.probes
         self._machine = machine
         self._rng = rng
         self._mean_us = mean_us
@@ -156,7 +158,7 @@ class _Storm:
                 self._machine.power_off()
             else:
                 self._machine.kill()
-        self._reach.scheduler.after(self._while_us(), self._start_process)
+        self._scheduler.after(self._while_us(), self._start_process)
 
     def _start_process(self) -> None:
         if self._reach.is_over():
@@ -164,9 +166,9 @@ class _Storm:
         self._reach.restart(self._machine)
         self._left -= 1
         if self._left == 0:
-            self._reach.probes.hit("restart_storm")
+            self._probes.hit("restart_storm")
             return
-        self._reach.scheduler.after(self._while_us(), self.end_process)
+        self._scheduler.after(self._while_us(), self.end_process)
 
     def _while_us(self) -> int:
         return int(self._rng.expovariate(1.0) * self._mean_us)

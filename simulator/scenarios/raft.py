@@ -131,10 +131,8 @@ class RaftScenario:
         replica = self._replica(command)
         replica.core = None
         replica.disk.crash()
-        self.quorum.network = [
-            x for x in self.quorum.network if replica.id not in (x.source_id, x.target_id)
-        ]
-        self.quorum.callers = {t: c for t, c in self.quorum.callers.items() if c[0] != replica.id}
+        self.quorum.lose_messages_of(replica.id)
+        self.quorum.forget_caller(replica.id)
 
     # --- time and chance ------------------------------------------------------------------------
 
@@ -158,7 +156,7 @@ class RaftScenario:
     def _draw(self, command: Command) -> None:
         """`draw 1 250 0`: add random numbers for the next draws of a replica."""
         replica = self._replica(command)
-        replica.rng.draws.extend(map(int, command.rest(1)))
+        replica.rng.add(*map(int, command.rest(1)))
 
     def _deadline(self, command: Command) -> None:
         """`deadline 1`: show the next deadline of the replica."""
@@ -196,23 +194,15 @@ class RaftScenario:
 
     def _take(self, command: Command) -> Message:
         route = (command.number(0, "from"), command.number(1, "to"))
-        for message in self.quorum.network:
-            if (message.source_id, message.target_id) == route:
-                self.quorum.network.remove(message)
-                return message
-        raise ScenarioError(f"no message from {route[0]} to {route[1]}")
+        return self.quorum.take_message(*route)
 
     def _isolate(self, command: Command) -> None:
         """`isolate 1`: lose messages from and to it, those in flight too."""
-        isolated = self._replica(command).id
-        self.quorum.isolated.add(isolated)
-        self.quorum.network = [
-            x for x in self.quorum.network if isolated not in (x.source_id, x.target_id)
-        ]
+        self.quorum.isolate(self._replica(command).id)
 
     def _heal(self, command: Command) -> None:
         """`heal 1`."""
-        self.quorum.isolated.discard(self._replica(command).id)
+        self.quorum.heal(self._replica(command).id)
 
     def _recv(self, command: Command) -> None:
         """`recv 1 Vote from=2 epoch=3 ...`: deliver a request of a peer that the scenario plays."""

@@ -27,6 +27,10 @@ class ScenarioDisk:
         self.stalled: list[fx.AppendLeaderChange | fx.AppendBatch] = []
         """Appends that a sole voter on a full disk makes later, in order."""
 
+    def stall(self, effect: fx.AppendLeaderChange | fx.AppendBatch) -> None:
+        """Keep an append for later."""
+        self.stalled.append(effect)
+
     @property
     def end_offset(self) -> int:
         """End of the log, exclusive."""

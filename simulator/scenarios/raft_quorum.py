@@ -90,10 +90,10 @@ class ScenarioQuorum:
     def __init__(self) -> None:
         self.replicas: dict[NodeId, Replica] = {}
         self.network: list[Message] = []
-        self.isolated: set[NodeId] = set()
+        self._isolated: set[NodeId] = set()
         self.in_flight: dict[tuple[NodeId, NodeId], fx.SendRequest] = {}
         """Last request from one replica to another, for `answer` and `fail`."""
-        self.callers: dict[int, tuple[NodeId | None, fx.SendRequest | None]] = {}
+        self._callers: dict[int, tuple[NodeId | None, fx.SendRequest | None]] = {}
         """Reply token -> sender of a request, and the request when a replica sent it."""
         self.said: list[str] = []
         self.shows_endpoints = False
@@ -127,6 +127,31 @@ class ScenarioQuorum:
             self.arrive(self.network.pop(0))
         raise ScenarioError(f"not quiet after {DELIVERIES_MAX} messages")
 
+    def take_message(self, source: int, target: int) -> Message:
+        """Take the oldest message between two replicas out of the network."""
+        for message in self.network:
+            if (message.source_id, message.target_id) == (source, target):
+                self.network.remove(message)
+                return message
+        raise ScenarioError(f"no message from {source} to {target}")
+
+    def lose_messages_of(self, node_id: NodeId) -> None:
+        """Lose the messages in flight from and to a replica."""
+        self.network = [x for x in self.network if node_id not in (x.source_id, x.target_id)]
+
+    def forget_caller(self, node_id: NodeId) -> None:
+        """Forget that a replica waits for answers."""
+        self._callers = {t: c for t, c in self._callers.items() if c[0] != node_id}
+
+    def isolate(self, node_id: NodeId) -> None:
+        """Lose messages from and to a replica until `heal`, those in flight too."""
+        self._isolated.add(node_id)
+        self.lose_messages_of(node_id)
+
+    def heal(self, node_id: NodeId) -> None:
+        """Lose no more messages of a replica."""
+        self._isolated.discard(node_id)
+
     def arrive(self, message: Message) -> None:
         """Deliver a message; a stopped replica gets nothing."""
         target = self.replica(message.target_id)
@@ -147,7 +172,7 @@ class ScenarioQuorum:
         """Send a request to a replica; `sent` when another replica of the scenario sent it."""
         token = self._next_token
         self._next_token += 1
-        self.callers[token] = (sender, sent)
+        self._callers[token] = (sender, sent)
         event = ev.RequestReceived(reply_token=token, request=request, wall_ms=target.now_ms)
         self.step(target, event)
 
@@ -258,7 +283,7 @@ class ScenarioQuorum:
             self.say(replica, "append refused, the disk is full")
             if not isinstance(effect, fx.AppendFetched):
                 if len(replica.config.voters) == 1:
-                    disk.stalled.append(effect)
+                    disk.stall(effect)
                 return ev.DiskFull()
             return ev.Appended(
                 end_offset=Offset(disk.end_offset),
@@ -289,7 +314,7 @@ class ScenarioQuorum:
         base_offset = (
             effect.request.fetch_offset if isinstance(effect, fx.ReadAndSendFetch) else Offset(0)
         )
-        caller_id, sent = self.callers.pop(effect.reply_token, (None, None))
+        caller_id, sent = self._callers.pop(effect.reply_token, (None, None))
         answer = text.response_text(response, base_offset)
         if self.shows_endpoints:
             answer += text.endpoint_text(response)
@@ -300,7 +325,7 @@ class ScenarioQuorum:
     def _post(
         self, source: NodeId, target: NodeId, sent: fx.SendRequest, response: m.RaftResponse | None
     ) -> None:
-        if self.isolated & {source, target}:
+        if self._isolated & {source, target}:
             return
         if target in self.replicas and self.replicas[target].core is not None:
             self.network.append(

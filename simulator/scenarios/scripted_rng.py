@@ -9,11 +9,15 @@ class ScriptedRng:
     """Gives the draws of the scenario, then zeros."""
 
     def __init__(self) -> None:
-        self.draws: deque[int] = deque()
+        self._draws: deque[int] = deque()
+
+    def add(self, *draws: int) -> None:
+        """Give these after the draws that are left."""
+        self._draws.extend(draws)
 
     def randrange(self, stop: int, /) -> int:
         """Return the next draw, which must be in [0, stop)."""
-        draw = self.draws.popleft() if self.draws else 0
+        draw = self._draws.popleft() if self._draws else 0
         assert 0 <= draw < stop, f"{draw=} {stop=}"
         return draw
 

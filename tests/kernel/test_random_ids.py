@@ -19,5 +19,5 @@ def test_version_and_variant_and_no_dash() -> None:
 def test_a_draw_that_begins_with_a_dash_is_thrown_away() -> None:
     dash, other = 62 << 58, 1 << 58
     rng = ScriptedRng()
-    rng.draws.extend([dash, 0, other, 0])
+    rng.add(dash, 0, other, 0)
     assert random_uuid(rng)[0] >> 2 == 1

@@ -133,12 +133,13 @@ def test_a_machine_without_power_says_nothing_for_a_while(network, scheduler):
     assert client.told == ["closed"]
 
 
-def test_healing_everything_delivers_everything(network, scheduler):
+@pytest.mark.parametrize("heal", [Network.heal_all, Network.calm])
+def test_healing_everything_delivers_everything(network, scheduler, heal):
     _, server, pipe = connected(network, scheduler)
     network.cut(1, 2)
     network.send(pipe, b"one", to_server=True)
     run(scheduler, scheduler.now_us + 1_000_000)
-    network.heal_all()
+    heal(network)
     assert not network.is_cut(1, 2)
     run(scheduler, scheduler.now_us + 1_000_000)
     assert server.told == [b"one"]

@@ -34,6 +34,26 @@ def world():
     return quiet_world()
 
 
+# ---- slow disks ----------------------------------------------------------------------------------
+
+
+def test_a_slow_disk_takes_longer_for_each_flush_until_it_is_over(world):
+    slow, other = follower(world), leader(world)
+
+    def took_us(machine):
+        before = world._disk.getstate()
+        duration_us = world._flush_us(machine.id)
+        world._disk.setstate(before)
+        return duration_us
+
+    usual_us = took_us(slow)
+    strike(world, "slow_disk", slow, amount=4, length_us=SECOND_US)
+    assert (took_us(slow), took_us(other)) == (20 * usual_us, usual_us)
+    run_on(world, 2 * SECOND_US)
+    usual_us = took_us(other)
+    assert took_us(slow) == usual_us > 0
+
+
 # ---- failed writes -------------------------------------------------------------------------------
 
 

@@ -52,7 +52,7 @@ def pipe():
 
 
 def test_one_of_several_frames_of_a_chunk_is_lost(lost, probes, pipe):
-    lost.rules.append(rule_of("Vote request", TO_2))
+    lost.lose(rule_of("Vote request", TO_2))
     fetch, vote, begin = request("Fetch", 1), request("Vote", 2), request("BeginQuorumEpoch", 3)
     assert lost.passed(pipe, pipe.to_server, fetch + vote + begin) == fetch + begin
     assert lost.passed(pipe, pipe.to_server, vote) == b""
@@ -62,7 +62,7 @@ def test_one_of_several_frames_of_a_chunk_is_lost(lost, probes, pipe):
 def test_responses_are_known_by_their_requests(lost, probes, pipe):
     sent = request("Fetch", 7) + request("Vote", 8) + request("Fetch", 9)
     assert lost.passed(pipe, pipe.to_server, sent) == sent
-    lost.rules.append(rule_of("Fetch response", TO_1))
+    lost.lose(rule_of("Fetch response", TO_1))
     answers = response(7) + response(8) + response(9)
     assert lost.passed(pipe, pipe.to_client, answers) == response(8)
     assert lost.passed(pipe, pipe.to_server, request("Fetch", 10)) == request("Fetch", 10)
@@ -73,25 +73,25 @@ def test_correlation_ids_are_those_of_one_connection(lost, pipe):
     other = Pipe(Side(1), 2)
     lost.passed(pipe, pipe.to_server, request("Fetch", 7))
     lost.passed(other, other.to_server, request("Vote", 7))
-    lost.rules.append(rule_of("Fetch response", TO_1))
+    lost.lose(rule_of("Fetch response", TO_1))
     assert lost.passed(other, other.to_client, response(7)) == response(7)
     assert lost.passed(pipe, pipe.to_client, response(7)) == b""
 
 
 def test_what_was_sent_before_it_was_watched_passes(lost, pipe):
-    lost.rules.append(rule_of("Fetch response", TO_1))
+    lost.lose(rule_of("Fetch response", TO_1))
     assert lost.passed(pipe, pipe.to_client, response(7)) == response(7)
 
 
 def test_another_link_and_connections_of_clients_are_left_alone(lost, pipe):
-    lost.rules.append(rule_of("Fetch request", TO_1 | {(900, 2)}))
+    lost.lose(rule_of("Fetch request", TO_1 | {(900, 2)}))
     assert lost.passed(pipe, pipe.to_server, request("Fetch", 1)) == request("Fetch", 1)
     client = Pipe(Side(900), 2)
     assert lost.passed(client, client.to_server, request("Fetch", 1)) == request("Fetch", 1)
 
 
 def test_a_frame_in_two_chunks_passes_and_hides_no_later_one(lost, pipe):
-    lost.rules.append(rule_of("Vote request", TO_2))
+    lost.lose(rule_of("Vote request", TO_2))
     long, vote = request("Vote", 1, bytes(range(100))), request("Vote", 2)
     assert lost.passed(pipe, pipe.to_server, long[:40]) == long[:40]
     assert lost.passed(pipe, pipe.to_server, long[40:60]) == long[40:60]
