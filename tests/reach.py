@@ -6,12 +6,14 @@ known by the name of its attribute (`VALUES`), as the house names them alike eve
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 VALUES: Final = frozenset(
     {
         "codec",  # an enum member
+        "committed",  # the image of what is committed
         "config",
         "context",  # of a request: who asks, and by when
         "definition",  # of a configuration key
@@ -22,10 +24,13 @@ VALUES: Final = frozenset(
         "latest",  # the image with what is not committed yet
         "leader",  # leader and epoch
         "provenance",  # of an image
+        "settings",  # of a simulated run
         "snapshot_id",
     }
 )
 """Attributes that hold an immutable value, with or without a leading underscore."""
+LOOKED_AT: Final = frozenset({"kernel", "raft"})
+"""Attributes that go with the process of a simulated machine: nobody can be built with them."""
 PASSED_MAX: Final = 1
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -68,15 +73,20 @@ def imported(nodes: Iterable[ast.AST]) -> frozenset[str]:
     )
 
 
-def aliases(nodes: Iterable[ast.AST], no_parts: frozenset[str]) -> dict[str, Names]:
-    """Local names of attributes: `log` is `self._writer.log` after `log = self._writer.log`."""
+def aliases(nodes: list[ast.AST], no_parts: frozenset[str]) -> dict[str, Names]:
+    """Local names of attributes: `log` is `self._writer.log` after `log = self._writer.log`.
+
+    Those that are set at one place: what stands for several objects is none of them.
+    """
+    names = (node for node in nodes if isinstance(node, ast.Name))
+    times_set = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
     found: dict[str, Names] = {}
     for node in nodes:
         for target, value in pairs(node) if isinstance(node, ast.Assign) else ():
             if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
-                names = chain(value, found)
-                if names[0] not in no_parts:
-                    found[target.id] = names
+                source = chain(value, found)
+                if source[0] not in no_parts and times_set[target.id] == 1:
+                    found[target.id] = source
     return found
 
 
@@ -101,7 +111,9 @@ def chain(node: ast.expr, local: dict[str, Names]) -> Names:
 
 def passed(names: Names) -> int:
     """Number of objects between the root and the last name; fields of a value do not count."""
-    for count, name in enumerate(names[1:-1]):
+    count = 0
+    for name in names[1:-1]:
         if name.lstrip("_") in VALUES:
-            return count
-    return max(0, len(names) - 2)
+            break
+        count = 0 if name in LOOKED_AT else count + 1
+    return count
