@@ -88,7 +88,6 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Listeners to bind; an empty host means every interface, port 0 any free port."""
     advertised_listeners: tuple[Endpoint, ...]
     """Endpoints of the bound listeners, brokers' and controllers', with a reachable host."""
-    inter_broker_listener_name: str | None
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
     """Directory of the metadata log: the first of `log_dirs`, or `metadata.log.dir`."""

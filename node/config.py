@@ -120,7 +120,6 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         controller_listener_names=controller_names,
         listeners=bound,
         advertised_listeners=advertised,
-        inter_broker_listener_name=inter_broker_name,
         log_dirs=log_dirs,
         metadata_log_dir=given.get("metadata.log.dir") or log_dirs[0],
         quorum=QuorumConfig(**groups["quorum"]),

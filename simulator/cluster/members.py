@@ -50,7 +50,6 @@ def node_config(settings: Settings, number: int) -> NodeConfig:
         controller_listener_names=("CONTROLLER",),
         listeners=tuple(endpoints),
         advertised_listeners=tuple(endpoints),
-        inter_broker_listener_name="PLAINTEXT" if is_broker else None,
         log_dirs=(DATA,),
         metadata_log_dir=DATA,
         quorum=QuorumConfig(

@@ -38,7 +38,6 @@ def config_of(node_id: int, voters: int = 3, **more: Any) -> NodeConfig:
         controller_listener_names=("CONTROLLER",),
         listeners=listeners,
         advertised_listeners=listeners,
-        inter_broker_listener_name="PLAINTEXT",
         log_dirs=("/data",),
         metadata_log_dir="/data",
         **more,

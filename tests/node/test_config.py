@@ -31,7 +31,6 @@ def test_combined_node():
     assert config.controller_listeners == (Endpoint("CONTROLLER", "", 9093),)
     assert config.advertised_broker_listeners == (Endpoint("PLAINTEXT", "here", 9092),)
     assert config.advertised_controller_listeners == (Endpoint("CONTROLLER", "here", 9093),)
-    assert config.inter_broker_listener_name == "PLAINTEXT"
     assert config.log_dirs == ("/data/a", "/data/b")
     assert config.metadata_log_dir == "/data/a"
     assert config.unknown_keys == ()
@@ -42,7 +41,7 @@ def test_broker_and_controller_alone():
     assert (broker.is_broker, broker.is_controller, broker.is_voter) == (True, False, False)
     assert broker.controller_listeners == broker.advertised_controller_listeners == ()
     controller = node_config(CONTROLLER)
-    assert (controller.is_broker, controller.inter_broker_listener_name) == (False, None)
+    assert not controller.is_broker
     assert controller.broker_listeners == ()
 
 
@@ -124,7 +123,7 @@ def test_own_listener_names_need_a_map():
             "inter.broker.listener.name": "INSIDE",
         }
     )
-    assert config.inter_broker_listener_name == "INSIDE"
+    assert config.connection_limits.protected_listener == "INSIDE"
     assert [e.listener for e in config.broker_listeners] == ["INSIDE", "OUTSIDE"]
 
 
