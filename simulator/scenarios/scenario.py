@@ -6,7 +6,7 @@ command suppresses its output, so that the golden part shows only what the scena
 block without output says `ok`. A command is a word, arguments, and options `name=value`.
 
 The folder of the file names the environment that understands the commands (`ENVIRONMENTS`):
-`tests/scenarios/raft/vote_older_epoch.txt` runs in `simulator.scenarios.raft`.
+`tests/scenarios/raft/vote_of_older_epoch.txt` runs in `simulator.scenarios.raft`.
 
     python -m simulator.scenarios.scenario tests/scenarios            # run, print the differences
     python -m simulator.scenarios.scenario --rewrite tests/scenarios  # store, to be reviewed
