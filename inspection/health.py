@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from inspection.inspected import Inspected
+from inspection.running_node import RunningNode
 from inspection.views import View
 
 COMMIT_AGE_MS_MAX: Final = 5_000
@@ -27,7 +27,7 @@ class HealthView(View, frozen=True, kw_only=True, omit_defaults=True):
     """All checks, with `?verbose`."""
 
 
-def ready_checks(node: Inspected) -> list[Check]:
+def ready_checks(node: RunningNode) -> list[Check]:
     """Conditions of readiness, in the order in which a start fulfils them."""
     core = node.core
     leader_id, high_watermark = core.leader.leader_id, core.high_watermark
@@ -59,7 +59,7 @@ def ready_checks(node: Inspected) -> list[Check]:
     return checks
 
 
-def _moving(node: Inspected) -> Check:
+def _moving(node: RunningNode) -> Check:
     interval_ms = node.config.metadata_log.idle_interval_ms_max
     last_ms = node.watch.last_commit_ms
     if interval_ms == 0 and last_ms is not None:

@@ -5,8 +5,8 @@ from collections import OrderedDict
 from http import HTTPStatus
 from typing import Final
 
-from inspection.inspected import Inspected
 from inspection.problem import Problem
+from inspection.running_node import RunningNode
 from metadata.image import EMPTY, Image
 from metadata.loader import committed_batches, image_of
 from metadata.snapshot import decode_snapshot
@@ -22,7 +22,7 @@ IMAGES_KEPT: Final = 16
 class History:
     """Past images of a node, built one at a time; concurrent requests wait."""
 
-    def __init__(self, node: Inspected) -> None:
+    def __init__(self, node: RunningNode) -> None:
         self._node = node
         self._kept: OrderedDict[int, tuple[Image, bool]] = OrderedDict()
         """By offset: the image, and whether a replay may continue from it."""
@@ -81,7 +81,7 @@ class History:
         return await asyncio.to_thread(load)
 
 
-def not_yet(node: Inspected, parameter: str, offset: int) -> Problem:
+def not_yet(node: RunningNode, parameter: str, offset: int) -> Problem:
     """404 for an offset above the end of committed records."""
     end = node.committed_end
     return Problem(
@@ -93,7 +93,7 @@ def not_yet(node: Inspected, parameter: str, offset: int) -> Problem:
     )
 
 
-def gone(node: Inspected, parameter: str, offset: int) -> Problem:
+def gone(node: RunningNode, parameter: str, offset: int) -> Problem:
     """410 for an offset below the oldest snapshot and the start of the log."""
     oldest = node.oldest_offset()
     return Problem(

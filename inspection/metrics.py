@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
-from inspection.inspected import Inspected
 from inspection.recorder import NS_PER_MS
+from inspection.running_node import RunningNode
 from inspection.timings import CONTROLLER, RAFT, broker_timings, controller_timings, raft_timings
 from inspection.views import min_insync_replicas
 from metadata.features import supported_features
@@ -53,7 +53,7 @@ class Counts(NamedTuple):
 class NodeMetrics:
     """Collector that reads the node when it is scraped; costs nothing in between."""
 
-    def __init__(self, node: Inspected) -> None:
+    def __init__(self, node: RunningNode) -> None:
         self._node = node
         self._core = node.core
         self._state = node.state

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 from inspection.diff import DiffView, diff_changes
 from inspection.health import HealthView, health_view, ready_checks
 from inspection.history import History, gone, not_yet
-from inspection.inspected import Inspected
 from inspection.problem import Problem
 from inspection.quorum_views import QuorumView
 from inspection.record_views import RecordsView, RecordView, record_views
+from inspection.running_node import RunningNode
 from inspection.views import (
     CONFIG_TYPES,
     AclView,
@@ -161,7 +161,7 @@ class ImageView(AtOffset, frozen=True, kw_only=True):
 class Service:
     """One node with the caches of its API."""
 
-    def __init__(self, node: Inspected) -> None:
+    def __init__(self, node: RunningNode) -> None:
         self.node = node
         self.history = History(node)
         node.not_ready = lambda: health_view(ready_checks(node), is_verbose=False).failed
@@ -419,7 +419,7 @@ async def records(service: Service, values: Values) -> RecordsView:
     )
 
 
-def committed_records(node: Inspected, start: int) -> Iterator[RecordView]:
+def committed_records(node: RunningNode, start: int) -> Iterator[RecordView]:
     """Yield committed records from an offset on, in order, from at most a mebibyte of the log.
 
     Raises:

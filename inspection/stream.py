@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from inspection.inspected import Inspected
 from inspection.negotiation import MSGPACK, negotiated
 from inspection.parameters import read_parameters
 from inspection.problem import Problem
 from inspection.record_views import RecordView
 from inspection.resources import committed_records
 from inspection.routes import STREAM_PARAMETERS
+from inspection.running_node import RunningNode
 
 SSE: Final = "text/event-stream"
 SLOW_READER_S: Final = 10.0
@@ -37,7 +37,7 @@ class Streams:
 
     def __init__(
         self,
-        node: Inspected,
+        node: RunningNode,
         slow_reader_s: float = SLOW_READER_S,
         streams_max: int = STREAMS_MAX,
     ) -> None:

@@ -11,7 +11,7 @@ from kernel.quorum.log_writer import LogWriter
 from kernel.quorum.snapshot_download import Installed, SnapshotDownloads
 from kernel.quorum.snapshot_reading import SnapshotReading
 from metadata.bootstrap import bootstrap_records
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.loader import Loader
 from metadata.records import Record
 from metadata.schema import MetadataRecordError

@@ -16,7 +16,7 @@ from metadata.apply_cluster import CLUSTER_RECORDS
 from metadata.apply_settings import SETTINGS_RECORDS
 from metadata.apply_topics import TOPIC_RECORDS
 from metadata.delta import MetadataDelta
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import Image
 from metadata.records import (
     BeginTransactionRecord,

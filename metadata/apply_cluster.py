@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from metadata.delta import MetadataDelta
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import Broker, Controller, Image, sorted_directories
 from metadata.records import (
     REGISTRATION_FENCE,

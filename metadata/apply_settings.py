@@ -5,8 +5,9 @@ from typing import Any, Final
 from immutables import Map
 from msgspec.structs import replace
 
+from metadata.conversion import copied
 from metadata.delta import MetadataDelta
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import Acl, DelegationToken, Image, QuotaKey, ScramCredential
 from metadata.records import (
     AccessControlEntryRecord,
@@ -20,7 +21,6 @@ from metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from metadata.same_fields import copied
 from metadata.schema import Record
 from wire.types import Offset
 

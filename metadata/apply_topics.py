@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from metadata.delta import MetadataDelta
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import CONFIG_TOPIC, Image, Partition, Topic, normalised_topic_name
 from metadata.records import (
     LEADER_RECOVERED,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from metadata import record_codec
 from metadata.apply import apply
 from metadata.delta import MetadataDelta, delta_between
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import EMPTY, Image, Provenance
 from metadata.records import (
     AbortTransactionRecord,

@@ -25,6 +25,7 @@ from metadata.control_records import (
     decode_control,
     encode_control,
 )
+from metadata.conversion import copied
 from metadata.features import LEVEL_DIRECTORIES, record_version
 from metadata.image import METADATA_VERSION, Image, sorted_items
 from metadata.records import (
@@ -42,7 +43,6 @@ from metadata.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
-from metadata.same_fields import copied
 from metadata.schema import Record
 from metadata.snapshot_decoder import SnapshotDecoder
 from wire.batch import encode_batch, encode_control_batch, iterate_batches

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from inspection.inspected import Inspected
+from inspection.running_node import RunningNode
 from kernel.effects import Log, LogLevel
 from node.errors import StartError
 from node.logs import write_log
@@ -32,7 +32,7 @@ class HttpListener:
     """
 
     def __init__(
-        self, node: Inspected, endpoint: Endpoint, limits: Mapping[str, int] | None = None
+        self, node: RunningNode, endpoint: Endpoint, limits: Mapping[str, int] | None = None
     ) -> None:
         self._node = node
         self._limits = {} if limits is None else dict(limits)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from inspection.inspected import AskError
+from inspection.running_node import AskError
 from wire.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
 

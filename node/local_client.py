@@ -7,7 +7,7 @@ socket.
 import asyncio
 from typing import Any, Final, Protocol
 
-from inspection.inspected import AskError
+from inspection.running_node import AskError
 from kernel.events import BytesReceived, Event
 from wire.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError

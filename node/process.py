@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from inspection.inspected import Inspected
 from inspection.recorder import Recorder
+from inspection.running_node import RunningNode
 from kernel.config import NodeConfig
 from kernel.effects import Exit, Log, LogLevel
 from kernel.events import ShutdownRequested
@@ -227,7 +227,7 @@ def _http(config: NodeConfig, kernel: Kernel, driver: Driver) -> HttpListener | 
         ask = LocalClient(driver, config.broker_listeners[0].listener).ask
     else:
         ask = LeaderClient(partial(_leader_address, config, kernel)).ask
-    node = Inspected(kernel, now, ask, driver.recorder)
+    node = RunningNode(kernel, now, ask, driver.recorder)
     limits = inspection_limits(dict(config.properties))
     return HttpListener(node, config.inspection_listener, limits)
 

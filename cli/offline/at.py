@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from cli.arguments import Parser, UsageError
-from cli.offline.past import (
+from cli.offline.metadata_sources import (
     TopicsPage,
     all_pages,
     folder_image,

@@ -12,7 +12,7 @@ import msgspec
 
 from cli.arguments import Parser, UsageError
 from cli.offline.at import fields_line
-from cli.offline.past import (
+from cli.offline.metadata_sources import (
     ChangesPage,
     all_pages,
     folder_image,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.arguments import UsageError
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import EMPTY, Image
 from metadata.loader import CommittedBatch, committed_batches, image_of
 from metadata.schema import MetadataRecordError

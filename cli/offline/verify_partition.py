@@ -9,7 +9,7 @@ from cli.offline.findings import Finding, error, warning
 from cli.offline.image_changes import changes_between
 from cli.offline.offline_log import METADATA_FOLDER, OfflineLog
 from cli.offline.verify_segment import SegmentCheck, SegmentResult
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import EMPTY, Image
 from metadata.schema import MetadataRecordError
 from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry, decode_epochs

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from metadata.illegal import IllegalRecordError
+from metadata.errors import IllegalRecordError
 from metadata.image import Image
 from metadata.schema import MetadataRecordError
 from metadata.snapshot_loading import SnapshotLoading

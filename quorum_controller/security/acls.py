@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from metadata.conversion import copied
 from metadata.image import Acl, Image, sorted_items
 from metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from metadata.same_fields import copied
 from quorum_controller.bodies import NO_TIME
 from quorum_controller.handler_result import HandlerResult
 from quorum_controller.query_context import QueryContext

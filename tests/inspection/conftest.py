@@ -7,8 +7,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from inspection.api import application
-from inspection.inspected import Inspected
 from inspection.resources import Service
+from inspection.running_node import RunningNode
 from tests.kernel.harness import World
 
 
@@ -49,7 +49,7 @@ class Site:
 
 async def open_site(world: World, node_id: int) -> Site:
     errors: list[str] = []
-    node = Inspected(world.kernel(node_id), world._now)
+    node = RunningNode(world.kernel(node_id), world._now)
     app = application(Service(node), lambda path, stack: errors.append(f"{path}\n{stack}"))
     client = TestClient(TestServer(app))
     await client.start_server()

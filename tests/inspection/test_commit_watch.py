@@ -1,6 +1,6 @@
 """Callbacks of the next commit: once each, and none after `forget`."""
 
-from inspection.inspected import CommitWatch
+from inspection.running_node import CommitWatch
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY
 from network.clock import Now

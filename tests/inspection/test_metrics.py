@@ -4,9 +4,9 @@ import math
 import re
 from pathlib import Path
 
-from inspection.inspected import Inspected
 from inspection.metrics import ACTIVE, NodeMetrics, camel_case
 from inspection.recorder import Recorder
+from inspection.running_node import RunningNode
 from metadata.features import CONTROLLER_FEATURES
 from tests.inspection.conftest import ready_world
 from tests.inspection.test_api import write_snapshot
@@ -23,10 +23,10 @@ def scraped(recorder: Recorder | None = None) -> dict[str, float]:
     world = ready_world()
     leader = world.active()
     assert leader is not None
-    return scraped_of(Inspected(world.kernel(leader), world._now, recorder=recorder))
+    return scraped_of(RunningNode(world.kernel(leader), world._now, recorder=recorder))
 
 
-def scraped_of(node: Inspected) -> dict[str, float]:
+def scraped_of(node: RunningNode) -> dict[str, float]:
     """Values by name and labels, of one node."""
     lines = NodeMetrics(node).text().decode().splitlines()
     samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -82,7 +82,7 @@ def test_what_the_controller_counts() -> None:
     assert controller is not None
     controller.requests_timed_out, controller.heartbeats_timed_out = 7, 2
     kernel.state.snapshots_loaded = 4
-    values = scraped_of(Inspected(kernel, world._now))
+    values = scraped_of(RunningNode(kernel, world._now))
     prefix = "kafka_controller_kafkacontroller_"
     assert values[prefix + "eventqueueoperationstimedoutcount"] == 7
     assert values[prefix + "timedoutbrokerheartbeatcount"] == 2
@@ -92,14 +92,14 @@ def test_what_the_controller_counts() -> None:
     assert sorted(ages_ms) == [f'{name}{{broker="{i}"}}' for i in (1, 2, 3)]
     assert all(0 <= age_ms <= 9_000 for age_ms in ages_ms.values())
     standby = next(i for i in world.alive if i != leader)
-    others = scraped_of(Inspected(world.kernel(standby), world._now))
+    others = scraped_of(RunningNode(world.kernel(standby), world._now))
     assert not [key for key in others if key.startswith(name)]
 
 
 def test_the_bytes_of_the_newest_snapshot() -> None:
     world = ready_world()
     kernel, name = world.kernel(1), "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes"
-    node = Inspected(kernel, world._now)
+    node = RunningNode(kernel, world._now)
     assert scraped_of(node)[name] == 0
     write_snapshot(kernel)
     (snapshot_id,) = node.snapshot_ids()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from inspection.inspected import Inspected
 from inspection.quorum_views import QuorumView
+from inspection.running_node import RunningNode
 from kernel.kernel import Kernel
 from tests.inspection.conftest import ready_world
 from tests.kernel.harness import World
@@ -25,7 +25,7 @@ async def described(meanwhile: Callable[[World, Kernel], None]) -> tuple[QuorumV
         meanwhile(world, kernel)
         return answer
 
-    return await Inspected(kernel, world._now, ask).quorum(), kernel
+    return await RunningNode(kernel, world._now, ask).quorum(), kernel
 
 
 def lose_the_leader(world: World, kernel: Kernel) -> None:

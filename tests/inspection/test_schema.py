@@ -12,9 +12,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
-from inspection.inspected import Inspected
 from inspection.openapi import document
 from inspection.resources import Service
+from inspection.running_node import RunningNode
 from inspection.server import HttpServer, Limits
 from tests.inspection.conftest import ready_world
 
@@ -27,7 +27,7 @@ STREAM = "/v1/metadata/stream"  # it does not end; tests/inspection/test_stream.
 def url() -> Iterator[str]:
     """A node's API on a loop of its own."""
     loop, world, errors = asyncio.new_event_loop(), ready_world(), list[str]()
-    service = Service(Inspected(world.kernel(1), world._now))
+    service = Service(RunningNode(world.kernel(1), world._now))
     world.run_for(600)
     server = HttpServer(service, Limits(), lambda path, stack: errors.append(f"{path}\n{stack}"))
     listening = socket.create_server(("127.0.0.1", 0))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import inspection
-from inspection.inspected import Inspected
 from inspection.openapi import document
 from inspection.resources import Service
+from inspection.running_node import RunningNode
 from inspection.server import HEADERS_MAX, LINE_BYTES_MAX, REFUSALS_MAX, HttpServer, Limits
 from tests.kernel.harness import World
 
@@ -68,7 +68,7 @@ async def serving(**limits: Any) -> AsyncIterator[Served]:
     world.start_all()
     world.run_until(world.is_ready)
     errors: list[str] = []
-    node = Inspected(world.kernel(1), world._now)
+    node = RunningNode(world.kernel(1), world._now)
     server = HttpServer(Service(node), Limits(**limits), lambda path, _: errors.append(path))
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)

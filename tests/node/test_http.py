@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from inspection.inspected import Inspected
 from inspection.recorder import Recorder
+from inspection.running_node import RunningNode
 from kernel.kernel import Kernel
 from node.config import inspection_limits, node_config
 from node.driver import Driver, now
@@ -75,7 +75,7 @@ async def test_a_running_node_is_measured_and_its_clients_are_limited():
     kernel = kernel_of_one()
     driver = Driver(kernel, loop, Recorder(time.monotonic_ns()))
     port = free_port()
-    node = Inspected(kernel, now, None, driver.recorder)
+    node = RunningNode(kernel, now, None, driver.recorder)
     listener = HttpListener(node, Endpoint("HTTP", "127.0.0.1", port), {"connections_max": 1})
     async with asyncio.timeout(LIMIT_S):
         listener.start()
@@ -103,7 +103,7 @@ async def test_a_running_node_is_measured_and_its_clients_are_limited():
 async def test_a_taken_address_is_refused_by_name():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        node = Inspected(kernel_of_one(), now)
+        node = RunningNode(kernel_of_one(), now)
         with pytest.raises(StartError, match=rf"inspection.listener: 127.0.0.1:{port}"):
             HttpListener(node, Endpoint("HTTP", "127.0.0.1", port))
 
@@ -114,7 +114,7 @@ async def test_a_server_that_cannot_be_loaded_is_logged_and_does_not_hinder_the_
     """The node goes on without it: close, after which the log is closed, raises nothing."""
     monkeypatch.setitem(sys.modules, "inspection.server", None)
     port = free_port()
-    listener = HttpListener(Inspected(kernel_of_one(), now), Endpoint("HTTP", "127.0.0.1", port))
+    listener = HttpListener(RunningNode(kernel_of_one(), now), Endpoint("HTTP", "127.0.0.1", port))
     async with asyncio.timeout(LIMIT_S):
         listener.start()
         with suppress(ConnectionResetError):

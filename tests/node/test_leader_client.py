@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inspection.inspected import DESCRIBE_QUORUM, AskError
+from inspection.running_node import DESCRIBE_QUORUM, AskError
 from node.leader_client import LeaderClient
 from tests.node.test_driver import run, running, turn_over
 from wire import codec

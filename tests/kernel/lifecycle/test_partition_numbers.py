@@ -3,8 +3,8 @@
 import pytest
 
 from metadata import record_codec
+from metadata.errors import IllegalRecordError
 from metadata.features import record_version
-from metadata.illegal import IllegalRecordError
 from metadata.records import PartitionRecord, TopicRecord
 from storage.log import LogConfig
 from storage.partition_directories import open_metadata_log

@@ -67,7 +67,7 @@ class CommitWatch:
             wake()
 
 
-class Inspected:
+class RunningNode:
     """State of one node for views.
 
     Args:

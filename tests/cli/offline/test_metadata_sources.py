@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from cli.arguments import UsageError
-from cli.offline import at, diff, past
+from cli.offline import at, diff, metadata_sources
 from cli.offline.diff import change_line
 from metadata import record_codec
 from metadata.records import TopicRecord
@@ -86,7 +86,7 @@ async def test_what_differs_is_read_from_a_node_page_by_page(
     words = ["0", str(site.end_offset), "--in", str(site.client.make_url("/")), "--json"]
     assert await asyncio.to_thread(diff.run, words) == 1
     whole = json.loads(capsys.readouterr().out)
-    monkeypatch.setattr(past, "PAGE", 3)
+    monkeypatch.setattr(metadata_sources, "PAGE", 3)
     assert await asyncio.to_thread(diff.run, words) == 1
     await site.client.close()
     assert json.loads(capsys.readouterr().out) == whole
@@ -153,7 +153,7 @@ async def test_an_answer_without_an_end_and_a_long_refusal_are_cut(
             return web.json_response({"detail": "no\n" * 1000}, status=404)
         return web.json_response(TOPICS_PAGE | {"metadata_offset": 1, "x": "y" * 1000})
 
-    monkeypatch.setattr(past, "PAGE_BYTES_MAX", 1000)
+    monkeypatch.setattr(metadata_sources, "PAGE_BYTES_MAX", 1000)
     other = web.Application()
     other.router.add_get("/{path:.*}", serve)
     async with TestServer(other) as server:
@@ -166,7 +166,7 @@ async def test_an_answer_without_an_end_and_a_long_refusal_are_cut(
             assert len(told) < 1000
 
 
-def pages(answers: dict[str, object]) -> past.Fetch:
+def pages(answers: dict[str, object]) -> metadata_sources.Fetch:
     """A node that answers what is behind `after` of a URL; behind none for ""."""
 
     def fetch(url: str, _: int) -> bytes:
@@ -178,8 +178,10 @@ def pages(answers: dict[str, object]) -> past.Fetch:
 def test_the_rows_of_all_pages_are_one_answer() -> None:
     first = TOPICS_PAGE | {"topics": [{"name": "a"}], "topic_count": 2, "next_after": "a"}
     last = TOPICS_PAGE | {"topics": [{"name": "b"}], "topic_count": 2, "next_after": None}
-    whole = past.all_pages("u", past.TopicsPage, pages({"": first, "a": last}))
-    assert whole == past.TopicsPage(
+    whole = metadata_sources.all_pages(
+        "u", metadata_sources.TopicsPage, pages({"": first, "a": last})
+    )
+    assert whole == metadata_sources.TopicsPage(
         metadata_offset=9, topics=[{"name": "a"}, {"name": "b"}], topic_count=2, next_after=None
     )
 
@@ -190,10 +192,10 @@ def test_pages_that_do_not_go_on_are_refused() -> None:
 
     for answers in ({"": page("b"), "b": page("b")}, {"": page("b"), "b": page("a")}):
         with pytest.raises(UsageError, match=r"&after=b: the page goes on behind '[ab]', not"):
-            past.all_pages("u", past.TopicsPage, pages(answers))
+            metadata_sources.all_pages("u", metadata_sources.TopicsPage, pages(answers))
     numbers = {"": CHANGES_PAGE | {"next_after": 10}, "10": CHANGES_PAGE | {"next_after": 9}}
     with pytest.raises(UsageError, match="goes on behind '9', not further"):
-        past.all_pages("u", past.ChangesPage, pages(numbers))
+        metadata_sources.all_pages("u", metadata_sources.ChangesPage, pages(numbers))
 
 
 def test_pages_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,12 +207,12 @@ def test_pages_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
             raise UsageError("too long")
         return content
 
-    monkeypatch.setattr(past, "PAGES_MAX", 7)
+    monkeypatch.setattr(metadata_sources, "PAGES_MAX", 7)
     with pytest.raises(UsageError, match="u: more than 7 pages"):
-        past.all_pages("u", past.ChangesPage, fetch)
-    monkeypatch.setattr(past, "ALL_BYTES_MAX", 1000)
+        metadata_sources.all_pages("u", metadata_sources.ChangesPage, fetch)
+    monkeypatch.setattr(metadata_sources, "ALL_BYTES_MAX", 1000)
     with pytest.raises(UsageError, match="too long"):
-        past.all_pages("u", past.ChangesPage, fetch)
+        metadata_sources.all_pages("u", metadata_sources.ChangesPage, fetch)
 
 
 @pytest.mark.parametrize(("words", "text"), [
