@@ -132,6 +132,51 @@ def test_an_own_snapshot_reported_behind_a_fetched_one_changes_nothing(own):
         made.step(ev.SnapshotAdded(snapshot_id=OffsetAndEpoch(51, 1), log_start_offset=0), 3)
 
 
+FOUND = OffsetAndEpoch(50, 1)
+
+
+def last_chunk(node_id=1, **timing):
+    """A replica that fetched one record, which is written, and then the only chunk of a snapshot."""
+    made = core(node_id, timing=timing)
+    (sent,) = requests(
+        made.step(ev.RequestReceived(reply_token=9, request=begin(2, 1)), 1), m.FetchRequest
+    )
+    fields = {"leader_id": 2, "leader_epoch": 1, "high_watermark": 50}
+    answer(made, sent, m.FetchResponse(records=b"r", **fields), 2)
+    written = ev.Appended(end_offset=1, last_epoch=1, generation=0, epochs=(EpochStart(1, 0),))
+    effects = made.step(written, 2)
+    flushed = ev.Flushed(end_offset=1, epoch=1, generation=0)
+    if made.is_voter:
+        effects = made.step(flushed, 2)
+    (sent,) = requests(effects, m.FetchRequest)
+    (sent,) = requests(
+        answer(made, sent, m.FetchResponse(snapshot_id=FOUND, **fields), 3), m.FetchSnapshotRequest
+    )
+    whole = m.FetchSnapshotResponse(
+        leader_id=2, leader_epoch=1, snapshot_id=FOUND, size_bytes=1, chunk=b"s"
+    )
+    answer(made, sent, whole, 4)
+    return made, flushed
+
+
+def test_a_refused_snapshot_leaves_a_flush_of_before_valid():
+    """Of an observer: it fetches what it has written, flushed or not."""
+    made, flushed = last_chunk(9)
+    made.step(ev.SnapshotRefused(snapshot_id=FOUND), 4)
+    assert made.flushed_end_offset == 0
+    made.step(flushed, 5)
+    assert made.flushed_end_offset == 1
+
+
+@pytest.mark.parametrize(("fetch_timeout_ms", "pause_ms"), [(60_000, 1_000), (1_000, 500)])
+def test_after_a_refused_snapshot_it_fetches_again_after_a_pause(fetch_timeout_ms, pause_ms):
+    made, _ = last_chunk(fetch_timeout_ms=fetch_timeout_ms)
+    assert made.step(ev.SnapshotRefused(snapshot_id=FOUND), 4).send == []
+    assert made.next_deadline_ms() == 4 + pause_ms
+    assert made.step(ev.TimeAdvanced(), 4 + pause_ms - 1).send == []
+    assert requests(made.step(ev.TimeAdvanced(), 4 + pause_ms), m.FetchRequest)
+
+
 def test_a_retry_without_back_off_waits_a_little_and_then_longer():
     connections = RequestManager(request_timeout_ms=2_000, retry_backoff_ms=0)
     pauses_ms = []

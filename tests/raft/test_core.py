@@ -19,11 +19,12 @@ from wire.types import Endpoint, OffsetAndEpoch, ReplicaKey
 LISTENERS = (Endpoint("INSIDE", "here", 1), Endpoint("OUTSIDE", "proxy", 2))
 
 
-def core(node_id=1, voters=(1, 2, 3), *, evidence=False, **options):
+def core(node_id=1, voters=(1, 2, 3), *, evidence=False, timing=None, **options):
     endpoints = tuple((i, Endpoint("CONTROLLER", f"n{i}", 9093)) for i in voters)
     config = RaftConfig(
-        node_id=node_id, cluster_id="c", voters=endpoints, listeners=LISTENERS, evidence=evidence
-    )
+        node_id=node_id, cluster_id="c", voters=endpoints, listeners=LISTENERS, evidence=evidence,
+        **(timing or {}),
+    )  # fmt: skip
     made = RaftCore(config, rng=random.Random(1), now_ms=0, **options)
     made.step(ev.TimeAdvanced(), 0)
     return made
