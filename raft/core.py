@@ -274,7 +274,7 @@ class RaftCore:
             case SnapshotInstalled():
                 on_snapshot_installed(state, event)
             case SnapshotRefused():
-                on_snapshot_refused(state)
+                on_snapshot_refused(state, event)
             case ResignRequested():
                 assert event.epoch <= state.epoch, f"{event=} {state.epoch=}"
                 if self.can_propose(event.epoch):

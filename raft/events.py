@@ -101,6 +101,8 @@ class SnapshotInstalled(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot_id: OffsetAndEpoch
     generation: int
+    is_disk_full: bool = False
+    """True if the blocks were those of the reserve: as DiskFull."""
 
 
 class SnapshotRefused(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +112,8 @@ class SnapshotRefused(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     snapshot_id: OffsetAndEpoch
+    is_disk_full: bool = False
+    """True if the disk is full: as DiskFull."""
 
 
 class ResignRequested(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ watermark.
 from raft import error_codes
 from raft.config import SNAPSHOT_RETRY_MS
 from raft.effects import WriteSnapshotChunk
-from raft.events import SnapshotAdded, SnapshotInstalled
+from raft.events import SnapshotAdded, SnapshotInstalled, SnapshotRefused
 from raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from raft.roles import Follower, SnapshotDownload
 from raft.state import RaftState
@@ -70,16 +70,20 @@ def on_snapshot_installed(state: RaftState, event: SnapshotInstalled) -> None:
     assert event.generation == state.log.generation, f"{event=} {state.log.describe()}"
     assert event.snapshot_id.offset >= (state.high_watermark or 0), f"INV-SNAP-1 {event=}"
     state.is_installing_snapshot = False
+    state.is_disk_full |= event.is_disk_full
     state.log.restart_at(event.snapshot_id)
     state.advance_high_watermark(event.snapshot_id.offset)
 
 
-def on_snapshot_refused(state: RaftState) -> None:
+def on_snapshot_refused(state: RaftState, event: SnapshotRefused) -> None:
     """Abandon a download that the driver could not store; fetch again after a pause."""
+    state.is_disk_full |= event.is_disk_full
     if state.is_installing_snapshot:
         state.is_installing_snapshot = False
         state.log.generation -= 1  # nothing was truncated: pending flushes remain valid
     if isinstance(state.role, Follower):
+        download = state.role.download
+        assert download is None or download.snapshot_id == event.snapshot_id, f"{event=}"
         state.role.download = None
     pause_ms = min(SNAPSHOT_RETRY_MS, state.config.fetch_timeout_ms // 2)
     state.fetch_paused_until_ms = state.now_ms + pause_ms

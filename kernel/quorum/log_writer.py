@@ -3,11 +3,12 @@
 Writes are synchronous, the flush of the log is not: at most one plan is outstanding, and records
 that are appended while it runs belong to the next one (grouping without a linger).
 
-A full disk stops the appends, not the node. A follower drops fetched records and fetches them
-again. With other voters a leader drops its refused appends and resigns, and does not campaign until
-the disk accepts appends, so that a voter with space leads. A sole voter keeps them here in order,
-writes nothing after them, and retries every `RETRY_MS`. Votes, truncations and the installation of
-a complete snapshot get their blocks from the reserve; without it the node stops.
+A full disk stops the appends, not the node. A follower drops fetched records, or the snapshot that
+it downloads, and fetches again. With other voters a leader drops its refused appends and resigns,
+and no voter campaigns until its disk accepts appends, so that a voter with space leads. A sole
+voter keeps them here in order, writes nothing after them, and retries every `RETRY_MS`. Votes,
+truncations and the installation of a complete snapshot get their blocks from the reserve; without
+it the node stops.
 
 Fetched records that finalize an unsupported kraft.version are not written: the node ends.
 """
@@ -88,8 +89,11 @@ class LogWriter:
                 return self._refused(effect, core)
             self._reserve.release()
             done = self._perform(effect, core)
-            return events.DiskFull() if done is None else done
-        if self._is_full_logged and isinstance(done, events.Appended):
+            if not isinstance(done, events.SnapshotInstalled):
+                assert done is None, f"{effect=} {done=}"
+                return events.DiskFull()
+            return replace(done, is_disk_full=True)
+        if self._is_full_logged and isinstance(done, events.Appended | events.SnapshotInstalled):
             self._is_full_logged = False
             fields = {"log_end_offset": self.log.end_offset}
             self._effects.append(Log(LogLevel.WARN, "disk_has_space_again", fields))
@@ -112,7 +116,8 @@ class LogWriter:
                 appended = self._appended(AppendInfo(end_offset, end_offset, last_epoch), core)
                 return replace(appended, is_disk_full=True)
             case raft.WriteSnapshotChunk():
-                return events.SnapshotRefused(snapshot_id=effect.snapshot_id)
+                self.downloads.abort()
+                return events.SnapshotRefused(snapshot_id=effect.snapshot_id, is_disk_full=True)
             case _:
                 assert not isinstance(effect, _EVEN_ON_FULL_DISK)
         if len(core.config.voters) == 1:

@@ -14,7 +14,6 @@ from kernel.quorum.snapshot_reading import DAMAGE, SnapshotReading
 from metadata.snapshot_loading import SnapshotLoading
 from raft.effects import WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
-from storage.errors import OutOfSpaceError
 from storage.log import Log as StoredLog
 from storage.snapshot_files import SnapshotFiles, SnapshotWriter, snapshot_name
 from wire.types import OffsetAndEpoch
@@ -58,8 +57,9 @@ class SnapshotDownloads:
         """Write a chunk; the last one installs the snapshot.
 
         Raises:
-            OutOfSpaceError: `is_installing`, and the log may have no segment by now. The only legal
-                call is the same chunk again, when there is space; else the node must stop.
+            OutOfSpaceError: without `is_installing` the chunk was not stored: `abort`. With it the
+                log may have no segment by now: the only legal call is the same chunk again, when
+                there is space; else the node must stop.
         """
         if self._whole is None:
             refused = self._keep(effect)
@@ -70,7 +70,11 @@ class SnapshotDownloads:
         return SnapshotInstalled(snapshot_id=effect.snapshot_id, generation=effect.generation)
 
     def _keep(self, effect: WriteSnapshotChunk) -> SnapshotRefused | None:
-        """Write the chunk; after the last one rename the snapshot into place and set `_whole`."""
+        """Write the chunk; after the last one rename the snapshot into place and set `_whole`.
+
+        Raises:
+            OutOfSpaceError: the snapshot is not in place.
+        """
         try:
             writer = self._writer(effect)
             writer.append(effect.chunk)
@@ -85,8 +89,6 @@ class SnapshotDownloads:
                 return self._refuse(effect.snapshot_id, LogLevel.ERROR, "unsupported", unsupported)
             loading = self._reading.finish(effect.snapshot_id, content)
             writer.freeze()
-        except OutOfSpaceError as error:
-            return self._refuse(effect.snapshot_id, LogLevel.ERROR, "disk_full", str(error))
         except DAMAGE as error:
             event = "fetched_snapshot_damaged"
             return self._refuse(effect.snapshot_id, LogLevel.WARN, event, str(error))
@@ -97,7 +99,7 @@ class SnapshotDownloads:
     def _writer(self, effect: WriteSnapshotChunk) -> SnapshotWriter:
         """Return the writer of a chunk's file; a chunk at position 0 restarts the file."""
         if effect.position_bytes == 0:
-            self._abort()
+            self.abort()
             self._download = effect.snapshot_id, self._files.writer(effect.snapshot_id)
         assert self._download is not None, f"{effect.position_bytes=} begins nothing"
         snapshot_id, writer = self._download
@@ -116,7 +118,7 @@ class SnapshotDownloads:
     def _refuse(
         self, snapshot_id: OffsetAndEpoch, level: LogLevel, event: str, reason: str
     ) -> SnapshotRefused:
-        self._abort()
+        self.abort()
         fields = {
             "error": reason,
             "snapshot_end_offset": snapshot_id.offset,
@@ -125,7 +127,8 @@ class SnapshotDownloads:
         self._effects.append(Log(level, event, fields))
         return SnapshotRefused(snapshot_id=snapshot_id)
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Remove the partial file, if there is one."""
         if self._download is not None:
             self._download[1].abort()
             self._download = None

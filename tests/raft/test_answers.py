@@ -8,7 +8,7 @@ from raft import messages as m
 from raft.config import RETRY_BACKOFF_MS_MIN
 from raft.events import EpochStart
 from raft.requests import RequestManager
-from raft.roles import Follower, Prospective, Resigned
+from raft.roles import Follower, Prospective, Resigned, Unattached
 from tests.raft.test_core import begin, core, follower, leader
 from wire.types import EPOCH_MAX, OffsetAndEpoch
 
@@ -136,7 +136,7 @@ FOUND = OffsetAndEpoch(50, 1)
 
 
 def last_chunk(node_id=1, **timing):
-    """A replica that fetched one record, which is written, and then the only chunk of a snapshot."""
+    """A replica that fetched one record, which is written, and the only chunk of a snapshot."""
     made = core(node_id, timing=timing)
     (sent,) = requests(
         made.step(ev.RequestReceived(reply_token=9, request=begin(2, 1)), 1), m.FetchRequest
@@ -166,6 +166,18 @@ def test_a_refused_snapshot_leaves_a_flush_of_before_valid():
     assert made.flushed_end_offset == 0
     made.step(flushed, 5)
     assert made.flushed_end_offset == 1
+
+
+@pytest.mark.parametrize("is_disk_full", [False, True])
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_a_voter_whose_snapshot_met_a_full_disk_does_not_stand(is_installed, is_disk_full):
+    made, _ = last_chunk()
+    answered = ev.SnapshotRefused(snapshot_id=FOUND, is_disk_full=is_disk_full)
+    if is_installed:
+        answered = ev.SnapshotInstalled(snapshot_id=FOUND, generation=1, is_disk_full=is_disk_full)
+    made.step(answered, 4)
+    made.step(ev.TimeAdvanced(), made.role.fetch_deadline_ms)
+    assert isinstance(made.role, Unattached if is_disk_full else Prospective)
 
 
 @pytest.mark.parametrize(("fetch_timeout_ms", "pause_ms"), [(60_000, 1_000), (1_000, 500)])

@@ -9,6 +9,7 @@ from raft.roles import Candidate, Leader, Prospective
 from storage.space_reserve import RESERVE_BYTES, RESERVE_NAME
 from tests.kernel.harness import World, create_topic_body
 from tests.kernel.quorum.test_disk_faults import are_equal, fill, leader_of, said
+from tests.kernel.quorum.test_snapshots import have_all, lagging
 from tests.kernel.test_kernel import ready_world
 from wire.errors import ErrorCode
 
@@ -77,6 +78,23 @@ def test_a_voter_on_a_full_disk_does_not_stand(seed: int) -> None:
     assert Prospective in run_and_see(world, full, 5_000)
     world.start(others[0])
     world.run_until(lambda: world.active() is not None, ELECTED_MS_MAX)
+
+
+def test_a_voter_whose_disk_refuses_a_fetched_snapshot_does_not_stand() -> None:
+    """No append was refused yet, but the next one would be; with space again it stands."""
+    world, away = lagging()
+    world.start(away)
+    vfs = fill(world, away)
+    world.run_until(lambda: bool(said(world, away, "disk_full")))
+    others = [i for i in world.alive if i != away]
+    for node_id in others:
+        world.kill(node_id)
+    assert run_and_see(world, away, 20_000).isdisjoint(STANDING)
+    vfs.bytes_max = None
+    assert Prospective in run_and_see(world, away, 5_000)
+    for node_id in others:
+        world.start(node_id)
+    world.run_until(lambda: have_all(world, 60))
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3])

@@ -9,12 +9,16 @@ from msgspec.structs import replace
 from kernel.config import MetadataLogConfig
 from kernel.quorum.log_writer import RETRY_MS
 from kernel.quorum.snapshots import PAUSE_MS_MAX
+from simulator.cluster.memory_vfs import MemoryVfs
+from storage.errors import OutOfSpaceError
 from tests.kernel.deadlines import check_deadlines
 from tests.kernel.harness import World, create_topic_body
 from tests.kernel.quorum.test_snapshots import (
+    PARTITION,
     SMALL,
     create,
     have_all,
+    lagging,
     leader_of,
     log_start,
     ready,
@@ -189,3 +193,36 @@ def test_a_snapshot_by_age_with_nothing_new_does_not_delay_one_by_growth() -> No
     world.run_for(3_100)  # nothing has come since: none was due
     grow(world, "a")
     assert world.run_until(lambda: len(said(world, 1, "snapshot_written")) == 2) < 100
+
+
+def test_a_fetched_snapshot_that_is_refused_is_logged_once_until_it_is_installed() -> None:
+    world, away = lagging()
+    world.start(away)
+    vfs = world.nodes[away].vfs
+    for count in (1, 2):
+        vfs.bytes_max = vfs.used_bytes()
+        start = log_start(world, leader_of(world))
+        create(world, leader_of(world), range(count * 100, count * 100 + 60))
+        assert start < log_start(world, leader_of(world)), "it needs a snapshot"
+        world.run_for(20_000)
+        assert len(said(world, away, "disk_full")) == count
+        vfs.bytes_max = None
+        world.run_until(lambda s=start: log_start(world, away) > s)
+        assert len(said(world, away, "disk_has_space_again")) == count
+
+
+def test_what_was_fetched_of_a_snapshot_goes_when_the_disk_is_found_full_elsewhere() -> None:
+    """Its blocks are those that a vote or the log may need."""
+    world, away = lagging()
+    world.start(away)
+    vfs, writer = world.nodes[away].vfs, world.kernel(away).writer
+    world.run_until(lambda: bool(partial_snapshots(vfs)))
+    writer._note_full(OutOfSpaceError("/data"))
+    vfs.bytes_max = vfs.used_bytes()
+    world.run_until(lambda: not partial_snapshots(vfs), 500)
+    vfs.bytes_max = None
+    world.run_until(lambda: have_all(world, 60))
+
+
+def partial_snapshots(vfs: MemoryVfs) -> list[str]:
+    return [name for name in vfs.list(PARTITION) if name.endswith(".part")]

@@ -9,6 +9,7 @@ import random
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from kernel import effects as out
 from kernel.events import Now
@@ -168,7 +169,8 @@ def test_a_disk_that_is_full_once_gets_blocks_from_the_reserve(step: int) -> Non
         assert what_opens(vfs) in (BEFORE, AFTER)
         return
     is_of_log = step >= FIRST_OF_LOG
-    assert answer == (INSTALLED if is_of_log else SnapshotRefused(snapshot_id=NEW))
+    expected = INSTALLED if is_of_log else SnapshotRefused(snapshot_id=NEW)
+    assert answer == replace(expected, is_disk_full=True)
     log = found.log
     assert (log.log_start_offset, log.end_offset) == ((40, 40) if is_of_log else (0, 20))
     assert vfs.exists(f"/data/{RESERVE_NAME}") != is_of_log
