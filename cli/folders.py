@@ -31,7 +31,7 @@ from node.errors import ConfigError, StartError
 from node.identity import check_cluster_id
 from quorum_controller.security.scram import scram_keys
 from storage.errors import CorruptFileError
-from storage.meta_properties import decode_uuid, encode_uuid, read_meta_properties
+from storage.log_dir.meta_properties import decode_uuid, encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs
 
 DYNAMIC_FLAGS: Final = ("standalone", "initial_controllers", "no_initial_controllers")

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Plan(Protocol):
-    """A flush that any thread may run; `storage.log.FlushPlan` is one."""
+    """A flush that any thread may run; `storage.logs.log.FlushPlan` is one."""
 
     def run(self) -> object:
         """Make the plan's part of the log durable, or raise."""

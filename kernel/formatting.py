@@ -14,8 +14,8 @@ from metadata.bootstrap import bootstrap_records
 from metadata.image import METADATA_VERSION
 from metadata.schema import Record
 from metadata.snapshot import encode_snapshot
-from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
-from storage.meta_properties import (
+from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
+from storage.log_dir.meta_properties import (
     META_PROPERTIES_NAME,
     MetaProperties,
     read_meta_properties,

@@ -55,8 +55,8 @@ from network.peers import Peers
 from network.timers import Timed
 from raft import effects as raft
 from raft import events as raft_events
-from storage.clean_shutdown_file import CleanShutdownFiles
 from storage.errors import FsyncError, OutOfSpaceError
+from storage.log_dir.clean_shutdown_file import CleanShutdownFiles
 from storage.vfs import Vfs
 from wire.types import DirectoryId, LeaderAndEpoch, Rng
 

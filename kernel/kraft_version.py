@@ -12,11 +12,14 @@ from typing import Final
 from metadata.control_records import KRaftVersion, KRaftVoters, control_type, decode_control
 from metadata.features import CONTROLLER_FEATURES, KRAFT_VERSION
 from metadata.schema import MetadataRecordError
-from storage.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT_NAME, read_bootstrap_checkpoint
-from storage.control_batches import control_batches, control_batches_in
 from storage.errors import CorruptFileError
-from storage.partition_directories import partition_directory_name
-from storage.snapshot_files import SnapshotFiles
+from storage.log_dir.bootstrap_checkpoint import (
+    BOOTSTRAP_CHECKPOINT_NAME,
+    read_bootstrap_checkpoint,
+)
+from storage.log_dir.partition_directories import partition_directory_name
+from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.logs.control_batches import control_batches, control_batches_in
 from storage.vfs import Vfs, base_name, join, parent
 from wire.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError

@@ -22,13 +22,13 @@ from quorum_controller.controller import Controller
 from raft.config import RaftConfig
 from raft.core import RaftCore
 from raft.events import EpochStart
-from storage.bootstrap_checkpoint import read_bootstrap_checkpoint
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.log import Log as StoredLog
-from storage.log import LogConfig
-from storage.partition_directories import open_metadata_log
-from storage.quorum_state_file import ElectionState, QuorumStateFile
-from storage.snapshot_files import SnapshotFiles
+from storage.log_dir.bootstrap_checkpoint import read_bootstrap_checkpoint
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
+from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.logs.log import Log as StoredLog
+from storage.logs.log import LogConfig
 from storage.space_reserve import SpaceReserve
 from storage.vfs import Vfs
 from wire.errors import CorruptBatchError

@@ -13,8 +13,8 @@ from kernel.formatting import (
 )
 from metadata.features import METADATA_VERSION_DEFAULT, served_levels
 from node.errors import StartError, shortened
-from storage.directory_lock import lock_directory
-from storage.meta_properties import META_PROPERTIES_NAME, read_meta_properties
+from storage.log_dir.directory_lock import lock_directory
+from storage.log_dir.meta_properties import META_PROPERTIES_NAME, read_meta_properties
 from storage.vfs import Lock, Vfs, join
 from wire.types import DirectoryId
 

@@ -18,7 +18,7 @@ import msgspec
 
 from replication.fetch_session import FetchPartition
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
-from storage.unified_log import FetchIsolation
+from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition

@@ -28,9 +28,9 @@ from pipeline.jobs.history.query import counters
 from simulator.campaign.draw import Options
 from simulator.campaign.schedule import ScheduleError, read_schedule
 from simulator.campaign.seed_ledger import LedgerError, SeedLedger
-from storage.clean_shutdown_file import UNKNOWN_EPOCH, decode_clean_shutdown
 from storage.errors import CorruptFileError
-from storage.quorum_state_file import decode_quorum_state
+from storage.log_dir.clean_shutdown_file import UNKNOWN_EPOCH, decode_clean_shutdown
+from storage.log_dir.quorum_state_file import decode_quorum_state
 from tests.kernel.harness import config_of
 from tests.storage import golden
 

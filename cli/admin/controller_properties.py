@@ -6,7 +6,7 @@ from typing import Final
 from cli.arguments import INT32_MAX, UsageError, shortened
 from node.properties import PropertiesError, parse_properties
 from storage.errors import CorruptFileError
-from storage.meta_properties import read_meta_properties
+from storage.log_dir.meta_properties import read_meta_properties
 from storage.os_vfs import OsVfs
 
 _PORT_MAX: Final = 65535

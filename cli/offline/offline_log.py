@@ -12,8 +12,8 @@ from metadata.loader import CommittedBatch, committed_batches, image_of
 from metadata.schema import MetadataRecordError
 from metadata.snapshot import decode_snapshot
 from metadata.time_travel import OffsetGoneError, Replay, oldest_offset, starting_point
-from storage.segment import segment_base_offset
-from storage.snapshot_files import parse_snapshot_name
+from storage.log_dir.snapshot_files import parse_snapshot_name
+from storage.segments.segment import segment_base_offset
 from wire.batch import Batch, iterate_batches
 from wire.errors import CorruptBatchError
 from wire.types import Offset, OffsetAndEpoch

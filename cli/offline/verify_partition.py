@@ -12,11 +12,11 @@ from cli.offline.verify_segment import SegmentCheck, SegmentResult
 from metadata.errors import IllegalRecordError
 from metadata.image import EMPTY, Image
 from metadata.schema import MetadataRecordError
-from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry, decode_epochs
+from storage.checkpoints.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry, decode_epochs
 from storage.errors import CorruptFileError
-from storage.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
-from storage.quorum_state_file import QUORUM_STATE_NAME, decode_quorum_state
-from storage.segment import segment_base_offset
+from storage.log_dir.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
+from storage.log_dir.quorum_state_file import QUORUM_STATE_NAME, decode_quorum_state
+from storage.segments.segment import segment_base_offset
 from wire.batch import iterate_batches
 from wire.errors import CorruptBatchError
 

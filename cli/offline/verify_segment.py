@@ -9,8 +9,8 @@ import msgspec
 from cli.offline.findings import Finding, error, warning
 from metadata import record_codec
 from metadata.schema import MetadataRecordError
-from storage.index import IndexDamageError, OffsetIndex, TimeIndex
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.segments.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.segments.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from wire.batch import Batch, BatchHeader, iterate_batches
 from wire.errors import CorruptBatchError
 

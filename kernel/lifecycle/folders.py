@@ -28,7 +28,7 @@ from metadata.image import Image
 from network.clock import Clock
 from network.timers import FOLDERS
 from storage.errors import CorruptFileError
-from storage.partition_directories import (
+from storage.log_dir.partition_directories import (
     DELETE_SUFFIX,
     PartitionDirectory,
     create_partition_directory,
@@ -38,7 +38,7 @@ from storage.partition_directories import (
     remove_partition_directory,
     scan_partition_directories,
 )
-from storage.partition_metadata import read_partition_metadata
+from storage.log_dir.partition_metadata import read_partition_metadata
 from storage.vfs import Vfs, join
 from wire.types import DirectoryId, TopicId, TopicIdPartition
 

@@ -27,12 +27,12 @@ from network.timers import FULL_DISK
 from raft import effects as raft
 from raft import events
 from raft.core import RaftCore
-from storage.epoch_checkpoint import EpochEntry
+from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import OutOfSpaceError
-from storage.flush_plan import FlushPlan
-from storage.log import AppendInfo
-from storage.log import Log as StoredLog
-from storage.quorum_state_file import ElectionState, QuorumStateFile
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
+from storage.logs.flush_plan import FlushPlan
+from storage.logs.log import AppendInfo
+from storage.logs.log import Log as StoredLog
 from storage.space_reserve import SpaceReserve
 from wire.batch import encode_batch, encode_control_batch
 from wire.types import LeaderEpoch, Offset

@@ -29,7 +29,7 @@ from raft.messages import (
     RaftResponse,
 )
 from storage.errors import OffsetOutOfRangeError
-from storage.snapshot_files import SnapshotFiles
+from storage.log_dir.snapshot_files import SnapshotFiles
 from wire.errors import ErrorCode
 from wire.types import LeaderAndEpoch, LeaderEpoch, NodeId, Offset
 

@@ -14,8 +14,8 @@ from kernel.quorum.snapshot_reading import DAMAGE, SnapshotReading
 from metadata.snapshot_loading import SnapshotLoading
 from raft.effects import WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
-from storage.log import Log as StoredLog
-from storage.snapshot_files import SnapshotFiles, SnapshotWriter, snapshot_name
+from storage.log_dir.snapshot_files import SnapshotFiles, SnapshotWriter, snapshot_name
+from storage.logs.log import Log as StoredLog
 from wire.types import OffsetAndEpoch
 
 Installed = Callable[[SnapshotLoading], None]

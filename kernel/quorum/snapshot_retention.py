@@ -12,8 +12,8 @@ from typing import Final
 
 from kernel.config import MetadataLogConfig
 from metadata.snapshot import snapshot_timestamp_ms
-from storage.log import Log
-from storage.snapshot_files import SnapshotFiles
+from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.logs.log import Log
 from wire.types import OffsetAndEpoch
 
 _HEADER_BYTES_MAX: Final = 4096  # the first batch of a snapshot holds three small records at most

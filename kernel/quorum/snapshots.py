@@ -23,8 +23,8 @@ from network.clock import Clock
 from network.timers import NEVER_MS, RETENTION, SNAPSHOT_INTERVAL, SNAPSHOT_WRITING
 from raft.events import SnapshotAdded
 from storage.errors import OutOfSpaceError
-from storage.log import Log as StoredLog
-from storage.snapshot_files import SnapshotFiles, SnapshotWriter
+from storage.log_dir.snapshot_files import SnapshotFiles, SnapshotWriter
+from storage.logs.log import Log as StoredLog
 from wire.types import Offset, OffsetAndEpoch
 
 SLICE_RECORDS: Final = 200

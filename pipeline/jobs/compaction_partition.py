@@ -31,7 +31,7 @@ from pipeline.jobs.compaction_plan import (
     read_headers,
     retention_row,
 )
-from storage.checkpoint_files import decode_offsets
+from storage.checkpoints.checkpoint_files import decode_offsets
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):

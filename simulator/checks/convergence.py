@@ -18,7 +18,7 @@ from simulator.checks.log_mirror import FOLDER, batches_of, segment_paths
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import Machine
 from simulator.cluster.world import World
-from storage.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
+from storage.log_dir.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
 
 CONVERGED_US: Final = 90_000_000
 """Retention is checked every minute, by clocks that may be slow."""

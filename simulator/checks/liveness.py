@@ -17,7 +17,7 @@ from simulator.checks.sessions import Reign, check_silent, reign_of
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import DATA, Machine
 from simulator.cluster.world import World
-from storage.partition_directories import scan_partition_directories
+from storage.log_dir.partition_directories import scan_partition_directories
 
 REST_US: Final = 60_000_000
 """Budget of each of the two parts."""

@@ -17,7 +17,7 @@ from quorum_controller.controller import Controller
 from raft.roles import Leader
 from simulator.checks.log_mirror import Entry, LogMirror
 from simulator.cluster.machine import Machine
-from storage.segment import RECENT_MAX
+from storage.segments.segment import RECENT_MAX
 
 OPEN_SEGMENTS_MAX: Final = 5
 SLACK: Final = 16

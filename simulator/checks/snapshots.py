@@ -14,7 +14,7 @@ from simulator.checks.ledger import Ledger
 from simulator.checks.log_mirror import FOLDER
 from simulator.cluster.machine import Machine
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.snapshot_files import CHECKPOINT_SUFFIX, PART_SUFFIX, parse_snapshot_name
+from storage.log_dir.snapshot_files import CHECKPOINT_SUFFIX, PART_SUFFIX, parse_snapshot_name
 from wire.types import OffsetAndEpoch
 
 

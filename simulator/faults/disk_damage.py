@@ -33,7 +33,7 @@ from simulator.checks.log_mirror import (
 from simulator.cluster.machine import Machine
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.snapshot_files import CHECKPOINT_SUFFIX
+from storage.log_dir.snapshot_files import CHECKPOINT_SUFFIX
 
 SECTOR_BYTES: Final = 512
 _FLUSHED_END: Final = f"{FOLDER}/flushed-end-offset"

@@ -11,15 +11,15 @@ from kernel.quorum.snapshot_retention import SnapshotRetention
 from kernel.quorum.snapshots import Snapshots
 from simulator.faults.kinds import DAMAGES
 from simulator.mutants.registry import SHORT, Mutant, Patches
-from storage import recovery
+from storage.checkpoints.flushed_end_file import FlushedEndFile
 from storage.errors import FsyncError
-from storage.flush_plan import FlushPlan
-from storage.flushed_end_file import FlushedEndFile
-from storage.log import Log
-from storage.log_loading import _Loader
-from storage.recovery import BatchRules
-from storage.segment import Segment
-from storage.snapshot_files import PART_SUFFIX, SnapshotWriter
+from storage.log_dir.snapshot_files import PART_SUFFIX, SnapshotWriter
+from storage.logs import recovery
+from storage.logs.flush_plan import FlushPlan
+from storage.logs.log import Log
+from storage.logs.log_loading import _Loader
+from storage.logs.recovery import BatchRules
+from storage.segments.segment import Segment
 from storage.vfs import Vfs
 from wire.types import Offset
 

@@ -14,7 +14,7 @@ from raft.progress import Progress
 from raft.roles import Follower, Leader, Role, Unattached
 from raft.state import RaftState
 from simulator.mutants.registry import QUARREL, SHORT, Mutant, Patches
-from storage.quorum_state_file import ElectionState, QuorumStateFile, encode_quorum_state
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile, encode_quorum_state
 from storage.vfs import Vfs
 from wire.types import LeaderEpoch, Offset
 

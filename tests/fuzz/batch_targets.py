@@ -12,8 +12,8 @@ from metadata.control_records import decode_control
 from metadata.schema import MetadataRecordError
 from metadata.snapshot import decode_snapshot, snapshot_timestamp_ms
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.log import Log, LogConfig
-from storage.partition_directories import open_metadata_log
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.log import Log, LogConfig
 from tests.fuzz.engine import Target
 from wire.batch import (
     Batch,

@@ -12,18 +12,21 @@ import msgspec
 
 from jepsen.linearizability import Event, Format, History, HistoryError, parse_history
 from jepsen.linearizability import written_history as written
-from storage.checkpoint_files import decode_offsets, encode_offsets
-from storage.epoch_checkpoint import EpochCache, decode_epochs
+from storage.checkpoints.checkpoint_files import decode_offsets, encode_offsets
+from storage.checkpoints.epoch_checkpoint import EpochCache, decode_epochs
+from storage.checkpoints.flushed_end_file import decode_flushed_end, encode_flushed_end
 from storage.errors import CorruptFileError
-from storage.flushed_end_file import decode_flushed_end, encode_flushed_end
-from storage.index import IndexDamageError, OffsetIndex, TimeIndex
-from storage.meta_properties import decode_meta_properties, encode_meta_properties
-from storage.partition_directories import parse_partition_directory, partition_directory_name
-from storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
-from storage.quorum_state_file import decode_quorum_state, encode_quorum_state
-from storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_base_offset, segment_name
-from storage.snapshot_files import parse_snapshot_name, snapshot_name
-from storage.transaction_index import AbortedTransaction, decode_transaction_index
+from storage.log_dir.meta_properties import decode_meta_properties, encode_meta_properties
+from storage.log_dir.partition_directories import (
+    parse_partition_directory,
+    partition_directory_name,
+)
+from storage.log_dir.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from storage.log_dir.quorum_state_file import decode_quorum_state, encode_quorum_state
+from storage.log_dir.snapshot_files import parse_snapshot_name, snapshot_name
+from storage.segments.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.segments.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_base_offset, segment_name
+from storage.segments.transaction_index import AbortedTransaction, decode_transaction_index
 from tests.fuzz.engine import Target
 
 GOLDEN = Path(__file__).parent.parent / "golden"

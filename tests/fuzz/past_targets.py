@@ -18,7 +18,7 @@ from cli.arguments import UsageError
 from cli.offline import at, diff, log_verify
 from cli.offline.metadata_sources import ChangesPage, TopicsPage, all_pages
 from cli.offline.offline_log import METADATA_FOLDER
-from storage.segment import segment_name
+from storage.segments.segment import segment_name
 from tests.fuzz.batch_targets import _record_seeds as record_seeds
 from tests.fuzz.engine import Target
 from tests.fuzz.mutation import mutated

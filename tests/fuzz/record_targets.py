@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kio.serial import entity_reader
 
-from storage.log_validator import (
+from storage.logs.log_validator import (
     AppendRules,
     RejectedError,
     TimestampType,

@@ -33,11 +33,11 @@ from simulator.campaign.schedule import (
 )
 from simulator.campaign.seed_ledger import LedgerError, SeedLedger
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.clean_shutdown_file import decode_clean_shutdown, encode_clean_shutdown
+from storage.checkpoints.flushed_end_file import encode_flushed_end
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.flushed_end_file import encode_flushed_end
-from storage.log import Log
-from storage.partition_directories import open_metadata_log
+from storage.log_dir.clean_shutdown_file import decode_clean_shutdown, encode_clean_shutdown
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.log import Log
 from tests.fuzz.batch_targets import CONFIG, GOLDEN, LOG
 from tests.fuzz.engine import Target
 from wire.batch import encode_batch, iterate_batches

@@ -15,7 +15,7 @@ from kernel.events import Now
 from kernel.opening import OpenedStorage, open_storage
 from metadata.loader import committed_batches
 from network.clock import Clock
-from storage.checkpoint_files import OffsetCheckpoint
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
 from storage.errors import CorruptFileError, CorruptLogError
 from tests.kernel.harness import config_of
 from tests.storage import golden
@@ -72,7 +72,7 @@ def test_started_with(case: dict[str, Any], *, recorded: bool) -> None:
     storage, effects = opened(case, recorded=recorded)
     repaired = [e for e in effects if isinstance(e, Log) and e.event == "log_repaired"]
     assert bool(repaired) == (name in LOG_DAMAGE), repaired
-    log = storage.log
+    log = storage.logs.log
     ahead = name == "snapshot-ahead-of-log"
     assert ahead or log.end_offset == LOG_DAMAGE.get(name, END)
     loader = storage.loader

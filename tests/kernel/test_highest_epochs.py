@@ -8,10 +8,10 @@ from kernel.formatting import bootstrap_checkpoint
 from metadata.image import METADATA_VERSION
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.log import LogConfig
-from storage.partition_directories import open_metadata_log
-from storage.quorum_state_file import ElectionState, QuorumStateFile
-from storage.snapshot_files import snapshot_name
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
+from storage.log_dir.snapshot_files import snapshot_name
+from storage.logs.log import LogConfig
 from storage.vfs import join, write_file_atomically
 from tests.kernel.harness import World
 from wire.batch import encode_batch

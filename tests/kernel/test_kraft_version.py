@@ -34,11 +34,14 @@ from network.clock import Clock
 from raft.effects import AppendFetched, WriteSnapshotChunk
 from raft.events import SnapshotInstalled, SnapshotRefused
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.bootstrap_checkpoint import BOOTSTRAP_CHECKPOINT_NAME, write_bootstrap_checkpoint
-from storage.control_batches import control_batches
 from storage.errors import CorruptFileError
-from storage.segment import segment_name
-from storage.snapshot_files import snapshot_name
+from storage.log_dir.bootstrap_checkpoint import (
+    BOOTSTRAP_CHECKPOINT_NAME,
+    write_bootstrap_checkpoint,
+)
+from storage.log_dir.snapshot_files import snapshot_name
+from storage.logs.control_batches import control_batches
+from storage.segments.segment import segment_name
 from storage.vfs import join
 from tests.kernel.harness import CLUSTER_ID, World, config_of
 from tests.storage import golden

@@ -11,7 +11,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import METADATA_VERSION
 from metadata.records import FeatureLevelRecord
 from metadata.snapshot import encode_snapshot
-from storage.snapshot_files import snapshot_name
+from storage.log_dir.snapshot_files import snapshot_name
 from storage.vfs import join, write_file_atomically
 from tests.kernel.harness import Node, World, config_of
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch

@@ -34,7 +34,7 @@ def tree(tmp_path):
         "raft/limits.py": LIMITS,
         "raft/user.py": USER,
         "simulator/cluster/memory_vfs.py": "x = 1\n",  # the simulated disk is no production module
-        "storage/log.py": "x = 1\n",
+        "storage/logs/log.py": "x = 1\n",
         "tests/raft/test_limits.py": "from raft.limits import halved\n",
         "tests/node/test_all.py": "",
     }.items():

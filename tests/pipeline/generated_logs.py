@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import crc32c
 
-from storage.index import OffsetIndex, TimeIndex
+from storage.segments.index import OffsetIndex, TimeIndex
 from tests.pipeline.segments import TIME_MS, TOPIC_ID, batch, marker
 from wire.batch import parse_batch_header
 from wire.compression import Codec

@@ -9,7 +9,7 @@ from pipeline.core.errors import BadInputError, CorruptSegmentError, DataLossErr
 from pipeline.core.reading.options import Options
 from pipeline.core.reading.reader import read_splits, read_table
 from pipeline.core.reading.stream import Limit, initial_offset, latest_offset, plan_batch
-from storage.index import OffsetIndex
+from storage.segments.index import OffsetIndex
 from tests.pipeline.segments import batch, write_high_watermark, write_partition
 from tests.pipeline.test_stream import drain, options, point, rows
 from tests.selection import thinned

@@ -20,7 +20,7 @@ from replication.delayed import (
 from replication.fetch_session import FetchPartition
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.purgatory import Purgatory
-from storage.unified_log import FetchIsolation
+from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
 from wire.types import OffsetAndEpoch

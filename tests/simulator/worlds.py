@@ -10,7 +10,7 @@ from simulator.checks.violation import Violation
 from simulator.cluster.streams import Streams
 from simulator.cluster.world import World
 from simulator.faults.decision import Decision
-from storage.quorum_state_file import ElectionState, QuorumStateFile
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
 from wire.batch import encode_batch
 from wire.types import NodeId, ReplicaKey
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.errors import OutOfSpaceError
-from storage.log import Log, LogConfig
-from storage.partition_directories import (
+from storage.log_dir.partition_directories import (
     open_metadata_log,
 )
-from storage.recovery import SegmentsDropped, TailCut
+from storage.logs.log import Log, LogConfig
+from storage.logs.recovery import SegmentsDropped, TailCut
 from tests.storage.test_crash import batch
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, recovery_point_bytes=400)

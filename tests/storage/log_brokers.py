@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.checkpoint_files import OffsetCheckpoint
-from storage.log_directory import TopicSettings
-from storage.log_manager import LogManager
-from storage.unified_log import UnifiedLog
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
+from storage.logs.log_directory import TopicSettings
+from storage.logs.log_manager import LogManager
+from storage.logs.unified_log import UnifiedLog
 from tests.storage.test_unified_log import produced
 from wire.types import TopicId
 

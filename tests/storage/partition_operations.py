@@ -1,15 +1,15 @@
 """Crash tests of a broker's operations on the folders and logs of its partitions."""
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.checkpoint_files import OffsetCheckpoint, RecoveryPoint
-from storage.log import Log, LogConfig
-from storage.partition_directories import (
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint, RecoveryPoint
+from storage.log_dir.partition_directories import (
     create_partition_directory,
     mark_deleted,
     partition_directory_name,
     remove_partition_directory,
     scan_partition_directories,
 )
+from storage.logs.log import Log, LogConfig
 from storage.vfs import Vfs
 from tests.storage.crashes import Operation, same
 from tests.storage.test_crash import batch

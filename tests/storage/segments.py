@@ -1,7 +1,7 @@
 """The segments of a log, by the files in its directory."""
 
-from storage.log import Log
-from storage.segment import segment_base_offset
+from storage.logs.log import Log
+from storage.segments.segment import segment_base_offset
 from storage.vfs import Vfs
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.clean_shutdown_file import (
+from storage.log_dir.clean_shutdown_file import (
     CleanShutdownFiles,
     decode_clean_shutdown,
     encode_clean_shutdown,

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
-from storage.log import Log, LogConfig
-from storage.partition_directories import open_metadata_log
-from storage.quorum_state_file import ElectionState, QuorumStateFile
-from storage.recovery import SegmentsDropped, TailCut
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
+from storage.logs.log import Log, LogConfig
+from storage.logs.recovery import SegmentsDropped, TailCut
 from tests.selection import thinned
 from tests.storage.segments import segment_bases
 from wire.batch import encode_batch

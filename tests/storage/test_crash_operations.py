@@ -8,22 +8,26 @@ or complete, and opening again works.
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
-from storage.checkpoint_files import OffsetCheckpoint
-from storage.clean_shutdown_file import (
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
+from storage.checkpoints.flushed_end_file import FlushedEndFile
+from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
+from storage.log_dir.clean_shutdown_file import (
     CLEAN_SHUTDOWN_NAME,
     UNKNOWN_EPOCH,
     CleanShutdownFiles,
 )
-from storage.flushed_end_file import FlushedEndFile
-from storage.log import Log, LogConfig
-from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
-from storage.partition_directories import (
+from storage.log_dir.meta_properties import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from storage.log_dir.partition_directories import (
     open_metadata_log,
 )
-from storage.quorum_state_file import ElectionState, QuorumStateFile
-from storage.segment import Segment
-from storage.snapshot_files import SnapshotFiles, snapshot_name
+from storage.log_dir.quorum_state_file import ElectionState, QuorumStateFile
+from storage.log_dir.snapshot_files import SnapshotFiles, snapshot_name
+from storage.logs.log import Log, LogConfig
+from storage.segments.segment import Segment
 from storage.space_reserve import RESERVE_BYTES, SpaceReserve
 from tests.selection import thinned
 from tests.storage import partition_operations

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
-from storage.log import Log, LogConfig
-from storage.partition_directories import open_metadata_log
-from storage.quorum_state_file import QUORUM_STATE_NAME, QuorumStateFile
-from storage.snapshot_files import SnapshotFiles, snapshot_name
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.log_dir.quorum_state_file import QUORUM_STATE_NAME, QuorumStateFile
+from storage.log_dir.snapshot_files import SnapshotFiles, snapshot_name
+from storage.logs.log import Log, LogConfig
 from tests.selection import thinned
 from tests.storage.crashes import (
     ACKNOWLEDGED,

@@ -5,14 +5,14 @@ docs/formats/damage.md is the table of both reactions.
 
 import pytest
 
-from storage.checkpoint_files import OffsetCheckpoint
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.log import LogConfig
-from storage.meta_properties import read_meta_properties
-from storage.partition_directories import open_metadata_log
-from storage.quorum_state_file import QuorumStateFile
-from storage.recovery import FileRebuilt, SegmentsDropped, TailCut
-from storage.snapshot_files import SnapshotFiles
+from storage.log_dir.meta_properties import read_meta_properties
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.log_dir.quorum_state_file import QuorumStateFile
+from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.logs.log import LogConfig
+from storage.logs.recovery import FileRebuilt, SegmentsDropped, TailCut
 from tests.storage import golden
 
 END = 671

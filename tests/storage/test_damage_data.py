@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.checkpoint_files import OffsetCheckpoint
-from storage.epoch_checkpoint import decode_epochs
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
+from storage.checkpoints.epoch_checkpoint import decode_epochs
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.log import Log, LogConfig
-from storage.partition_directories import (
+from storage.log_dir.partition_directories import (
     parse_partition_directory,
     scan_partition_directories,
 )
-from storage.partition_metadata import read_partition_metadata
-from storage.recovery import FileRebuilt, TailCut
-from storage.snapshot_files import parse_snapshot_name
+from storage.log_dir.partition_metadata import read_partition_metadata
+from storage.log_dir.snapshot_files import parse_snapshot_name
+from storage.logs.log import Log, LogConfig
+from storage.logs.recovery import FileRebuilt, TailCut
 from tests.storage import golden
 from tests.storage.partition_operations import partition_log
 from wire.types import TopicId

@@ -6,9 +6,9 @@ import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError
-from storage.flush_plan import FlushPlan
-from storage.log import Log, LogConfig
-from storage.partition_directories import open_metadata_log
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.flush_plan import FlushPlan
+from storage.logs.log import Log, LogConfig
 from tests.storage.test_crash import batch
 from tests.storage.test_flushed_end import disk, filled
 

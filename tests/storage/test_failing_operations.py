@@ -14,7 +14,7 @@ import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
-from storage.partition_directories import open_metadata_log
+from storage.log_dir.partition_directories import open_metadata_log
 from tests.selection import thinned
 from tests.storage import test_crash_operations, test_crash_recovery
 from tests.storage.crashes import CONFIG, FLUSHED, LogIs, Operation, State, disk, steps_of

@@ -5,12 +5,16 @@ import random
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.checkpoint_files import RECOVERY_POINT_NAME, OffsetCheckpoint
+from storage.checkpoints.checkpoint_files import RECOVERY_POINT_NAME, OffsetCheckpoint
+from storage.checkpoints.flushed_end_file import (
+    FLUSHED_END_NAME,
+    decode_flushed_end,
+    encode_flushed_end,
+)
 from storage.errors import CorruptLogError
-from storage.flushed_end_file import FLUSHED_END_NAME, decode_flushed_end, encode_flushed_end
-from storage.log import Log, LogConfig
-from storage.partition_directories import open_metadata_log
-from storage.recovery import FileRebuilt, TailCut
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.log import Log, LogConfig
+from storage.logs.recovery import FileRebuilt, TailCut
 from tests.storage.test_crash import batch
 
 PATH = f"/d/__cluster_metadata-0/{FLUSHED_END_NAME}"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from storage.log import LogConfig
-from storage.meta_properties import read_meta_properties
-from storage.partition_directories import open_metadata_log
-from storage.quorum_state_file import QuorumStateFile, encode_quorum_state
-from storage.snapshot_files import SnapshotFiles
+from storage.log_dir.meta_properties import read_meta_properties
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.log_dir.quorum_state_file import QuorumStateFile, encode_quorum_state
+from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.logs.log import LogConfig
 from tests.storage import golden
 
 NODES = ["n1", "n2", "n3", "n101"]

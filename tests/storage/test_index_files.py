@@ -6,11 +6,11 @@ import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptLogError
-from storage.index import IndexDamageError, OffsetIndex, TimeIndex
-from storage.log import Log, LogConfig
-from storage.recovery import TailCut
-from storage.segment import Segment
-from storage.segment_indexes import SegmentIndexes
+from storage.logs.log import Log, LogConfig
+from storage.logs.recovery import TailCut
+from storage.segments.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.segments.segment import Segment
+from storage.segments.segment_indexes import SegmentIndexes
 from tests.storage.golden import put
 from tests.storage.test_crash import batch
 from wire.batch import encode_batch, iterate_frames

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.directory_lock import lock_directory
-from storage.epoch_checkpoint import EpochCache, EpochEntry
+from storage.checkpoints.epoch_checkpoint import EpochCache, EpochEntry
 from storage.errors import (
     CorruptLogError,
     FsyncError,
@@ -15,19 +14,20 @@ from storage.errors import (
     OffsetOutOfRangeError,
     OutOfSpaceError,
 )
-from storage.index import OffsetIndex, TimeIndex
-from storage.log import Log, LogConfig
-from storage.os_vfs import OsVfs
-from storage.partition_directories import (
+from storage.log_dir.directory_lock import lock_directory
+from storage.log_dir.partition_directories import (
     create_partition_directory,
     mark_deleted,
     open_metadata_log,
     remove_partition_directory,
     scan_partition_directories,
 )
-from storage.partition_metadata import encode_partition_metadata
-from storage.segment_indexes import SegmentIndexes
-from storage.snapshot_files import SnapshotFiles
+from storage.log_dir.partition_metadata import encode_partition_metadata
+from storage.log_dir.snapshot_files import SnapshotFiles
+from storage.logs.log import Log, LogConfig
+from storage.os_vfs import OsVfs
+from storage.segments.index import OffsetIndex, TimeIndex
+from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, VfsFile
 from tests.storage import golden
 from tests.storage.partition_operations import partition_log

@@ -3,11 +3,11 @@
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.checkpoint_files import OffsetCheckpoint, RecoveryPoint
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint, RecoveryPoint
 from storage.errors import CorruptLogError
-from storage.log import Log, LogConfig
-from storage.recovery import SegmentsDropped
-from storage.segment import segment_name
+from storage.logs.log import Log, LogConfig
+from storage.logs.recovery import SegmentsDropped
+from storage.segments.segment import segment_name
 from tests.storage.segments import segment_bases
 from tests.storage.test_crash import batch
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.checkpoint_files import OffsetCheckpoint
-from storage.log_directory import TopicSettings
-from storage.log_manager import LogManager, remove
-from storage.log_validator import AppendRules, RejectedError
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
+from storage.checkpoints.recovery_points import RecoveryPoints
+from storage.logs.log_directory import TopicSettings
+from storage.logs.log_manager import LogManager, remove
+from storage.logs.log_validator import AppendRules, RejectedError
+from storage.logs.retention import RetentionRules
+from storage.logs.unified_log import FetchIsolation
 from storage.os_vfs import OsVfs
-from storage.recovery_points import RecoveryPoints
-from storage.retention import RetentionRules
-from storage.unified_log import FetchIsolation
 from tests.storage.log_brokers import (
     DAY_MS,
     HIGH_WATERMARK,

@@ -3,12 +3,12 @@
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.checkpoint_files import OffsetCheckpoint
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.log_directory import TopicSettings
-from storage.log_manager import PRODUCER_EXPIRATION_MS, DuplicateLogError, LogManager
-from storage.partition_directories import create_partition_directory
-from storage.recovery import TailCut
+from storage.log_dir.partition_directories import create_partition_directory
+from storage.logs.log_directory import TopicSettings
+from storage.logs.log_manager import PRODUCER_EXPIRATION_MS, DuplicateLogError, LogManager
+from storage.logs.recovery import TailCut
 from tests.storage import golden
 from tests.storage.log_brokers import (
     HIGH_WATERMARK,

@@ -4,7 +4,7 @@ import crc32c
 import pytest
 from msgspec.structs import replace
 
-from storage.log_validator import (
+from storage.logs.log_validator import (
     AppendRules,
     RecordError,
     RejectedError,

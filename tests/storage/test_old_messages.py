@@ -8,9 +8,9 @@ import pytest
 from cli.main import main
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptLogError
-from storage.log import Log, LogConfig
-from storage.read_check import first_damage
-from storage.segment import segment_name
+from storage.logs.log import Log, LogConfig
+from storage.segments.read_check import first_damage
+from storage.segments.segment import segment_name
 from tests.storage import golden
 from wire.batch import encode_batch, iterate_batches, iterate_frames, parse_batch_header
 from wire.errors import CorruptBatchError

@@ -1,7 +1,7 @@
 """The files of a partition's log that a power failure leaves."""
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.producer_state import Origin
+from storage.producers.producer_state import Origin
 from tests.storage.test_unified_log import NOW, marker, opened, produced
 
 SNAPSHOT_BYTES = 2 + 4 + 4 + 46

@@ -7,14 +7,14 @@ import crc32c
 import pytest
 
 from storage.errors import CorruptFileError
-from storage.producer_replay import replay
-from storage.producer_snapshot import (
+from storage.producers.producer_replay import replay
+from storage.producers.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from storage.producer_state import ProducerStates
-from storage.transaction_index import decode_transaction_index
+from storage.producers.producer_state import ProducerStates
+from storage.segments.transaction_index import decode_transaction_index
 from wire.batch import BatchHeader, RecordView, encode_records, iterate_batches
 from wire.types import Offset
 

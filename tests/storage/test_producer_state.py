@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.producer_snapshot import ProducerSnapshotEntry
-from storage.producer_state import (
+from storage.producers.producer_snapshot import ProducerSnapshotEntry
+from storage.producers.producer_state import (
     BATCHES_MAX,
     CompletedTransaction,
     EndOfTransaction,

@@ -4,9 +4,9 @@ import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptLogError
-from storage.log import LogConfig
-from storage.partition_directories import open_metadata_log
-from storage.read_check import first_damage
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.log import LogConfig
+from storage.segments.read_check import first_damage
 from tests.storage.test_crash import batch
 
 LOG = "/d/__cluster_metadata-0/00000000000000000000.log"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.retention import RetentionRules, SegmentExtent, deletable_count
+from storage.logs.retention import RetentionRules, SegmentExtent, deletable_count
 from tests.storage.test_unified_log import LOG_END, NOW, content, opened, produced
 
 SIZES = (100, 200, 300, 400)

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.fetched_batches import groups_that_fit
-from storage.log import Log, LogConfig
-from storage.rolling import (
+from storage.logs.fetched_batches import groups_that_fit
+from storage.logs.log import Log, LogConfig
+from storage.segments.rolling import (
     AppendExtent,
     RollReason,
     RollRules,

@@ -3,12 +3,12 @@
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.epoch_checkpoint import EpochEntry
+from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError
-from storage.file_slice import FileSlice
-from storage.log import Log, LogConfig
-from storage.open_segments import OpenSegments
-from storage.segment import Segment
+from storage.logs.log import Log, LogConfig
+from storage.segments.file_slice import FileSlice
+from storage.segments.open_segments import OpenSegments
+from storage.segments.segment import Segment
 from tests.storage.golden import put
 from tests.storage.test_crash import batch
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from storage.checkpoint_files import decode_offsets
-from storage.epoch_checkpoint import decode_epochs
+from storage.checkpoints.checkpoint_files import decode_offsets
+from storage.checkpoints.epoch_checkpoint import decode_epochs
 from storage.errors import CorruptFileError
-from storage.meta_properties import decode_meta_properties, decode_uuid
-from storage.quorum_state_file import decode_quorum_state
-from storage.snapshot_files import parse_snapshot_name
+from storage.log_dir.meta_properties import decode_meta_properties, decode_uuid
+from storage.log_dir.quorum_state_file import decode_quorum_state
+from storage.log_dir.snapshot_files import parse_snapshot_name
 from wire.types import EPOCH_MAX, LeaderEpoch, Offset, OffsetAndEpoch
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1

@@ -3,8 +3,8 @@
 import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.log import Log, LogConfig
-from storage.partition_directories import open_metadata_log
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.log import Log, LogConfig
 from tests.storage.segments import segment_bases
 from wire.batch import encode_batch, iterate_batches
 from wire.types import LeaderEpoch, Offset

@@ -8,14 +8,14 @@ import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
-from storage.log import Log, LogConfig
-from storage.log_validator import AppendRules, RejectedError, TimestampType, parse_produced
-from storage.producer_snapshot import decode_producer_snapshot
-from storage.producer_snapshot_files import ProducerSnapshotFiles
-from storage.producer_state import Origin, ProducerStateError, ProducerStates
-from storage.recovery import FileRebuilt
-from storage.timestamp_lookup import TimestampAndOffset
-from storage.unified_log import FetchIsolation, UnexpectedOffsetError, UnifiedLog
+from storage.logs.log import Log, LogConfig
+from storage.logs.log_validator import AppendRules, RejectedError, TimestampType, parse_produced
+from storage.logs.recovery import FileRebuilt
+from storage.logs.unified_log import FetchIsolation, UnexpectedOffsetError, UnifiedLog
+from storage.producers.producer_snapshot import decode_producer_snapshot
+from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
+from storage.producers.producer_state import Origin, ProducerStateError, ProducerStates
+from storage.segments.timestamp_lookup import TimestampAndOffset
 from tests.storage.golden import put
 from wire.batch import BatchHeader, RecordView, encode_batch, encode_records, iterate_batches
 from wire.errors import ErrorCode

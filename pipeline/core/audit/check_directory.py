@@ -9,14 +9,14 @@ from typing import Any, Final
 from pipeline.core.audit.check_segment import check_file
 from pipeline.core.audit.findings import ERROR, INFO, WARN, Finding
 from pipeline.core.reading.discovery import BOOTSTRAP_NAME, PartitionFiles, SegmentFile
-from storage.checkpoint_files import (
+from storage.checkpoints.checkpoint_files import (
     HIGH_WATERMARK_NAME,
     LOG_START_NAME,
     RECOVERY_POINT_NAME,
     decode_offsets,
 )
 from storage.errors import CorruptFileError
-from storage.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
+from storage.log_dir.meta_properties import META_PROPERTIES_NAME, decode_meta_properties
 from wire.types import METADATA_TOPIC_NAME
 
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"

@@ -1,7 +1,8 @@
 """Audit of the files beside a segment: offset, time and transaction index, producer snapshot.
 
-`storage.index` defines the formats and reads them leniently. Here every entry is compared with the
-batches of the segment, so that a finding names the entry; the entries are read as numpy rows.
+`storage.segments.index` defines the formats and reads them leniently. Here every entry is compared
+with the batches of the segment, so that a finding names the entry; the entries are read as numpy
+rows.
 """
 
 import os
@@ -13,8 +14,8 @@ import numpy as np
 
 from pipeline.core.audit.findings import ERROR, INFO, WARN, FileReport, Finding, in_file
 from pipeline.core.reading.discovery import SegmentFile
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.transaction_index import TRANSACTION_INDEX_SUFFIX, decode_transaction_index
+from storage.segments.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.segments.transaction_index import TRANSACTION_INDEX_SUFFIX, decode_transaction_index
 
 OFFSET_ENTRY: Final = np.dtype([("relative", ">i4"), ("position", ">i4")])
 TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])

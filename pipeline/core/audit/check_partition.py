@@ -25,14 +25,14 @@ from pipeline.core.audit.findings import (
 )
 from pipeline.core.reading.discovery import PartitionFiles
 from pipeline.core.reading.index import aborted_entries
-from storage.checkpoint_files import decode_lines
-from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME
+from storage.checkpoints.checkpoint_files import decode_lines
+from storage.checkpoints.epoch_checkpoint import EPOCH_CHECKPOINT_NAME
+from storage.checkpoints.flushed_end_file import FLUSHED_END_NAME, decode_flushed_end
 from storage.errors import CorruptFileError
-from storage.flushed_end_file import FLUSHED_END_NAME, decode_flushed_end
-from storage.partition_metadata import PARTITION_METADATA_NAME, decode_partition_metadata
-from storage.producer_snapshot import PRODUCER_SNAPSHOT_SUFFIX
-from storage.quorum_state_file import QUORUM_STATE_NAME
-from storage.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
+from storage.log_dir.partition_metadata import PARTITION_METADATA_NAME, decode_partition_metadata
+from storage.log_dir.quorum_state_file import QUORUM_STATE_NAME
+from storage.log_dir.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
+from storage.producers.producer_snapshot import PRODUCER_SNAPSHOT_SUFFIX
 from wire.batch import CONTROL_BIT
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 

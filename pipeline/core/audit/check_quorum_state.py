@@ -7,7 +7,7 @@ from typing import Any, Final
 from pipeline.core.audit.findings import ERROR, INFO, WARN, Finding, in_partition
 from pipeline.core.reading.discovery import PartitionFiles
 from storage.errors import CorruptFileError
-from storage.quorum_state_file import QUORUM_STATE_NAME, ElectionState, decode_quorum_state
+from storage.log_dir.quorum_state_file import QUORUM_STATE_NAME, ElectionState, decode_quorum_state
 
 _FIELDS: Final = frozenset(
     ["clusterId", "leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "appliedOffset",

@@ -25,7 +25,7 @@ from pipeline.core.audit.findings import (
     in_partition,
 )
 from pipeline.core.reading.discovery import PartitionFiles
-from storage.partition_metadata import PARTITION_METADATA_NAME
+from storage.log_dir.partition_metadata import PARTITION_METADATA_NAME
 from wire.types import METADATA_TOPIC_NAME
 
 MISSING: Final = "missing"

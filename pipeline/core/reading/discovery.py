@@ -17,27 +17,27 @@ import msgspec
 
 from pipeline.core.errors import BadInputError
 from pipeline.core.reading.opening import NO_FILE, input_errors
-from storage.checkpoint_files import (
+from storage.checkpoints.checkpoint_files import (
     HIGH_WATERMARK_NAME,
     LOG_START_NAME,
     decode_lines,
     decode_offsets,
 )
 from storage.errors import CorruptFileError
-from storage.meta_properties import (
+from storage.log_dir.meta_properties import (
     META_PROPERTIES_NAME,
     MetaProperties,
     decode_meta_properties,
     encode_uuid,
 )
-from storage.partition_directories import (
+from storage.log_dir.partition_directories import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
     parse_partition_directory,
 )
-from storage.partition_metadata import PARTITION_METADATA_NAME, decode_partition_metadata
-from storage.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
+from storage.log_dir.partition_metadata import PARTITION_METADATA_NAME, decode_partition_metadata
+from storage.log_dir.snapshot_files import CHECKPOINT_SUFFIX, parse_snapshot_name
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 
 LOG_SUFFIX: Final = ".log"

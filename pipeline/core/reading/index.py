@@ -1,15 +1,15 @@
 """Index files beside a segment, read leniently: a missing or damaged one is None.
 
-`storage.index` and `storage.transaction_index` define the formats. No result depends on an index:
-the segment itself gives the same answer, only slower.
+`storage.segments.index` and `storage.segments.transaction_index` define the formats. No result
+depends on an index: the segment itself gives the same answer, only slower.
 """
 
 from pathlib import Path
 
 from pipeline.core.reading.discovery import SegmentFile
-from storage.index import IndexDamageError, OffsetIndex, TimeIndex
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from storage.transaction_index import (
+from storage.segments.index import IndexDamageError, OffsetIndex, TimeIndex
+from storage.segments.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from storage.segments.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
     AbortedTransaction,
     decode_transaction_index,

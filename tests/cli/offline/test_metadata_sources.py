@@ -14,7 +14,7 @@ from cli.offline import at, diff, metadata_sources
 from cli.offline.diff import change_line
 from metadata import record_codec
 from metadata.records import TopicRecord
-from storage.segment import segment_name
+from storage.segments.segment import segment_name
 from tests.inspection.conftest import open_site, ready_world
 from wire.batch import encode_batch
 

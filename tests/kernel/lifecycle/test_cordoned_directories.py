@@ -13,7 +13,7 @@ from metadata.apply import apply
 from metadata.delta import MetadataDelta
 from metadata.image import EMPTY, METADATA_VERSION, Image
 from metadata.records import CONFIG_BROKER, ConfigRecord, FeatureLevelRecord
-from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
+from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from tests.kernel.harness import Node, World, config_of
 from wire.types import DirectoryId
 

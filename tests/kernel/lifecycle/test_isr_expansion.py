@@ -7,7 +7,7 @@ from metadata.apply import apply_all
 from metadata.delta import MetadataDelta
 from metadata.image import Partition
 from metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
-from storage.partition_directories import partition_directory_name
+from storage.log_dir.partition_directories import partition_directory_name
 from storage.vfs import join
 from tests.kernel.harness import World
 from tests.kernel.test_kernel import ready_world

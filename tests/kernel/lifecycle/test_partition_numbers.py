@@ -6,8 +6,8 @@ from metadata import record_codec
 from metadata.errors import IllegalRecordError
 from metadata.features import record_version
 from metadata.records import PartitionRecord, TopicRecord
-from storage.log import LogConfig
-from storage.partition_directories import open_metadata_log
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.log import LogConfig
 from tests.kernel.harness import World
 from tests.network.raw_client import ready_world
 from wire.batch import encode_batch

@@ -10,7 +10,7 @@ from kernel.lifecycle.registration_refusal import refusal_text
 from metadata.features import release_levels
 from metadata.image import METADATA_VERSION
 from network.peers import GIVE_UP_MS
-from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
+from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from tests.kernel.harness import Node, World, config_of
 from wire import codec
 from wire.errors import ErrorCode

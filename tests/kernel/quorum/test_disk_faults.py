@@ -9,7 +9,7 @@ from kernel import events
 from kernel.config import MetadataLogConfig
 from network.timers import FULL_DISK
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.partition_metadata import read_partition_metadata
+from storage.log_dir.partition_metadata import read_partition_metadata
 from storage.space_reserve import RESERVE_BYTES, RESERVE_NAME
 from storage.vfs import write_file_atomically
 from tests.kernel.harness import World, create_topic_body, delete_topic_body

@@ -14,7 +14,7 @@ from kernel.quorum.messages.table import request_from_wire
 from kernel.serving.dispatch import APIS
 from raft.config import READ_BYTES_MAX
 from raft.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
-from storage.snapshot_files import snapshot_name
+from storage.log_dir.snapshot_files import snapshot_name
 from storage.vfs import write_file_atomically
 from tests.kernel.harness import World
 from tests.kernel.serving.test_hostile_values import RawClient, around, body_of

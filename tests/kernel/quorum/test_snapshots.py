@@ -17,7 +17,7 @@ from raft.effects import WriteSnapshotChunk
 from raft.messages import VoteRequest
 from simulator.cluster.memory_vfs import MemoryVfs, SimulatedCrashError
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.snapshot_files import snapshot_name
+from storage.log_dir.snapshot_files import snapshot_name
 from storage.space_reserve import RESERVE_BYTES
 from tests.kernel.harness import CLUSTER_ID, Node, World, config_of
 from tests.selection import thinned

@@ -7,9 +7,9 @@ from kernel.formatting import bootstrap_checkpoint
 from metadata import record_codec
 from metadata.image import METADATA_VERSION
 from metadata.records import BeginTransactionRecord
-from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
-from storage.log import LogConfig
-from storage.partition_directories import open_metadata_log
+from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
+from storage.log_dir.partition_directories import open_metadata_log
+from storage.logs.log import LogConfig
 from tests.kernel.harness import World, create_topic_body
 from tests.network.raw_client import Raw, ready_world
 from wire.api_keys import BROKER_HEARTBEAT, BROKER_REGISTRATION

@@ -10,7 +10,7 @@ from kernel.formatting import bootstrap_checkpoint
 from kernel.serving.access import Access
 from metadata.image import METADATA_VERSION, Image
 from quorum_controller.security.authorization import AccessRules, Caller
-from storage.bootstrap_checkpoint import write_bootstrap_checkpoint
+from storage.log_dir.bootstrap_checkpoint import write_bootstrap_checkpoint
 from tests.kernel.harness import World
 from wire import codec
 from wire.api_keys import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_LOG_DIRS

@@ -20,7 +20,7 @@ from simulator.checks.log_mirror import (
 )
 from simulator.checks.violation import Violation
 from simulator.cluster.machine import SelfEndedError
-from storage.snapshot_files import snapshot_name
+from storage.log_dir.snapshot_files import snapshot_name
 from tests.simulator.worlds import (
     append,
     broken,

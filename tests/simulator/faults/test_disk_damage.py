@@ -17,7 +17,7 @@ from simulator.cluster.memory_vfs import MemoryVfs
 from simulator.faults.disk_damage import SECTOR_BYTES, _damaged
 from simulator.faults.kinds import DAMAGES
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.read_check import first_damage
+from storage.segments.read_check import first_damage
 from tests.selection import thinned
 from tests.simulator.worlds import follower, leader, quiet_world
 from wire.batch import encode_batch
@@ -99,7 +99,7 @@ def test_a_leader_stops_when_it_reads_what_rots_under_it(world):
 
 
 def test_i18_a_leader_that_sends_what_rots_under_it(world, monkeypatch):
-    monkeypatch.setattr("storage.log.first_damage", lambda *_, **__: None)
+    monkeypatch.setattr("storage.logs.log.first_damage", lambda *_, **__: None)
     lagging, led = follower(world), leader(world)
     lagging.kill()
     world.workload.submit(world.workload._clients[0], "create")

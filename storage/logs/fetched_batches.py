@@ -5,8 +5,8 @@ apache/kafka: storage/.../log/UnifiedLog.java (`analyzeAndValidateRecords`, orig
 
 import crc32c
 
-from storage.recovery import BatchRules
-from storage.rolling import RELATIVE_OFFSET_MAX
+from storage.logs.recovery import BatchRules
+from storage.segments.rolling import RELATIVE_OFFSET_MAX
 from wire.batch import CRC_START, BatchFrame, iterate_frames
 from wire.errors import CorruptBatchError
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from storage.errors import CorruptLogError
-from storage.segment import Segment
+from storage.segments.segment import Segment
 from wire.batch import BatchHeader, RecordView, iterate_batches
 from wire.errors import CorruptBatchError
 

@@ -1,7 +1,7 @@
 """Check that bytes read from a log are still those that were written.
 
 A disk may change them silently: batches are checked before they are sent to a follower or applied,
-as at start (storage/recovery.py), and damage stops the node.
+as at start (storage/logs/recovery.py), and damage stops the node.
 """
 
 import struct

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochCache, decode_epochs
+from storage.checkpoints.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochCache, decode_epochs
 from storage.errors import CorruptFileError, CorruptLogError
-from storage.recovery import (
+from storage.logs.recovery import (
     BatchRules,
     FileRebuilt,
     RecoveryEvent,
@@ -19,15 +19,15 @@ from storage.recovery import (
     TailCut,
     scan_segment,
 )
-from storage.rolling import RollRules, drawn_jitter_ms
-from storage.segment import (
+from storage.segments.rolling import RollRules, drawn_jitter_ms
+from storage.segments.segment import (
     OFFSET_MAX,
     SEGMENT_SUFFIXES,
     Segment,
     segment_base_offset,
     segment_name,
 )
-from storage.segment_indexes import SegmentIndexes
+from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, join
 from wire.types import Rng
 

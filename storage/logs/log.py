@@ -7,19 +7,19 @@ end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLo
 from bisect import bisect_right
 from contextlib import suppress
 
-from storage.append_info import AppendInfo
-from storage.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
+from storage.checkpoints.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
-from storage.fetched_batches import acceptable, groups_that_fit
-from storage.file_slice import FileSlice
-from storage.flush_plan import FlushPlan
-from storage.flushing import Flushing, RecordedEnd
-from storage.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log
-from storage.open_segments import OpenSegments
-from storage.read_check import first_damage
-from storage.recovery import BatchRules, RecoveryEvent
-from storage.rolling import AppendExtent, roll_reason
-from storage.segment import Segment
+from storage.logs.append_info import AppendInfo
+from storage.logs.fetched_batches import acceptable, groups_that_fit
+from storage.logs.flush_plan import FlushPlan
+from storage.logs.flushing import Flushing, RecordedEnd
+from storage.logs.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log
+from storage.logs.recovery import BatchRules, RecoveryEvent
+from storage.segments.file_slice import FileSlice
+from storage.segments.open_segments import OpenSegments
+from storage.segments.read_check import first_damage
+from storage.segments.rolling import AppendExtent, roll_reason
+from storage.segments.segment import Segment
 from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
 from wire.batch import BatchFrame, iterate_frames
 from wire.types import Rng

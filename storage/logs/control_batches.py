@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from storage.segment import segment_base_offset
+from storage.segments.segment import segment_base_offset
 from storage.vfs import Vfs, join
 from wire.batch import (
     CONTROL_BIT,

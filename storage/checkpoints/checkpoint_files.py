@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
+from storage.checkpoints.flushed_end_file import FlushedEndFile
 from storage.errors import CorruptFileError, OutOfSpaceError
-from storage.flushed_end_file import FlushedEndFile
-from storage.recovery import FileRebuilt
+from storage.logs.recovery import FileRebuilt
 from storage.vfs import Vfs, join, write_file_atomically
 
 RECOVERY_POINT_NAME: Final = "recovery-point-offset-checkpoint"

@@ -3,7 +3,7 @@
 apache/kafka: storage/.../log/UnifiedLog.java (`updateProducers`, `rebuildProducerState`)
 """
 
-from storage.producer_state import (
+from storage.producers.producer_state import (
     CompletedTransaction,
     EndOfTransaction,
     Origin,

@@ -13,7 +13,7 @@ from typing import Final
 
 import crc32c
 
-from storage.recovery import FileRebuilt
+from storage.logs.recovery import FileRebuilt
 from storage.vfs import Vfs, VfsFile, join, write_file_atomically
 
 FLUSHED_END_NAME: Final = "flushed-end-offset"

@@ -8,8 +8,8 @@ apache/kafka: UnifiedLog.java (`flush`), LocalLog.java (`markFlushed`, `recovery
 
 from typing import Protocol
 
-from storage.flush_plan import FlushPlan
-from storage.recovery import FileRebuilt
+from storage.logs.flush_plan import FlushPlan
+from storage.logs.recovery import FileRebuilt
 from storage.vfs import Vfs, VfsFile
 
 

@@ -3,8 +3,8 @@
 apache/kafka: storage/.../log/LogSegment.java (`append`, `recover`)
 """
 
-from storage.index import OffsetIndex, TimeIndex
-from storage.rolling import RELATIVE_OFFSET_MAX
+from storage.segments.index import OffsetIndex, TimeIndex
+from storage.segments.rolling import RELATIVE_OFFSET_MAX
 
 
 class SegmentIndexes:

@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from storage.checkpoint_files import OffsetCheckpoint, RecoveryPoint
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint, RecoveryPoint
+from storage.checkpoints.flushed_end_file import FlushedEndFile
 from storage.errors import CorruptFileError
-from storage.flushed_end_file import FlushedEndFile
-from storage.log import Log, LogConfig
-from storage.partition_metadata import read_partition_metadata, write_partition_metadata
-from storage.segment import LOG_SUFFIX
+from storage.log_dir.partition_metadata import read_partition_metadata, write_partition_metadata
+from storage.logs.log import Log, LogConfig
+from storage.segments.segment import LOG_SUFFIX
 from storage.vfs import Vfs, base_name, join, parent
 from wire.types import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TopicId
 

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from storage.errors import CorruptLogError, OutOfSpaceError
-from storage.index import (
+from storage.segments.index import (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,
     IndexDamageError,
     OffsetIndex,
     TimeIndex,
 )
-from storage.rolling import RELATIVE_OFFSET_MAX, SegmentFill
-from storage.segment_indexes import SegmentIndexes
+from storage.segments.rolling import RELATIVE_OFFSET_MAX, SegmentFill
+from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import Vfs, VfsFile, join
 from wire.batch import (
     HEADER_BYTES,

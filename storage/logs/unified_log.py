@@ -1,6 +1,6 @@
 """The log of a partition as its leader and its followers use it.
 
-The segments (storage/log.py) with what only partitions have: validation of produced batches,
+The segments (storage/logs/log.py) with what only partitions have: validation of produced batches,
 producers and their transactions, high watermark and last stable offset, offsets by time, deletion
 from the start. No threads: each call is a step, and a slice that it returns is read by whoever has
 it.
@@ -17,25 +17,29 @@ from typing import Final
 
 import msgspec
 
-from storage.aborted_transactions import AbortedTransactions
-from storage.epoch_checkpoint import EpochEntry
+from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import OffsetOutOfRangeError
-from storage.file_slice import FileSlice
-from storage.log import Log, LogConfig
-from storage.log_validator import AppendRules, RejectedError, TimestampType, stamp, validated
-from storage.producer_replay import replay, take
-from storage.producer_snapshot_files import ProducerSnapshotFiles
-from storage.producer_state import (
+from storage.logs.log import Log, LogConfig
+from storage.logs.log_validator import AppendRules, RejectedError, TimestampType, stamp, validated
+from storage.logs.recovery import RecoveryEvent
+from storage.logs.retention import RetentionRules, SegmentExtent, deletable_count
+from storage.producers.producer_replay import replay, take
+from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
+from storage.producers.producer_state import (
     BatchMetadata,
     CompletedTransaction,
     Origin,
     ProducerAppend,
     ProducerStates,
 )
-from storage.recovery import RecoveryEvent
-from storage.retention import RetentionRules, SegmentExtent, deletable_count
-from storage.timestamp_lookup import TimestampAndOffset, first_at_or_after, with_max_timestamp
-from storage.transaction_index import AbortedTransaction
+from storage.segments.aborted_transactions import AbortedTransactions
+from storage.segments.file_slice import FileSlice
+from storage.segments.timestamp_lookup import (
+    TimestampAndOffset,
+    first_at_or_after,
+    with_max_timestamp,
+)
+from storage.segments.transaction_index import AbortedTransaction
 from storage.vfs import Vfs
 from wire.batch import Batch, BatchFrame, iterate_batches
 from wire.errors import ErrorCode

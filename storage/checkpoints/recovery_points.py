@@ -11,8 +11,8 @@ apache/kafka: core/.../log/LogManager.scala (`checkpointLogRecoveryOffsets`, `tr
 
 from collections.abc import Set as AbstractSet
 
-from storage.checkpoint_files import OffsetCheckpoint
-from storage.recovery import FileRebuilt
+from storage.checkpoints.checkpoint_files import OffsetCheckpoint
+from storage.logs.recovery import FileRebuilt
 from wire.types import METADATA_TOPIC_NAME
 
 TopicAndPartition = tuple[str, int]

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from storage.segments.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from wire.types import Rng
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from storage.checkpoint_files import (
+from storage.checkpoints.checkpoint_files import (
     INT32_MAX,
     INT64_MAX,
     decode_lines,

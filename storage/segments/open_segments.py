@@ -1,6 +1,6 @@
 """The segments of a log whose files are open beside that of the active one: the last used."""
 
-from storage.segment import Segment
+from storage.segments.segment import Segment
 
 
 class OpenSegments:

@@ -7,14 +7,14 @@ import contextlib
 from collections.abc import Callable
 
 from storage.errors import CorruptFileError, OutOfSpaceError
-from storage.producer_snapshot import (
+from storage.logs.recovery import FileRebuilt
+from storage.producers.producer_snapshot import (
     PRODUCER_SNAPSHOT_SUFFIX,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from storage.producer_state import ProducerStates
-from storage.recovery import FileRebuilt
-from storage.segment import segment_base_offset, segment_name
+from storage.producers.producer_state import ProducerStates
+from storage.segments.segment import segment_base_offset, segment_name
 from storage.vfs import Vfs, VfsFile, join
 
 

@@ -9,14 +9,18 @@ from typing import Final
 
 import msgspec
 
-from storage.checkpoint_files import HIGH_WATERMARK_NAME, LOG_START_NAME, OffsetCheckpoint
-from storage.log import Log, LogConfig
-from storage.log_validator import AppendRules
-from storage.partition_directories import partition_directory_name
-from storage.producer_state import ProducerStates
-from storage.recovery_points import KeptRecoveryPoint, RecoveryPoints, TopicAndPartition
-from storage.retention import RetentionRules
-from storage.unified_log import UnifiedLog
+from storage.checkpoints.checkpoint_files import (
+    HIGH_WATERMARK_NAME,
+    LOG_START_NAME,
+    OffsetCheckpoint,
+)
+from storage.checkpoints.recovery_points import KeptRecoveryPoint, RecoveryPoints, TopicAndPartition
+from storage.log_dir.partition_directories import partition_directory_name
+from storage.logs.log import Log, LogConfig
+from storage.logs.log_validator import AppendRules
+from storage.logs.retention import RetentionRules
+from storage.logs.unified_log import UnifiedLog
+from storage.producers.producer_state import ProducerStates
 from storage.vfs import Vfs, join
 from wire.types import Rng
 
@@ -146,6 +150,7 @@ class LogDirectory:
     def record_high_watermarks(self) -> None:
         """Record the high watermark of every log; durable."""
         ends = {key: log.high_watermark for key, log in self.logs.items()}
+        assert all(ends[key] <= log.end_offset for key, log in self.logs.items()), "INV-UL-1"
         self._high_watermarks.replace({**self._of_opening(self._high_watermarks), **ends})
 
     def _of_opening(self, checkpoint: OffsetCheckpoint) -> dict[TopicAndPartition, int]:

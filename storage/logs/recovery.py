@@ -5,7 +5,7 @@ from collections.abc import Callable
 import crc32c
 import msgspec
 
-from storage.segment_indexes import SegmentIndexes
+from storage.segments.segment_indexes import SegmentIndexes
 from storage.vfs import VfsFile
 from wire.batch import CRC_START, HEADER_BYTES, iterate_frames, parse_batch_header
 from wire.errors import CorruptBatchError

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from storage.epoch_checkpoint import EpochEntry
+from storage.checkpoints.epoch_checkpoint import EpochEntry
 
 
 class AppendInfo(msgspec.Struct, frozen=True):

@@ -15,10 +15,9 @@ from typing import Final
 
 import msgspec
 
+from storage.checkpoints.recovery_points import TopicAndPartition
 from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
-from storage.flush_plan import FlushPlan
-from storage.log_directory import LogDirectory, SettingsOf
-from storage.partition_directories import (
+from storage.log_dir.partition_directories import (
     DELETE_SUFFIX,
     PartitionDirectory,
     create_partition_directory,
@@ -27,8 +26,9 @@ from storage.partition_directories import (
     remove_partition_directory,
     scan_partition_directories,
 )
-from storage.recovery_points import TopicAndPartition
-from storage.unified_log import UnifiedLog
+from storage.logs.flush_plan import FlushPlan
+from storage.logs.log_directory import LogDirectory, SettingsOf
+from storage.logs.unified_log import UnifiedLog
 from storage.vfs import Vfs
 from wire.types import Rng, TopicId
 
@@ -312,6 +312,7 @@ class LogManager:
         found: list[DueFile] = []
         while self._due and self._due[0].due_ms <= wall_ms:
             found.append(heapq.heappop(self._due))
+        assert all(each.due_ms > wall_ms for each in self._due), "the earliest is on top"
         return found
 
     def flush_after_append(self, topic: str, partition: int) -> FlushPlan | None:

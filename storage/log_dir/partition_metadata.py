@@ -3,7 +3,7 @@
 from typing import Final
 
 from storage.errors import CorruptFileError
-from storage.meta_properties import decode_uuid, encode_uuid
+from storage.log_dir.meta_properties import decode_uuid, encode_uuid
 from storage.vfs import Vfs, join, write_file_atomically
 from wire.types import ZERO_UUID, TopicId
 

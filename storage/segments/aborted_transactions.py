@@ -7,8 +7,8 @@ apache/kafka: storage/.../log/{TransactionIndex,LogSegment,LocalLog}.java
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from storage.segment import Segment, segment_name
-from storage.transaction_index import (
+from storage.segments.segment import Segment, segment_name
+from storage.segments.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
     AbortedTransaction,
     decode_transaction_index,
