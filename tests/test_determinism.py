@@ -73,10 +73,14 @@ ANY_ORDER: Final = frozenset(
 IN_ORDER: Final = frozenset({"list", "tuple", "iter", "next", "enumerate", "zip", "map"})
 
 
-def imported(tree: ast.Module) -> dict[str, str]:
+Nodes = list[ast.AST]
+"""All nodes of a file: to walk through its tree takes longer than to look at them."""
+
+
+def imported(nodes: Nodes) -> dict[str, str]:
     """Local name -> dotted name of what an import binds to it."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -97,8 +101,8 @@ def dotted(node: ast.expr, names: dict[str, str]) -> str | None:
     return None
 
 
-def forbidden_imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
+def forbidden_imports(nodes: Nodes) -> Iterator[tuple[str, int]]:
+    for node in nodes:
         modules: list[str] = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
@@ -110,9 +114,9 @@ def forbidden_imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield top, node.lineno
 
 
-def forbidden_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    names = imported(tree)
-    for node in ast.walk(tree):
+def forbidden_names(nodes: Nodes) -> Iterator[tuple[str, int]]:
+    names = imported(nodes)
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
@@ -148,10 +152,10 @@ def is_set_of_texts(annotation: ast.expr | None) -> bool:
     return annotation.value.id in SETS and bool(inner & HASHED_ANEW)
 
 
-def sets_of_texts(tree: ast.Module) -> set[str]:
+def sets_of_texts(nodes: Nodes) -> set[str]:
     """Names and `.attributes` that a file says to be sets of what is hashed anew."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.AnnAssign) and is_set_of_texts(node.annotation):
             target = node.target
             if isinstance(target, ast.Name):
@@ -163,11 +167,11 @@ def sets_of_texts(tree: ast.Module) -> set[str]:
     return found
 
 
-def ordered_sets(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def ordered_sets(nodes: Nodes) -> Iterator[tuple[str, int]]:
     """Places where the order of a set gets into a result, as far as annotations tell."""
-    texts = sets_of_texts(tree)
-    harmless = in_any_order(tree)
-    for node in ast.walk(tree):
+    texts = sets_of_texts(nodes)
+    harmless = in_any_order(nodes)
+    for node in nodes:
         if id(node) in harmless:
             continue
         for source in taken_in_order(node):
@@ -192,13 +196,17 @@ def is_unordered(node: ast.expr, texts: set[str]) -> bool:
             return False
 
 
-def in_any_order(tree: ast.Module) -> set[int]:
+def in_any_order(nodes: Nodes) -> set[int]:
     """Nodes (their `id`) whose order is nothing: arguments of `sorted` and its like, `{*set}`."""
     found: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Set):
             found |= {id(part) for part in node.elts}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ANY_ORDER:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ANY_ORDER
+        ):
             found |= {id(argument) for argument in node.args}
     return found
 
@@ -226,8 +234,8 @@ def is_number(node: ast.expr) -> bool:
 
 def violations(text: str) -> list[tuple[str, int]]:
     """(what, line) for everything in a file that is not a function of its arguments."""
-    tree = ast.parse(text)
-    return [*forbidden_imports(tree), *forbidden_names(tree), *ordered_sets(tree)]
+    nodes = list(ast.walk(ast.parse(text)))
+    return [*forbidden_imports(nodes), *forbidden_names(nodes), *ordered_sets(nodes)]
 
 
 @functools.cache

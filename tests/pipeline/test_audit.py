@@ -183,7 +183,7 @@ def test_wrong_index_entries_are_found_at_the_entry(tmp_path: Path) -> None:
 
 def test_transaction_index_and_producer_snapshot(tmp_path: Path) -> None:
     found = 0
-    for seed in range(40):
+    for seed in range(20):
         folder = tmp_path / str(seed)
         sound_log(folder, seed)
         (snapshot,) = folder.rglob("*.snapshot")

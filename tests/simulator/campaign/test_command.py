@@ -28,6 +28,8 @@ from simulator.mutants.catalogue import MUTANTS
 from tests.simulator.worlds import follower, leader, quiet_world
 
 FORGETFUL = next(mutant for mutant in MUTANTS if mutant.name == "vote-in-memory")
+ALONE = ("--short", "--nodes", "1", "--observers", "0")
+"""A whole run that takes a tenth of the events of a usual one."""
 LAST_KEYS = {"seeds", "failed", "events", "events_per_second", "virtual_seconds", "marks"}
 
 
@@ -90,7 +92,7 @@ def test_a_history_that_is_not_linearizable_is_a_file(capsys, monkeypatch):
         return [*told(*given), read]
 
     monkeypatch.setattr(histories, "operations_of", with_a_read_of_nothing)
-    code, lines, _ = sim(capsys, "--seed", "1", "--short", "--shrink-seconds", "0")
+    code, lines, _ = sim(capsys, "--seed", "1", *ALONE, "--shrink-seconds", "0")
     assert code == 10
     assert "model topic-set, key topic-x: not linearizable: no legal order" in lines[1]
     assert "minimal counterexample, 1 operations" in lines[2]
@@ -123,7 +125,7 @@ def test_digests_are_shown(capsys):
 
 def test_a_summary_for_people(capsys):
     """Required marks that were never met make it a failure."""
-    code, lines, _ = sim(capsys, "--seed", "0x2", "--short", "--require-marks")
+    code, lines, _ = sim(capsys, "--seed", "0x2", *ALONE, "--require-marks")
     assert code == 1
     assert lines[0].startswith("1 seed, 0 failed; ")
     assert lines[-1].startswith("marks never met: ")
@@ -183,7 +185,7 @@ def test_a_trace_up_to_an_event(capsys):
     assert "voter_count=" in lines[0]
     assert any("-> Leader in epoch 1" in line for line in lines)
     assert any(line.startswith("1 seed, not finished; 200 events, ") for line in lines)
-    code, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "999999999")
+    code, lines, _ = sim(capsys, "--seed", "1", *ALONE, "--until", "999999999")
     assert code == 0
     assert lines[0].startswith("the run ended at event ")
     assert any(line.startswith("1 seed, 0 failed; ") for line in lines)
@@ -214,10 +216,10 @@ def test_json_says_whether_every_run_went_to_its_end(capsys, monkeypatch):
     _, lines, err = sim(capsys, "--seed", "1", "--short", "--until", "200", "--json")
     assert (json.loads(lines[-1])["complete"], len(lines)) == (False, 1)
     assert err.startswith("stopped at event 200, t=")
-    _, lines, _ = sim(capsys, "--seed", "1", "--short", "--until", "999999999", "--json")
+    _, lines, _ = sim(capsys, "--seed", "1", *ALONE, "--until", "999999999", "--json")
     assert json.loads(lines[-1])["complete"] is True
     is_stopped_at_the_first(monkeypatch, signal.SIGINT)
-    _, lines, _ = sim(capsys, "--seeds", "1..2", "--short", "--json")
+    _, lines, _ = sim(capsys, "--seeds", "1..2", *ALONE, "--json")
     assert json.loads(lines[-1])["complete"] is False
 
 
@@ -269,7 +271,7 @@ def is_stopped_at_the_first(monkeypatch, number):
 def test_an_interrupted_campaign_sums_up(capsys, monkeypatch, number, code):
     is_stopped_at_the_first(monkeypatch, number)
     before = signal.getsignal(signal.SIGTERM)
-    found, lines, err = sim(capsys, "--seeds", "1..9", "--short")
+    found, lines, err = sim(capsys, "--seeds", "1..9", *ALONE)
     assert (found, err) == (code, "")
     assert lines[0].startswith("1 seed, 0 failed; ")
     assert signal.getsignal(signal.SIGTERM) == before

@@ -99,7 +99,7 @@ BUSY = {"write_count": 100_000, "think_us": 50_000}
 
 
 def busy_world():
-    """Clients that write all the time; 40 decisions meet every way in which their links break."""
+    """Clients that write all the time; 20 decisions meet every way in which their links break."""
     return quiet_world(**BUSY)
 
 
@@ -111,7 +111,7 @@ def test_clients_of_a_healthy_broker_are_told_nothing_and_know_nothing():
     world = busy_world()
     assert not ended_badly(world)
     incarnations = [machine.incarnation for machine in world.machines.values()]
-    for amount in range(40):
+    for amount in range(20):
         machine = (leader, follower, observer)[amount % 3](world)
         strike(world, "client_links", machine, amount=amount, length_us=6 * SECOND_US)
         run_on(world, 2 * SECOND_US)
