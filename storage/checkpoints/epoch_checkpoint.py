@@ -17,6 +17,7 @@ from storage.checkpoints.checkpoint_files import (
     whole_number,
 )
 from storage.errors import CorruptFileError
+from storage.vfs import Vfs, join, write_file_atomically
 
 EPOCH_CHECKPOINT_NAME: Final = "leader-epoch-checkpoint"
 
@@ -33,6 +34,7 @@ class EpochCache:
 
     def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
         self._entries = list(entries)
+        self._is_changed = True  # since the file was written
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -54,6 +56,7 @@ class EpochCache:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
+        self._is_changed = True
         return True
 
     def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
@@ -78,6 +81,7 @@ class EpochCache:
         before = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
+        self._is_changed |= len(self._entries) != before
         return len(self._entries) != before
 
     def truncate_from_start(self, start_offset: int) -> bool:
@@ -90,11 +94,23 @@ class EpochCache:
         if below == 0 or (below == 1 and self._entries[0].start_offset == start_offset):
             return False
         self._entries[:below] = [EpochEntry(self._entries[below - 1].epoch, start_offset)]
+        self._is_changed = True
         return True
 
     def clear(self) -> None:
         """Drop all epochs."""
         self._entries.clear()
+        self._is_changed = True
+
+    def record(self, vfs: Vfs, directory: str) -> None:
+        """Write the file if the entries changed since; durable.
+
+        Raises:
+            OutOfSpaceError: the file is as before.
+        """
+        if self._is_changed:
+            write_file_atomically(vfs, join(directory, EPOCH_CHECKPOINT_NAME), self.encode())
+            self._is_changed = False
 
     def encode(self) -> bytes:
         """The content of the file."""

@@ -7,7 +7,7 @@ end. Truncations, which are rare, are durable on return. apache/kafka: UnifiedLo
 from bisect import bisect_right
 from contextlib import suppress
 
-from storage.checkpoints.epoch_checkpoint import EPOCH_CHECKPOINT_NAME, EpochEntry
+from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
 from storage.logs.append_info import AppendInfo
 from storage.logs.fetched_batches import acceptable, groups_that_fit
@@ -20,7 +20,7 @@ from storage.segments.open_segments import OpenSegments
 from storage.segments.read_check import first_damage
 from storage.segments.rolling import AppendExtent, roll_reason
 from storage.segments.segment import Segment
-from storage.vfs import Vfs, VfsFile, join, parent, write_file_atomically
+from storage.vfs import Vfs, VfsFile, parent
 from wire.batch import BatchFrame, iterate_frames
 from wire.types import Rng
 
@@ -44,7 +44,6 @@ class Log:
         self._flushing = Flushing(vfs, recovery_point, config.recovery_point_bytes)
         self._segments = loaded.segments
         self._epochs = loaded.epochs
-        self._epochs_changed = True
         self._open = OpenSegments(config.open_segments_max)
         self.directory = directory
         self.end_offset = loaded.end_offset
@@ -204,12 +203,14 @@ class Log:
         new_epochs: list[EpochEntry] = []
         for frame in frames:
             epoch = frame.leader_epoch
-            if epoch > self.last_epoch:
-                self.last_epoch = epoch
-                if self._epochs.assign(epoch, frame.base_offset):
-                    new_epochs.append(EpochEntry(epoch, frame.base_offset))
-                    self._epochs_changed = True
+            if epoch > self.last_epoch and self.assign_epoch(epoch, frame.base_offset):
+                new_epochs.append(EpochEntry(epoch, frame.base_offset))
         return tuple(new_epochs)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> bool:
+        """Note that an epoch begins at an offset; True if the epochs are others by that."""
+        self.last_epoch = max(epoch, self.last_epoch)
+        return self._epochs.assign(epoch, start_offset)
 
     def _must_roll(self, added_bytes: int, frames: list[BatchFrame], wall_ms: int) -> bool:
         newest_ms = max([frame.max_timestamp_ms for frame in frames])
@@ -277,12 +278,10 @@ class Log:
         if located is None:
             return None
         segment, position, end = located
-        size_bytes = segment.whole_batches_bytes(
-            position, end, max_bytes, at_least_one=at_least_one
-        )
-        if size_bytes == 0:
+        size = segment.whole_batches_bytes(position, end, max_bytes, at_least_one=at_least_one)
+        if size == 0:
             return None
-        return FileSlice(segment.file.share(), position, size_bytes, self.generation)
+        return FileSlice(segment.file.share(), position, size, self.generation, segment.base_offset)
 
     def _locate(self, offset: int, end_offset: int | None) -> tuple[Segment, int, int] | None:
         """Segment, position and end of the batches from `offset` on; None if there are none."""
@@ -321,6 +320,8 @@ class Log:
         """
         assert end_offset >= 0
         if end_offset >= self.end_offset:
+            if self._epochs.truncate_from_end(self.end_offset):  # one that has no record
+                self._take_last_epoch()
             return self.end_offset
         number, start_offset = self._floor(end_offset), min(end_offset, self.log_start_offset)
         segment = self._segments[number]
@@ -378,7 +379,9 @@ class Log:
         self.end_offset = end_offset
         self._flushing.truncated_to(end_offset)
         self._epochs.truncate_from_end(end_offset)
-        self._epochs_changed = True
+        self._take_last_epoch()
+
+    def _take_last_epoch(self) -> None:
         last_epoch = self._epochs.last_epoch
         self.last_epoch = -1 if last_epoch is None else last_epoch
 
@@ -386,7 +389,7 @@ class Log:
         """Raise the log start to the offset; segments below it stay until `release_first`."""
         assert self.log_start_offset <= offset <= self.end_offset, f"{offset=}"
         self.log_start_offset = offset
-        self._epochs_changed |= self._epochs.truncate_from_start(offset)
+        self._epochs.truncate_from_start(offset)
 
     def release_first(self, count: int) -> tuple[str, ...]:
         """Rename the files of the first segments `.deleted`, and return the new paths.
@@ -459,10 +462,7 @@ class Log:
     def _record_flushed_end(self) -> None:
         """Write the checkpoints; on a full disk the older ones remain until a later flush."""
         with suppress(OutOfSpaceError):
-            if self._epochs_changed:
-                path = join(self.directory, EPOCH_CHECKPOINT_NAME)
-                write_file_atomically(self._vfs, path, self._epochs.encode())
-                self._epochs_changed = False
+            self._epochs.record(self._vfs, self.directory)
             self._flushing.record()
 
     # -- segments -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ it.
 apache/kafka: storage/.../log/UnifiedLog.java
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
@@ -339,6 +340,39 @@ class UnifiedLog:
         """The leader epochs and their first offsets, oldest first."""
         return self._log.epoch_entries
 
+    @property
+    def last_epoch(self) -> int | None:
+        """The epoch of the newest entry, None without entries."""
+        last_epoch = self._log.last_epoch
+        return None if last_epoch < 0 else last_epoch
+
+    def assign_epoch(self, epoch: int) -> None:
+        """Let an epoch begin at the end of the log, before it has a record.
+
+        A follower with records of a later epoch than any record here finds by it what to truncate.
+        """
+        assert epoch >= self._log.last_epoch, f"{epoch=} {self._log.last_epoch=}"
+        self._log.assign_epoch(epoch, self._log.end_offset)
+
+    def place_of(self, offset: int) -> tuple[int, int]:
+        """Base offset of the segment that an offset lies on, and bytes of the segment before it.
+
+        Raises:
+            CorruptLogError: a header on the way to it is damaged.
+        """
+        assert self._log.log_start_offset <= offset <= self._log.end_offset, f"{offset=}"
+        segments = self._log.segments
+        segment = segments[-1]
+        if segment.base_offset > offset:
+            above = bisect_right(segments, offset, key=lambda each: each.base_offset)
+            assert above > 0, f"{offset=} is below the first segment"
+            segment = segments[above - 1]
+        if offset == self._log.end_offset:
+            return segment.base_offset, segment.size_bytes
+        position = segment.find(offset)
+        self._log.close_unused()
+        return segment.base_offset, position
+
     # -- offsets --------------------------------------------------------------------------------
 
     def set_high_watermark(self, offset: int) -> None:
@@ -403,11 +437,13 @@ class UnifiedLog:
     def truncate_to(self, offset: int, wall_ms: int) -> bool:
         """Drop records at or above the offset, with the whole batch that spans it; durable.
 
-        False if there are none.
+        False if there are none; an epoch without a record at the end of the log goes all the same,
+        which its leader assigned before others had another one.
         """
-        if offset >= self._log.end_offset:
-            return False
+        before = self._log.end_offset
         self._log.truncate_to(offset)
+        if offset >= before:
+            return False
         self._truncated(wall_ms)
         return True
 

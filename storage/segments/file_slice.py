@@ -20,6 +20,7 @@ class FileSlice(msgspec.Struct, frozen=True):
     position: int
     size_bytes: int
     generation: int
+    segment_base_offset: int
 
     def read(self) -> bytes:
         """The bytes; fewer if the file was truncated meanwhile."""
