@@ -23,6 +23,8 @@ WORK_SECONDS = 3.0
 LOAD_SECONDS_MAX = 600.0
 """Until a node answers for the first time; one with 1,000,000 partitions loads for 15 to 40 s."""
 LINE_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+"""From one look at the progress to the next: each asks the nodes once more, and they have work."""
 
 
 class Watch:
@@ -33,11 +35,15 @@ class Watch:
     """
 
     def __init__(self, now: float) -> None:
-        self._begin = self._progress_at = self._line_at = now
+        self._begin = self._progress_at = self._line_at = self._looked_at = now
         self._waiting_count = 0
         self._has_answered: set[int] = set()
         self._counted: dict[int, float] = {}
         """By node: its processor time at its last progress."""
+
+    def is_look_due(self, now: float) -> bool:
+        """True if the last look, or the begin of the wait, is long enough ago."""
+        return now - self._looked_at >= LOOK_SECONDS
 
     def look(self, now: float, waiting: list[int], silent: Mapping[int, float]) -> None:
         """Note progress: a further node serves, or one that loads has worked.
@@ -48,6 +54,7 @@ class Watch:
             silent: those of them that do not answer, with their processor time. One that has
                 answered before has loaded: whatever it works at, it is not that.
         """
+        self._looked_at = now
         if len(waiting) < self._waiting_count:
             self._progress_at = now
         self._waiting_count = len(waiting)
@@ -102,21 +109,29 @@ def wait_ready(
                 raise RefusalError(
                     f"node {node_id} ended with exit code {process.returncode}: {last}"
                 )
-        silent = {
-            node.id: processes.cpu_seconds(started[node.id].pid)
-            for node in waiting
-            if not answers(node.kafka or node.controller)
-        }
         now = time.monotonic()
-        waiting_ids = [node.id for node in waiting]
-        watch.look(now, waiting_ids, silent)
-        refusal = watch.refusal(now, waiting_ids, silent)
-        if refusal is not None:
-            raise RefusalError(refusal)
-        line = watch.line(now, waiting_ids, silent)
-        if line is not None:
-            sys.stderr.write(f"quorum: {line}\n")
+        if watch.is_look_due(now):
+            _look(watch, now, waiting, started)
         time.sleep(processes.POLL_SECONDS)
+
+
+def _look(
+    watch: Watch, now: float, waiting: list[NodePlan], started: "dict[int, subprocess.Popen[bytes]]"
+) -> None:
+    """Note the progress of the nodes that are waited for; refuses when there is none any more."""
+    silent = {
+        node.id: processes.cpu_seconds(started[node.id].pid)
+        for node in waiting
+        if not answers(node.kafka or node.controller)
+    }
+    waiting_ids = [node.id for node in waiting]
+    watch.look(now, waiting_ids, silent)
+    refusal = watch.refusal(now, waiting_ids, silent)
+    if refusal is not None:
+        raise RefusalError(refusal)
+    line = watch.line(now, waiting_ids, silent)
+    if line is not None:
+        sys.stderr.write(f"quorum: {line}\n")
 
 
 def unready(cluster: Cluster, nodes: list[NodePlan]) -> list[NodePlan]:

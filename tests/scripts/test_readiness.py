@@ -63,6 +63,15 @@ def test_each_node_that_loads_counts_for_itself():
     assert is_over(watch, EARLIER + PATIENCE_SECONDS + 0.01)
 
 
+def test_progress_is_looked_at_twice_a_second():
+    watch = Watch(BEGIN)
+    assert not watch.is_look_due(BEGIN + 0.49)
+    assert watch.is_look_due(BEGIN + 0.5)
+    watch.look(BEGIN + 0.75, [1], {})
+    assert not watch.is_look_due(BEGIN + 1.24)
+    assert watch.is_look_due(BEGIN + 1.25)
+
+
 def test_a_further_node_that_serves_is_progress():
     watch = Watch(BEGIN)
     watch.look(BEGIN, [1, 2, 3], {})
