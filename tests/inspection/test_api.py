@@ -15,6 +15,19 @@ from tests.kernel.harness import World
 from wire import api_keys, codec
 
 
+@pytest.fixture(scope="module")
+def served_world() -> World:
+    """One serves all requests that change nothing; `changing` opens another."""
+    return ready_world()
+
+
+async def changing() -> Site:
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    return await open_site(world, leader)
+
+
 async def test_the_quorum_as_its_leader_sees_it(site: Site) -> None:
     quorum = await site.get("/v1/quorum")
     assert quorum["leader_id"] == quorum["node_id"] == site.node_id
@@ -119,7 +132,8 @@ def set_quotas(world: World, *client_ids: str | None) -> None:
     world.run_for(50)
 
 
-async def test_quotas_come_in_pages_and_the_image_counts_them(site: Site) -> None:
+async def test_quotas_come_in_pages_and_the_image_counts_them() -> None:
+    site = await changing()
     set_quotas(site.world, "b", "a", None)
     whole = await site.get("/v1/quotas")
     assert [row["entity"]["client-id"] for row in whole["quotas"]] == [None, "a", "b"]
@@ -133,6 +147,8 @@ async def test_quotas_come_in_pages_and_the_image_counts_them(site: Site) -> Non
     counts = (await site.get("/v1/metadata/image"))["counts"]
     expected = {"brokers": 3, "topics": 3, "partitions": 6, "client_quotas": 3, "acls": 0}
     assert counts.items() >= expected.items()
+    await site.client.close()
+    assert site.errors == []
 
 
 async def test_the_log_is_decoded(site: Site) -> None:
@@ -252,7 +268,8 @@ async def test_readiness_lists_its_checks() -> None:
     await site.client.close()
 
 
-async def test_an_etag_is_the_metadata_offset(site: Site) -> None:
+async def test_an_etag_is_the_metadata_offset() -> None:
+    site = await changing()
     response = await site.client.get("/v1/topics")
     etag = response.headers["ETag"]
     assert etag == f'W/"{site.end_offset}"'
@@ -264,6 +281,8 @@ async def test_an_etag_is_the_metadata_offset(site: Site) -> None:
     site.world.run_for(50)
     changed = await site.client.get("/v1/topics", headers={"If-None-Match": etag})
     assert changed.status == 200
+    await site.client.close()
+    assert site.errors == []
 
 
 async def test_msgpack_says_the_same_as_json(site: Site) -> None:
