@@ -72,7 +72,7 @@ def test_started_with(case: dict[str, Any], *, recorded: bool) -> None:
     storage, effects = opened(case, recorded=recorded)
     repaired = [e for e in effects if isinstance(e, Log) and e.event == "log_repaired"]
     assert bool(repaired) == (name in LOG_DAMAGE), repaired
-    log = storage.logs.log
+    log = storage.log
     ahead = name == "snapshot-ahead-of-log"
     assert ahead or log.end_offset == LOG_DAMAGE.get(name, END)
     loader = storage.loader
