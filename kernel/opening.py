@@ -19,7 +19,7 @@ from metadata.snapshot import decode_snapshot
 from network.clock import Clock
 from quorum_controller.config import ControllerConfig
 from quorum_controller.controller import Controller
-from raft.config import RaftConfig
+from raft.config import FETCH_TIMEOUT_MS_MIN, REQUEST_TIMEOUT_MS_MIN, RaftConfig
 from raft.core import RaftCore
 from raft.events import EpochStart
 from storage.errors import CorruptFileError, CorruptLogError
@@ -184,9 +184,9 @@ def raft_core(
         ),
         listeners=config.advertised_controller_listeners,
         election_timeout_ms=quorum.election_timeout_ms,
-        fetch_timeout_ms=quorum.fetch_timeout_ms,
+        fetch_timeout_ms=max(quorum.fetch_timeout_ms, FETCH_TIMEOUT_MS_MIN),
         election_backoff_max_ms=quorum.election_backoff_ms_max,
-        request_timeout_ms=quorum.request_timeout_ms,
+        request_timeout_ms=max(quorum.request_timeout_ms, REQUEST_TIMEOUT_MS_MIN),
         retry_backoff_ms=quorum.retry_backoff_ms,
         fetch_max_bytes=quorum.fetch_bytes_max,
         fetch_snapshot_max_bytes=quorum.fetch_snapshot_bytes_max,

@@ -125,7 +125,7 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
         quorum=QuorumConfig(**groups["quorum"]),
         metadata_log=MetadataLogConfig(**groups["metadata_log"]),
         broker=_broker(given, groups["broker"]),
-        topic_defaults=TopicDefaults(**groups["topics"]),
+        topic_defaults=_topic_defaults(groups["topics"]),
         access=_access(given, groups["access"]),
         tokens=_tokens(given, groups["tokens"]),
         elections=_elections(groups["elections"]),
@@ -218,6 +218,18 @@ def _elections(fields: dict[str, Any]) -> ElectionIntervals:
     if not is_balanced:
         given["preferred_ms"] = None
     return ElectionIntervals(**given)
+
+
+def _topic_defaults(fields: dict[str, Any]) -> TopicDefaults:
+    """Make the defaults; of the replication factor Kafka's controller takes the low 16 bits.
+
+    One that is not positive is refused with each topic that would get it.
+    """
+    given = dict(fields)
+    if "replication_factor" in given:
+        low_bits = given["replication_factor"] % 2**16
+        given["replication_factor"] = low_bits - 2**16 if low_bits >= 2**15 else low_bits
+    return TopicDefaults(**given)
 
 
 def _roles(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -351,7 +363,7 @@ def _number(text: str, allowed: Whole) -> int:
         raise ConfigError.invalid(
             text, allowed.key, f"Value must be no more than {allowed.maximum}"
         )
-    return value
+    return value if allowed.least is None else max(allowed.least, value)
 
 
 def _flag(text: str, key: str) -> bool:

@@ -14,18 +14,29 @@ from typing import Final, NamedTuple
 
 from node.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
 
+INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
+LONG_MIN: Final = -(2**63)
 LONG_MAX: Final = 2**63 - 1
+HEARTBEAT_INTERVAL_MS_MIN: Final = 10
+"""Heartbeat interval used for any shorter setting, 0 or negative too: no busy loop."""
+SEGMENT_BYTES_MIN: Final = 12
+"""Segment size used for any smaller setting of the internal key: one batch a segment."""
 
 
 class Whole(NamedTuple):
-    """A key with a whole number: its group and field, and the allowed range, inclusive."""
+    """A key with a whole number: its group and field, and the allowed range, inclusive.
+
+    The range is that of Kafka's definition (differences: docs/running.md). `least` is used for any
+    lower value, which Kafka takes too but cannot run with, or runs with in a busy loop.
+    """
 
     key: str
     group: str
     field: str
     minimum: int
     maximum: int = INT_MAX
+    least: int | None = None
 
 
 class Flag(NamedTuple):
@@ -38,15 +49,21 @@ class Flag(NamedTuple):
 
 NUMBERS: Final = (
     Whole("controller.quorum.election.timeout.ms", "quorum", "election_timeout_ms", 0),
-    Whole("controller.quorum.fetch.timeout.ms", "quorum", "fetch_timeout_ms", 1),
+    Whole("controller.quorum.fetch.timeout.ms", "quorum", "fetch_timeout_ms", 0),
     Whole("controller.quorum.election.backoff.max.ms", "quorum", "election_backoff_ms_max", 0),
-    Whole("controller.quorum.request.timeout.ms", "quorum", "request_timeout_ms", 1),
+    Whole("controller.quorum.request.timeout.ms", "quorum", "request_timeout_ms", 0),
     Whole("controller.quorum.retry.backoff.ms", "quorum", "retry_backoff_ms", 0),
     Whole("controller.quorum.fetch.max.bytes", "quorum", "fetch_bytes_max", 1),
     Whole("controller.quorum.fetch.snapshot.max.bytes", "quorum", "fetch_snapshot_bytes_max", 1),
     Whole("metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
-    Whole("internal.metadata.log.segment.bytes", "metadata_log", "segment_bytes", 12),
-    Whole("metadata.log.segment.ms", "metadata_log", "segment_ms", 0, LONG_MAX),
+    Whole(
+        "internal.metadata.log.segment.bytes",
+        "metadata_log",
+        "segment_bytes",
+        INT_MIN,
+        least=SEGMENT_BYTES_MIN,
+    ),
+    Whole("metadata.log.segment.ms", "metadata_log", "segment_ms", 1, LONG_MAX),
     Whole(
         "metadata.log.max.record.bytes.between.snapshots",
         "metadata_log",
@@ -61,20 +78,32 @@ NUMBERS: Final = (
         0,
         LONG_MAX,
     ),
-    Whole("metadata.max.retention.bytes", "metadata_log", "retention_bytes", -1, LONG_MAX),
-    Whole("metadata.max.retention.ms", "metadata_log", "retention_ms", -1, LONG_MAX),
+    Whole("metadata.max.retention.bytes", "metadata_log", "retention_bytes", LONG_MIN, LONG_MAX),
+    Whole("metadata.max.retention.ms", "metadata_log", "retention_ms", LONG_MIN, LONG_MAX),
     Whole("metadata.max.idle.interval.ms", "metadata_log", "idle_interval_ms_max", 0),
     Whole("broker.session.timeout.ms", "broker", "session_timeout_ms", 1),
-    Whole("broker.heartbeat.interval.ms", "broker", "heartbeat_interval_ms", 1),
-    Whole("initial.broker.registration.timeout.ms", "broker", "initial_registration_timeout_ms", 1),
+    Whole(
+        "broker.heartbeat.interval.ms",
+        "broker",
+        "heartbeat_interval_ms",
+        INT_MIN,
+        least=HEARTBEAT_INTERVAL_MS_MIN,
+    ),
+    Whole(
+        "initial.broker.registration.timeout.ms",
+        "broker",
+        "initial_registration_timeout_ms",
+        INT_MIN,
+        least=0,
+    ),
     Whole("max.request.partition.size.limit", "broker", "response_partitions_max", 1),
-    Whole("leader.imbalance.check.interval.seconds", "elections", "preferred_seconds", 1),
+    Whole("leader.imbalance.check.interval.seconds", "elections", "preferred_seconds", 1, LONG_MAX),
     Whole("unclean.leader.election.interval.ms", "elections", "unclean_ms", 1, LONG_MAX),
     Whole("delegation.token.max.lifetime.ms", "tokens", "max_lifetime_ms", 1, LONG_MAX),
     Whole("delegation.token.expiry.time.ms", "tokens", "expiry_ms", 1, LONG_MAX),
     Whole("delegation.token.expiry.check.interval.ms", "tokens", "sweep_interval_ms", 1, LONG_MAX),
     Whole("num.partitions", "topics", "partition_count", 1),
-    Whole("default.replication.factor", "topics", "replication_factor", 1, 2**15 - 1),
+    Whole("default.replication.factor", "topics", "replication_factor", INT_MIN),
     Whole("socket.request.max.bytes", "connections", "request_bytes_max", 1),
     Whole("max.connections", "connections", "connections_max", 0),
     Whole("max.connections.per.ip", "connections", "per_address_max", 0),

@@ -24,6 +24,12 @@ OBSERVER_EXPIRY_MS: Final = 300_000
 ELECTION_TIMEOUT_MS_MIN: Final = 50
 """Election time-out used for any shorter setting, 0 included: no response could be sooner."""
 
+FETCH_TIMEOUT_MS_MIN: Final = 50
+"""Fetch time-out used for any shorter setting, 0 included: no follower could fetch sooner."""
+
+REQUEST_TIMEOUT_MS_MIN: Final = 50
+"""Request time-out used for any shorter setting, 0 included: no response could be sooner."""
+
 RETRY_BACKOFF_MS_MIN: Final = 1
 """First retry back-off when the setting is 0, so that a retry is due later than its failure."""
 
@@ -58,6 +64,7 @@ more; a larger batch is still served whole.
 BACKOFF_DOUBLINGS_MAX: Final = 3
 """Doublings of the retry back-off of one destination, at most (20 -> 160 ms)."""
 
+assert FETCH_TIMEOUT_MS_MIN // 4 > 0, "a fetch waits for records, however little"
 assert RETRY_BACKOFF_MS_MIN > 0, "no retry is due when its failure is"
 assert EVIDENCE_RANK_MS <= EVIDENCE_RETRY_MS, "the next rank asks before the first asks again"
 assert EVIDENCE_RETRY_MS <= EVIDENCE_CANDIDATE_MS, "a candidate waits longer than a pre-vote"
@@ -87,9 +94,9 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Assert the relations between the settings."""
-        assert self.fetch_timeout_ms > 0, f"{self.fetch_timeout_ms=}"
+        assert self.fetch_timeout_ms >= FETCH_TIMEOUT_MS_MIN, f"{self.fetch_timeout_ms=}"
         assert self.election_timeout_ms >= 0, f"{self.election_timeout_ms=}"
-        assert self.request_timeout_ms > 0, f"{self.request_timeout_ms=}"
+        assert self.request_timeout_ms >= REQUEST_TIMEOUT_MS_MIN, f"{self.request_timeout_ms=}"
         assert self.retry_backoff_ms >= 0, f"{self.retry_backoff_ms=}"
         assert self.fetch_max_bytes > 0, f"{self.fetch_max_bytes=}"
         assert self.fetch_snapshot_max_bytes > 0, f"{self.fetch_snapshot_max_bytes=}"

@@ -12,6 +12,11 @@ ZEROS: Final = {
     "election": QuorumConfig(election_timeout_ms=0),
     "retry": QuorumConfig(retry_backoff_ms=0),
     "both": QuorumConfig(election_timeout_ms=0, retry_backoff_ms=0),
+    "fetch": QuorumConfig(fetch_timeout_ms=0),
+    "request": QuorumConfig(request_timeout_ms=0),
+    "all": QuorumConfig(
+        election_timeout_ms=0, fetch_timeout_ms=0, request_timeout_ms=0, retry_backoff_ms=0
+    ),
 }
 STEPS_A_SECOND_MAX: Final = 1_000
 

@@ -2,7 +2,8 @@
 
 That a node acts on a key is shown, not listed: set to another value the key changes a field of
 NodeConfig that running nodes read (they run with configs that record it), or what holds for
-partitions, or the node refuses a value that Kafka's definition takes.
+partitions. Every other value of a key in `REFUSED` is refused beside the other keys. A number is
+taken exactly where Kafka's definition takes it, or docs/running.md says why not.
 """
 
 import ast
@@ -24,6 +25,7 @@ from metadata.features import METADATA_VERSION_MAX
 from metadata.image import EMPTY, METADATA_VERSION
 from metadata.node_configs import NodeConfigs
 from node.config import ConfigError, node_config
+from node.config_keys import INT_MAX, LONG_MAX, NUMBERS, Whole
 from quorum_controller.configs.topic_defaults import partition_defaults
 from quorum_controller.security.authorization import AccessRules
 from tests.kernel.harness import World, create_topic_body
@@ -46,7 +48,7 @@ NAMED = {
 CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "advertised.listeners": (COMBINED, "PLAINTEXT://proxy:1"),
     "authorizer.class.name": (COMBINED, SUPER["authorizer.class.name"]),
-    "broker.id": (without(BROKER, "node.id"), "8"),
+    "broker.id": ({**without(BROKER, "node.id"), "broker.id": "7"}, "8"),
     "broker.rack": (COMBINED, "r"),
     "controller.listener.names": (NAMED, "CONTROLLER,B"),
     "controller.quorum.voters": (COMBINED, "1@localhost:9093"),
@@ -65,6 +67,12 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "super.users": (SUPER, "User:a"),
 }
 """Keys that need others beside them: those, and the value that makes the difference."""
+REFUSED = {
+    "listener.security.protocol.map": "every protocol but PLAINTEXT, and a map without a listener",
+    "process.roles": "roles without their listeners",
+    "security.inter.broker.protocol": "a protocol without a listener",
+}
+"""Keys whose other values contradict the keys beside them, as in Kafka."""
 ROOT = Path(__file__).parents[2]
 SHELL = ("process.py", "identity.py", "driver.py")
 USERS = [
@@ -175,10 +183,7 @@ def changed_fields(base: dict[str, str], key: str, value: str) -> set[str]:
 
 def is_acted_on(key: str) -> bool:
     base, value = setting(key)
-    try:
-        changed = changed_fields(base, key, value)
-    except ConfigError:
-        return True
+    changed = changed_fields(base, key, value)
     held = [effects(properties) for properties in (base, {**base, key: value})]
     return bool(changed & fields_read()) or held[0] != held[1]
 
@@ -197,9 +202,82 @@ def effects(properties: dict[str, str]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("key", sorted(broker_configs()))
 def test_a_key_is_acted_on_or_named(key):
     base, value = setting(key)
-    is_named = False
-    try:
-        is_named = key in node_config({**base, key: value}).unknown_keys
-    except ConfigError as error:
-        assert key in str(error)  # noqa: PT017 - a refusal is one way of acting on it
+    if key in REFUSED:
+        with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+            node_config({**base, key: value})
+        return
+    is_named = key in node_config({**base, key: value}).unknown_keys
     assert is_named != is_acted_on(key), f"{is_named=}"
+
+
+def differences() -> dict[str, str]:
+    """The table of ranges that differ from Kafka's, by key."""
+    text = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    table = text.partition("| number | taken here | why not as in Kafka's definition |\n")[2]
+    rows = [line.split("|")[1:-1] for line in table.partition("\n\n")[0].splitlines()[1:]]
+    return {key.strip().strip("`"): why.strip() for key, _, why in rows}
+
+
+def edges(number: Whole, definition: ConfigDefinition) -> set[int]:
+    """Numbers in and out of both ranges, at their ends."""
+    type_max = INT_MAX if definition.type is ConfigType.INT else LONG_MAX
+    ends = {number.minimum, number.maximum, 0, -type_max - 1, type_max}
+    rule = definition.rule
+    ends |= {int(end) for end in (rule.minimum, rule.maximum) if end} if rule is not None else set()
+    return {end + step for end in ends for step in (-1, 0, 1)}
+
+
+def is_taken(key: str, value: int) -> bool:
+    try:
+        node_config({**COMBINED, key: str(value)})
+    except ConfigError as error:
+        assert key in str(error)  # noqa: PT017 - either is right, the caller compares
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "number",
+    [number for number in NUMBERS if number.key in broker_configs()],
+    ids=lambda number: number.key,
+)
+def test_a_number_is_taken_where_kafka_takes_it_or_the_difference_has_a_reason(number):
+    definition = broker_configs()[number.key]
+    found = {
+        value
+        for value in edges(number, definition)
+        if is_taken(number.key, value) != (parse_value(definition, str(value))[1] is None)
+    }
+    assert bool(found) == (number.key in differences()), f"{found=}"
+
+
+def test_the_differences_are_of_numbers_and_have_reasons():
+    assert differences().keys() <= {number.key for number in NUMBERS}
+    assert all(differences().values())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "used", "read"),
+    [
+        ("internal.metadata.log.segment.bytes", -1, 12, lambda c: c.metadata_log.segment_bytes),
+        ("internal.metadata.log.segment.bytes", 13, 13, lambda c: c.metadata_log.segment_bytes),
+        ("broker.heartbeat.interval.ms", -1, 10, lambda c: c.broker.heartbeat_interval_ms),
+        (
+            "initial.broker.registration.timeout.ms",
+            -1,
+            0,
+            lambda c: c.broker.initial_registration_timeout_ms,
+        ),
+        ("default.replication.factor", 0, 0, lambda c: c.topic_defaults.replication_factor),
+        (
+            "default.replication.factor",
+            2**15,
+            -(2**15),
+            lambda c: c.topic_defaults.replication_factor,
+        ),
+        ("default.replication.factor", 2**16 + 3, 3, lambda c: c.topic_defaults.replication_factor),
+        ("metadata.max.retention.ms", -2, -2, lambda c: c.metadata_log.retention_ms),
+    ],
+)
+def test_a_number_that_is_taken_is_used_as_this_one(key, value, used, read):
+    assert read(node_config({**COMBINED, key: str(value)})) == used

@@ -135,6 +135,15 @@ def test_without_a_controller_the_broker_ends_as_well() -> None:
     assert ended(world, 2) == "no active controller"
 
 
+def test_a_broker_with_a_limit_of_0_ends_at_once() -> None:
+    world = World(3, broker=BrokerConfig(initial_registration_timeout_ms=0))
+    world.start(1)
+    assert world.run_until(lambda: world.nodes[1].exit is not None) < 20
+    exit_ = world.nodes[1].exit
+    assert exit_ is not None
+    assert exit_.reason == f"{PREFIX.replace(str(LIMIT_MS), '0')}no active controller"
+
+
 def test_a_registered_broker_outlives_its_controller() -> None:
     world = a_world({METADATA_VERSION: 30})
     world.start_all()
