@@ -1,6 +1,13 @@
 """Replicas of partitions as values: who is in sync, what is committed, and who waits for it.
 
 Interface:
+- `partition.Partition`: a replica at this broker as leader, follower or offline: `make_leader`,
+  `make_follower`, `append_as_leader`, `append_as_follower`, `fetch`, `truncate_to_leader`,
+  `offset_for_timestamp`, `delete_records_on_leader`, `maybe_shrink_isr`, `on_answer`. A refusal is
+  an `ErrorCode`; what a step changed is returned (`leadership.Changed`, `partition.Transition`).
+- `leadership.Leadership`: the same partition at its leader, as `delayed.Leader` sees it; its
+  parts: `assignment.Assignment`, `log_ends.LogEnds`.
+- `reading`, `following`: reads by offset and by time; what a follower appends and truncates.
 - `fetch_session.FetchManager`: `new_context` for each Fetch; the context names the partitions to
   read and selects the rows of the response (KIP-227).
 - `purgatory.Purgatory`: `try_complete_else_watch`, `check(key)`, `expire(now_ms)`; operations that
@@ -13,5 +20,6 @@ Interface:
 - `alter_partition.AlterPartitions`: proposals of ISRs, batched, one request in flight.
 - `log_offsets`: an offset with its place in the log.
 
-Not in it: sockets and logs (broker/ and storage/), the election of leaders (quorum_controller/).
+Not in it: sockets (broker/), the files of logs (storage/), the election of leaders
+(quorum_controller/).
 """

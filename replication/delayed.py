@@ -21,7 +21,7 @@ from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from storage.logs.unified_log import FetchIsolation
 from wire.errors import ErrorCode
 from wire.fetch_response import FetchedPartition
-from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition
+from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -173,6 +173,8 @@ class FetchParams(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     replica_id: NodeId | None
     """The follower; None for consumers."""
+    replica_epoch: BrokerEpoch | None = None
+    """Registration of the follower's broker; None if it does not say."""
     max_wait_ms: int
     min_bytes: int
     isolation: FetchIsolation

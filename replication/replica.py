@@ -57,7 +57,7 @@ class ReplicaState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def after_fetch(
         self,
         fetch_offset: LogOffsetMetadata,
-        log_start_offset: Offset,
+        log_start_offset: Offset | None,
         *,
         leader_end_offset: Offset,
         broker_epoch: BrokerEpoch | None,
@@ -67,7 +67,7 @@ class ReplicaState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
         Args:
             fetch_offset: the log end of the follower.
-            log_start_offset: of the follower.
+            log_start_offset: of the follower, None if it does not say.
             leader_end_offset: log end of the leader when the fetch was read.
             broker_epoch: of the request, None if it has none; `is_stale` must be False for it.
             now_ms: instant of the request.

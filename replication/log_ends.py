@@ -1,0 +1,58 @@
+"""Ends of the log of a partition with their places.
+
+The place of the high watermark is kept, since parked fetches ask for it at each append. It holds
+until the log is truncated; then these ends are made anew.
+
+apache/kafka: storage/.../log/UnifiedLog.java (`fetchHighWatermarkMetadata`, `fetchOffsetSnapshot`)
+"""
+
+from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
+from storage.logs.unified_log import UnifiedLog
+from wire.types import Offset
+
+
+class LogEnds:
+    """Ends of an open log, which is not truncated while they are used."""
+
+    __slots__ = ("_high_watermark", "_log")
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self._log = log
+        self._high_watermark = LogOffsetMetadata(Offset(log.high_watermark))
+
+    def at(self, offset: Offset) -> LogOffsetMetadata:
+        """An offset of the log with its place."""
+        return LogOffsetMetadata(offset, _place(self._log, offset))
+
+    @property
+    def log_end(self) -> LogOffsetMetadata:
+        """The log end offset."""
+        return self.at(Offset(self._log.end_offset))
+
+    @property
+    def high_watermark(self) -> LogOffsetMetadata:
+        """The high watermark, as the log has it."""
+        offset = Offset(self._log.high_watermark)
+        if self._high_watermark.offset != offset or self._high_watermark.place is None:
+            self._high_watermark = self.at(offset)
+        return self._high_watermark
+
+    def raise_high_watermark(self, new: LogOffsetMetadata) -> None:
+        """Set the high watermark to a later offset, or to the same one on a later segment."""
+        before = self._log.high_watermark
+        assert before <= new.offset <= self._log.end_offset, f"INV-PT-2 {before=} {new=}"
+        self._log.set_high_watermark(new.offset)
+        self._high_watermark = new
+
+    def snapshot(self) -> LogOffsetSnapshot:
+        """All ends, for a fetch that waits."""
+        high_watermark = self.high_watermark
+        stable = Offset(self._log.last_stable_offset)
+        assert stable <= high_watermark.offset, f"{stable=} {high_watermark=}"
+        last_stable = high_watermark if stable == high_watermark.offset else self.at(stable)
+        return LogOffsetSnapshot(self.log_end, high_watermark, last_stable)
+
+
+def _place(log: UnifiedLog, offset: Offset) -> tuple[Offset, int]:
+    base_offset, position = log.place_of(offset)
+    return Offset(base_offset), position

@@ -1,0 +1,485 @@
+"""A replica of a partition at this broker: leader, follower, or offline.
+
+Each call is a step without threads or I/O of its own beside that of the log. A refusal is an
+`ErrorCode`; what a step changed is returned (`Changed`, `Transition`), so that the caller tries the
+operations that wait for the partition, sends proposals of ISRs and starts or stops fetchers.
+
+    Offline --open_log, metadata--> Follower <--metadata--> Leader
+       ^------------- mark_offline ----/------------------/
+
+Metadata may come before the log is open: the latest are kept, and taken when it is.
+
+    INV-PT-1  the epochs of a partition never fall
+    INV-PT-3  a partition has one leader in one leader epoch
+
+apache/kafka: core/.../cluster/Partition.scala (4.x, KRaft)
+"""
+
+import msgspec
+
+from metadata.image import Partition as PartitionRegistration
+from replication.assignment import Assignment
+from replication.delayed import FetchParams
+from replication.fetch_session import FetchPartition
+from replication.following import (
+    FetchedFromLeader,
+    FollowerAppended,
+    append_fetched,
+    truncation_offset,
+)
+from replication.isr import LeaderAndIsr, Outcome, ProposedIsr
+from replication.leadership import (
+    UNCHANGED,
+    Answered,
+    Changed,
+    Leadership,
+    LocalBroker,
+    is_raised,
+)
+from replication.log_ends import LogEnds
+from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
+from replication.reading import Fetched, offset_for_timestamp, without_records
+from replication.replica import is_stale
+from storage.errors import OffsetOutOfRangeError
+from storage.logs.unified_log import FetchIsolation, LeaderAppend, UnifiedLog
+from storage.producers.producer_state import Origin
+from storage.segments.timestamp_lookup import TimestampAndOffset
+from wire.batch import Batch
+from wire.errors import ErrorCode
+from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, PartitionEpoch
+
+ALL_IN_SYNC = -1
+"""`acks=all`."""
+UP_TO_HIGH_WATERMARK = -1
+"""Offset of DeleteRecords."""
+
+
+class Following(msgspec.Struct, frozen=True):
+    """Role of a follower; without a leader while there is none."""
+
+    leader_id: NodeId | None
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+
+
+class Offline(msgspec.Struct, frozen=True):
+    """Role without a log, or without metadata; the epochs are the last that were taken."""
+
+    code: ErrorCode = ErrorCode.not_leader_or_follower
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+
+
+class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the topic."""
+
+    min_insync_replicas: int = 1
+    deletes: bool = True
+    """True if `cleanup.policy` has `delete`."""
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """Change of the role by metadata."""
+
+    is_taken: bool = False
+    """False for metadata that are older than what is known, or wait for the log."""
+    is_new_leader: bool = False
+    """True if this broker was not the leader, and is."""
+    is_new_leader_epoch: bool = False
+    """True if a follower has to fetch from the start of another epoch, maybe from another."""
+    changed: Changed = UNCHANGED
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """Result of an append by the leader."""
+
+    append: LeaderAppend
+    changed: Changed
+
+
+class RecordDeletion(msgspec.Struct, frozen=True):
+    """Deletion of records at the leader; complete when the low watermark is at the offset."""
+
+    requested_offset: Offset
+    low_watermark: Offset | None
+    changed: Changed
+
+
+class Partition:
+    """A partition of which this broker is a replica.
+
+    Args:
+        broker: this one.
+        settings: of the topic.
+    """
+
+    def __init__(self, broker: LocalBroker, settings: PartitionSettings) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._awaiting_log: PartitionRegistration | None = None
+        self._ends: LogEnds | None = None
+        self.log: UnifiedLog | None = None
+        """None until it is opened, and when its directory has failed."""
+        self.role: Leadership | Following | Offline = Offline()
+        self.assignment = Assignment()
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The newest leader epoch that is known; -1 before any."""
+        return self.role.leader_epoch
+
+    @property
+    def partition_epoch(self) -> PartitionEpoch:
+        """The newest partition epoch that is known; -1 before any."""
+        return self.role.partition_epoch
+
+    @property
+    def leader(self) -> Leadership | ErrorCode:
+        """The partition at its leader; the error where this broker is none."""
+        role = self.role
+        if isinstance(role, Leadership):
+            return role
+        return role.code if isinstance(role, Offline) else ErrorCode.not_leader_or_follower
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """True at a leader with fewer replicas in sync than were assigned before any is added."""
+        role = self.role
+        return isinstance(role, Leadership) and role.isr_size < self.assignment.replication_factor
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """True at a leader with fewer replicas in sync than `min.insync.replicas`."""
+        return isinstance(self.role, Leadership) and self.role.is_under_min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """True at a leader with just `min.insync.replicas` in sync."""
+        return isinstance(self.role, Leadership) and self.role.is_at_min_isr
+
+    # -- roles ----------------------------------------------------------------------------------
+
+    def open_log(self, log: UnifiedLog, now_ms: int) -> Transition:
+        """Take the opened log, with the metadata that waited for it."""
+        assert self.log is None, "the log is open"
+        assert isinstance(self.role, Offline), f"{self.role=}"
+        assert self.role.code is not ErrorCode.kafka_storage_error, "its directory has failed"
+        self.log, self._ends = log, LogEnds(log)
+        awaited, self._awaiting_log = self._awaiting_log, None
+        return Transition() if awaited is None else self._take(awaited, now_ms)
+
+    def make_leader(self, registration: PartitionRegistration, now_ms: int) -> Transition:
+        """Become or stay leader. The partition of a failed directory is offline until a restart."""
+        assert registration.leader == self._broker.node_id, f"{registration.leader=}"
+        return self._take(registration, now_ms)
+
+    def make_follower(self, registration: PartitionRegistration, now_ms: int) -> Transition:
+        """Become or stay follower, also of no leader."""
+        assert registration.leader != self._broker.node_id, f"{registration.leader=}"
+        return self._take(registration, now_ms)
+
+    def _take(self, registration: PartitionRegistration, now_ms: int) -> Transition:
+        known = self._awaiting_log or self.role
+        is_older = (
+            registration.partition_epoch < known.partition_epoch
+            or registration.leader_epoch < known.leader_epoch
+        )
+        is_failed = (
+            isinstance(self.role, Offline) and self.role.code is ErrorCode.kafka_storage_error
+        )
+        if is_older or is_failed:
+            return Transition()
+        if self.log is None:
+            self._awaiting_log = registration
+            return Transition()
+        self.assignment = Assignment(
+            registration.replicas, registration.adding_replicas, registration.removing_replicas
+        )
+        before, is_leader = self.role, registration.leader == self._broker.node_id
+        is_new_epoch = registration.leader_epoch > before.leader_epoch
+        assert is_new_epoch or is_leader == isinstance(before, Leadership), (
+            f"INV-PT-3 {registration=} {before=}"
+        )
+        changed = UNCHANGED
+        if is_leader:
+            changed = self._lead(self.log, registration, now_ms)
+        else:
+            self.role = Following(
+                registration.leader if registration.has_leader else None,
+                registration.leader_epoch,
+                registration.partition_epoch,
+            )
+        return Transition(
+            is_taken=True,
+            is_new_leader=is_leader and not isinstance(before, Leadership),
+            is_new_leader_epoch=is_new_epoch,
+            changed=changed,
+        )
+
+    def _lead(self, log: UnifiedLog, registration: PartitionRegistration, now_ms: int) -> Changed:
+        role = self.role
+        if not isinstance(role, Leadership):
+            assert self._ends is not None, "the log is open"
+            minimum = self._settings.min_insync_replicas
+            role = Leadership(self._broker, log, self._ends, minimum)
+            self.role = role
+        return role.take(registration, now_ms)
+
+    def mark_offline(self) -> None:
+        """Leave the log, whose directory has failed: KAFKA_STORAGE_ERROR from here on."""
+        self.role = Offline(ErrorCode.kafka_storage_error, self.leader_epoch, self.partition_epoch)
+        self.log = self._ends = self._awaiting_log = None
+        self.assignment = Assignment()
+
+    def configure(self, settings: PartitionSettings, now_ms: int) -> Changed:
+        """Take other settings of the topic; a smaller minimum may release the high watermark."""
+        self._settings = settings
+        if not isinstance(self.role, Leadership):
+            return UNCHANGED
+        self.role.min_insync_replicas = settings.min_insync_replicas
+        return self.role.raise_high_watermark(now_ms)
+
+    # -- checks ---------------------------------------------------------------------------------
+
+    def check_current_leader_epoch(self, epoch: LeaderEpoch | None) -> ErrorCode:
+        """Compare the leader epoch of a request, None for none, with the one that is known."""
+        if epoch is None or epoch == self.leader_epoch:
+            return ErrorCode.none
+        if epoch < self.leader_epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch
+
+    def local_log(
+        self, current_leader_epoch: LeaderEpoch | None, *, is_leader_only: bool
+    ) -> UnifiedLog | ErrorCode:
+        """The log, if this broker may read it for a request with this epoch."""
+        role, log = self.role, self.log
+        if isinstance(role, Offline) or log is None:
+            return role.code if isinstance(role, Offline) else ErrorCode.not_leader_or_follower
+        code = self.check_current_leader_epoch(current_leader_epoch)
+        if code is ErrorCode.none and is_leader_only and not isinstance(role, Leadership):
+            code = ErrorCode.not_leader_or_follower
+        return log if code is ErrorCode.none else code
+
+    # -- records --------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batch: Batch,
+        *,
+        required_acks: int,
+        wall_ms: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+    ) -> Appended | ErrorCode:
+        """Append a batch of a producer or a coordinator.
+
+        Args:
+            batch: as `UnifiedLog.append_as_leader` takes it.
+            required_acks: of the request; -1 asks for `min.insync.replicas`.
+            wall_ms: wall clock.
+            now_ms: monotonic clock.
+            origin: of the batch.
+
+        Raises:
+            RejectedError, ProducerStateError, OutOfSpaceError: as `UnifiedLog.append_as_leader`.
+        """
+        leader, log = self.leader, self.log
+        if isinstance(leader, ErrorCode) or log is None:
+            return leader if isinstance(leader, ErrorCode) else ErrorCode.not_leader_or_follower
+        if required_acks == ALL_IN_SYNC and leader.is_under_min_isr:
+            return ErrorCode.not_enough_replicas
+        append = log.append_as_leader(batch, leader.leader_epoch, wall_ms, origin)
+        return Appended(append, leader.raise_high_watermark(now_ms))
+
+    def append_as_follower(
+        self, fetched: FetchedFromLeader, leader_epoch: LeaderEpoch, wall_ms: int
+    ) -> FollowerAppended | ErrorCode:
+        """Append what the leader of an epoch sent, unless the epoch is over.
+
+        Raises:
+            UnexpectedOffsetError, ProducerStateError, CorruptBatchError, OutOfSpaceError: as
+                `following.append_fetched`.
+        """
+        log = self._followed_log(leader_epoch)
+        if isinstance(log, ErrorCode):
+            return log
+        return append_fetched(log, fetched, leader_epoch, wall_ms)
+
+    def truncate_to_leader(
+        self, diverging: OffsetAndEpoch, leader_epoch: LeaderEpoch, wall_ms: int
+    ) -> Offset | ErrorCode:
+        """Truncate by the diverging epoch that the leader of an epoch answered; the new end."""
+        log = self._followed_log(leader_epoch)
+        if isinstance(log, ErrorCode):
+            return log
+        log.truncate_to(truncation_offset(log, diverging), wall_ms)
+        self._ends = LogEnds(log)
+        return Offset(log.end_offset)
+
+    def truncate_fully_and_start_at(
+        self, offset: Offset, leader_epoch: LeaderEpoch, wall_ms: int
+    ) -> ErrorCode:
+        """Begin the log anew where that of the leader of an epoch begins."""
+        log = self._followed_log(leader_epoch)
+        if isinstance(log, ErrorCode):
+            return log
+        log.truncate_fully_and_start_at(offset, wall_ms)
+        self._ends = LogEnds(log)
+        return ErrorCode.none
+
+    def _followed_log(self, leader_epoch: LeaderEpoch) -> UnifiedLog | ErrorCode:
+        if isinstance(self.role, Leadership):
+            return ErrorCode.not_leader_or_follower
+        return self.local_log(leader_epoch, is_leader_only=False)
+
+    def fetch(
+        self,
+        params: FetchParams,
+        request: FetchPartition,
+        *,
+        max_bytes: int,
+        at_least_one: bool,
+        now_ms: int,
+        updates_replica: bool = True,
+    ) -> Fetched | ErrorCode:
+        """Read for a consumer or a follower; the fetch of a follower moves its replica's state.
+
+        Args:
+            params: of the request.
+            request: row of the partition.
+            max_bytes: room in the response, at most that of the row.
+            at_least_one: True if a first batch above `max_bytes` is read all the same.
+            now_ms: instant of the request.
+            updates_replica: False when a fetch that has waited is read again.
+
+        Raises:
+            CorruptLogError: a header on the way is damaged.
+        """
+        log = self.local_log(request.current_leader_epoch, is_leader_only=params.is_leader_only)
+        if isinstance(log, ErrorCode):
+            return log
+        code = self._replica_code(params, request)
+        if code is not ErrorCode.none:
+            return code
+        fetched = without_records(log, request)
+        if isinstance(fetched, ErrorCode) or fetched.diverging_epoch is not None:
+            return fetched
+        offset = request.fetch_offset
+        follower_id = params.replica_id if updates_replica else None
+        if follower_id is not None and is_stale(
+            params.replica_epoch, self._broker.broker_of(follower_id)
+        ):
+            return ErrorCode.not_leader_or_follower
+        records = log.slice(offset, max_bytes, params.isolation, at_least_one=at_least_one)
+        base_offset, position = (
+            log.place_of(offset)
+            if records is None
+            else (records.segment_base_offset, records.position)
+        )
+        start = LogOffsetMetadata(offset, (Offset(base_offset), position))
+        changed = UNCHANGED
+        if follower_id is not None and isinstance(self.role, Leadership):
+            changed = self.role.record_fetch(
+                follower_id,
+                start,
+                request.log_start_offset,
+                leader_end_offset=fetched.log_end_offset,
+                broker_epoch=params.replica_epoch,
+                now_ms=now_ms,
+            )
+        return msgspec.structs.replace(fetched, start=start, records=records, changed=changed)
+
+    def _replica_code(self, params: FetchParams, request: FetchPartition) -> ErrorCode:
+        """Error for a follower that is no replica here.
+
+        With a leader epoch it knows of a reassignment before this broker does.
+        """
+        replica_id, role = params.replica_id, self.role
+        if replica_id is None or (isinstance(role, Leadership) and replica_id in role.replicas):
+            return ErrorCode.none
+        if request.current_leader_epoch is None:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.unknown_leader_epoch
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def offset_snapshot(
+        self, current_leader_epoch: LeaderEpoch | None, *, is_leader_only: bool
+    ) -> LogOffsetSnapshot | ErrorCode:
+        """The ends of the log, or why it may not be read."""
+        log = self.local_log(current_leader_epoch, is_leader_only=is_leader_only)
+        if isinstance(log, ErrorCode):
+            return log
+        assert self._ends is not None, "the log is open"
+        return self._ends.snapshot()
+
+    def end_of_epoch(
+        self,
+        current_leader_epoch: LeaderEpoch | None,
+        epoch: LeaderEpoch,
+        *,
+        is_leader_only: bool,
+    ) -> OffsetAndEpoch | ErrorCode | None:
+        """Largest epoch up to the one given, with its end offset; None if unknown."""
+        log = self.local_log(current_leader_epoch, is_leader_only=is_leader_only)
+        if isinstance(log, ErrorCode):
+            return log
+        found, end_offset = log.end_offset_for_epoch(epoch)
+        return None if found < 0 else OffsetAndEpoch(Offset(end_offset), LeaderEpoch(found))
+
+    def offset_for_timestamp(
+        self,
+        timestamp_ms: int,
+        isolation: FetchIsolation,
+        current_leader_epoch: LeaderEpoch | None,
+        *,
+        is_leader_only: bool,
+    ) -> TimestampAndOffset | ErrorCode | None:
+        """Offset by time as `reading.offset_for_timestamp` finds it; None without a record."""
+        log = self.local_log(current_leader_epoch, is_leader_only=is_leader_only)
+        if isinstance(log, ErrorCode):
+            return log
+        role = self.role
+        return offset_for_timestamp(
+            log,
+            timestamp_ms,
+            isolation,
+            leader_epoch=role.leader_epoch,
+            epoch_start_offset=role.epoch_start_offset if isinstance(role, Leadership) else None,
+        )
+
+    def delete_records_on_leader(self, offset: int) -> RecordDeletion | ErrorCode:
+        """Raise the log start to an offset, -1 for the high watermark; segments go later."""
+        leader, log = self.leader, self.log
+        if isinstance(leader, ErrorCode) or log is None:
+            return leader if isinstance(leader, ErrorCode) else ErrorCode.not_leader_or_follower
+        if not self._settings.deletes:
+            return ErrorCode.policy_violation
+        requested = leader.high_watermark if offset == UP_TO_HIGH_WATERMARK else Offset(offset)
+        if requested < 0:
+            return ErrorCode.offset_out_of_range
+        before = leader.low_watermark
+        try:
+            log.raise_log_start_to(requested)
+        except OffsetOutOfRangeError:
+            return ErrorCode.offset_out_of_range
+        after = leader.low_watermark
+        changed = Changed(low_watermark_raised=is_raised(before, after))
+        return RecordDeletion(requested, after, changed)
+
+    # -- ISR ------------------------------------------------------------------------------------
+
+    def maybe_shrink_isr(self, now_ms: int) -> Changed:
+        """Propose to drop replicas that lag; every half `replica.lag.time.max.ms`."""
+        role = self.role
+        return role.maybe_shrink_isr(now_ms) if isinstance(role, Leadership) else UNCHANGED
+
+    def on_answer(
+        self, proposed: ProposedIsr, answer: LeaderAndIsr | ErrorCode, now_ms: int
+    ) -> Answered:
+        """Take the controller's answer to a proposal of this partition."""
+        role = self.role
+        if not isinstance(role, Leadership):
+            return Answered(Outcome.IGNORED)
+        return role.on_answer(proposed, answer, now_ms)

@@ -1,0 +1,311 @@
+"""Replication of a partition through changes of its leader: KIP-101, KIP-279, and random walks."""
+
+import random
+from itertools import combinations
+
+import pytest
+
+from replication.following import FetchedFromLeader, append_fetched, truncation_offset
+from replication.leadership import Leadership
+from replication.reading import Fetched
+from simulator.cluster.memory_vfs import MemoryVfs
+from storage.logs.unified_log import UnexpectedOffsetError
+from tests.replication.partition_cluster import NODES, Cluster
+from tests.replication.partitions import LAG_MS, WALL_MS, append, led, registration
+from tests.storage.test_unified_log import opened, produced
+from wire.batch import encode_batch
+from wire.errors import ErrorCode
+from wire.types import OffsetAndEpoch
+
+
+def replicated(records=3):
+    """A cluster whose leader 1 has records, which all have and know to be committed."""
+    cluster = Cluster()
+    cluster.elect(1)
+    for _ in range(records):
+        cluster.append(1)
+    cluster.replicate(2, 3)
+    return cluster
+
+
+def test_followers_have_what_the_leader_has_and_learn_what_is_committed_a_round_later():
+    cluster = Cluster()
+    cluster.elect(1)
+    cluster.append(1)
+    cluster.replicate(2, 3, rounds=1)
+    assert [cluster.logs[node].end_offset for node in NODES] == [1, 1, 1]
+    assert [cluster.logs[node].high_watermark for node in NODES] == [0, 0, 0]
+    cluster.replicate(2, 3, rounds=1)
+    assert [cluster.logs[node].high_watermark for node in NODES] == [1, 0, 0]
+    cluster.replicate(2, 3, rounds=1)
+    assert [cluster.logs[node].high_watermark for node in NODES] == [1, 1, 1]
+    assert cluster.bytes_of(1) == cluster.bytes_of(2) == cluster.bytes_of(3)
+
+
+def test_a_follower_that_restarts_with_an_old_high_watermark_keeps_what_is_committed():
+    """Story B: with the high watermark alone, records 1 and 2 would be cut and lost."""
+    cluster = replicated()
+    before = cluster.bytes_of(1)
+    cluster.stop(2, high_watermark=0)
+    cluster.stop(3)
+    cluster.start(2)
+    cluster.stop(1)
+    cluster.elect(2, isr=(2,))
+    assert cluster.bytes_of(2) == before
+    assert cluster.logs[2].high_watermark == 3
+
+
+def test_a_leader_that_returns_truncates_what_it_alone_had():
+    """Story B2, KIP-101."""
+    cluster = replicated()
+    committed = cluster.bytes_of(1)
+    cluster.append(1, acks=1)
+    cluster.append(1, acks=1)
+    cluster.stop(1)
+    cluster.elect(2, isr=(2, 3))
+    cluster.append(2)
+    cluster.replicate(3, rounds=3)
+    cluster.start(1)
+    fetched = cluster.fetch(1)
+    assert fetched.diverging_epoch == OffsetAndEpoch(3, 1)
+    assert cluster.take(1, fetched, 2) == 3
+    assert cluster.bytes_of(1) == committed
+    cluster.replicate(1, rounds=3)
+    assert cluster.bytes_of(1) == cluster.bytes_of(2) == cluster.bytes_of(3)
+    assert cluster.epochs(1) == cluster.epochs(2) == [(1, 0), (2, 3)]
+    cluster.answer(2)
+    assert cluster.metadata.isr == (2, 3, 1)
+    assert [cluster.logs[node].high_watermark for node in NODES] == [4, 4, 4]
+
+
+def test_a_follower_with_an_epoch_that_the_leader_never_saw_truncates_in_two_rounds():
+    """Story B3, KIP-279: three changes of leader, two of them unclean."""
+    cluster = replicated(2)
+    cluster.elect(1)
+    cluster.append(1, acks=1)  # offset 2 of epoch 2
+    cluster.stop(1)
+    cluster.elect(2, isr=(2,))
+    cluster.append(2)  # offsets 2 and 3 of epoch 3
+    cluster.append(2)
+    cluster.stop(2)
+    cluster.start(1)
+    cluster.elect(1, isr=(1,))
+    cluster.append(1)  # offset 3 of epoch 4
+    cluster.start(2)
+    assert cluster.epochs(2) == [(1, 0), (3, 2)]
+    fetched = cluster.fetch(2)
+    assert fetched.diverging_epoch == OffsetAndEpoch(3, 2)
+    assert cluster.take(2, fetched, 4) == 2
+    cluster.replicate(2)
+    assert cluster.bytes_of(2) == cluster.bytes_of(1)
+    assert cluster.epochs(2) == cluster.epochs(1) == [(1, 0), (2, 2), (4, 3)]
+
+
+def test_an_epoch_without_a_record_does_not_keep_its_leader_from_following():
+    cluster = replicated()
+    cluster.elect(1)
+    assert cluster.epochs(1) == [(1, 0), (2, 3)]
+    cluster.elect(2)
+    fetched = cluster.fetch(1)
+    assert fetched.diverging_epoch == OffsetAndEpoch(3, 1)
+    assert cluster.take(1, fetched, 3) == 3
+    assert cluster.epochs(1) == [(1, 0)]
+    cluster.append(2)
+    cluster.replicate(1)
+    assert cluster.bytes_of(1) == cluster.bytes_of(2)
+
+
+def test_an_answer_of_an_epoch_that_is_over_is_not_taken():
+    cluster = replicated()
+    fetched = cluster.fetch(2)
+    cluster.elect(1)
+    assert cluster.take(2, fetched, 1) is ErrorCode.fenced_leader_epoch
+    cluster.elect(2)
+    assert cluster.take(2, fetched, 3) is ErrorCode.not_leader_or_follower
+    assert cluster.logs[2].end_offset == 3
+
+
+def test_a_follower_begins_anew_where_its_leader_begins():
+    cluster = replicated()
+    cluster.stop(2)
+    cluster.elect(1, isr=(1, 3))
+    cluster.logs[1].raise_log_start_to(2)
+    cluster.logs[2].truncate_to(1, WALL_MS)
+    cluster.start(2)
+    assert cluster.fetch(2) is ErrorCode.offset_out_of_range
+    partition = cluster.partitions[2]
+    snapshot = partition.offset_snapshot(2, is_leader_only=False)
+    assert snapshot.log_end.offset == 1
+    assert partition.truncate_fully_and_start_at(2, 2, WALL_MS) is ErrorCode.none
+    assert partition.offset_snapshot(2, is_leader_only=False).high_watermark.place == (2, 0)
+
+
+# --- steps of a follower
+
+
+def row(data, high_watermark=0, log_start_offset=0):
+    return FetchedFromLeader(
+        records=memoryview(data), high_watermark=high_watermark, log_start_offset=log_start_offset
+    )
+
+
+def batches(*offsets, epoch=1):
+    return b"".join(encode_batch([b"v"], offset, epoch, WALL_MS) for offset in offsets)
+
+
+def test_a_follower_takes_the_high_watermark_and_the_log_start_of_its_leader():
+    log = opened(MemoryVfs())
+    appended = append_fetched(log, row(batches(0, 1, 2), 2, 1), 1, WALL_MS)
+    assert (appended.end_offset, appended.stopped) == (3, None)
+    assert appended.high_watermark_raised
+    assert (log.high_watermark, log.log_start_offset) == (2, 1)
+    assert not append_fetched(log, row(b"", 2), 1, WALL_MS).high_watermark_raised
+    assert append_fetched(log, row(b"", 9), 1, WALL_MS).high_watermark_raised
+    assert log.high_watermark == 3
+    assert not append_fetched(log, row(b"", 2), 1, WALL_MS).high_watermark_raised
+    assert log.high_watermark == 2
+    append_fetched(log, row(b"", 2, 9), 1, WALL_MS)
+    assert log.log_start_offset == 2
+
+
+def test_a_batch_of_a_later_epoch_than_the_fetch_is_not_taken():
+    """KAFKA-18723."""
+    log = opened(MemoryVfs())
+    appended = append_fetched(log, row(batches(0) + batches(1, epoch=2)), 1, WALL_MS)
+    assert appended.end_offset == 1
+    assert appended.stopped is not None
+
+
+def test_an_empty_follower_begins_with_the_batch_that_holds_its_log_start():
+    log = opened(MemoryVfs())
+    log.truncate_fully_and_start_at(2, WALL_MS)
+    data = encode_batch([b"a", b"b", b"c"], 0, 1, WALL_MS)
+    assert append_fetched(log, row(data, 3, 2), 1, WALL_MS).end_offset == 3
+    assert (log.log_start_offset, log.high_watermark) == (2, 3)
+
+
+@pytest.mark.parametrize(("start", "own"), [(3, 0), (2, 1)])
+def test_other_records_below_the_end_are_an_error(start, own):
+    log = opened(MemoryVfs())
+    log.truncate_fully_and_start_at(start, WALL_MS)
+    append_fetched(log, row(batches(*range(start, start + own))), 1, WALL_MS)
+    data = encode_batch([b"a", b"b", b"c"] + [b"d"] * own, 0, 1, WALL_MS)
+    with pytest.raises(UnexpectedOffsetError):
+        append_fetched(log, row(data), 1, WALL_MS)
+    assert log.end_offset == start + own
+
+
+@pytest.mark.parametrize(
+    ("diverging", "expected"),
+    [
+        (OffsetAndEpoch(1, 3), 1),  # less of that epoch there
+        (OffsetAndEpoch(3, 3), 2),  # less of it here
+        (OffsetAndEpoch(4, 4), 2),  # not known here: the end of the one below
+        (OffsetAndEpoch(9, 5), 4),
+        (OffsetAndEpoch(3, 9), 3),  # no epoch up to there is known
+        (OffsetAndEpoch(7, 9), 4),
+        (OffsetAndEpoch(1, 2), 0),  # all here are later ones
+    ],
+)
+def test_the_offset_to_truncate_to(diverging, expected):
+    log = opened(MemoryVfs())
+    for epoch in (3, 3, 5, 5):
+        log.append_as_leader(produced(WALL_MS), epoch, WALL_MS)
+    assert truncation_offset(log, diverging) == expected
+
+
+def test_the_places_of_a_log_that_was_truncated_are_looked_up_anew():
+    partition = led(3, isr=(1,), replicas=(1, 2))
+    partition.maybe_shrink_isr(0)
+    partition.offset_snapshot(None, is_leader_only=True)
+    partition.make_follower(registration(2, 2), 0)
+    assert partition.truncate_to_leader(OffsetAndEpoch(1, 1), 2, WALL_MS) == 1
+    partition.make_leader(registration(1, 3, isr=(1,)), 0)
+    append(partition, 0, count=5)
+    snapshot = partition.offset_snapshot(None, is_leader_only=True)
+    assert (snapshot.high_watermark.offset, snapshot.log_end.offset) == (6, 6)
+    assert snapshot.high_watermark.place == partition.log.place_of(6)
+
+
+# --- random walks
+
+
+class Walk:
+    """Steps drawn from a seed: appends, fetches, answers, elections from the ISR, kills, starts."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.cluster = Cluster()
+        self.cluster.elect(1)
+        self.acknowledged = 0
+        self.content = b""
+        self.truncations = 0
+
+    def step(self):
+        cluster, rng = self.cluster, self.rng
+        cluster.now_ms += rng.choice((1, 1, 1, 10, LAG_MS))
+        node = rng.choice(NODES)
+        kinds = ("append",) * 3 + ("fetch",) * 6 + ("answer",) * 2
+        kind = rng.choice((*kinds, "publish", "publish", "shrink", "other"))
+        if node not in cluster.partitions:
+            if rng.randrange(4) == 0:
+                cluster.start(node)
+            return
+        partition = cluster.partitions[node]
+        leads = isinstance(partition.role, Leadership)
+        if kind == "append" and leads:
+            cluster.append(node, acks=rng.choice((1, -1)))
+        elif kind == "fetch" and not leads:
+            fetched = cluster.fetch(node)
+            if isinstance(fetched, Fetched):
+                self.truncations += fetched.diverging_epoch is not None
+                cluster.take(node, fetched, partition.leader_epoch)
+        elif kind == "answer" and node in cluster.proposals:
+            cluster.answer(node)
+        elif kind == "publish":
+            cluster.publish(node)
+        elif kind == "shrink":
+            cluster.note(node, partition.maybe_shrink_isr(cluster.now_ms))
+        elif kind == "other" and rng.randrange(3) == 0:
+            self.change_leader(node)
+
+    def change_leader(self, node):
+        """Kill a node, or not, and elect one of the ISR that is up; some brokers hear it later."""
+        cluster, rng = self.cluster, self.rng
+        if rng.randrange(2):
+            cluster.stop(node, rng.randrange(cluster.logs[node].end_offset + 1))
+        up = [each for each in cluster.metadata.isr if each in cluster.partitions]
+        if up:
+            told = rng.sample(NODES, rng.randrange(len(NODES) + 1))
+            cluster.elect(rng.choice(up), isr=tuple(up), told=told)
+
+    def check(self):
+        cluster = self.cluster
+        for leader in cluster.leaders():
+            log = cluster.logs[leader]
+            if log.high_watermark > self.acknowledged:
+                self.acknowledged = log.high_watermark
+                self.content = cluster.committed(leader)
+            if cluster.partitions[leader].leader_epoch == cluster.metadata.leader_epoch:
+                written = cluster.bytes_of(leader)
+                assert written.startswith(self.content), "D1: what was acknowledged is lost"
+        for one, other in combinations(NODES, 2):
+            first, second = sorted((cluster.committed(one), cluster.committed(other)), key=len)
+            assert second.startswith(first), "D3: replicas differ below both high watermarks"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_committed_stays_and_is_the_same_everywhere(seed):
+    walk = Walk(seed)
+    for _ in range(300):
+        walk.step()
+        walk.check()
+    assert walk.acknowledged > 0
+
+
+def test_the_walks_see_logs_that_diverge():
+    walks = [Walk(seed) for seed in range(4)]
+    for walk in walks:
+        for _ in range(300):
+            walk.step()
+    assert sum(walk.truncations for walk in walks) > 2
