@@ -12,6 +12,7 @@ maybeShrinkIsr, maybeIncrementLeaderHW, lowWatermarkIfLeader, handleAlterPartiti
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -28,9 +29,17 @@ from replication.isr import (
 from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata
 from replication.replica import ReplicaState, new_replica
-from storage.logs.unified_log import UnifiedLog
+from storage.errors import OffsetOutOfRangeError
+from storage.logs.unified_log import LeaderAppend, UnifiedLog
+from storage.producers.producer_state import Origin
+from wire.batch import Batch
 from wire.errors import ErrorCode
-from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionEpoch
+from wire.types import BrokerEpoch, NodeId, Offset
+
+ALL_IN_SYNC: Final = -1
+"""`acks=all`."""
+UP_TO_HIGH_WATERMARK: Final = -1
+"""Offset of DeleteRecords."""
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -52,6 +61,21 @@ class Answered(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     changed: Changed = UNCHANGED
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """Result of an append by the leader."""
+
+    append: LeaderAppend
+    changed: Changed
+
+
+class RecordDeletion(msgspec.Struct, frozen=True):
+    """Deletion of records at the leader; complete when the low watermark is at the offset."""
+
+    requested_offset: Offset
+    low_watermark: Offset | None
+    changed: Changed
 
 
 class LocalBroker(msgspec.Struct, frozen=True):
@@ -81,50 +105,96 @@ class Leadership:
     )
 
     def __init__(
-        self, broker: LocalBroker, log: UnifiedLog, ends: LogEnds, min_insync_replicas: int
+        self,
+        broker: LocalBroker,
+        log: UnifiedLog,
+        registration: PartitionRegistration,
+        now_ms: int,
+        *,
+        ends: LogEnds,
+        min_insync_replicas: int,
     ) -> None:
+        """Begin an epoch at the end of the log; who is in the ISR has the full lag time.
+
+        Args:
+            broker: this one.
+            log: of the partition.
+            registration: metadata that make this broker leader.
+            now_ms: instant of that.
+            ends: of the log.
+            min_insync_replicas: of the topic.
+        """
         self._broker = broker
         self._log = log
         self._ends = ends
         self.min_insync_replicas = min_insync_replicas
-        self.leader_epoch = LeaderEpoch(-1)
-        self.partition_epoch = PartitionEpoch(-1)
-        self.epoch_start_offset = Offset(log.end_offset)
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.epoch_start_offset = self._begin_epoch()
         """Log end when the leader epoch began."""
-        self.replicas: dict[NodeId, ReplicaState] = {}
+        self.replicas = {
+            replica_id: new_replica(now_ms, is_in_sync=replica_id in registration.isr)
+            for replica_id in self._followers(registration)
+        }
         """The followers."""
-        self.state: PartitionState = CommittedPartitionState(())
+        self.state: PartitionState = CommittedPartitionState(registration.isr)
 
     def take(self, registration: PartitionRegistration, now_ms: int) -> Changed:
-        """Take the metadata of a partition epoch, which begin a leader epoch or go on with it.
+        """Take later metadata, which begin another leader epoch or go on with this one.
 
         A later partition epoch ends a pending change. The same one is that of an answer which was
         faster: what was proposed since stays pending (Kafka drops it, and does not count a replica
         that the controller is about to take into the ISR).
         """
-        assert registration.leader == self._broker.node_id, f"{registration.leader=}"
-        is_new_leader = self.leader_epoch < 0
-        is_new_epoch = registration.leader_epoch > self.leader_epoch
-        before, self.replicas = self.replicas, {}
-        if is_new_epoch:
-            self.leader_epoch = registration.leader_epoch
-            self.epoch_start_offset = Offset(self._log.end_offset)
-            self._log.assign_epoch(registration.leader_epoch)
-        for replica_id in registration.replicas:
-            if replica_id == self._broker.node_id:
-                continue
-            replica = before.get(replica_id, ReplicaState())
-            is_in_sync = replica_id in registration.isr
-            if is_new_leader:
-                replica = new_replica(now_ms, is_in_sync=is_in_sync)
-            elif is_new_epoch:
-                replica = replica.reset(self.epoch_start_offset, now_ms, is_in_sync=is_in_sync)
-            self.replicas[replica_id] = replica
         assert registration.partition_epoch >= self.partition_epoch, f"INV-PT-1 {registration=}"
+        self.replicas = {
+            replica_id: self.replicas.get(replica_id, ReplicaState())
+            for replica_id in self._followers(registration)
+        }
+        if registration.leader_epoch > self.leader_epoch:
+            self.leader_epoch = registration.leader_epoch
+            self.epoch_start_offset = start = self._begin_epoch()
+            for replica_id, replica in self.replicas.items():
+                is_in_sync = replica_id in registration.isr
+                self.replicas[replica_id] = replica.reset(start, now_ms, is_in_sync=is_in_sync)
         if registration.partition_epoch > self.partition_epoch:
             self.partition_epoch = registration.partition_epoch
             self.state = CommittedPartitionState(registration.isr)
         return self.raise_high_watermark(now_ms)
+
+    def _begin_epoch(self) -> Offset:
+        self._log.assign_epoch(self.leader_epoch)
+        return Offset(self._log.end_offset)
+
+    def _followers(self, registration: PartitionRegistration) -> list[NodeId]:
+        node_id = self._broker.node_id
+        assert registration.leader == node_id, f"{registration.leader=} {node_id=}"
+        return [replica_id for replica_id in registration.replicas if replica_id != node_id]
+
+    # -- records --------------------------------------------------------------------------------
+
+    def append(
+        self, batch: Batch, *, required_acks: int, wall_ms: int, now_ms: int, origin: Origin
+    ) -> Appended | ErrorCode:
+        """Append a batch, as `Partition.append_as_leader` says."""
+        if required_acks == ALL_IN_SYNC and self.is_under_min_isr:
+            return ErrorCode.not_enough_replicas
+        append = self._log.append_as_leader(batch, self.leader_epoch, wall_ms, origin)
+        return Appended(append, self.raise_high_watermark(now_ms))
+
+    def delete_records(self, offset: int) -> RecordDeletion | ErrorCode:
+        """Raise the log start, as `Partition.delete_records_on_leader` says."""
+        requested = self.high_watermark if offset == UP_TO_HIGH_WATERMARK else Offset(offset)
+        if requested < 0:
+            return ErrorCode.offset_out_of_range
+        before = self.low_watermark
+        try:
+            self._log.raise_log_start_to(requested)
+        except OffsetOutOfRangeError:
+            return ErrorCode.offset_out_of_range
+        after = self.low_watermark
+        changed = Changed(low_watermark_raised=is_raised(before, after))
+        return RecordDeletion(requested, after, changed)
 
     # -- watermarks -----------------------------------------------------------------------------
 
@@ -226,7 +296,7 @@ class Leadership:
 
     def _maybe_expand(self, replica_id: NodeId, replica: ReplicaState) -> ProposedIsr | None:
         state = self.state
-        if not isinstance(state, CommittedPartitionState) or not isr.needs_expansion(
+        if not isr.needs_expansion(
             state,
             replica_id,
             replica,
@@ -235,6 +305,7 @@ class Leadership:
             epoch_start_offset=self.epoch_start_offset,
         ):
             return None
+        assert isinstance(state, CommittedPartitionState), f"{state=}"
         pending = isr.expand(
             state,
             replica_id,

@@ -31,27 +31,22 @@ from replication.isr import LeaderAndIsr, Outcome, ProposedIsr
 from replication.leadership import (
     UNCHANGED,
     Answered,
+    Appended,
     Changed,
     Leadership,
     LocalBroker,
-    is_raised,
+    RecordDeletion,
 )
 from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.reading import Fetched, offset_for_timestamp, without_records
 from replication.replica import is_stale
-from storage.errors import OffsetOutOfRangeError
-from storage.logs.unified_log import FetchIsolation, LeaderAppend, UnifiedLog
+from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_state import Origin
 from storage.segments.timestamp_lookup import TimestampAndOffset
 from wire.batch import Batch
 from wire.errors import ErrorCode
 from wire.types import LeaderEpoch, NodeId, Offset, OffsetAndEpoch, PartitionEpoch
-
-ALL_IN_SYNC = -1
-"""`acks=all`."""
-UP_TO_HIGH_WATERMARK = -1
-"""Offset of DeleteRecords."""
 
 
 class Following(msgspec.Struct, frozen=True):
@@ -88,21 +83,6 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     is_new_leader_epoch: bool = False
     """True if a follower has to fetch from the start of another epoch, maybe from another."""
     changed: Changed = UNCHANGED
-
-
-class Appended(msgspec.Struct, frozen=True):
-    """Result of an append by the leader."""
-
-    append: LeaderAppend
-    changed: Changed
-
-
-class RecordDeletion(msgspec.Struct, frozen=True):
-    """Deletion of records at the leader; complete when the low watermark is at the offset."""
-
-    requested_offset: Offset
-    low_watermark: Offset | None
-    changed: Changed
 
 
 class Partition:
@@ -184,10 +164,7 @@ class Partition:
             registration.partition_epoch < known.partition_epoch
             or registration.leader_epoch < known.leader_epoch
         )
-        is_failed = (
-            isinstance(self.role, Offline) and self.role.code is ErrorCode.kafka_storage_error
-        )
-        if is_older or is_failed:
+        if is_older:
             return Transition()
         if self.log is None:
             self._awaiting_log = registration
@@ -217,13 +194,18 @@ class Partition:
         )
 
     def _lead(self, log: UnifiedLog, registration: PartitionRegistration, now_ms: int) -> Changed:
-        role = self.role
-        if not isinstance(role, Leadership):
-            assert self._ends is not None, "the log is open"
-            minimum = self._settings.min_insync_replicas
-            role = Leadership(self._broker, log, self._ends, minimum)
-            self.role = role
-        return role.take(registration, now_ms)
+        if isinstance(self.role, Leadership):
+            return self.role.take(registration, now_ms)
+        assert self._ends is not None, "the log is open"
+        self.role = Leadership(
+            self._broker,
+            log,
+            registration,
+            now_ms,
+            ends=self._ends,
+            min_insync_replicas=self._settings.min_insync_replicas,
+        )
+        return self.role.raise_high_watermark(now_ms)
 
     def mark_offline(self) -> None:
         """Leave the log, whose directory has failed: KAFKA_STORAGE_ERROR from here on."""
@@ -253,13 +235,14 @@ class Partition:
         self, current_leader_epoch: LeaderEpoch | None, *, is_leader_only: bool
     ) -> UnifiedLog | ErrorCode:
         """The log, if this broker may read it for a request with this epoch."""
-        role, log = self.role, self.log
-        if isinstance(role, Offline) or log is None:
-            return role.code if isinstance(role, Offline) else ErrorCode.not_leader_or_follower
+        role = self.role
+        if isinstance(role, Offline):
+            return role.code
+        assert self.log is not None, f"{role=} without a log"
         code = self.check_current_leader_epoch(current_leader_epoch)
         if code is ErrorCode.none and is_leader_only and not isinstance(role, Leadership):
             code = ErrorCode.not_leader_or_follower
-        return log if code is ErrorCode.none else code
+        return self.log if code is ErrorCode.none else code
 
     # -- records --------------------------------------------------------------------------------
 
@@ -284,13 +267,12 @@ class Partition:
         Raises:
             RejectedError, ProducerStateError, OutOfSpaceError: as `UnifiedLog.append_as_leader`.
         """
-        leader, log = self.leader, self.log
-        if isinstance(leader, ErrorCode) or log is None:
-            return leader if isinstance(leader, ErrorCode) else ErrorCode.not_leader_or_follower
-        if required_acks == ALL_IN_SYNC and leader.is_under_min_isr:
-            return ErrorCode.not_enough_replicas
-        append = log.append_as_leader(batch, leader.leader_epoch, wall_ms, origin)
-        return Appended(append, leader.raise_high_watermark(now_ms))
+        leader = self.leader
+        if isinstance(leader, ErrorCode):
+            return leader
+        return leader.append(
+            batch, required_acks=required_acks, wall_ms=wall_ms, now_ms=now_ms, origin=origin
+        )
 
     def append_as_follower(
         self, fetched: FetchedFromLeader, leader_epoch: LeaderEpoch, wall_ms: int
@@ -451,22 +433,12 @@ class Partition:
 
     def delete_records_on_leader(self, offset: int) -> RecordDeletion | ErrorCode:
         """Raise the log start to an offset, -1 for the high watermark; segments go later."""
-        leader, log = self.leader, self.log
-        if isinstance(leader, ErrorCode) or log is None:
-            return leader if isinstance(leader, ErrorCode) else ErrorCode.not_leader_or_follower
-        if not self._settings.deletes:
-            return ErrorCode.policy_violation
-        requested = leader.high_watermark if offset == UP_TO_HIGH_WATERMARK else Offset(offset)
-        if requested < 0:
-            return ErrorCode.offset_out_of_range
-        before = leader.low_watermark
-        try:
-            log.raise_log_start_to(requested)
-        except OffsetOutOfRangeError:
-            return ErrorCode.offset_out_of_range
-        after = leader.low_watermark
-        changed = Changed(low_watermark_raised=is_raised(before, after))
-        return RecordDeletion(requested, after, changed)
+        leader = self.leader
+        if isinstance(leader, ErrorCode):
+            return leader
+        return (
+            leader.delete_records(offset) if self._settings.deletes else ErrorCode.policy_violation
+        )
 
     # -- ISR ------------------------------------------------------------------------------------
 

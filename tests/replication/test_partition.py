@@ -58,6 +58,8 @@ def every_refusal(partition):
 def test_a_partition_waits_for_its_log_and_takes_the_newest_metadata_with_it():
     partition = Brokers().partition()
     assert every_refusal(partition) == {NOT_LEADER}
+    assert partition.assignment == Assignment()
+    assert not Transition().is_taken
     assert partition.make_follower(registration(2, 4), 0) == Transition()
     assert partition.make_leader(registration(1, 5), 0) == Transition()
     assert partition.make_follower(registration(2, 4), 0) == Transition()
@@ -329,6 +331,18 @@ def test_flags_of_a_leader(isr, flags):
     assert of_partition() == (False, False, False)
 
 
+@pytest.mark.parametrize(
+    ("adding", "removing", "expected"),
+    [((), (), False), ((3,), (), True), ((), (3,), True), ((3,), (2,), True)],
+)
+def test_a_reassignment_adds_or_removes(adding, removing, expected):
+    assert Assignment((1, 2, 3), adding, removing).is_reassigning is expected
+
+
+def test_the_default_settings_are_those_of_kafka():
+    assert PartitionSettings() == PartitionSettings(min_insync_replicas=1, deletes=True)
+
+
 def test_a_replica_that_is_being_added_is_not_missing():
     four = {"replicas": (1, 2, 3, 4), "adding_replicas": (4,)}
     assert not led(isr=(1, 2, 3), **four).is_under_replicated
@@ -430,6 +444,7 @@ def test_an_open_transaction_holds_the_last_stable_offset():
 
 
 def test_offsets_by_time():
+    assert (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL) == (-1, -2, -3, -4), "on the wire"
     partition = led(isr=(1, 2), replicas=(1, 2), epoch=5)
     for timestamp_ms in (WALL_MS, WALL_MS + 5, WALL_MS + 3):
         partition.append_as_leader(

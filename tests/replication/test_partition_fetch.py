@@ -206,6 +206,13 @@ def test_a_fetch_of_an_earlier_registration_is_stale():
     assert fetch(partition, 1, without).changed == UNCHANGED
 
 
+def test_a_log_start_of_a_follower_above_that_of_the_leader_raises_nothing():
+    partition = led(1, **IN_SYNC)
+    fetch(partition, 1, from_follower())
+    assert fetch(partition, 1, from_follower(), log_start_offset=1).changed == UNCHANGED
+    assert partition.leader.low_watermark == 0
+
+
 def test_a_follower_that_does_not_say_its_log_start_has_no_low_watermark():
     partition = led(1, **IN_SYNC)
     fetched = fetch(partition, 1, from_follower(), log_start_offset=None)
@@ -261,3 +268,13 @@ def test_a_follower_that_is_not_eligible_does_not_join(trait):
     setattr(brokers.registered[2], trait, True)
     assert fetch(partition, 1, from_follower()).changed.proposal is None
     assert partition.leader.state == CommittedPartitionState((1,))
+
+
+def test_epochs_count_from_zero():
+    partition = led(log=with_epochs(0, 0, 1), epoch=2)
+    fetched = fetch(partition, 3, from_follower(), last_fetched_epoch=0)
+    assert fetched.diverging_epoch == OffsetAndEpoch(2, 0)
+    fetched = fetch(partition, 4, from_follower(), last_fetched_epoch=1)
+    assert fetched.diverging_epoch == OffsetAndEpoch(3, 1)
+    assert partition.end_of_epoch(None, 0, is_leader_only=True) == OffsetAndEpoch(2, 0)
+    assert partition.end_of_epoch(None, 1, is_leader_only=True) == OffsetAndEpoch(3, 1)

@@ -3,15 +3,34 @@
 import random
 from itertools import combinations
 
+import msgspec
 import pytest
 
+from replication.delayed import (
+    AwaitedOffset,
+    DelayedDeleteRecords,
+    DelayedFetch,
+    DelayedProduce,
+    DeletedRecords,
+    FetchStatus,
+)
+from replication.fetch_session import FetchPartition
 from replication.following import FetchedFromLeader, append_fetched, truncation_offset
-from replication.leadership import Leadership
+from replication.leadership import UNCHANGED, Leadership
 from replication.reading import Fetched
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.logs.unified_log import UnexpectedOffsetError
 from tests.replication.partition_cluster import NODES, Cluster
-from tests.replication.partitions import LAG_MS, WALL_MS, append, led, registration
+from tests.replication.partitions import (
+    CONSUMER,
+    LAG_MS,
+    WALL_MS,
+    append,
+    fetch,
+    from_follower,
+    led,
+    registration,
+)
 from tests.storage.test_unified_log import opened, produced
 from wire.batch import encode_batch
 from wire.errors import ErrorCode
@@ -214,6 +233,14 @@ def test_the_offset_to_truncate_to(diverging, expected):
     assert truncation_offset(log, diverging) == expected
 
 
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_the_first_epochs_are_known(epoch):
+    log = opened(MemoryVfs())
+    for each in (epoch, epoch, 5):
+        log.append_as_leader(produced(WALL_MS), each, WALL_MS)
+    assert truncation_offset(log, OffsetAndEpoch(3, epoch)) == 2
+
+
 def test_the_places_of_a_log_that_was_truncated_are_looked_up_anew():
     partition = led(3, isr=(1,), replicas=(1, 2))
     partition.maybe_shrink_isr(0)
@@ -309,3 +336,43 @@ def test_the_walks_see_logs_that_diverge():
         for _ in range(300):
             walk.step()
     assert sum(walk.truncations for walk in walks) > 2
+
+
+# --- operations that wait
+
+
+class Logs:
+    """One partition, as parked fetches see the partitions of a broker."""
+
+    def __init__(self, partition):
+        self.partition = partition
+
+    def offset_snapshot(self, _partition, current_leader_epoch, *, is_leader_only):
+        return self.partition.offset_snapshot(current_leader_epoch, is_leader_only=is_leader_only)
+
+    def end_of_epoch(self, _partition, current_leader_epoch, epoch):
+        return self.partition.end_of_epoch(current_leader_epoch, epoch, is_leader_only=False)
+
+    def is_throttled(self, _partition, replica_id):
+        return not self.partition.leader.is_in_sync(replica_id)
+
+
+def test_operations_wait_for_a_partition():
+    partition = led(2, isr=(1, 2), replicas=(1, 2))
+    key = (bytes(16), 0)
+    produce = DelayedProduce(None, {key: AwaitedOffset(2)}, lambda _: partition.leader)
+    delete = DelayedDeleteRecords(None, {key: AwaitedOffset(1)}, lambda _: partition.leader)
+    found = fetch(partition, 0)
+    request = FetchPartition(fetch_offset=0, max_bytes=1 << 20, current_leader_epoch=1)
+    params = msgspec.structs.replace(CONSUMER, max_wait_ms=9)
+    parked = DelayedFetch(None, params, {key: FetchStatus(found.start, request)}, Logs(partition))
+    waiting = [produce, delete, parked]
+    assert [each.try_complete() for each in waiting] == [False, False, False]
+    assert fetch(partition, 2, from_follower(2)).changed.high_watermark_raised
+    assert [each.try_complete() for each in waiting] == [True, False, True]
+    assert partition.delete_records_on_leader(1).changed == UNCHANGED
+    assert not delete.try_complete()
+    assert fetch(partition, 2, from_follower(2), log_start_offset=1).changed.low_watermark_raised
+    assert delete.try_complete()
+    assert produce.results == {key: ErrorCode.none}
+    assert delete.results == {key: DeletedRecords(ErrorCode.none, 1)}

@@ -1,0 +1,46 @@
+"""Ends of a log with their places: kept while the high watermark stays."""
+
+import pytest
+
+from replication.log_ends import LogEnds
+from replication.log_offsets import LogOffsetMetadata
+from simulator.cluster.memory_vfs import MemoryVfs
+from tests.storage.test_unified_log import NOW, opened, produced
+
+
+def filled():
+    log = opened(MemoryVfs())
+    for _ in range(3):
+        log.append_as_leader(produced(NOW), 1, NOW)
+    return log, LogEnds(log)
+
+
+def test_the_high_watermark_is_that_of_the_log_with_its_place():
+    log, ends = filled()
+    for offset in (0, 1, 3, 2):
+        log.set_high_watermark(offset)
+        found = ends.high_watermark
+        assert found == ends.at(offset) == LogOffsetMetadata(offset, log.place_of(offset))
+        assert ends.high_watermark is found
+        assert ends.snapshot().high_watermark is found
+    assert ends.log_end == ends.snapshot().log_end == ends.at(3)
+
+
+def test_a_high_watermark_is_raised_with_its_place():
+    log, ends = filled()
+    new = ends.at(2)
+    ends.raise_high_watermark(new)
+    assert log.high_watermark == 2
+    assert ends.high_watermark is new
+    later = LogOffsetMetadata(2, (2, 0))
+    ends.raise_high_watermark(later)
+    assert ends.high_watermark is later
+
+
+@pytest.mark.parametrize("offset", [1, 4])
+def test_a_high_watermark_does_not_fall_nor_pass_the_end(offset):
+    log, ends = filled()
+    ends.raise_high_watermark(ends.at(2))
+    with pytest.raises(AssertionError, match="INV-PT-2"):
+        ends.raise_high_watermark(LogOffsetMetadata(offset))
+    assert log.high_watermark == 2
