@@ -225,11 +225,11 @@ class Partition:
 
     def check_current_leader_epoch(self, epoch: LeaderEpoch | None) -> ErrorCode:
         """Compare the leader epoch of a request, None for none, with the one that is known."""
-        if epoch is None or epoch == self.leader_epoch:
-            return ErrorCode.none
-        if epoch < self.leader_epoch:
+        if epoch is not None and epoch < self.leader_epoch:
             return ErrorCode.fenced_leader_epoch
-        return ErrorCode.unknown_leader_epoch
+        if epoch is not None and epoch > self.leader_epoch:
+            return ErrorCode.unknown_leader_epoch
+        return ErrorCode.none
 
     def local_log(
         self, current_leader_epoch: LeaderEpoch | None, *, is_leader_only: bool
@@ -296,7 +296,6 @@ class Partition:
         if isinstance(log, ErrorCode):
             return log
         log.truncate_to(truncation_offset(log, diverging), wall_ms)
-        self._ends = LogEnds(log)
         return Offset(log.end_offset)
 
     def truncate_fully_and_start_at(
@@ -361,7 +360,8 @@ class Partition:
         )
         start = LogOffsetMetadata(offset, (Offset(base_offset), position))
         changed = UNCHANGED
-        if follower_id is not None and isinstance(self.role, Leadership):
+        if follower_id is not None:
+            assert isinstance(self.role, Leadership), f"{follower_id=} is no replica here"
             changed = self.role.record_fetch(
                 follower_id,
                 start,

@@ -241,6 +241,16 @@ def test_the_first_epochs_are_known(epoch):
     assert truncation_offset(log, OffsetAndEpoch(3, epoch)) == 2
 
 
+def test_the_places_of_a_log_that_begins_anew_are_looked_up_anew():
+    partition = led(3, isr=(1,), replicas=(1,))
+    place = partition.offset_snapshot(None, is_leader_only=True).high_watermark.place
+    partition.make_follower(registration(2, 2), 0)
+    partition.truncate_fully_and_start_at(3, 2, WALL_MS)
+    snapshot = partition.offset_snapshot(None, is_leader_only=False)
+    assert snapshot.high_watermark.offset == 3
+    assert snapshot.high_watermark.place == (3, 0) != place
+
+
 def test_the_places_of_a_log_that_was_truncated_are_looked_up_anew():
     partition = led(3, isr=(1,), replicas=(1, 2))
     partition.maybe_shrink_isr(0)
