@@ -7,7 +7,8 @@ apache/kafka: core/.../server/{ReplicaFetcherThread,AbstractFetcherThread}.scala
 
 import msgspec
 
-from storage.logs.unified_log import FollowerAppend, UnexpectedOffsetError, UnifiedLog
+from storage.logs.unified_log import UnexpectedOffsetError, UnifiedLog
+from wire.errors import RemoteProtocolError
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 
 
@@ -36,10 +37,10 @@ def append_fetched(
     leader which does not know its own yet, as in Kafka.
 
     Raises:
-        UnexpectedOffsetError: the records begin below the end of the log.
+        UnexpectedOffsetError: the records begin below the end of the log; nothing was appended.
         ProducerStateError, CorruptBatchError, OutOfSpaceError: as `append_as_follower`.
     """
-    appended = _append(log, fetched.records, leader_epoch, wall_ms)
+    appended = log.append_as_follower(fetched.records, leader_epoch, wall_ms)
     before = log.high_watermark
     log.set_high_watermark(fetched.high_watermark)
     log.raise_log_start_to(min(fetched.log_start_offset, log.high_watermark))
@@ -51,18 +52,13 @@ def append_fetched(
     )
 
 
-def _append(
-    log: UnifiedLog, records: memoryview, leader_epoch: LeaderEpoch, wall_ms: int
-) -> FollowerAppend:
-    try:
-        return log.append_as_follower(records, leader_epoch, wall_ms)
-    except UnexpectedOffsetError as error:
-        # the leader's log start is inside the batch, and so is that of this empty log
-        is_empty = log.log_start_offset == log.end_offset
-        if not is_empty or error.last_offset < log.end_offset:
-            raise
-        log.truncate_fully_and_start_at(error.first_offset, wall_ms)
-        return log.append_as_follower(records, leader_epoch, wall_ms)
+def begins_anew_with(log: UnifiedLog, refused: UnexpectedOffsetError) -> bool:
+    """True if a log begins anew with a batch below its end: it is empty, inside that batch.
+
+    The leader's log start, where this log begins, is inside the batch.
+    """
+    is_empty = log.log_start_offset == log.end_offset
+    return is_empty and refused.first_offset >= 0 and refused.last_offset >= log.end_offset
 
 
 def truncation_offset(log: UnifiedLog, diverging: OffsetAndEpoch) -> Offset:
@@ -70,8 +66,12 @@ def truncation_offset(log: UnifiedLog, diverging: OffsetAndEpoch) -> Offset:
 
     If the follower does not know that epoch, it truncates to the end of its own largest one below,
     and the next fetch decides again.
+
+    Raises:
+        RemoteProtocolError: the leader answered an epoch or an end that does not exist.
     """
-    assert diverging.epoch >= 0, f"{diverging=}"
+    if diverging.epoch < 0 or diverging.offset < 0:
+        raise RemoteProtocolError(f"no diverging epoch: {diverging}")
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch < 0:  # it knows no epochs up to that
         end_offset = diverging.offset

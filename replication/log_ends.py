@@ -1,8 +1,8 @@
 """Ends of the log of a partition with their places.
 
 The place of the high watermark is kept, since parked fetches ask for it at each append. It holds
-as long as the offset does, also behind a truncation to a later one; where a log begins anew at an
-offset, these ends are made anew.
+as long as the offset does and nothing is truncated: behind a truncation the same offset may be
+reached again at another place, so these ends are made anew.
 
 apache/kafka: storage/.../log/UnifiedLog.java (`fetchHighWatermarkMetadata`, `fetchOffsetSnapshot`)
 """
@@ -13,7 +13,7 @@ from wire.types import Offset
 
 
 class LogEnds:
-    """Ends of an open log, which does not begin anew at an offset while they are used."""
+    """Ends of an open log, of which nothing is truncated while they are used."""
 
     __slots__ = ("_high_watermark", "_log")
 

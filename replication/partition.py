@@ -25,6 +25,7 @@ from replication.following import (
     FetchedFromLeader,
     FollowerAppended,
     append_fetched,
+    begins_anew_with,
     truncation_offset,
 )
 from replication.isr import LeaderAndIsr, Outcome, ProposedIsr
@@ -41,7 +42,7 @@ from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.reading import Fetched, offset_for_timestamp, without_records
 from replication.replica import is_stale
-from storage.logs.unified_log import FetchIsolation, UnifiedLog
+from storage.logs.unified_log import FetchIsolation, UnexpectedOffsetError, UnifiedLog
 from storage.producers.producer_state import Origin
 from storage.segments.timestamp_lookup import TimestampAndOffset
 from wire.batch import Batch
@@ -279,6 +280,8 @@ class Partition:
     ) -> FollowerAppended | ErrorCode:
         """Append what the leader of an epoch sent, unless the epoch is over.
 
+        An empty log that begins inside the first batch begins anew with it.
+
         Raises:
             UnexpectedOffsetError, ProducerStateError, CorruptBatchError, OutOfSpaceError: as
                 `following.append_fetched`.
@@ -286,16 +289,27 @@ class Partition:
         log = self._followed_log(leader_epoch)
         if isinstance(log, ErrorCode):
             return log
-        return append_fetched(log, fetched, leader_epoch, wall_ms)
+        try:
+            return append_fetched(log, fetched, leader_epoch, wall_ms)
+        except UnexpectedOffsetError as error:
+            if not begins_anew_with(log, error):
+                raise
+            self._begin_anew_at(error.first_offset, log, wall_ms)
+            return append_fetched(log, fetched, leader_epoch, wall_ms)
 
     def truncate_to_leader(
         self, diverging: OffsetAndEpoch, leader_epoch: LeaderEpoch, wall_ms: int
     ) -> Offset | ErrorCode:
-        """Truncate by the diverging epoch that the leader of an epoch answered; the new end."""
+        """Truncate by the diverging epoch that the leader of an epoch answered; the new end.
+
+        Raises:
+            RemoteProtocolError: that is no epoch, or no end of one; nothing was truncated.
+        """
         log = self._followed_log(leader_epoch)
         if isinstance(log, ErrorCode):
             return log
         log.truncate_to(truncation_offset(log, diverging), wall_ms)
+        self._ends = LogEnds(log)
         return Offset(log.end_offset)
 
     def truncate_fully_and_start_at(
@@ -305,9 +319,12 @@ class Partition:
         log = self._followed_log(leader_epoch)
         if isinstance(log, ErrorCode):
             return log
+        self._begin_anew_at(offset, log, wall_ms)
+        return ErrorCode.none
+
+    def _begin_anew_at(self, offset: int, log: UnifiedLog, wall_ms: int) -> None:
         log.truncate_fully_and_start_at(offset, wall_ms)
         self._ends = LogEnds(log)
-        return ErrorCode.none
 
     def _followed_log(self, leader_epoch: LeaderEpoch) -> UnifiedLog | ErrorCode:
         if isinstance(self.role, Leadership):

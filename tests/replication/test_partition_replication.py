@@ -17,6 +17,7 @@ from replication.delayed import (
 from replication.fetch_session import FetchPartition
 from replication.following import FetchedFromLeader, append_fetched, truncation_offset
 from replication.leadership import UNCHANGED, Leadership
+from replication.log_offsets import LogOffsetMetadata
 from replication.reading import Fetched
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.logs.unified_log import UnexpectedOffsetError
@@ -25,7 +26,7 @@ from tests.replication.partitions import (
     CONSUMER,
     LAG_MS,
     WALL_MS,
-    append,
+    Brokers,
     fetch,
     from_follower,
     led,
@@ -33,7 +34,7 @@ from tests.replication.partitions import (
 )
 from tests.storage.test_unified_log import opened, produced
 from wire.batch import encode_batch
-from wire.errors import ErrorCode
+from wire.errors import ErrorCode, RemoteProtocolError
 from wire.types import OffsetAndEpoch
 
 
@@ -195,23 +196,50 @@ def test_a_batch_of_a_later_epoch_than_the_fetch_is_not_taken():
     assert appended.stopped is not None
 
 
+def following(log, epoch=1):
+    """A partition that broker 1 follows in an epoch of leader 2."""
+    partition = Brokers().partition()
+    partition.open_log(log, 0)
+    partition.make_follower(registration(2, epoch), 0)
+    return partition
+
+
 def test_an_empty_follower_begins_with_the_batch_that_holds_its_log_start():
     log = opened(MemoryVfs())
     log.truncate_fully_and_start_at(2, WALL_MS)
     data = encode_batch([b"a", b"b", b"c"], 0, 1, WALL_MS)
-    assert append_fetched(log, row(data, 3, 2), 1, WALL_MS).end_offset == 3
+    appended = following(log).append_as_follower(row(data, 3, 2), 1, WALL_MS)
+    assert appended.end_offset == 3
     assert (log.log_start_offset, log.high_watermark) == (2, 3)
 
 
-@pytest.mark.parametrize(("start", "own"), [(3, 0), (2, 1)])
-def test_other_records_below_the_end_are_an_error(start, own):
+def test_a_fetch_parks_at_a_follower_that_began_with_the_batch_that_holds_its_log_start():
+    """The high watermark is the same offset before and after, on segments that start elsewhere."""
+    log = opened(MemoryVfs())
+    log.truncate_fully_and_start_at(2, WALL_MS)
+    partition = following(log)
+    assert partition.offset_snapshot(1, is_leader_only=False).high_watermark.place == (2, 0)
+    data = encode_batch([b"a", b"b", b"c"], 0, 1, WALL_MS)
+    partition.append_as_follower(row(data, 2), 1, WALL_MS)
+    assert partition.offset_snapshot(1, is_leader_only=False).high_watermark == LogOffsetMetadata(
+        2, (0, 0)
+    )
+    request = FetchPartition(fetch_offset=1, max_bytes=1 << 20, current_leader_epoch=1)
+    params = msgspec.structs.replace(CONSUMER, max_wait_ms=9, is_leader_only=False)
+    status = FetchStatus(LogOffsetMetadata(1, log.place_of(1)), request)
+    assert not DelayedFetch(None, params, {KEY: status}, Logs(partition)).try_complete()
+
+
+@pytest.mark.parametrize(("start", "own", "first"), [(3, 0, 0), (2, 1, 0), (1, 0, -1)])
+def test_other_records_below_the_end_are_an_error(start, own, first):
     log = opened(MemoryVfs())
     log.truncate_fully_and_start_at(start, WALL_MS)
-    append_fetched(log, row(batches(*range(start, start + own))), 1, WALL_MS)
-    data = encode_batch([b"a", b"b", b"c"] + [b"d"] * own, 0, 1, WALL_MS)
+    partition = following(log)
+    partition.append_as_follower(row(batches(*range(start, start + own))), 1, WALL_MS)
+    data = encode_batch([b"a", b"b", b"c"] + [b"d"] * own, first, 1, WALL_MS)
     with pytest.raises(UnexpectedOffsetError):
-        append_fetched(log, row(data), 1, WALL_MS)
-    assert log.end_offset == start + own
+        partition.append_as_follower(row(data), 1, WALL_MS)
+    assert (log.log_start_offset, log.end_offset) == (start, start + own)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +261,17 @@ def test_the_offset_to_truncate_to(diverging, expected):
     assert truncation_offset(log, diverging) == expected
 
 
+@pytest.mark.parametrize("diverging", [OffsetAndEpoch(0, -1), OffsetAndEpoch(-1, 1)])
+def test_a_diverging_epoch_that_is_none_is_an_error_of_the_leader(diverging):
+    log = opened(MemoryVfs())
+    partition = following(log)
+    partition.append_as_follower(row(batches(0, 1)), 1, WALL_MS)
+    with pytest.raises(RemoteProtocolError, match="diverging"):
+        partition.truncate_to_leader(diverging, 1, WALL_MS)
+    assert log.end_offset == 2
+    assert partition.truncate_to_leader(OffsetAndEpoch(0, 0), 1, WALL_MS) == 0
+
+
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_the_first_epochs_are_known(epoch):
     log = opened(MemoryVfs())
@@ -252,16 +291,15 @@ def test_the_places_of_a_log_that_begins_anew_are_looked_up_anew():
 
 
 def test_the_places_of_a_log_that_was_truncated_are_looked_up_anew():
-    partition = led(3, isr=(1,), replicas=(1, 2))
-    partition.maybe_shrink_isr(0)
-    partition.offset_snapshot(None, is_leader_only=True)
+    partition = led(3, isr=(1,), replicas=(1,))
+    place = partition.offset_snapshot(None, is_leader_only=True).high_watermark.place
     partition.make_follower(registration(2, 2), 0)
     assert partition.truncate_to_leader(OffsetAndEpoch(1, 1), 2, WALL_MS) == 1
-    partition.make_leader(registration(1, 3, isr=(1,)), 0)
-    append(partition, 0, count=5)
-    snapshot = partition.offset_snapshot(None, is_leader_only=True)
-    assert (snapshot.high_watermark.offset, snapshot.log_end.offset) == (6, 6)
-    assert snapshot.high_watermark.place == partition.log.place_of(6)
+    data = encode_batch([b"a", b"b", b"c"], 1, 2, WALL_MS)
+    partition.append_as_follower(row(data, 3), 2, WALL_MS)
+    high_watermark = partition.offset_snapshot(None, is_leader_only=False).high_watermark
+    assert high_watermark == LogOffsetMetadata(3, partition.log.place_of(3))
+    assert high_watermark.place != place
 
 
 # --- random walks
@@ -351,6 +389,9 @@ def test_the_walks_see_logs_that_diverge():
 # --- operations that wait
 
 
+KEY = (bytes(16), 0)
+
+
 class Logs:
     """One partition, as parked fetches see the partitions of a broker."""
 
@@ -369,13 +410,12 @@ class Logs:
 
 def test_operations_wait_for_a_partition():
     partition = led(2, isr=(1, 2), replicas=(1, 2))
-    key = (bytes(16), 0)
-    produce = DelayedProduce(None, {key: AwaitedOffset(2)}, lambda _: partition.leader)
-    delete = DelayedDeleteRecords(None, {key: AwaitedOffset(1)}, lambda _: partition.leader)
+    produce = DelayedProduce(None, {KEY: AwaitedOffset(2)}, lambda _: partition.leader)
+    delete = DelayedDeleteRecords(None, {KEY: AwaitedOffset(1)}, lambda _: partition.leader)
     found = fetch(partition, 0)
     request = FetchPartition(fetch_offset=0, max_bytes=1 << 20, current_leader_epoch=1)
     params = msgspec.structs.replace(CONSUMER, max_wait_ms=9)
-    parked = DelayedFetch(None, params, {key: FetchStatus(found.start, request)}, Logs(partition))
+    parked = DelayedFetch(None, params, {KEY: FetchStatus(found.start, request)}, Logs(partition))
     waiting = [produce, delete, parked]
     assert [each.try_complete() for each in waiting] == [False, False, False]
     assert fetch(partition, 2, from_follower(2)).changed.high_watermark_raised
@@ -384,5 +424,5 @@ def test_operations_wait_for_a_partition():
     assert not delete.try_complete()
     assert fetch(partition, 2, from_follower(2), log_start_offset=1).changed.low_watermark_raised
     assert delete.try_complete()
-    assert produce.results == {key: ErrorCode.none}
-    assert delete.results == {key: DeletedRecords(ErrorCode.none, 1)}
+    assert produce.results == {KEY: ErrorCode.none}
+    assert delete.results == {KEY: DeletedRecords(ErrorCode.none, 1)}
