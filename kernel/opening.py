@@ -121,7 +121,8 @@ def open_storage(
     )
     election = quorum_state.read()
     reserve = SpaceReserve(vfs, config.metadata_log_dir)
-    reading = SnapshotReading(clock, lambda: loader.image, config.quorum.fetch_timeout_ms // 2)
+    hold_ms_max = _fetch_timeout_ms(config) // 2
+    reading = SnapshotReading(clock, lambda: loader.image, hold_ms_max)
     downloads = SnapshotDownloads(log, files, reading, effects, installed)
     writer = LogWriter(log, quorum_state, downloads, reserve, clock=clock, effects=effects)
     return OpenedStorage(log, files, writer, reading, loader, election, snapshots, directory_id)
@@ -184,7 +185,7 @@ def raft_core(
         ),
         listeners=config.advertised_controller_listeners,
         election_timeout_ms=quorum.election_timeout_ms,
-        fetch_timeout_ms=max(quorum.fetch_timeout_ms, FETCH_TIMEOUT_MS_MIN),
+        fetch_timeout_ms=_fetch_timeout_ms(config),
         election_backoff_max_ms=quorum.election_backoff_ms_max,
         request_timeout_ms=max(quorum.request_timeout_ms, REQUEST_TIMEOUT_MS_MIN),
         retry_backoff_ms=quorum.retry_backoff_ms,
@@ -209,6 +210,11 @@ def raft_core(
         rng=rng,
         now_ms=now_ms,
     )
+
+
+def _fetch_timeout_ms(config: NodeConfig) -> int:
+    """The fetch time-out that is used for the configured one."""
+    return max(config.quorum.fetch_timeout_ms, FETCH_TIMEOUT_MS_MIN)
 
 
 def controller_of(

@@ -5,8 +5,9 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from kernel.config import MetadataLogConfig
+from kernel.config import MetadataLogConfig, QuorumConfig
 from kernel.kernel import Kernel
+from kernel.opening import open_storage
 from kernel.quorum.snapshot_reading import SLICE_MS, SLICE_RECORDS, SnapshotReading
 from kernel.quorum.snapshots import RETENTION_CHECK_MS
 from metadata.image import EMPTY
@@ -22,6 +23,7 @@ from network.timers import (
 )
 from raft.events import ResponseReceived
 from raft.messages import FetchSnapshotResponse
+from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, World, config_of, create_topic_body
 from wire.types import DirectoryId, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicId
 
@@ -47,9 +49,13 @@ CONTENT = encoded(TOPICS)
 class Rig:
     """The reading of a snapshot that has come in one chunk."""
 
-    def __init__(self) -> None:
+    def __init__(self, quorum: QuorumConfig | None = None) -> None:
         self.clock = Clock(Now(START_MS, START_MS))
         self.reading = SnapshotReading(self.clock, lambda: EMPTY, HOLD_MS_MAX)
+        if quorum is not None:
+            vfs, config = MemoryVfs(), config_of(1, quorum=quorum)
+            opened = open_storage(config, vfs, None, self.clock, [], installed=lambda _: None)
+            self.reading = opened.reading
         response = FetchSnapshotResponse(
             snapshot_id=SNAPSHOT_ID, size_bytes=len(CONTENT), chunk=CONTENT
         )
@@ -78,6 +84,19 @@ def test_each_slice_is_due_after_the_one_before_until_the_response_goes_on() -> 
         released = rig.tick()
     assert released is rig.event
     assert rig.at_ms == NEVER_MS
+
+
+@pytest.mark.parametrize(("fetch_timeout_ms", "hold_ms"), [(0, 25), (50, 25), (60, 30)])
+def test_a_response_is_held_half_the_fetch_time_out_that_is_used(
+    fetch_timeout_ms: int, hold_ms: int
+) -> None:
+    rig = Rig(QuorumConfig(fetch_timeout_ms=fetch_timeout_ms))
+    assert rig.tick() is None
+    released = {}
+    for after_ms in (hold_ms - 1, hold_ms):
+        rig.clock.set(Now(START_MS + after_ms, START_MS + after_ms))
+        released[after_ms] = rig.reading.tick()
+    assert released == {hold_ms - 1: None, hold_ms: rig.event}
 
 
 def test_what_is_finished_without_its_slices_is_not_due() -> None:
