@@ -343,12 +343,13 @@ def _connection_limits(
 
 def _broker(given: Mapping[str, str], fields: dict[str, Any]) -> BrokerConfig:
     broker = BrokerConfig(rack=given.get("broker.rack") or None, **fields)
-    if broker.heartbeat_interval_ms >= broker.session_timeout_ms:
-        raise ConfigError.invalid(
-            str(broker.heartbeat_interval_ms),
-            "broker.heartbeat.interval.ms",
-            f"Value must be less than broker.session.timeout.ms={broker.session_timeout_ms}",
-        )
+    interval, limit = str(broker.heartbeat_interval_ms), broker.session_timeout_ms
+    if broker.heartbeat_interval_ms >= limit:
+        key = "broker.heartbeat.interval.ms"
+        written = given.get(key, interval)
+        value = "Value" if written == interval else f"Value (used as {interval})"
+        reason = f"{value} must be less than broker.session.timeout.ms={limit}"
+        raise ConfigError.invalid(written, key, reason)
     return broker
 
 

@@ -164,7 +164,18 @@ def test_own_listener_names_need_a_map():
         ({"num.partitions": "0"}, "for configuration num.partitions: Value must be at least 1"),
         ({"num.partitions": "99999999999"}, "Value must be no more than 2147483647"),
         ({"metadata.log.segment.ms": "1.5"}, "Not a number of type LONG"),
-        ({"broker.heartbeat.interval.ms": "9000"}, "less than broker.session.timeout.ms=9000"),
+        (
+            {"broker.heartbeat.interval.ms": "9000"},
+            "value 9000 for .*: Value must be less than broker.session.timeout.ms=9000$",
+        ),
+        (
+            {"broker.session.timeout.ms": "2000"},
+            "value 2000 for configuration broker.heartbeat.interval.ms: Value must be less",
+        ),
+        (
+            {"broker.heartbeat.interval.ms": "1", "broker.session.timeout.ms": "10"},
+            r"value 1 for .*: Value \(used as 10\) must be less than broker.session.timeout.ms=10$",
+        ),
         ({"log.dirs": "/a,/a"}, "a folder is named twice"),
         ({"log.dirs": "/a,/b\0"}, "configuration log.dirs: a folder's name has no NUL"),
         ({"metadata.log.dir": "\0"}, "configuration metadata.log.dir: a folder's name has no NUL"),
