@@ -115,7 +115,7 @@ class Partition:
         return self.role.partition_epoch
 
     @property
-    def leader(self) -> Leadership | ErrorCode:
+    def leadership(self) -> Leadership | ErrorCode:
         """The partition at its leader; the error where this broker is none."""
         role = self.role
         if isinstance(role, Leadership):
@@ -268,7 +268,7 @@ class Partition:
         Raises:
             RejectedError, ProducerStateError, OutOfSpaceError: as `UnifiedLog.append_as_leader`.
         """
-        leader = self.leader
+        leader = self.leadership
         if isinstance(leader, ErrorCode):
             return leader
         return leader.append(
@@ -450,7 +450,7 @@ class Partition:
 
     def delete_records_on_leader(self, offset: int) -> RecordDeletion | ErrorCode:
         """Raise the log start to an offset, -1 for the high watermark; segments go later."""
-        leader = self.leader
+        leader = self.leadership
         if isinstance(leader, ErrorCode):
             return leader
         return (

@@ -17,6 +17,7 @@ VALUES: Final = frozenset(
         "config",
         "context",  # of a request: who asks, and by when
         "definition",  # of a configuration key
+        "epoch_entries",  # of a log: epochs with their first offsets
         "error_code",  # an enum member
         "header",
         "image",
@@ -46,7 +47,7 @@ def reaches(tree: ast.Module) -> Iterator[tuple[int, str]]:
         attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
         inner = {id(node.value) for node in attributes}
         no_parts = modules | imported(nodes)
-        local = aliases(nodes, no_parts)
+        local = aliases(nodes)
         for node in attributes:
             names = () if id(node) in inner else chain(node, local)
             if names and names[0] not in no_parts and passed(names) > PASSED_MAX:
@@ -73,37 +74,58 @@ def imported(nodes: Iterable[ast.AST]) -> frozenset[str]:
     )
 
 
-def aliases(nodes: list[ast.AST], no_parts: frozenset[str]) -> dict[str, Names]:
+def aliases(nodes: list[ast.AST]) -> dict[str, Names]:
     """Local names of attributes: `log` is `self._writer.log` after `log = self._writer.log`.
 
-    Those that are set at one place: what stands for several objects is none of them.
+    Those that are set at one place: what stands for several objects is none of them. Of loops only
+    those over what a class has: other loops are over the rows of messages, which are values.
     """
     names = (node for node in nodes if isinstance(node, ast.Name))
     times_set = Counter(name.id for name in names if isinstance(name.ctx, ast.Store))
     found: dict[str, Names] = {}
     for node in nodes:
-        for target, value in pairs(node) if isinstance(node, ast.Assign) else ():
+        is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)
+        for target, value in bindings(node):
             if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
                 source = chain(value, found)
-                if source[0] not in no_parts and times_set[target.id] == 1:
+                if times_set[target.id] == 1 and (source[0] == "self" or not is_loop):
                     found[target.id] = source
     return found
 
 
-def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Targets with their values, those of `a, b = c, d` one by one."""
-    for target in node.targets:
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            yield from zip(target.elts, node.value.elts, strict=False)
-        else:
-            yield target, node.value
+def bindings(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
+    """Targets with their values, None for none; those of `a, b = c, d` one by one.
+
+    The value of a loop's target is the iterated: an element counts as its collection.
+    """
+    match node:
+        case ast.Assign(targets, value):
+            for target in targets:
+                yield from pairs(target, value)
+        case ast.AnnAssign(target, _, value) | ast.NamedExpr(target, value):
+            yield target, value
+        case (
+            ast.For(target, value) | ast.AsyncFor(target, value) | ast.comprehension(target, value)
+        ):
+            yield target, value
+        case ast.withitem(value, target):
+            yield target, value
+
+
+def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """A target with its value, those of tuples one by one."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        yield from zip(target.elts, value.elts, strict=False)
+    else:
+        yield target, value
 
 
 def chain(node: ast.expr, local: dict[str, Names]) -> Names:
     """The names of an attribute from its root on; a root that is no name is empty."""
     names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
+    while isinstance(node, ast.Attribute | ast.NamedExpr):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
         node = node.value
     root = local.get(node.id, (node.id,)) if isinstance(node, ast.Name) else ("",)
     return (*root, *reversed(names))

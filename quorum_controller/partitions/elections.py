@@ -183,7 +183,7 @@ class ElectionTimer:
             if round_.deadline_ms is None or round_.deadline_ms > now_ms:
                 continue
             if not round_.remaining:
-                round_.remaining.extend(sorted(_waiting(electorate.index, round_.election)))
+                round_.remaining = deque(sorted(_waiting(electorate.index, round_.election)))
             _elect_slice(draft, round_, electorate.policy())
             round_.deadline_ms = now_ms if round_.remaining else None
             self._note_deadline()

@@ -69,6 +69,11 @@ class _Rack:
         broker = self.unfenced.next(current_pass)
         return self.fenced.next(current_pass) if broker is None else broker
 
+    def shuffle(self, rng: Rng) -> None:
+        """Shuffle both lists and make every broker available again."""
+        self.fenced.shuffle(rng)
+        self.unfenced.shuffle(rng)
+
 
 class _RackList:
     """All racks in the order of striping."""
@@ -118,8 +123,7 @@ class _RackList:
     def _shuffle(self) -> None:
         self.rng.shuffle(self.racks)
         for rack in self.racks:
-            rack.fenced.shuffle(self.rng)
-            rack.unfenced.shuffle(self.rng)
+            rack.shuffle(self.rng)
         self.current_pass = 0
 
 

@@ -233,7 +233,7 @@ class RaftScenario:
         if route not in self.quorum.in_flight:
             raise ScenarioError(f"{route[0]} asked nothing of {route[1]}")
         sent = self.quorum.in_flight[route]
-        self.quorum.network = [x for x in self.quorum.network if x.sent is not sent]
+        self.quorum.withdraw(sent)
         return sent
 
     # --- other parts of a node --------------------------------------------------------------------

@@ -139,6 +139,10 @@ class ScenarioQuorum:
         """Lose the messages in flight from and to a replica."""
         self.network = [x for x in self.network if node_id not in (x.source_id, x.target_id)]
 
+    def withdraw(self, sent: fx.SendRequest) -> None:
+        """Take a request out of the network, if it is there: the scenario plays its answer."""
+        self.network = [x for x in self.network if x.sent is not sent]
+
     def forget_caller(self, node_id: NodeId) -> None:
         """Forget that a replica waits for answers."""
         self._callers = {t: c for t, c in self._callers.items() if c[0] != node_id}

@@ -39,7 +39,7 @@ def every_refusal(partition):
     fetched = FetchedFromLeader(records=memoryview(b""), high_watermark=0, log_start_offset=0)
     epoch = partition.leader_epoch
     return {
-        partition.leader,
+        partition.leadership,
         append(partition, 0),
         partition.append_as_follower(fetched, epoch, WALL_MS),
         partition.truncate_to_leader(OffsetAndEpoch(0, 0), epoch, WALL_MS),
@@ -68,7 +68,7 @@ def test_a_partition_waits_for_its_log_and_takes_the_newest_metadata_with_it():
     transition = partition.open_log(opened(MemoryVfs()), 0)
     assert transition == Transition(is_taken=True, is_new_leader=True, is_new_leader_epoch=True)
     assert (partition.leader_epoch, partition.partition_epoch) == (5, 5)
-    assert partition.leader is partition.role
+    assert partition.leadership is partition.role
 
 
 def test_a_log_may_be_opened_before_the_metadata_come():
@@ -113,7 +113,7 @@ def test_a_new_leader_starts_its_epoch_at_the_end_of_its_log():
     log = opened(MemoryVfs())
     log.append_as_leader(produced(WALL_MS, WALL_MS), 3, WALL_MS)
     partition = led(log=log, epoch=5)
-    leader = partition.leader
+    leader = partition.leadership
     assert leader.epoch_start_offset == 2
     assert partition.end_of_epoch(None, 4, is_leader_only=True) == OffsetAndEpoch(2, 3)
     assert partition.end_of_epoch(None, 5, is_leader_only=True) == OffsetAndEpoch(2, 5)
@@ -137,7 +137,7 @@ def test_metadata_of_an_older_partition_epoch_are_left():
     assert partition.make_leader(registration(1, 5, partition_epoch=8, isr=(1,)), 0) == Transition()
     assert partition.make_follower(registration(2, 6, partition_epoch=8), 0) == Transition()
     assert partition.make_follower(registration(2, 4, partition_epoch=10), 0) == Transition()
-    assert partition.leader.isr_size == 3
+    assert partition.leadership.isr_size == 3
     follower = Brokers().partition()
     follower.open_log(opened(MemoryVfs()), 0)
     follower.make_follower(registration(2, 5, partition_epoch=9), 0)
@@ -147,7 +147,7 @@ def test_metadata_of_an_older_partition_epoch_are_left():
 
 def test_a_later_partition_epoch_of_a_leader_changes_the_isr_and_the_assignment_only():
     partition = led(2)
-    leader = partition.leader
+    leader = partition.leadership
     fetch(partition, 1, from_follower(2), now_ms=7)
     known = leader.replicas[2]
     transition = partition.make_leader(
@@ -164,7 +164,7 @@ def test_a_later_partition_epoch_of_a_leader_changes_the_isr_and_the_assignment_
     )
     assert transition == Transition(is_taken=True, changed=Changed(high_watermark_raised=True))
     assert partition.log.high_watermark == 1
-    assert partition.leader is leader
+    assert partition.leadership is leader
     assert leader.epoch_start_offset == 0
     assert leader.replicas[2] is known
     assert leader.replicas[4].last_caught_up_ms is None
@@ -183,7 +183,7 @@ def test_a_leader_elected_again_starts_its_replicas_anew():
     fetch(partition, 1, from_follower(2), now_ms=7)
     transition = partition.make_leader(registration(1, 2, isr=(1, 3)), 50)
     assert transition == Transition(is_taken=True, is_new_leader_epoch=True)
-    leader = partition.leader
+    leader = partition.leadership
     assert leader.epoch_start_offset == 2
     assert partition.log.epoch_entries[-1].epoch == 2
     assert leader.replicas[2].log_end == LogOffsetMetadata(
@@ -200,7 +200,7 @@ def test_a_leader_that_was_a_follower_knows_nothing_of_its_replicas():
     partition.make_follower(registration(2, 2), 8)
     transition = partition.make_leader(registration(1, 3, isr=(1, 2)), 50)
     assert transition == Transition(is_taken=True, is_new_leader=True, is_new_leader_epoch=True)
-    replicas = partition.leader.replicas
+    replicas = partition.leadership.replicas
     assert replicas[2].log_end is None
     assert (replicas[2].last_caught_up_ms, replicas[3].last_caught_up_ms) == (50, None)
     assert replicas[2].leader_end_offset is None
@@ -236,7 +236,7 @@ def test_a_leader_becomes_follower_and_its_fetcher_starts_for_a_new_leader_epoch
     assert partition.role == Following(2, 2, 3)
     assert partition.make_follower(registration(-1, 3, partition_epoch=4), 0).is_new_leader_epoch
     assert partition.role == Following(None, 3, 4)
-    assert partition.leader is NOT_LEADER
+    assert partition.leadership is NOT_LEADER
     assert append(partition, 0) is NOT_LEADER
     assert partition.delete_records_on_leader(0) is NOT_LEADER
     assert partition.maybe_shrink_isr(LAG_MS * 9) == UNCHANGED
@@ -271,7 +271,7 @@ def test_records_are_appended_with_the_leader_epoch_and_committed_when_the_isr_h
     assert partition.log.last_epoch == 5
     partition = led()
     assert append(partition, 0, acks=-1).changed == UNCHANGED
-    assert partition.leader.high_watermark == 0
+    assert partition.leadership.high_watermark == 0
 
 
 def test_too_few_replicas_in_sync_refuse_acks_all_and_hold_the_high_watermark():
@@ -289,9 +289,9 @@ def test_too_few_replicas_in_sync_refuse_acks_all_and_hold_the_high_watermark():
 
 def test_the_minimum_is_at_most_the_number_of_replicas():
     partition = led(minimum=5)
-    assert partition.leader.effective_min_isr == 3
+    assert partition.leadership.effective_min_isr == 3
     assert append(partition, 0, acks=-1).append.end_offset == 1
-    assert partition.leader.maximal_isr_size == 3
+    assert partition.leadership.maximal_isr_size == 3
 
 
 def test_the_settings_before_a_leadership_hold_in_it():
@@ -324,7 +324,7 @@ def test_flags_of_a_leader(isr, flags):
         )
 
     assert of_partition() == flags
-    assert [partition.leader.is_in_sync(each) for each in (1, 2, 3)] == [
+    assert [partition.leadership.is_in_sync(each) for each in (1, 2, 3)] == [
         each in isr for each in (1, 2, 3)
     ]
     partition.make_follower(registration(2, 2), 0)
@@ -365,7 +365,7 @@ def test_an_answer_is_adopted_with_its_partition_epoch():
     answered = partition.on_answer(proposal, answer, 1)
     assert answered == Answered(Outcome.ADOPTED)
     assert partition.partition_epoch == 2
-    assert partition.leader.state == CommittedPartitionState((1, 2))
+    assert partition.leadership.state == CommittedPartitionState((1, 2))
     assert partition.on_answer(proposal, answer, 1) == Answered(Outcome.IGNORED)
 
 
@@ -406,14 +406,14 @@ def test_a_deletion_waits_for_the_live_followers():
     brokers = Brokers()
     partition = led(4, brokers=brokers, isr=(1, 2), replicas=(1, 2))
     fetch(partition, 4, from_follower(2), now_ms=1)
-    assert partition.leader.low_watermark == 0
+    assert partition.leadership.low_watermark == 0
     deletion = partition.delete_records_on_leader(3)
     assert (deletion.low_watermark, deletion.changed) == (0, UNCHANGED)
     changed = fetch(partition, 4, from_follower(2), now_ms=2, log_start_offset=2).changed
-    assert (changed, partition.leader.low_watermark) == (Changed(low_watermark_raised=True), 2)
+    assert (changed, partition.leadership.low_watermark) == (Changed(low_watermark_raised=True), 2)
     assert fetch(partition, 4, from_follower(2), now_ms=2, log_start_offset=2).changed == UNCHANGED
     brokers.registered[2].fenced = True
-    assert partition.leader.low_watermark == 3
+    assert partition.leadership.low_watermark == 3
 
 
 # --- offsets

@@ -143,7 +143,7 @@ def test_a_follower_that_diverges_gets_no_records_and_is_not_moved():
     assert (fetched.records, fetched.changed) == (None, UNCHANGED)
     assert fetched.start == LogOffsetMetadata(3)
     assert fetched.log_end_offset == 3
-    assert partition.leader.replicas[2].log_end is None
+    assert partition.leadership.replicas[2].log_end is None
     assert fetch(partition, 9, from_follower(), last_fetched_epoch=7) is OUT_OF_RANGE
 
 
@@ -156,13 +156,13 @@ def test_a_fetch_moves_the_replica_and_the_high_watermark():
     assert offsets(fetched) == [2]
     assert fetched.high_watermark == 0
     assert fetched.changed == Changed(high_watermark_raised=True, low_watermark_raised=True)
-    replica = partition.leader.replicas[2]
+    replica = partition.leadership.replicas[2]
     assert replica.log_end == LogOffsetMetadata(2, partition.log.place_of(2))
     assert (replica.leader_end_offset, replica.last_fetch_ms, replica.broker_epoch) == (3, 7, 12)
-    assert partition.leader.high_watermark == 2
+    assert partition.leadership.high_watermark == 2
     again = fetch(partition, 2, from_follower(), now_ms=8)
     assert again.changed == UNCHANGED
-    assert partition.leader.replicas[2].last_fetch_ms == 8
+    assert partition.leadership.replicas[2].last_fetch_ms == 8
 
 
 def test_a_fetch_that_waited_does_not_move_the_replica():
@@ -170,7 +170,7 @@ def test_a_fetch_that_waited_does_not_move_the_replica():
     stale = from_follower(replica_epoch=1)
     fetched = fetch(partition, 2, stale, updates_replica=False)
     assert (offsets(fetched), fetched.changed) == ([2], UNCHANGED)
-    assert partition.leader.replicas[2].log_end is None
+    assert partition.leadership.replicas[2].log_end is None
 
 
 def test_a_fetch_at_the_same_offset_raises_nothing_by_itself():
@@ -178,9 +178,9 @@ def test_a_fetch_at_the_same_offset_raises_nothing_by_itself():
     partition = led(1, brokers=brokers, isr=(1,), replicas=(1, 2))
     brokers.registered[2].fenced = True
     fetch(partition, 0, from_follower())
-    assert partition.leader.high_watermark == 1
+    assert partition.leadership.high_watermark == 1
     append(partition, 0)
-    assert partition.leader.high_watermark == 2
+    assert partition.leadership.high_watermark == 2
 
 
 def test_a_follower_that_is_no_replica_here_is_not_known():
@@ -199,7 +199,7 @@ def test_a_fetch_of_an_earlier_registration_is_stale():
     brokers = Brokers()
     partition = led(1, brokers=brokers, **IN_SYNC)
     assert fetch(partition, 1, from_follower(replica_epoch=11)) is NOT_LEADER
-    assert partition.leader.replicas[2].log_end is None
+    assert partition.leadership.replicas[2].log_end is None
     assert fetch(partition, 2, from_follower(replica_epoch=11)) is OUT_OF_RANGE
     assert fetch(partition, 1, from_follower(replica_epoch=12)).changed.high_watermark_raised
     without = msgspec.structs.replace(from_follower(), replica_epoch=None)
@@ -210,14 +210,14 @@ def test_a_log_start_of_a_follower_above_that_of_the_leader_raises_nothing():
     partition = led(1, **IN_SYNC)
     fetch(partition, 1, from_follower())
     assert fetch(partition, 1, from_follower(), log_start_offset=1).changed == UNCHANGED
-    assert partition.leader.low_watermark == 0
+    assert partition.leadership.low_watermark == 0
 
 
 def test_a_follower_that_does_not_say_its_log_start_has_no_low_watermark():
     partition = led(1, **IN_SYNC)
     fetched = fetch(partition, 1, from_follower(), log_start_offset=None)
     assert fetched.changed == Changed(high_watermark_raised=True)
-    assert partition.leader.low_watermark is None
+    assert partition.leadership.low_watermark is None
 
 
 @pytest.mark.parametrize(
@@ -234,18 +234,18 @@ def test_a_low_watermark_is_raised_when_it_is_known_and_higher(before, after, ex
 
 def test_a_follower_that_has_all_that_is_committed_joins_and_counts_at_once():
     partition = led(2, isr=(1,), replicas=(1, 2))
-    partition.leader.maybe_shrink_isr(0)
-    assert partition.leader.high_watermark == 2
+    partition.leadership.maybe_shrink_isr(0)
+    assert partition.leadership.high_watermark == 2
     assert fetch(partition, 1, from_follower()).changed.proposal is None
     fetched = fetch(partition, 2, from_follower())
     proposal = fetched.changed.proposal
     assert proposal.isr == ((1, 11), (2, 12))
     assert (proposal.leader_epoch, proposal.partition_epoch) == (1, 1)
-    assert isinstance(partition.leader.state, PendingExpandIsr)
-    assert partition.leader.maximal_isr_size == 2
-    assert partition.leader.isr_size == 1
+    assert isinstance(partition.leadership.state, PendingExpandIsr)
+    assert partition.leadership.maximal_isr_size == 2
+    assert partition.leadership.isr_size == 1
     append(partition, 10**6)
-    assert partition.leader.high_watermark == 2
+    assert partition.leadership.high_watermark == 2
     fetched = fetch(partition, 3, from_follower(), now_ms=10**6)
     assert fetched.changed == Changed(high_watermark_raised=True)
 
@@ -267,7 +267,7 @@ def test_a_follower_that_is_not_eligible_does_not_join(trait):
     partition = led(1, brokers=brokers, isr=(1,))
     setattr(brokers.registered[2], trait, True)
     assert fetch(partition, 1, from_follower()).changed.proposal is None
-    assert partition.leader.state == CommittedPartitionState((1,))
+    assert partition.leadership.state == CommittedPartitionState((1,))
 
 
 def test_epochs_count_from_zero():

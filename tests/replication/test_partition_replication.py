@@ -405,13 +405,13 @@ class Logs:
         return self.partition.end_of_epoch(current_leader_epoch, epoch, is_leader_only=False)
 
     def is_throttled(self, _partition, replica_id):
-        return not self.partition.leader.is_in_sync(replica_id)
+        return not self.partition.leadership.is_in_sync(replica_id)
 
 
 def test_operations_wait_for_a_partition():
     partition = led(2, isr=(1, 2), replicas=(1, 2))
-    produce = DelayedProduce(None, {KEY: AwaitedOffset(2)}, lambda _: partition.leader)
-    delete = DelayedDeleteRecords(None, {KEY: AwaitedOffset(1)}, lambda _: partition.leader)
+    produce = DelayedProduce(None, {KEY: AwaitedOffset(2)}, lambda _: partition.leadership)
+    delete = DelayedDeleteRecords(None, {KEY: AwaitedOffset(1)}, lambda _: partition.leadership)
     found = fetch(partition, 0)
     request = FetchPartition(fetch_offset=0, max_bytes=1 << 20, current_leader_epoch=1)
     params = msgspec.structs.replace(CONSUMER, max_wait_ms=9)

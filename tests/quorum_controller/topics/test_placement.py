@@ -100,3 +100,22 @@ def test_a_rack_without_a_living_broker_has_its_leader_from_the_next():
     usable = brokers((1, "a", True), (2, "b", False), (3, "c", False), (4, "d", False))
     leaders = [replicas[0] for replicas in place(3, 1, usable, InOrder())]
     assert leaders == [2, 2, 3]  # racks a, b, c: b stands in for a
+
+
+class Noting(InOrder):
+    def __init__(self):
+        self.shuffled = []
+
+    def shuffle(self, values):
+        self.shuffled.append(values)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "shuffled"), [(2, []), (3, [[3], [1, 2]]), (5, [[3], [1, 2]] * 2)]
+)
+def test_brokers_are_shuffled_after_as_many_partitions_as_are_unfenced(partitions, shuffled):
+    rng = Noting()
+    place(partitions, 1, brokers((1, None, False), (2, None, False), (3, None, True)), rng)
+    racks = [values for values in rng.shuffled if not isinstance(values[0], int)]
+    assert len(racks) == len(shuffled) // 2
+    assert [values for values in rng.shuffled if values not in racks] == shuffled

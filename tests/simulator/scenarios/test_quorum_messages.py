@@ -6,8 +6,8 @@ from simulator.scenarios.command import ScenarioError
 from simulator.scenarios.raft_quorum import Message, ScenarioQuorum
 
 
-def message(source, target):
-    return Message(source_id=source, target_id=target, sent=None)
+def message(source, target, sent=None):
+    return Message(source_id=source, target_id=target, sent=sent)
 
 
 @pytest.fixture
@@ -29,6 +29,15 @@ def test_the_oldest_message_of_a_link_is_taken(quorum):
 def test_an_isolated_replica_loses_what_is_in_flight(quorum):
     quorum.isolate(1)
     assert [(m.source_id, m.target_id) for m in quorum.network] == [(2, 3), (2, 3), (3, 2)]
+
+
+def test_a_request_that_is_withdrawn_does_not_arrive(quorum):
+    first, second = ["request"], ["request"]
+    others = quorum.network
+    quorum.network = [message(1, 2, first), *others, message(1, 2, second)]
+    quorum.withdraw(first)
+    assert quorum.network == [*others, message(1, 2, second)]
+    assert quorum.network[-1].sent is second
 
 
 def test_the_requests_of_a_stopped_replica_are_forgotten(quorum):
