@@ -7,7 +7,8 @@ apache/kafka: core/.../server/{ReplicaFetcherThread,AbstractFetcherThread}.scala
 
 import msgspec
 
-from storage.logs.unified_log import UnexpectedOffsetError, UnifiedLog
+from storage.logs.append_info import UnexpectedOffsetError
+from storage.logs.unified_log import UnifiedLog
 from wire.errors import RemoteProtocolError
 from wire.types import LeaderEpoch, Offset, OffsetAndEpoch
 

@@ -30,7 +30,8 @@ from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata
 from replication.replica import ReplicaState, new_replica
 from storage.errors import OffsetOutOfRangeError
-from storage.logs.unified_log import LeaderAppend, UnifiedLog
+from storage.logs.append_info import LeaderAppend
+from storage.logs.unified_log import UnifiedLog
 from storage.producers.producer_state import Origin
 from wire.batch import Batch
 from wire.errors import ErrorCode

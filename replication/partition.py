@@ -42,7 +42,8 @@ from replication.log_ends import LogEnds
 from replication.log_offsets import LogOffsetMetadata, LogOffsetSnapshot
 from replication.reading import Fetched, offset_for_timestamp, without_records
 from replication.replica import is_stale
-from storage.logs.unified_log import FetchIsolation, UnexpectedOffsetError, UnifiedLog
+from storage.logs.append_info import UnexpectedOffsetError
+from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_state import Origin
 from storage.segments.timestamp_lookup import TimestampAndOffset
 from wire.batch import Batch

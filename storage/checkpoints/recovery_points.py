@@ -44,15 +44,19 @@ class RecoveryPoints:
             OutOfSpaceError: the record is as before.
         """
         assert end_offset >= 0, f"{end_offset=}"
-        is_lower = end_offset < self.get(key)
         assert key[0] != METADATA_TOPIC_NAME, f"{key=} is recorded by itself"
+        if end_offset < self.get(key):
+            lowered = {**self._offsets, key: end_offset}
+            self._checkpoint.replace(lowered, kept_topic=METADATA_TOPIC_NAME)
         self._offsets[key] = end_offset
-        if is_lower:
-            self.record()
 
     def forget(self, key: TopicAndPartition) -> None:
-        """Leave out a log that is deleted or moved; recorded with the next record."""
+        """Leave out a log that is gone; recorded with the next record."""
         self._offsets.pop(key, None)
+
+    def is_recorded(self, key: TopicAndPartition) -> bool:
+        """True if the file has a line of this log."""
+        return key in self._checkpoint.offsets
 
     def keep(self, keys: AbstractSet[TopicAndPartition]) -> None:
         """Leave out all but those of these logs; recorded with the next record."""

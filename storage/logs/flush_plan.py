@@ -32,14 +32,19 @@ class FlushPlan:
         self.last_epoch = last_epoch
         self.generation = generation
         self._failure: FsyncError | None = None
+        self._is_abandoned = False
 
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to sync."""
         return not self._files and not self._directories
 
+    def abandon(self) -> None:
+        """Let errors be: the log is deleted, or its disk failed. `run` may be under way."""
+        self._is_abandoned = True
+
     def run(self) -> None:
-        """Sync everything; durable on return.
+        """Sync everything; durable on return, unless the plan was abandoned.
 
         Raises:
             FsyncError: the content of the disk is unknown; raised again if it failed before.
@@ -52,8 +57,9 @@ class FlushPlan:
             for directory in self._directories:
                 self._vfs.sync_directory(directory)
         except FsyncError as error:
-            self._failure = error
-            raise
+            if not self._is_abandoned:
+                self._failure = error
+                raise
         for file in self._files:
             file.close()
         self._files = ()

@@ -109,8 +109,11 @@ class Flushing:
         """Advance the flushed end to that of a plan that has run; True if it is to be recorded."""
         assert plan.is_empty, "run it first"
         outstanding = self.outstanding
-        if plan in outstanding:
-            del outstanding[: outstanding.index(plan) + 1]
+        if plan not in outstanding:  # of a log that was closed, or reported before
+            return False
+        number = outstanding.index(plan)
+        assert all(each.is_empty for each in outstanding[:number]), "run those before it first"
+        del outstanding[: number + 1]
         if plan.generation != self.generation or plan.end_offset <= self.flushed_end_offset:
             return False
         self.flushed_end_offset = plan.end_offset
@@ -135,7 +138,10 @@ class Flushing:
             self._recovery_point.record(end_offset)
 
     def close(self) -> None:
-        """Close what waits for a sync, and the file of the record."""
+        """Close what waits for a sync, and the file of the record; plans that run may fail now."""
         self.unsynced.clear()
+        for plan in self.outstanding:
+            plan.abandon()
+        self.outstanding.clear()
         if self._recovery_point is not None:
             self._recovery_point.close()

@@ -13,7 +13,7 @@ from storage.logs.append_info import AppendInfo
 from storage.logs.fetched_batches import acceptable, groups_that_fit
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.flushing import Flushing, RecordedEnd
-from storage.logs.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log
+from storage.logs.log_loading import LoadedLog, LogConfig, SegmentMaker, load_log, write_again
 from storage.logs.recovery import BatchRules, RecoveryEvent
 from storage.segments.file_slice import FileSlice
 from storage.segments.open_segments import OpenSegments
@@ -92,20 +92,13 @@ class Log:
         if not config.syncs_at_open:
             log._flushing.flushed_end_offset = loaded.flushed_end_offset
             return log
-        log._write_again_from(flushed)
+        if flushed < log.end_offset:
+            write_again(log._segments[log._floor(flushed) :], flushed)
         log.flush()
         assert log.flushed_end_offset == log.end_offset, f"{log.flushed_end_offset=}"
         if recovery_point is not None:
             recovery_point.note(log.flushed_end_offset)
         return log
-
-    def _write_again_from(self, flushed_end: int) -> None:
-        """Rewrite the bytes above the recorded flushed end in place, unchanged."""
-        if flushed_end >= self.end_offset:
-            return
-        for segment in self._segments[self._floor(flushed_end) :]:
-            is_split = flushed_end > segment.base_offset
-            segment.write_again_from(segment.find(flushed_end) if is_split else 0)
 
     @property
     def flushed_end_offset(self) -> int:
@@ -459,10 +452,14 @@ class Log:
             segment.close()
         self._flushing.close()
 
+    def record_epochs(self) -> None:
+        """Make the leader epochs durable, if they changed; OutOfSpaceError leaves their file."""
+        self._epochs.record(self._vfs, self.directory)
+
     def _record_flushed_end(self) -> None:
         """Write the checkpoints; on a full disk the older ones remain until a later flush."""
         with suppress(OutOfSpaceError):
-            self._epochs.record(self._vfs, self.directory)
+            self.record_epochs()
             self._flushing.record()
 
     # -- segments -------------------------------------------------------------------------------

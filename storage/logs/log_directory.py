@@ -4,6 +4,7 @@ apache/kafka: core/.../log/LogManager.scala (`loadLog`, `checkpoint...InDir`)
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -36,6 +37,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
         syncs_at_open=False,
         grows_index_files=True,
         cuts_flushed_damage=True,
+        batch_bytes_max=(1 << 31) - 1,  # its leader has judged it
     )
     append: AppendRules = AppendRules()
     retention: RetentionRules = RetentionRules()
@@ -86,58 +88,86 @@ class LogDirectory:
         self.opening: set[TopicAndPartition] = set()
         """Logs that are not open yet: what is recorded of them stays."""
 
+    def forget_all_but(self, keys: AbstractSet[TopicAndPartition]) -> None:
+        """Leave out what is recorded of logs that are gone; durable.
+
+        A crash behind a deletion may have left it: a new log of this name begins without.
+        """
+        self.recovery_points.keep(keys)
+        for key in [key for key in self._recorded() if key not in keys]:
+            self.forget_recorded(key)
+
+    def forget_recorded(self, key: TopicAndPartition) -> None:
+        """Leave out what is recorded of a log that is gone, before another gets its name; durable.
+
+        Raises:
+            OutOfSpaceError: some of it may be there still.
+        """
+        assert key not in self.logs, f"{key=} is open"
+        self.recovery_points.forget(key)
+        if self.recovery_points.is_recorded(key):
+            self.recovery_points.record()
+        self._log_starts.forget(*key)
+        self._high_watermarks.forget(*key)
+
+    def _recorded(self) -> list[TopicAndPartition]:
+        return [*{**self._log_starts.offsets, **self._high_watermarks.offsets}]
+
     def open_log(
         self, key: TopicAndPartition, settings: TopicSettings, wall_ms: int, rng: Rng | None
     ) -> UnifiedLog:
         """Open the log of a partition, whose directory exists; any thread, one at a time for a log.
 
-        An unclean one is checked from its recovery point on, and what is damaged is cut. One that
-        ends below its recorded start is begun anew there.
+        An unclean one is checked from its recovery point on, and what is damaged is cut.
 
         Raises:
             CorruptLogError: batches of an old format, or a compaction that was not finished.
         """
-        directory = join(self.path, partition_directory_name(*key))
-        start = self._log_starts.offsets.get(key, 0)
+        name = partition_directory_name(*key)
         log = Log.open(
             self._vfs,
-            directory,
+            join(self.path, name),
             settings.log,
             KeptRecoveryPoint(self.recovery_points, key),
-            start,
+            self._log_starts.offsets.get(key, 0),
             rng=rng,
             wall_ms=wall_ms,
             is_clean=self.is_clean,
         )
+        producers = ProducerStates(name, self._producer_expiration_ms, log.log_start_offset)
+        return UnifiedLog(self._vfs, name, log, producers, settings.append, wall_ms=wall_ms)
+
+    def opened(self, key: TopicAndPartition, log: UnifiedLog, wall_ms: int) -> None:
+        """Take in a log that was opened; one that ends below its recorded start begins anew there.
+
+        Raises:
+            OutOfSpaceError: the log is not taken in.
+        """
+        assert key not in self.logs, f"{key=} is open"
+        start = self._log_starts.offsets.get(key, 0)
         if log.end_offset < start:
             log.truncate_fully_and_start_at(start, wall_ms)
-        name = partition_directory_name(*key)
-        producers = ProducerStates(name, self._producer_expiration_ms, log.log_start_offset)
-        opened = UnifiedLog(self._vfs, name, log, producers, settings.append, wall_ms=wall_ms)
-        assert opened.log_start_offset >= start, f"{key=} {start=}"
-        opened.set_high_watermark(self._high_watermarks.offsets.get(key, 0))
-        return opened
-
-    def opened(self, key: TopicAndPartition, log: UnifiedLog) -> None:
-        """Take in a log that was opened."""
-        assert key not in self.logs, f"{key=} is open"
+        assert log.log_start_offset >= start, f"{key=} {start=}"
+        log.set_high_watermark(self._high_watermarks.offsets.get(key, 0))
         self.opening.remove(key)
         self.logs[key] = log
 
     def forget(self, key: TopicAndPartition) -> UnifiedLog:
         """Take a log out of the directory; its offsets go with the next records."""
-        assert key not in self.opening, f"{key=} is being opened"
         self.recovery_points.forget(key)
         return self.logs.pop(key)
 
     def record_recovery_points(self) -> None:
-        """Record the flushed end of every log; durable.
+        """Record the flushed end of every log; durable, and its epochs before it.
+
+        A start takes the epochs below the recovery point from their file.
 
         Raises:
             OutOfSpaceError: the record is as before. So for the others.
         """
         self.recovery_points.keep(self.logs.keys() | self.opening)
         for key, log in self.logs.items():
+            log.log.record_epochs()
             assert log.log.flushed_end_offset <= log.end_offset, f"INV-RP-1 {key=}"
             self.recovery_points.set(key, log.log.flushed_end_offset)
         self.recovery_points.record()

@@ -128,6 +128,19 @@ def load_log(
     return _Loader(maker, recovery_point).load(log_start_offset, is_clean=is_clean)
 
 
+def write_again(segments: list[Segment], flushed_end: int) -> None:
+    """Rewrite the bytes from the recorded flushed end on in place, unchanged.
+
+    Args:
+        segments: the last ones, from that which holds the flushed end.
+        flushed_end: below the log end.
+    """
+    assert segments, "a log keeps its first segment"
+    for segment in segments:
+        is_split = flushed_end > segment.base_offset
+        segment.write_again_from(segment.find(flushed_end) if is_split else 0)
+
+
 class _Loader:
     """One load of a log: its segments, its epochs and the events of its recovery."""
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from storage.checkpoints.recovery_points import TopicAndPartition
-from storage.errors import CorruptFileError, CorruptLogError, OutOfSpaceError
+from storage.errors import CorruptFileError, CorruptLogError, FsyncError, OutOfSpaceError
 from storage.log_dir.partition_directories import (
     DELETE_SUFFIX,
     PartitionDirectory,
@@ -29,21 +29,41 @@ from storage.log_dir.partition_directories import (
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log_directory import LogDirectory, SettingsOf
 from storage.logs.unified_log import UnifiedLog
+from storage.producers.producer_state import ProducerStateError
 from storage.vfs import Vfs
+from wire.errors import CorruptBatchError
 from wire.types import Rng, TopicId
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Default of `producer.id.expiration.ms`."""
 
 
+ERRORS: Final = (
+    CorruptLogError,
+    CorruptFileError,
+    CorruptBatchError,
+    ProducerStateError,
+    OutOfSpaceError,
+    FsyncError,
+    OSError,
+)
+"""Damage of a log, and errors of the disk, that keep a log from being opened."""
+
+
 class LoadTask:
     """The loading of one log; `run` on any thread, then `LogManager.loaded` on its own."""
 
     def __init__(
-        self, directory: LogDirectory, key: TopicAndPartition, opening: Callable[[], UnifiedLog]
+        self,
+        directory: LogDirectory,
+        key: TopicAndPartition,
+        opening: Callable[[], UnifiedLog],
+        wall_ms: int,
     ) -> None:
         self.directory = directory
         self.key = key
+        self.wall_ms = wall_ms
+        """Wall clock when it was handed out."""
         self._opening = opening
         self.log: UnifiedLog | None = None
         self.error: Exception | None = None
@@ -53,7 +73,7 @@ class LoadTask:
         """Open the log."""
         try:
             self.log = self._opening()
-        except (CorruptLogError, CorruptFileError, OutOfSpaceError, OSError) as error:
+        except ERRORS as error:
             self.error = error
 
 
@@ -158,19 +178,18 @@ class LogManager:
             producer_expiration_ms=self._producer_expiration_ms,
             guard=guard,
         )
-        keys: list[TopicAndPartition] = []
-        for found in scan_partition_directories(self._vfs, path):
-            key = (found.topic, found.partition)
-            if found.suffix == DELETE_SUFFIX:
-                self._remove_later(found.path, found.topic, wall_ms, is_directory=True)
-            elif not found.suffix and is_stray(found):
-                mark_stray(self._vfs, found.path, self._new_uuid())
-            elif not found.suffix:
-                other = self._logs.get(key)
-                if other is not None:
-                    raise DuplicateLogError(key, path, other.path)
-                keys.append(key)
-        assert len(set(keys)) == len(keys), "a name is there once"
+        found = scan_partition_directories(self._vfs, path)
+        live = [each for each in found if not each.suffix and not is_stray(each)]
+        keys = [(each.topic, each.partition) for each in live]
+        for key in keys:
+            if key in self._logs:
+                raise DuplicateLogError(key, path, self._logs[key].path)
+        for each in found:
+            if each.suffix == DELETE_SUFFIX:
+                self._remove_later(each.path, each.topic, wall_ms, is_directory=True)
+            elif not each.suffix and each not in live:
+                mark_stray(self._vfs, each.path, self._new_uuid())
+        directory.forget_all_but(set(keys))
         tasks = [self._load_task(directory, key, wall_ms) for key in keys]
         self.directories[path] = directory
         self._totals[path] = len(tasks)
@@ -182,15 +201,15 @@ class LogManager:
         self._logs[key] = directory
         directory.opening.add(key)
         return LoadTask(
-            directory, key, lambda: directory.open_log(key, settings, wall_ms, self._rng)
+            directory, key, lambda: directory.open_log(key, settings, wall_ms, self._rng), wall_ms
         )
 
     def loaded(self, task: LoadTask) -> UnifiedLog | None:
         """Take in a task that has run; None if its log directory went offline meanwhile.
 
         Raises:
-            CorruptLogError: so did the task; its log directory cannot stay online. So for
-                `CorruptFileError`, `OutOfSpaceError` and `OSError`.
+            CorruptLogError: so did the task; its log directory cannot stay online. So for the other
+                `ERRORS`.
         """
         path = task.directory.path
         if self.directories.get(path) is not task.directory:
@@ -201,7 +220,7 @@ class LogManager:
             raise task.error
         assert task.log is not None, "run it first"
         assert self._logs[task.key] is task.directory, f"{task.key=}"
-        task.directory.opened(task.key, task.log)
+        task.directory.opened(task.key, task.log, task.wall_ms)
         self._apply_settings(task.log, task.key[0])  # they may have changed since it was handed out
         return task.log
 
@@ -242,6 +261,7 @@ class LogManager:
         """
         key = (topic, partition)
         directory = self.directories[path]
+        directory.forget_recorded(key)
         create_partition_directory(self._vfs, path, topic, partition, topic_id)
         return self._load_task(directory, key, wall_ms)
 
@@ -264,15 +284,14 @@ class LogManager:
             OSError: the log directory cannot stay online.
         """
         key = (topic, partition)
-        directory = self._logs.pop(key)
+        directory = self._logs[key]
         assert self.directories.get(directory.path) is directory, f"{directory.path} is offline"
+        assert key in directory.logs, f"{key=} is being opened"
+        del self._logs[key]
         log = directory.forget(key)
         log.log.close_files()
         renamed = mark_deleted(self._vfs, log.log.directory, self._new_uuid())
         self._remove_later(renamed, topic, wall_ms, is_directory=True)
-        with contextlib.suppress(OutOfSpaceError):  # a start leaves out what has no directory
-            directory.record_recovery_points()
-            directory.record_log_starts()
 
     # -- upkeep ---------------------------------------------------------------------------------
 
@@ -316,13 +335,16 @@ class LogManager:
         return found
 
     def flush_after_append(self, topic: str, partition: int) -> FlushPlan | None:
-        """The flush that `flush.messages` asks for behind an append; None if it asks for none."""
+        """The flush to run behind an append; None if it asks for none.
+
+        A roll asks for one, so that the recovery point follows, and `flush.messages` does. The
+        plans of a log are run in the order in which they are handed out, one at a time.
+        """
         log = self.get(topic, partition)
         assert log is not None, f"{topic=} {partition=}"
         unflushed = log.end_offset - log.log.flushed_end_offset
-        if unflushed < self._settings_of(topic).flush_messages or unflushed == 0:
-            return None
-        return log.log.flush_plan()
+        is_due = 0 < unflushed >= self._settings_of(topic).flush_messages
+        return log.flush_plan() if is_due or log.has_rolled else None
 
     def flushes_due(self, wall_ms: int) -> list[tuple[TopicAndPartition, FlushPlan]]:
         """The flushes that `flush.ms` asks for."""
@@ -332,7 +354,7 @@ class LogManager:
             assert log is not None, f"{key=}"
             is_late = wall_ms - log.last_flush_ms >= self._settings_of(key[0]).flush_ms
             if is_late and log.log.flushed_end_offset < log.end_offset:
-                due.append((key, log.log.flush_plan()))
+                due.append((key, log.flush_plan()))
         return due
 
     def flushed(self, key: TopicAndPartition, plan: FlushPlan, wall_ms: int) -> None:
@@ -353,9 +375,12 @@ class LogManager:
     def fail(self, path: str) -> list[TopicAndPartition]:
         """Take a log directory offline after an error of its disk; the partitions that go with it.
 
-        Its files are closed without a flush, and nothing is written to it any more.
+        Its files are closed without a flush, and nothing is written to it any more. None go if it
+        is offline already: two tasks may find the same disk broken.
         """
-        directory = self.directories.pop(path)
+        directory = self.directories.pop(path, None)
+        if directory is None:
+            return []
         offline = [key for key, each in self._logs.items() if each is directory]
         for key in offline:
             del self._logs[key]
@@ -382,6 +407,7 @@ class LogManager:
         directory.record_log_starts()
         directory.record_high_watermarks()
         del self.directories[path]
+        self._logs = {key: each for key, each in self._logs.items() if each is not directory}
         return directory.is_clean or not directory.opening
 
 

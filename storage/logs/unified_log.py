@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-import msgspec
-
 from storage.checkpoints.epoch_checkpoint import EpochEntry
 from storage.errors import OffsetOutOfRangeError
+from storage.logs.append_info import FollowerAppend, LeaderAppend, UnexpectedOffsetError
+from storage.logs.flush_plan import FlushPlan
 from storage.logs.log import Log, LogConfig
 from storage.logs.log_validator import AppendRules, RejectedError, TimestampType, stamp, validated
 from storage.logs.recovery import RecoveryEvent
@@ -57,34 +57,6 @@ class FetchIsolation(Enum):
     TXN_COMMITTED = "last stable offset"
 
 
-class LeaderAppend(msgspec.Struct, frozen=True, gc=False):
-    """The result of a leader's append; of a duplicate the offsets are those of the first append."""
-
-    base_offset: int
-    end_offset: int
-    append_time_ms: int
-    """-1 unless the topic has LogAppendTime; of a duplicate the time of its batch, as in Kafka."""
-    log_start_offset: int
-    is_duplicate: bool = False
-
-
-class FollowerAppend(msgspec.Struct, frozen=True):
-    """The result of a follower's append; `stopped` says why later batches were not taken."""
-
-    end_offset: int
-    stopped: str | None = None
-
-
-class UnexpectedOffsetError(Exception):
-    """Fetched batches begin below the end of the log."""
-
-    def __init__(self, first_offset: int, last_offset: int, end_offset: int) -> None:
-        super().__init__(f"offset {first_offset} was fetched, the log ends at {end_offset}")
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.end_offset = end_offset
-
-
 class UnifiedLog:
     """An open log of a partition."""
 
@@ -117,7 +89,12 @@ class UnifiedLog:
         self.high_watermark = log.log_start_offset
         self.last_flush_ms = wall_ms
         """Wall clock of the last flush, at first of the opening; for `flush.ms`."""
-        damage = self._load_producers(wall_ms)
+        self.has_rolled = False
+        """True from a roll to the next flush plan: the closed segments are to be flushed."""
+        self._aborted.truncate_to(log.segments, log.end_offset)
+        # Above the flushed end a power failure may have kept a snapshot without the transactions
+        # that it leaves behind.
+        damage = self._load_producers(log.flushed_end_offset, wall_ms)
         self.recovery_report: tuple[RecoveryEvent, ...] = (*log.recovery_report, *damage)
 
     @property
@@ -255,7 +232,13 @@ class UnifiedLog:
     def _rolled(self, base_offset: int) -> None:
         assert base_offset >= self.producers.end_offset, f"{base_offset=}"
         self.producers.note_end(base_offset)
-        self._snapshots.write(self.producers)
+        self.has_rolled = True
+        self._write_snapshot()
+
+    def _write_snapshot(self) -> None:
+        """Write the producers, unless a start from there would miss an aborted transaction."""
+        if not self._aborted.has_unwritten:
+            self._snapshots.write(self.producers)
 
     def _take_over(
         self, appends: Iterable[ProducerAppend], completed: Iterable[CompletedTransaction]
@@ -453,15 +436,18 @@ class UnifiedLog:
         self._truncated(wall_ms)
 
     def _truncated(self, wall_ms: int) -> None:
-        self._load_producers(wall_ms)
+        self._aborted.truncate_to(self._log.segments, self._log.end_offset)
+        self._load_producers(self._log.end_offset, wall_ms)
         self.set_high_watermark(self.high_watermark)
 
     # -- producers ------------------------------------------------------------------------------
 
-    def _load_producers(self, wall_ms: int) -> Sequence[RecoveryEvent]:
-        """Load the newest snapshot, and replay the batches behind it."""
+    def _load_producers(self, newest: int, wall_ms: int) -> Sequence[RecoveryEvent]:
+        """Load the last snapshot up to `newest`, and replay the batches behind it."""
         log, states = self._log, self.producers
-        damage = self._snapshots.load(states, log.log_start_offset, log.end_offset, wall_ms)
+        newest = max(newest, log.log_start_offset)
+        assert newest <= log.end_offset, f"{newest=} {log.end_offset=}"
+        damage = self._snapshots.load(states, log.log_start_offset, newest, wall_ms)
         while content := log.read(states.end_offset, _REPLAY_BYTES):
             for batch in iterate_batches(content):
                 ended = replay(states, batch)
@@ -481,6 +467,11 @@ class UnifiedLog:
 
     # -- durability -----------------------------------------------------------------------------
 
+    def flush_plan(self) -> FlushPlan:
+        """Return the syncs for everything written so far; run it, then give it to the log."""
+        self.has_rolled = False
+        return self._log.flush_plan()
+
     @property
     def log(self) -> Log:
         """Its segments: flush plans, flushed end, sizes."""
@@ -492,7 +483,7 @@ class UnifiedLog:
         Raises:
             FsyncError: the content of the disk is unknown.
         """
-        self._snapshots.write(self.producers)
+        self._write_snapshot()
         self._log.close()
 
 

@@ -6,7 +6,9 @@ apache/kafka: storage/.../log/{TransactionIndex,LogSegment,LocalLog}.java
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from storage.errors import OutOfSpaceError
 from storage.segments.segment import Segment, segment_name
 from storage.segments.transaction_index import (
     TRANSACTION_INDEX_SUFFIX,
@@ -30,15 +32,29 @@ class AbortedTransactions:
         self._vfs = vfs
         self._directory = directory
         self._wrote = wrote
+        self._unwritten: list[AbortedTransaction] = []
+
+    @property
+    def has_unwritten(self) -> bool:
+        """True while a full disk keeps entries out of their files."""
+        return bool(self._unwritten)
 
     def add(self, segments: Sequence[Segment], entry: AbortedTransaction) -> None:
         """Add a transaction to the file of the segment with its marker, unless it is there.
 
-        Raises:
-            OutOfSpaceError: the disk is full; the entry comes with the next replay of the log.
+        On a full disk it is kept in memory, and written before the next one.
         """
+        self._unwritten.append(entry)
+        with suppress(OutOfSpaceError):
+            while self._unwritten:
+                self._write(segments, self._unwritten[0])
+                del self._unwritten[0]
+
+    def _write(self, segments: Sequence[Segment], entry: AbortedTransaction) -> None:
+        assert entry.first_offset <= entry.last_offset, f"{entry=}"
         base_offset = segments[_floor(segments, entry.last_offset)].base_offset
-        assert base_offset <= entry.last_offset, f"{base_offset=} {entry=}"
+        if base_offset > entry.last_offset:  # its segment was deleted meanwhile
+            return
         known = self._read(base_offset)
         if known and known[-1].last_offset >= entry.last_offset:
             return
@@ -47,6 +63,24 @@ class AbortedTransactions:
         file = self._vfs.open(path, create=True)
         try:
             file.pwrite(content, len(known) * len(content))
+            self._wrote(path, file)
+        finally:
+            file.close()
+
+    def truncate_to(self, segments: Sequence[Segment], end_offset: int) -> None:
+        """Drop the entries whose marker is at or above the end of a log that was cut there."""
+        start = segments[0].base_offset
+        self._unwritten = [e for e in self._unwritten if start <= e.last_offset < end_offset]
+        base_offset = segments[-1].base_offset
+        assert base_offset <= end_offset, f"{base_offset=} {end_offset=}"
+        known = self._read(base_offset)
+        kept = [entry for entry in known if entry.last_offset < end_offset]
+        if len(kept) == len(known):
+            return
+        path = self._path(base_offset)
+        file = self._vfs.open(path)
+        try:
+            file.truncate(sum(len(encode_aborted(entry)) for entry in kept))
             self._wrote(path, file)
         finally:
             file.close()
@@ -63,7 +97,11 @@ class AbortedTransactions:
                     found.append(entry)
                 if entry.last_stable_offset >= upper_offset:
                     return found
-        return found
+        return found + [
+            entry
+            for entry in self._unwritten
+            if entry.last_offset >= offset and entry.first_offset < upper_offset
+        ]
 
     def _read(self, base_offset: int) -> list[AbortedTransaction]:
         try:

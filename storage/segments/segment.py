@@ -283,7 +283,8 @@ class Segment:
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._recent.clear()
-        self.remove_index_files()
+        for path in self.index_paths:
+            self._unlink(path)
         self._indexes, self._entries_written = self._rebuild_indexes(), (0, 0)
 
     def write_again_from(self, position: int) -> None:

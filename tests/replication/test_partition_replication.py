@@ -20,7 +20,7 @@ from replication.leadership import UNCHANGED, Leadership
 from replication.log_offsets import LogOffsetMetadata
 from replication.reading import Fetched
 from simulator.cluster.memory_vfs import MemoryVfs
-from storage.logs.unified_log import UnexpectedOffsetError
+from storage.logs.append_info import UnexpectedOffsetError
 from tests.replication.partition_cluster import NODES, Cluster
 from tests.replication.partitions import (
     CONSUMER,

@@ -53,6 +53,7 @@ def test_a_deleted_log_leaves_its_name_at_once_and_the_disk_later() -> None:
     broker.manager.delete("a", 0, NOW)
     assert broker.manager.get("a", 0) is None
     assert broker.manager.log_dir_of("a", 0) is None
+    broker.manager.directories["/d"].record_recovery_points()
     assert recorded(broker) == {("b", 0): 0}
     assert [name for name in broker.vfs.list("/d") if name.startswith("a-0")] == [
         "a-0." + (1).to_bytes(16, "big").hex() + "-delete"
@@ -99,6 +100,8 @@ def test_the_recorded_offsets_of_a_deleted_log_go_with_it() -> None:
     directory = broker.manager.directories["/d"]
     directory.record_log_starts()
     broker.manager.delete("a", 0, NOW)
+    directory.record_recovery_points()
+    directory.record_log_starts()
     assert recorded(broker, LOG_START) == {("b", 0): 1}
     assert list(recorded(broker)) == [("b", 0)]
     assert broker.manager.flushes_due(NOW) == []

@@ -194,6 +194,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert PRODUCER_EXPIRATION_MS == 86400000
     assert settings.file_delete_delay_ms == 60000
     assert settings.log.grows_index_files
+    assert settings.log.batch_bytes_max == 2147483647, "the leader of a batch judges its size"
 
 
 def test_a_log_with_a_gap_and_without_records_of_offsets_is_whole() -> None:

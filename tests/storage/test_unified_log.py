@@ -8,10 +8,11 @@ import pytest
 
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import CorruptLogError, OffsetOutOfRangeError, OutOfSpaceError
+from storage.logs.append_info import UnexpectedOffsetError
 from storage.logs.log import Log, LogConfig
 from storage.logs.log_validator import AppendRules, RejectedError, TimestampType, parse_produced
 from storage.logs.recovery import FileRebuilt
-from storage.logs.unified_log import FetchIsolation, UnexpectedOffsetError, UnifiedLog
+from storage.logs.unified_log import FetchIsolation, UnifiedLog
 from storage.producers.producer_snapshot import decode_producer_snapshot
 from storage.producers.producer_snapshot_files import ProducerSnapshotFiles
 from storage.producers.producer_state import Origin, ProducerStateError, ProducerStates
@@ -461,18 +462,6 @@ def test_an_opened_log_knows_its_producers(is_clean: bool) -> None:
     assert again.append_as_leader(produced(NOW, producer=7, sequence=9), 1, NOW).base_offset == 9
 
 
-def test_a_snapshot_of_what_was_truncated_is_not_taken() -> None:
-    vfs = MemoryVfs()
-    log = opened(vfs)
-    for sequence in range(9):
-        log.append_as_leader(produced(NOW, producer=7, sequence=sequence), 1, NOW)
-    log.close()
-    again = opened(vfs)
-    again.truncate_to(8, NOW)
-    assert not vfs.exists(f"/d/p-0/{9:020d}.snapshot")
-    assert again.append_as_leader(produced(NOW, producer=7, sequence=8), 1, NOW).base_offset == 8
-
-
 def test_a_damaged_snapshot_is_removed_and_an_older_one_is_taken() -> None:
     vfs = MemoryVfs()
     log = opened(vfs, segment_bytes=300)
@@ -480,7 +469,7 @@ def test_a_damaged_snapshot_is_removed_and_an_older_one_is_taken() -> None:
         log.append_as_leader(produced(NOW, producer=7, sequence=sequence), 1, NOW)
     log.close()
     put(vfs, f"/d/p-0/{9:020d}.snapshot", b"no snapshot")
-    again = opened(vfs, segment_bytes=300)
+    again = opened(vfs, segment_bytes=300, is_clean=True)
     (event,) = again.recovery_report
     assert isinstance(event, FileRebuilt)
     assert not vfs.exists(event.path)
