@@ -54,6 +54,14 @@ def test_every_default_keeps_its_own_rule():
                 assert value_text(value) == definition.default
 
 
+@pytest.mark.parametrize(
+    ("level", "is_taken"), [(-2, False), (-1, True), (0, False), (1, True), (9, True), (10, False)]
+)
+def test_levels_of_gzip(level, is_taken):
+    _, error = parse_value(KINDS["topic"]["compression.gzip.level"], str(level))
+    assert (error is None) is is_taken
+
+
 def test_how_many_configs_there_are():
     assert {kind: len(definitions) for kind, definitions in KINDS.items()} == {
         "topic": 34,

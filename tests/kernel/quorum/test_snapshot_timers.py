@@ -117,6 +117,29 @@ def test_what_was_read_in_slices_is_not_read_again() -> None:
     assert len(loading.result(EMPTY)[0].topics) == len(TOPICS)
 
 
+def test_behind_a_damaged_chunk_no_further_one_is_held() -> None:
+    damaged = bytearray(CONTENT)
+    damaged[30] ^= 0xFF
+    half = len(CONTENT) // 2
+    reading = SnapshotReading(clock := Clock(Now(START_MS, START_MS)), lambda: EMPTY, HOLD_MS_MAX)
+
+    def is_held(position: int, end: int) -> bool:
+        response = FetchSnapshotResponse(
+            snapshot_id=SNAPSHOT_ID,
+            size_bytes=len(CONTENT),
+            position_bytes=position,
+            chunk=bytes(damaged[position:end]),
+        )
+        event = ResponseReceived(destination_id=NodeId(2), correlation_id=1, response=response)
+        return reading.hold(event)
+
+    assert is_held(0, half)
+    clock.set(Now(START_MS, START_MS))
+    assert reading.tick() is not None, "the damage ends the wait"
+    assert not is_held(half, len(CONTENT))
+    assert is_held(0, half), "from its beginning it is read again"
+
+
 @pytest.mark.parametrize(
     ("offset", "name"), [(SNAPSHOT_ID.offset, "x1"), (SNAPSHOT_ID.offset + 1, "t1")]
 )
