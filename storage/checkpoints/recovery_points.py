@@ -58,9 +58,11 @@ class RecoveryPoints:
         """True if the file has a line of this log."""
         return key in self._checkpoint.offsets
 
-    def keep(self, keys: AbstractSet[TopicAndPartition]) -> None:
-        """Leave out all but those of these logs; recorded with the next record."""
+    def keep(self, keys: AbstractSet[TopicAndPartition]) -> bool:
+        """Leave out all but those of these logs; True if there were others, still recorded."""
+        before = len(self._offsets)
         self._offsets = {key: self._offsets[key] for key in self._offsets if key in keys}
+        return len(self._offsets) < before
 
     def record(self) -> None:
         """Make all of them durable.

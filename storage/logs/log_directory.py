@@ -5,7 +5,7 @@ apache/kafka: core/.../log/LogManager.scala (`loadLog`, `checkpoint...InDir`)
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from storage.checkpoints.checkpoint_files import (
     OffsetCheckpoint,
 )
 from storage.checkpoints.recovery_points import KeptRecoveryPoint, RecoveryPoints, TopicAndPartition
+from storage.errors import OutOfSpaceError
 from storage.log_dir.partition_directories import partition_directory_name
 from storage.logs.log import Log, LogConfig
 from storage.logs.log_validator import AppendRules
@@ -88,14 +89,25 @@ class LogDirectory:
         self.opening: set[TopicAndPartition] = set()
         """Logs that are not open yet: what is recorded of them stays."""
 
-    def forget_all_but(self, keys: AbstractSet[TopicAndPartition]) -> None:
-        """Leave out what is recorded of logs that are gone; durable.
+    @property
+    def log_count(self) -> int:
+        """Number of its logs, those included that are not open yet."""
+        return len(self.logs) + len(self.opening)
 
-        A crash behind a deletion may have left it: a new log of this name begins without.
+    def forget_all_but(self, keys: AbstractSet[TopicAndPartition]) -> None:
+        """Leave out what is recorded of logs that are gone, as a crash behind a deletion leaves it.
+
+        A full disk keeps it in the files: `forget_recorded` looks again before a name comes back.
         """
-        self.recovery_points.keep(keys)
-        for key in [key for key in self._recorded() if key not in keys]:
-            self.forget_recorded(key)
+        has_others = self.recovery_points.keep(keys)
+        with suppress(OutOfSpaceError):
+            if has_others:
+                self.recovery_points.record()
+            for checkpoint in (self._log_starts, self._high_watermarks):
+                recorded = checkpoint.offsets
+                kept = {key: recorded[key] for key in recorded if key in keys}
+                if len(kept) < len(recorded):
+                    checkpoint.replace(kept)
 
     def forget_recorded(self, key: TopicAndPartition) -> None:
         """Leave out what is recorded of a log that is gone, before another gets its name; durable.
@@ -109,9 +121,6 @@ class LogDirectory:
             self.recovery_points.record()
         self._log_starts.forget(*key)
         self._high_watermarks.forget(*key)
-
-    def _recorded(self) -> list[TopicAndPartition]:
-        return [*{**self._log_starts.offsets, **self._high_watermarks.offsets}]
 
     def open_log(
         self, key: TopicAndPartition, settings: TopicSettings, wall_ms: int, rng: Rng | None
@@ -165,7 +174,6 @@ class LogDirectory:
         Raises:
             OutOfSpaceError: the record is as before. So for the others.
         """
-        self.recovery_points.keep(self.logs.keys() | self.opening)
         for key, log in self.logs.items():
             log.log.record_epochs()
             assert log.log.flushed_end_offset <= log.end_offset, f"INV-RP-1 {key=}"

@@ -8,7 +8,6 @@ apache/kafka: core/.../log/LogManager.scala
 
 import contextlib
 import heapq
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
@@ -180,6 +179,7 @@ class LogManager:
         )
         found = scan_partition_directories(self._vfs, path)
         live = [each for each in found if not each.suffix and not is_stray(each)]
+        live_paths = {each.path for each in live}
         keys = [(each.topic, each.partition) for each in live]
         for key in keys:
             if key in self._logs:
@@ -187,7 +187,7 @@ class LogManager:
         for each in found:
             if each.suffix == DELETE_SUFFIX:
                 self._remove_later(each.path, each.topic, wall_ms, is_directory=True)
-            elif not each.suffix and each not in live:
+            elif not each.suffix and each.path not in live_paths:
                 mark_stray(self._vfs, each.path, self._new_uuid())
         directory.forget_all_but(set(keys))
         tasks = [self._load_task(directory, key, wall_ms) for key in keys]
@@ -272,8 +272,7 @@ class LogManager:
             allowed: paths of log directories that are online, in the order of `log.dirs`; one at
                 least.
         """
-        counts = Counter(directory.path for directory in self._logs.values())
-        return min(allowed, key=lambda path: counts[path])
+        return min(allowed, key=lambda path: self.directories[path].log_count)
 
     def delete(self, topic: str, partition: int, wall_ms: int) -> None:
         """Delete an open log: its directory is renamed now and removed later; durable.

@@ -57,6 +57,19 @@ def test_also_behind_a_crash_between_the_deletion_and_the_next_record() -> None:
     assert is_new(again)
 
 
+def test_a_full_disk_does_not_keep_a_directory_with_such_offsets_offline() -> None:
+    broker = Broker()
+    used(broker)
+    fill(broker.create("b"), 2)
+    broker.manager.delete("a", 0, NOW)
+    broker.vfs.bytes_max = broker.vfs.used_bytes()
+    again = Broker(broker.vfs)
+    assert list(again.manager.keys()) == [("b", 0)]
+    assert ("a", 0) in recorded(again)
+    again.vfs.bytes_max = None
+    assert is_new(again)
+
+
 def test_also_where_the_old_one_was_set_aside_as_stray() -> None:
     broker = Broker()
     used(broker)
