@@ -28,6 +28,7 @@ PACKAGES: Final = (
     "network",
     "replication",
     "kernel",
+    "broker",
     "node",
     "simulator",
     "inspection",

@@ -22,6 +22,7 @@ PACKAGES: Final = (
     "kernel",
     "network",
     "replication",
+    "broker",
     "quorum_controller",
     "storage",
     "metadata",

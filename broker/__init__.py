@@ -1,0 +1,11 @@
+"""The records of one broker as a value: events and frames in, effects out; a stranger to `kernel`.
+
+Interface:
+- `broker.Broker(config, vfs, rng, clean_log_dirs=..., now=...)`: `take`, `settle`,
+  `next_deadline_ms`, as a kernel; its driver owns sockets, threads and the port to the kernel.
+- `config.RecordsConfig`: its settings.
+- `events`, `effects`: the exchange with the driver, and through it with the kernel of the node.
+- `call.Call`: one request, for a handler to answer now or later, once.
+
+Not in it: sockets and threads (node/), the rules of partitions (replication/), files (storage/).
+"""

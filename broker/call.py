@@ -1,0 +1,78 @@
+"""One request about records, for a handler to answer now or later, once.
+
+A handler reads the request from its frame: with `body()` as kio's newest class, or with a decoder
+of its own from `frame` and `position`. It answers with a body of the newest shape, with parts in
+the version of the request, or, where a request has no response, with nothing.
+"""
+
+from collections.abc import Callable, Sequence
+
+from broker.effects import Part
+from quorum_controller.security.authorization import Caller
+from wire import codec
+from wire.codec import Entity
+from wire.headers import RequestHeader
+
+
+class Call:
+    """A request with its client.
+
+    Args:
+        header: of the request, in a version that is served.
+        frame: header and body; a handler may write to it.
+        position: of the body in it.
+        caller: the client's principal and host.
+        listener: at which it is connected.
+        respond: called once, with the parts of the response frame without its length; None for no
+            response, and then the reason to close the connection, if it is to be closed.
+    """
+
+    __slots__ = ("_respond", "caller", "frame", "header", "listener", "position")
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        *,
+        frame: bytearray,
+        position: int,
+        caller: Caller,
+        listener: str,
+        respond: Callable[[Sequence[Part] | None, str | None], None],
+    ) -> None:
+        self.header = header
+        self.frame = frame
+        self.position = position
+        self.caller = caller
+        self.listener = listener
+        self._respond = respond
+
+    def body(self) -> Entity:
+        """The request as kio's newest class.
+
+        Raises:
+            RemoteProtocolError: the bytes are no such request.
+        """
+        body: Entity = codec.read_request(
+            self.header.api_key, self.header.api_version, bytes(self.frame), self.position
+        )
+        return body
+
+    def answer(self, body: Entity) -> None:
+        """Answer with a body of the newest shape."""
+        header = self.header
+        encoded = codec.encode_response(
+            header.api_key, header.api_version, header.correlation_id, body
+        )
+        self._respond((encoded,), None)
+
+    def answer_parts(self, parts: Sequence[Part]) -> None:
+        """Answer with an encoded body, without a header, in the version of the request."""
+        header = self.header
+        start = header.correlation_id.to_bytes(4, "big", signed=True)
+        if codec.has_flexible_response_header(header.api_key, header.api_version):
+            start += b"\0"
+        self._respond((start, *parts), None)
+
+    def answer_nothing(self, close_reason: str | None = None) -> None:
+        """End a request that has no response; with a reason the connection is closed."""
+        self._respond(None, close_reason)
