@@ -336,8 +336,9 @@ class Kernel:
         If the clean-shutdown files cannot be written, the next start is an unclean one.
         """
         self.log.close()
-        if self._clean_shutdown is not None and self.lifecycle is not None:
+        if self.lifecycle is not None:
             assert self.folders is not None, "a broker has folders"
+            assert self._clean_shutdown is not None, "a broker has clean-shutdown files"
             is_sound = self.folders.with_records() == set()
             with contextlib.suppress(OSError, OutOfSpaceError, FsyncError):
                 self._clean_shutdown.write(self.lifecycle.epoch, is_everything_sound=is_sound)

@@ -237,3 +237,14 @@ def test_who_stopped_in_order_stays_eligible_to_lead(in_order: bool) -> None:
     assert partition().elr == ((node_id,) if in_order else ())
     world.run_until(lambda: node_id in partition().isr)
     assert partition().elr == ()
+
+
+def test_a_controller_without_the_broker_role_writes_no_clean_shutdown_file() -> None:
+    """The file is evidence for the partitions of a broker."""
+    world = World(1, is_broker=False)
+    world.start(1)
+    world.run_until(lambda: world.active() == 1)
+    world.terminate(1)
+    world.run_until(lambda: stopped(world, 1))
+    assert world.nodes[1].exit == Exit(0, "shut down")
+    assert not world.nodes[1].vfs.exists(CLEAN)
