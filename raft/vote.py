@@ -263,10 +263,13 @@ def send_votes(state: RaftState) -> None:
 
 
 def on_vote_response(state: RaftState, voter_id: NodeId, response: VoteResponse) -> None:
-    """Count a vote; the caller has already adopted the response's leader and epoch."""
+    """Count a vote; the caller has already adopted the response's leader and epoch.
+
+    The role is the one that asked: a change of role drops the requests in flight (INV-RPC-1).
+    """
     role = state.role
-    if not isinstance(role, Prospective | Candidate) or response.leader_epoch > role.epoch:
-        return
+    assert isinstance(role, Prospective | Candidate), f"INV-RPC-1 {role=}"
+    assert response.leader_epoch == role.epoch, f"{response=} {role=}"
     role.votes = role.votes.record(voter_id, granted=response.vote_granted)
     decide(state)
 

@@ -8,7 +8,7 @@ from raft import messages as m
 from raft.config import RETRY_BACKOFF_MS_MIN
 from raft.events import EpochStart
 from raft.requests import RequestManager
-from raft.roles import Follower, Prospective, Resigned, Unattached
+from raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from tests.raft.test_core import begin, core, follower, leader
 from wire.types import EPOCH_MAX, OffsetAndEpoch
 
@@ -94,6 +94,38 @@ def test_the_highest_epoch_of_an_answer_is_taken_up(situation, response):
     made, sent, now_ms = situation()
     answer(made, sent, response(leader_epoch=EPOCH_MAX, error_code=74), now_ms)
     assert made.epoch == EPOCH_MAX
+
+
+def grant(epoch):
+    return m.VoteResponse(leader_epoch=epoch, vote_granted=True)
+
+
+def standing():
+    """A candidate of epoch 6 with its requests to both other voters in flight."""
+    made, sent, now_ms = asking_for_votes()
+    return made, requests(answer(made, sent, grant(5), now_ms), m.VoteRequest), now_ms
+
+
+def test_a_vote_of_a_later_epoch_ends_a_pre_vote():
+    made, sent, now_ms = asking_for_votes()
+    answer(made, sent, grant(7), now_ms)
+    assert (type(made.role), made.epoch) == (Unattached, 7)
+
+
+def test_a_vote_of_a_later_epoch_ends_a_candidacy():
+    made, sent, now_ms = standing()
+    assert isinstance(made.role, Candidate)
+    answer(made, sent[0], grant(7), now_ms)
+    assert (type(made.role), made.epoch) == (Unattached, 7)
+
+
+def test_a_vote_for_an_elected_leader_changes_nothing():
+    made, sent, now_ms = standing()
+    answer(made, sent[0], grant(6), now_ms)
+    role = made.role
+    assert isinstance(role, Leader)
+    assert answer(made, sent[1], grant(6), now_ms).persist == []
+    assert made.role is role
 
 
 @pytest.mark.parametrize(("epoch", "is_fetched"), [(5, True), (6, False)])
