@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from wire.errors import ErrorCode, RemoteProtocolError
+from wire.field_reader import NOT_READABLE, FieldReader
 from wire.fields import LeaderEndpoint, encode_endpoints, encode_length, encode_tagged, encode_text
-from wire.primitives import Buffer, read_unsigned_varint, skip_tagged_fields
+from wire.primitives import Buffer
 
 VERSION_MIN: Final = 3
 """Kafka 4 refuses 0 to 2, which carry message sets (KIP-896)."""
@@ -27,7 +28,6 @@ _LEADER_VERSION: Final = 10
 _TOPIC_ID_VERSION: Final = 13
 _TOPIC_ID_BYTES: Final = 16
 
-_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqq")
@@ -80,14 +80,14 @@ def decode_produce_request(version: int, body: Buffer, position: int = 0) -> Pro
             text that is not UTF-8. Bytes behind the request are ignored, as in Kafka.
     """
     assert VERSION_MIN <= version <= VERSION_MAX, f"{version=}"
-    reader = _Reader(body, position, is_flexible=version >= _FLEXIBLE_VERSION)
+    reader = FieldReader(body, position, is_flexible=version >= _FLEXIBLE_VERSION)
     try:
         return _request(reader, version)
-    except (IndexError, ValueError, struct.error, RemoteProtocolError) as error:
+    except NOT_READABLE as error:
         raise RemoteProtocolError(f"Produce {version} cannot be read: {error}") from error
 
 
-def _request(reader: "_Reader", version: int) -> ProduceRequest:
+def _request(reader: FieldReader, version: int) -> ProduceRequest:
     transactional_id = reader.string()
     acks, timeout_ms = reader.unpack(_ACKS_AND_TIMEOUT)
     partitions: list[ProducedPartition] = []
@@ -106,60 +106,6 @@ def _request(reader: "_Reader", version: int) -> ProduceRequest:
         reader.end()
     reader.end()
     return ProduceRequest(transactional_id, acks, timeout_ms, tuple(partitions))
-
-
-class _Reader:
-    """A position in a frame; every length is compared with the bytes that are left."""
-
-    def __init__(self, body: Buffer, position: int, *, is_flexible: bool) -> None:
-        self.view = memoryview(body)
-        self.position = position
-        self._is_flexible = is_flexible
-
-    def take(self, size_bytes: int) -> memoryview:
-        """The next bytes."""
-        end = self.position + size_bytes
-        if size_bytes < 0 or end > len(self.view):
-            left = len(self.view) - self.position
-            raise ValueError(f"a field of {size_bytes} bytes at {self.position}, {left} are left")
-        taken = self.view[self.position : end]
-        self.position = end
-        return taken
-
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """The next numbers."""
-        numbers = layout.unpack_from(self.view, self.position)
-        self.position += layout.size
-        return numbers
-
-    def _length(self, layout: struct.Struct) -> int:
-        """A length or -1 for null."""
-        if not self._is_flexible:
-            return self.unpack(layout)[0]
-        length, self.position = read_unsigned_varint(self.view, self.position)
-        return length - 1
-
-    def count(self) -> int:
-        """The length of an array, which may not be null; each element takes a byte at least."""
-        count = self._length(_INT32)
-        if not 0 <= count <= len(self.view) - self.position:
-            raise ValueError(f"an array of {count} elements at {self.position}")
-        return count
-
-    def string(self) -> str | None:
-        """A text, None for null."""
-        length = self._length(_INT16)
-        return None if length == -1 else str(self.take(length), "utf-8")
-
-    def records(self) -> memoryview | None:
-        """Record batches, None for null."""
-        length = self._length(_INT32)
-        return None if length == -1 else self.take(length)
-
-    def end(self) -> None:
-        """The tagged fields that end a structure; none is known."""
-        if self._is_flexible:
-            self.position = skip_tagged_fields(self.view, self.position)
 
 
 def encode_produce_response(
