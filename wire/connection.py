@@ -1,8 +1,7 @@
 """The server's side of one connection: bytes in, requests out; responses in, bytes out.
 
-Kafka promises the responses of a connection in the order of its requests. So every request gets a
-reply slot, and a response that is ready before an earlier one waits here. The number of unanswered
-requests is limited; at the limit frames stay unread and `wants_bytes` stops the driver's reading.
+Responses leave in the order of requests (`wire.reply_slots`). The number of unanswered requests is
+limited; at the limit frames stay unread and `wants_bytes` stops the driver's reading.
 
 An invalid request ends the connection, but the requests before it are answered first (as in Kafka,
 which reads the next request of a connection only after it has answered the last).
@@ -26,6 +25,7 @@ from wire.errors import ErrorCode, RemoteProtocolError
 from wire.framing import FrameReader, frame
 from wire.headers import RequestHeader, parse_request_header
 from wire.primitives import skip_tagged_fields
+from wire.reply_slots import ReplySlots
 
 IN_FLIGHT_MAX: Final = 1024
 
@@ -89,11 +89,7 @@ def parse_request(apis: Mapping[int, Api], received: bytes, reply_slot: int = 0)
 
 
 class ServerConnection:
-    """Requests and responses of one connection; holds no socket.
-
-    Invariant: slots from `_next_to_write` (oldest unanswered) to `_next_slot` (exclusive) are in
-    flight; `_ready` holds encoded responses of slots after the oldest.
-    """
+    """Requests and responses of one connection; holds no socket."""
 
     def __init__(
         self,
@@ -107,23 +103,20 @@ class ServerConnection:
         self._apis = apis
         self._frames = FrameReader(request_bytes_max)
         self._in_flight_max = in_flight_max
-        self._next_slot = 0
-        self._next_to_write = 0
+        self._slots = ReplySlots[bytes]()
         # Per slot in flight: api key, version and correlation id that its response is encoded for.
         self._awaited: dict[int, tuple[int, int, int]] = {}
-        self._ready: dict[int, bytes] = {}
         self._failure: str | None = None
 
     @property
     def in_flight_count(self) -> int:
         """Number of requests returned whose response has not been given to the driver."""
-        return self._next_slot - self._next_to_write
+        return self._slots.in_flight_count
 
     @property
     def wants_bytes(self) -> bool:
         """True if the driver should read: false at the in-flight limit and after a failure."""
-        in_flight_count = self._next_slot - self._next_to_write
-        return in_flight_count < self._in_flight_max and self._failure is None
+        return self._slots.in_flight_count < self._in_flight_max and self._failure is None
 
     @property
     def failure(self) -> str | None:
@@ -160,16 +153,15 @@ class ServerConnection:
                 raise
             self._failure = str(error)
             return None
-        self._awaited[self._next_slot] = (
+        self._awaited[self._slots.take()] = (
             request.api_key,
             request.api_version,
             request.correlation_id,
         )
-        self._next_slot += 1
         return request
 
     def _read(self, content: bytes) -> Request:
-        return parse_request(self._apis, content, self._next_slot)
+        return parse_request(self._apis, content, self._slots.next_slot)
 
     def receive(self, received: bytes | bytearray | memoryview) -> list[Request]:
         """Return all requests that these bytes complete, up to the limit of `next_request`.
@@ -206,17 +198,7 @@ class ServerConnection:
         return self._release(reply_slot, b"")
 
     def _release(self, reply_slot: int, content: bytes) -> bytes:
-        assert self._next_to_write <= reply_slot < self._next_slot
-        assert reply_slot not in self._ready, "a request is answered once"
-        if reply_slot != self._next_to_write:
-            self._ready[reply_slot] = content
-            return b""
-        writable = [content]
-        self._next_to_write += 1
-        while self._next_to_write in self._ready:
-            writable.append(self._ready.pop(self._next_to_write))
-            self._next_to_write += 1
-        return b"".join(writable)
+        return b"".join(self._slots.release(reply_slot, content))
 
 
 def _refused_api_versions(header: RequestHeader, received: bytes, reply_slot: int) -> Request:

@@ -112,10 +112,9 @@ class HandedServerConnection(ServerConnection):
         if not self.wants_bytes:
             return None
         self._arrived = None
-        slot = self._next_slot
         request = self._request(*arrived)
+        slot = self._slots.take()
         self._awaited[slot] = (request.api_key, request.api_version, request.correlation_id)
-        self._next_slot = slot + 1
         return request
 
     @override
@@ -127,7 +126,7 @@ class HandedServerConnection(ServerConnection):
         api_key, version, correlation_id, client_id, body = known
         assert api_key in self._apis, f"{api_key=} is not served"
         self._is_of_node = True
-        slot = self._next_slot
+        slot = self._slots.next_slot
         return Request(api_key, version, correlation_id, client_id, body, slot, None, content)
 
     @override
