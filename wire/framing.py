@@ -54,20 +54,22 @@ class FrameReader:
             return None
         (length,) = _LENGTH.unpack_from(buffer, self._position)
         if length < 0 or length > self._frame_bytes_max:
-            raise RemoteProtocolError(self._refusal(length))
+            raise RemoteProtocolError(length_refusal(length, self._frame_bytes_max))
         end = start + length
         if size < end:
             return None
         self._position = end
         return buffer[start:end] if type(buffer) is bytes else bytes(memoryview(buffer)[start:end])
 
-    def _refusal(self, length: int) -> str:
-        reason = f"frame length {length} is not between 0 and {self._frame_bytes_max}"
-        if length == _HTTP_GET:
-            return f"{reason}: this is an HTTP request"
-        if length >> 16 == _TLS_HANDSHAKE:
-            return f"{reason}: this looks like a TLS client on a plaintext listener"
-        return reason
+
+def length_refusal(length: int, frame_bytes_max: int) -> str:
+    """Reason to refuse a length that is negative or above the limit."""
+    reason = f"frame length {length} is not between 0 and {frame_bytes_max}"
+    if length == _HTTP_GET:
+        return f"{reason}: this is an HTTP request"
+    if length >> 16 == _TLS_HANDSHAKE:
+        return f"{reason}: this looks like a TLS client on a plaintext listener"
+    return reason
 
 
 def frame(content: bytes) -> bytes:
