@@ -7,7 +7,7 @@ that many bytes. The metadata log has a `FlushedEndFile` beside it, which does n
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -150,10 +150,17 @@ class OffsetCheckpoint:
         self, offsets: Mapping[tuple[str, int], int], kept_topic: str | None = None
     ) -> None:
         """Make these offsets durable in the place of all others, but for those of `kept_topic`."""
-        assert all(key[0] != kept_topic for key in offsets), f"{kept_topic=}"
+        self.replace_with(lambda: offsets, kept_topic)
+
+    def replace_with(
+        self, offsets: Callable[[], Mapping[tuple[str, int], int]], kept_topic: str | None = None
+    ) -> None:
+        """As `replace`, with the offsets at the moment when the file is written."""
         with self._guard:
             kept = {key: o for key, o in self._read().items() if key[0] == kept_topic}
-            self._write({**kept, **offsets})
+            replaced = offsets()
+            assert all(key[0] != kept_topic for key in replaced), f"{kept_topic=}"
+            self._write({**kept, **replaced})
 
     def _read(self) -> dict[tuple[str, int], int]:
         content = self._vfs.read(self.path) if self._vfs.exists(self.path) else b""

@@ -12,6 +12,7 @@ apache/kafka: core/.../log/LogManager.scala (`checkpointLogRecoveryOffsets`, `tr
 from collections.abc import Set as AbstractSet
 
 from storage.checkpoints.checkpoint_files import OffsetCheckpoint
+from storage.errors import OutOfSpaceError
 from storage.logs.recovery import FileRebuilt
 from wire.types import METADATA_TOPIC_NAME
 
@@ -45,10 +46,14 @@ class RecoveryPoints:
         """
         assert end_offset >= 0, f"{end_offset=}"
         assert key[0] != METADATA_TOPIC_NAME, f"{key=} is recorded by itself"
-        if end_offset < self.get(key):
-            lowered = {**self._offsets, key: end_offset}
-            self._checkpoint.replace(lowered, kept_topic=METADATA_TOPIC_NAME)
+        before = self.get(key)
         self._offsets[key] = end_offset
+        if end_offset < before:
+            try:
+                self.record()
+            except OutOfSpaceError:
+                self._offsets[key] = before
+                raise
 
     def forget(self, key: TopicAndPartition) -> None:
         """Leave out a log that is gone; recorded with the next record."""
@@ -65,12 +70,15 @@ class RecoveryPoints:
         return len(self._offsets) < before
 
     def record(self) -> None:
-        """Make all of them durable.
+        """Make all of them durable; any thread.
+
+        What is recorded is read while the file is held: a lower offset that another thread sets is
+        in this record, or it is recorded behind it.
 
         Raises:
             OutOfSpaceError: the record is as before.
         """
-        self._checkpoint.replace(self._offsets, kept_topic=METADATA_TOPIC_NAME)
+        self._checkpoint.replace_with(lambda: dict(self._offsets), kept_topic=METADATA_TOPIC_NAME)
 
 
 class KeptRecoveryPoint:

@@ -109,14 +109,17 @@ class LogDirectory:
                 if len(kept) < len(recorded):
                     checkpoint.replace(kept)
 
+    def forget_point(self, key: TopicAndPartition) -> None:
+        """Leave out the recovery point of a log that is gone; `forget_recorded` follows."""
+        assert key not in self.logs, f"{key=} is open"
+        self.recovery_points.forget(key)
+
     def forget_recorded(self, key: TopicAndPartition) -> None:
         """Leave out what is recorded of a log that is gone, before another gets its name; durable.
 
         Raises:
             OutOfSpaceError: some of it may be there still.
         """
-        assert key not in self.logs, f"{key=} is open"
-        self.recovery_points.forget(key)
         if self.recovery_points.is_recorded(key):
             self.recovery_points.record()
         self._log_starts.forget(*key)
@@ -166,6 +169,18 @@ class LogDirectory:
         self.recovery_points.forget(key)
         return self.logs.pop(key)
 
+    def close(self) -> None:
+        """Close its logs, and record their offsets; durable. Nobody may use them meanwhile.
+
+        Raises:
+            FsyncError: nothing is recorded as flushed. So for `OutOfSpaceError` and `OSError`.
+        """
+        for log in self.logs.values():
+            log.close()
+        self.record_recovery_points()
+        self.record_log_starts()
+        self.record_high_watermarks()
+
     def record_recovery_points(self) -> None:
         """Record the flushed end of every log; durable, and its epochs before it.
 
@@ -174,22 +189,36 @@ class LogDirectory:
         Raises:
             OutOfSpaceError: the record is as before. So for the others.
         """
+        self.recovery_points_record()()
+
+    def record_log_starts(self) -> None:
+        """Record the log starts that no segment begins at, as Kafka does; durable."""
+        self.log_starts_record()()
+
+    def record_high_watermarks(self) -> None:
+        """Record the high watermark of every log; durable."""
+        self.high_watermarks_record()()
+
+    def recovery_points_record(self) -> Callable[[], None]:
+        """Take what `record_recovery_points` records; the record, for any thread."""
         for key, log in self.logs.items():
             log.log.record_epochs()
             assert log.log.flushed_end_offset <= log.end_offset, f"INV-RP-1 {key=}"
             self.recovery_points.set(key, log.log.flushed_end_offset)
-        self.recovery_points.record()
+        return self.recovery_points.record
 
-    def record_log_starts(self) -> None:
-        """Record the log starts that no segment begins at, as Kafka does; durable."""
+    def log_starts_record(self) -> Callable[[], None]:
+        """As `recovery_points_record`, of the log starts."""
         starts = {key: log.log_start_offset for key, log in self.logs.items() if _is_inside(log)}
-        self._log_starts.replace({**self._of_opening(self._log_starts), **starts})
+        taken = {**self._of_opening(self._log_starts), **starts}
+        return lambda: self._log_starts.replace(taken)
 
-    def record_high_watermarks(self) -> None:
-        """Record the high watermark of every log; durable."""
+    def high_watermarks_record(self) -> Callable[[], None]:
+        """As `recovery_points_record`, of the high watermarks."""
         ends = {key: log.high_watermark for key, log in self.logs.items()}
         assert all(ends[key] <= log.end_offset for key, log in self.logs.items()), "INV-UL-1"
-        self._high_watermarks.replace({**self._of_opening(self._high_watermarks), **ends})
+        taken = {**self._of_opening(self._high_watermarks), **ends}
+        return lambda: self._high_watermarks.replace(taken)
 
     def _of_opening(self, checkpoint: OffsetCheckpoint) -> dict[TopicAndPartition, int]:
         recorded = checkpoint.offsets

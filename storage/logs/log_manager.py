@@ -76,6 +76,30 @@ class LoadTask:
             self.error = error
 
 
+class DeleteTask:
+    """The deletion of one log; `run` on any thread, then `LogManager.deleted` on its own."""
+
+    def __init__(
+        self, vfs: Vfs, directory: LogDirectory, path: str, unique_id: bytes, due_ms: int
+    ) -> None:
+        self.directory = directory
+        self.due_ms = due_ms
+        """Wall clock of the removal."""
+        self._vfs = vfs
+        self._path = path
+        self._unique_id = unique_id
+        self.renamed: str | None = None
+        """New path of the partition's directory."""
+
+    def run(self) -> None:
+        """Rename the directory of the partition; durable.
+
+        Raises:
+            OSError: the log directory cannot stay online. So for `FsyncError`.
+        """
+        self.renamed = mark_deleted(self._vfs, self._path, self._unique_id)
+
+
 class Loading(msgspec.Struct, frozen=True):
     """The progress of a log directory at start."""
 
@@ -195,14 +219,24 @@ class LogManager:
         self._totals[path] = len(tasks)
         return tasks
 
-    def _load_task(self, directory: LogDirectory, key: TopicAndPartition, wall_ms: int) -> LoadTask:
+    def _load_task(
+        self,
+        directory: LogDirectory,
+        key: TopicAndPartition,
+        wall_ms: int,
+        before: Callable[[], None] | None = None,
+    ) -> LoadTask:
         assert key not in self._logs, f"{key=} has a log"
         settings = self._settings_of(key[0])
         self._logs[key] = directory
         directory.opening.add(key)
-        return LoadTask(
-            directory, key, lambda: directory.open_log(key, settings, wall_ms, self._rng), wall_ms
-        )
+
+        def opening() -> UnifiedLog:
+            if before is not None:
+                before()
+            return directory.open_log(key, settings, wall_ms, self._rng)
+
+        return LoadTask(directory, key, opening, wall_ms)
 
     def loaded(self, task: LoadTask) -> UnifiedLog | None:
         """Take in a task that has run; None if its log directory went offline meanwhile.
@@ -252,18 +286,28 @@ class LogManager:
     def create(
         self, topic: str, partition: int, topic_id: TopicId, path: str, wall_ms: int
     ) -> LoadTask:
-        """Create the directory of a partition; the task that opens its log.
+        """The task that creates the directory of a partition and opens its log.
 
-        Raises:
-            CorruptFileError: the directory belongs to another topic id.
-            OutOfSpaceError: the disk is full.
-            OSError: the log directory cannot stay online.
+        Of one log directory these tasks and deletions run one at a time, in the order in which they
+        are handed out: names come back. `loaded` raises what it failed with: CorruptFileError if
+        the directory belongs to another topic id, then and on a full disk `give_up` may follow.
         """
-        key = (topic, partition)
         directory = self.directories[path]
-        directory.forget_recorded(key)
-        create_partition_directory(self._vfs, path, topic, partition, topic_id)
-        return self._load_task(directory, key, wall_ms)
+        directory.forget_point((topic, partition))
+
+        def before() -> None:
+            directory.forget_recorded((topic, partition))
+            create_partition_directory(self._vfs, path, topic, partition, topic_id)
+
+        return self._load_task(directory, (topic, partition), wall_ms, before)
+
+    def give_up(self, task: LoadTask) -> None:
+        """Leave out a log that could not be created, though its log directory stays online."""
+        assert task.error is not None, f"{task.key=} is created"
+        assert task.key not in task.directory.logs, f"{task.key=} is open"
+        if self._logs.get(task.key) is task.directory:
+            del self._logs[task.key]
+        task.directory.opening.discard(task.key)
 
     def next_log_dir(self, allowed: Sequence[str]) -> str:
         """The log directory for a partition without one: with the fewest logs, then the first.
@@ -274,13 +318,10 @@ class LogManager:
         """
         return min(allowed, key=lambda path: self.directories[path].log_count)
 
-    def delete(self, topic: str, partition: int, wall_ms: int) -> None:
-        """Delete an open log: its directory is renamed now and removed later; durable.
+    def delete(self, topic: str, partition: int, wall_ms: int) -> DeleteTask:
+        """Take out an open log; the task that renames its directory, which `deleted` removes later.
 
         Whoever holds a slice of it reads on.
-
-        Raises:
-            OSError: the log directory cannot stay online.
         """
         key = (topic, partition)
         directory = self._logs[key]
@@ -289,8 +330,14 @@ class LogManager:
         del self._logs[key]
         log = directory.forget(key)
         log.log.close_files()
-        renamed = mark_deleted(self._vfs, log.log.directory, self._new_uuid())
-        self._remove_later(renamed, topic, wall_ms, is_directory=True)
+        due_ms = self._due_ms(topic, wall_ms)
+        return DeleteTask(self._vfs, directory, log.log.directory, self._new_uuid(), due_ms)
+
+    def deleted(self, task: DeleteTask) -> None:
+        """Take in a deletion that has run; nothing if its log directory went offline meanwhile."""
+        assert task.renamed is not None, "run it first"
+        if self.directories.get(task.directory.path) is task.directory:
+            heapq.heappush(self._due, DueFile(task.due_ms, task.renamed, is_directory=True))
 
     # -- upkeep ---------------------------------------------------------------------------------
 
@@ -324,6 +371,11 @@ class LogManager:
         """The partitions whose logs are open."""
         for directory in self.directories.values():
             yield from directory.logs
+
+    @property
+    def next_removal_ms(self) -> int | None:
+        """Wall clock at which the next file or directory is removable; None without any."""
+        return self._due[0].due_ms if self._due else None
 
     def removable(self, wall_ms: int) -> list[DueFile]:
         """Files and directories deleted `file.delete.delay.ms` ago or longer; handed out once."""
@@ -365,9 +417,12 @@ class LogManager:
             log.last_flush_ms = wall_ms
 
     def _remove_later(self, path: str, topic: str, wall_ms: int, *, is_directory: bool) -> None:
+        heapq.heappush(self._due, DueFile(self._due_ms(topic, wall_ms), path, is_directory))
+
+    def _due_ms(self, topic: str, wall_ms: int) -> int:
         due_ms = wall_ms + self._settings_of(topic).file_delete_delay_ms
         assert due_ms >= wall_ms, f"{due_ms=} {wall_ms=}"
-        heapq.heappush(self._due, DueFile(due_ms, path, is_directory))
+        return due_ms
 
     # -- end ------------------------------------------------------------------------------------
 
@@ -399,13 +454,12 @@ class LogManager:
         Raises:
             FsyncError: nothing is recorded as flushed. So for `OutOfSpaceError` and `OSError`.
         """
-        directory = self.directories[path]
-        for log in directory.logs.values():
-            log.close()
-        directory.record_recovery_points()
-        directory.record_log_starts()
-        directory.record_high_watermarks()
-        del self.directories[path]
+        self.directories[path].close()
+        return self.closed(path)
+
+    def closed(self, path: str) -> bool:
+        """Take in that `LogDirectory.close` has run, on any thread; as `close` from here on."""
+        directory = self.directories.pop(path)
         self._logs = {key: each for key, each in self._logs.items() if each is not directory}
         return directory.is_clean or not directory.opening
 

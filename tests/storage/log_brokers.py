@@ -49,6 +49,11 @@ class Broker:
         assert log is not None
         return log
 
+    def delete(self, topic: str, partition: int, wall_ms: int) -> None:
+        task = self.manager.delete(topic, partition, wall_ms)
+        task.run()
+        self.manager.deleted(task)
+
     def log(self, topic: str = "a", partition: int = 0) -> UnifiedLog:
         log = self.manager.get(topic, partition)
         assert log is not None

@@ -50,7 +50,7 @@ def test_a_deleted_log_leaves_its_name_at_once_and_the_disk_later() -> None:
     broker.log().log.flush()
     broker.manager.directories["/d"].record_recovery_points()
     reader = broker.log().slice(0, 1 << 20, FetchIsolation.LOG_END, at_least_one=True)
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     assert broker.manager.get("a", 0) is None
     assert broker.manager.log_dir_of("a", 0) is None
     broker.manager.directories["/d"].record_recovery_points()
@@ -71,7 +71,7 @@ def test_a_deleted_log_leaves_its_name_at_once_and_the_disk_later() -> None:
 def test_a_start_removes_what_was_deleted_before() -> None:
     broker = Broker()
     broker.create()
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     again = Broker(broker.vfs)
     assert again.manager.is_loaded
     (due,) = again.manager.removable(NOW + 60_000)
@@ -81,9 +81,9 @@ def test_a_start_removes_what_was_deleted_before() -> None:
 def test_a_log_whose_topic_came_back_while_it_is_deleted() -> None:
     broker = Broker()
     broker.create()
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     broker.create()
-    broker.manager.delete("a", 0, NOW + 1)
+    broker.delete("a", 0, NOW + 1)
     assert [due.due_ms for due in broker.manager.removable(NOW + DAY_MS)] == [
         NOW + 60_000,
         NOW + 60_001,
@@ -99,7 +99,7 @@ def test_the_recorded_offsets_of_a_deleted_log_go_with_it() -> None:
         log.raise_log_start_to(1)
     directory = broker.manager.directories["/d"]
     directory.record_log_starts()
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     directory.record_recovery_points()
     directory.record_log_starts()
     assert recorded(broker, LOG_START) == {("b", 0): 1}
@@ -116,18 +116,39 @@ def test_no_file_of_a_log_stays_open_that_is_deleted_or_offline(tmp_path: Path) 
     broker = Broker(OsVfs(), f"{tmp_path}/d", f"{tmp_path}/e")
     fill(broker.create(path=f"{tmp_path}/d"), 1)
     assert open_files(tmp_path)
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     assert open_files(tmp_path) == []
     fill(broker.create(path=f"{tmp_path}/d"), 1)
     late = broker.manager.create("b", 0, B, f"{tmp_path}/d", NOW)
     late.run()
     failed = broker.manager.create("b", 1, B, f"{tmp_path}/d", NOW)
+    (tmp_path / "d" / "b-1").mkdir()
     (tmp_path / "d" / "b-1" / "0.log.swap").touch()
     failed.run()
     assert len(broker.manager.fail(f"{tmp_path}/d")) == 3
     assert broker.manager.loaded(late) is None
     assert broker.manager.loaded(failed) is None, "its error says nothing new"
     assert open_files(tmp_path) == []
+
+
+def test_a_deletion_that_runs_late_is_none_of_an_offline_directory() -> None:
+    broker = Broker()
+    broker.create()
+    task = broker.manager.delete("a", 0, NOW)
+    assert broker.vfs.exists("/d/a-0"), "it is renamed by the task"
+    assert broker.manager.next_removal_ms is None
+    broker.manager.fail("/d")
+    task.run()
+    broker.manager.deleted(task)
+    assert broker.manager.next_removal_ms is None
+
+
+def test_the_next_removal_is_the_earliest() -> None:
+    broker = Broker()
+    for partition in (0, 1):
+        broker.create(partition=partition)
+        broker.delete("a", partition, NOW + 10 - partition)
+    assert broker.manager.next_removal_ms == NOW + 9 + 60_000
 
 
 # ---- upkeep ------------------------------------------------------------------------------------
@@ -207,7 +228,7 @@ def test_flushes_by_number_of_records() -> None:
     assert log.log.flushed_end_offset == 3
     broker.set("a", flush_messages=0)
     assert broker.manager.flush_after_append("a", 0) is None, "nothing to flush"
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     broker.manager.flushed(("a", 0), plan, NOW)
 
 
@@ -291,7 +312,7 @@ def test_what_is_removed_next_when_another_directory_failed() -> None:
     for delay_ms, path in ((1, "/d"), (9, "/e"), (2, "/e")):
         broker.set("a", file_delete_delay_ms=delay_ms)
         broker.create(path=path)
-        broker.manager.delete("a", 0, NOW)
+        broker.delete("a", 0, NOW)
     broker.manager.fail("/d")
     assert [each.due_ms - NOW for each in broker.manager.removable(NOW + 2)] == [2]
     assert [each.due_ms - NOW for each in broker.manager.removable(NOW + 9)] == [9]
@@ -305,7 +326,7 @@ def test_a_failed_log_directory_goes_offline_with_its_logs() -> None:
     fill(broker.create(), 1)
     broker.create(partition=1, path="/e")
     broker.create("b")
-    broker.manager.delete("b", 0, NOW)
+    broker.delete("b", 0, NOW)
     task = broker.manager.create("b", 1, B, "/d", NOW)
     assert broker.manager.fail("/d") == [("a", 0), ("b", 1)]
     assert broker.manager.get("a", 0) is None

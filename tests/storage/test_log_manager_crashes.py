@@ -44,14 +44,14 @@ def is_new(broker: Broker) -> bool:
 def test_a_topic_that_comes_back_begins_at_zero() -> None:
     broker = Broker()
     used(broker)
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     assert is_new(broker)
 
 
 def test_also_behind_a_crash_between_the_deletion_and_the_next_record() -> None:
     broker = Broker()
     used(broker)
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     again = Broker(broker.vfs)
     assert recorded(again) == recorded(again, LOG_START) == {}
     assert is_new(again)
@@ -61,7 +61,7 @@ def test_a_full_disk_does_not_keep_a_directory_with_such_offsets_offline() -> No
     broker = Broker()
     used(broker)
     fill(broker.create("b"), 2)
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     broker.vfs.bytes_max = broker.vfs.used_bytes()
     again = Broker(broker.vfs)
     assert list(again.manager.keys()) == [("b", 0)]
@@ -83,11 +83,17 @@ def test_also_where_the_old_one_was_set_aside_as_stray() -> None:
 def test_a_full_disk_refuses_a_name_whose_old_offsets_it_keeps() -> None:
     broker = Broker()
     used(broker)
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     broker.vfs.bytes_max = broker.vfs.used_bytes()
+    task = broker.manager.create("a", 0, A, "/d", NOW)
+    task.run()
     with pytest.raises(OutOfSpaceError):
-        broker.manager.create("a", 0, A, "/d", NOW)
+        broker.manager.loaded(task)
     assert not broker.vfs.exists("/d/a-0")
+    assert not broker.manager.is_loaded
+    broker.manager.give_up(task)
+    assert broker.manager.is_loaded
+    assert broker.manager.log_dir_of("a", 0) is None
     broker.vfs.bytes_max = None
     assert is_new(broker)
 
@@ -140,7 +146,7 @@ def test_the_flush_of_a_deleted_log_is_not_that_of_the_next_one() -> None:
     fill(broker.create(), 5)
     plan = broker.log().flush_plan()
     plan.run()
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     fill(broker.create(), 9)
     broker.manager.flushed(("a", 0), plan, NOW)
     assert broker.log().log.flushed_end_offset == 0
@@ -150,7 +156,7 @@ def test_a_flush_may_run_while_its_log_is_deleted(tmp_path: Path) -> None:
     broker = Broker(OsVfs(), str(tmp_path))
     fill(broker.create(path=str(tmp_path)), 1)
     plan = broker.log().flush_plan()
-    broker.manager.delete("a", 0, NOW)
+    broker.delete("a", 0, NOW)
     plan.run()
     plan.run()
     assert open_files(tmp_path) == []
@@ -227,7 +233,7 @@ def test_a_start_that_is_refused_changes_nothing() -> None:
     broker = Broker(None, "/d", "/e")
     broker.create()
     broker.create("b", path="/e")
-    broker.manager.delete("b", 0, NOW)
+    broker.delete("b", 0, NOW)
     create_partition_directory(broker.vfs, "/e", "a", 0, A)
     create_partition_directory(broker.vfs, "/e", "b", 7, A)
     before = broker.vfs.list("/e")
@@ -250,7 +256,7 @@ def test_a_log_that_is_being_opened_is_not_deleted() -> None:
     broker = Broker()
     task = broker.manager.create("b", 0, B, "/d", NOW)
     with pytest.raises(AssertionError, match="is being opened"):
-        broker.manager.delete("b", 0, NOW)
+        broker.delete("b", 0, NOW)
     task.run()
     assert broker.manager.loaded(task) is not None
-    broker.manager.delete("b", 0, NOW)
+    broker.delete("b", 0, NOW)
