@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from broker.effects import Part
 from quorum_controller.security.authorization import Caller
 from wire import codec
-from wire.codec import Entity
+from wire.codec import Body, Entity
 from wire.headers import RequestHeader
 
 
@@ -46,16 +46,15 @@ class Call:
         self.listener = listener
         self._respond = respond
 
-    def body(self) -> Entity:
+    def body(self) -> Body:
         """The request as kio's newest class.
 
         Raises:
             RemoteProtocolError: the bytes are no such request.
         """
-        body: Entity = codec.read_request(
+        return codec.read_request(
             self.header.api_key, self.header.api_version, bytes(self.frame), self.position
         )
-        return body
 
     def answer(self, body: Entity) -> None:
         """Answer with a body of the newest shape."""

@@ -86,8 +86,8 @@ def offset_for_timestamp(
     """Offset by time, or of an end; None if no record that may be read is there.
 
     A new leader with a high watermark below its epoch start may know less than the leader before
-    it told: consumers that ask for the end, or for what lies behind it, get OFFSET_NOT_AVAILABLE
-    (KIP-207).
+    it told: consumers that ask for the end, or for what lies behind it or nowhere, get
+    OFFSET_NOT_AVAILABLE (KIP-207).
 
     Args:
         log: of the partition.
@@ -115,6 +115,6 @@ def offset_for_timestamp(
         found = log.at_timestamp(timestamp_ms)
     else:
         return None
-    if found is None or found.offset < end_offset:
+    if found is not None and found.offset < end_offset:
         return found
     return ErrorCode.offset_not_available if is_behind else None

@@ -20,6 +20,8 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The only name of the CLUSTER resource."""
 WILDCARD: Final = "*"
 ANY_USER: Final = "User:*"
+_ANY_NAME: Final = "hardcode"
+"""Kafka's name of a resource that stands for all of its type."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection without authentication."""
 
@@ -158,6 +160,33 @@ def is_allowed(image: Image, rules: AccessRules, caller: Caller, action: Action)
     return has_allow or (rules.allows_without_acl and not has_acls)
 
 
+def is_allowed_somewhere(
+    image: Image,
+    rules: AccessRules,
+    caller: Caller,
+    operation: Operation,
+    resource_type: ResourceType,
+) -> bool:
+    """True if the caller may do this with some resource of the type, also one that does not exist.
+
+    Every ACL that allows it counts unless one that denies it covers all that it covers.
+    Source: apache/kafka: clients/.../server/authorizer/Authorizer.java (authorizeByResourceType).
+    """
+    if is_allowed(image, rules, caller, Action(operation, resource_type, _ANY_NAME)):
+        return True
+    acls = [
+        acl
+        for acl in image.acls.values()
+        if acl.resource_type == resource_type and _applies(acl, caller, operation)
+    ]
+    denying = [acl for acl in acls if acl.permission_type == Permission.DENY]
+    return any(
+        acl.permission_type == Permission.ALLOW
+        and not any(_covers_all_of(deny, acl) for deny in denying)
+        for acl in acls
+    )
+
+
 def cluster_error(
     image: Image, rules: AccessRules | None, caller: Caller, api_key: int
 ) -> ApiError | None:
@@ -235,6 +264,14 @@ def _covers(acl: Acl, name: str) -> bool:
     if acl.pattern_type == PatternType.PREFIXED:
         return name.startswith(acl.resource_name)
     return acl.resource_name in (name, WILDCARD)
+
+
+def _covers_all_of(acl: Acl, other: Acl) -> bool:
+    """True if no resource is covered by the other ACL alone."""
+    if acl.pattern_type == PatternType.PREFIXED:
+        return other.resource_name.startswith(acl.resource_name)
+    is_same = other.resource_name == acl.resource_name
+    return acl.resource_name == WILDCARD or (is_same and other.pattern_type != PatternType.PREFIXED)
 
 
 def _applies(acl: Acl, caller: Caller, operation: Operation) -> bool:

@@ -490,7 +490,7 @@ def test_a_new_leader_with_a_high_watermark_below_its_epoch_does_not_tell_the_en
         assert found(LATEST, isolation) is ErrorCode.offset_not_available
         assert found(WALL_MS + 5, isolation) is ErrorCode.offset_not_available
         assert found(MAX_TIMESTAMP, isolation) is ErrorCode.offset_not_available
-        assert found(WALL_MS + 10, isolation) is None
+        assert found(WALL_MS + 10, isolation) is ErrorCode.offset_not_available
         assert found(EARLIEST, isolation).offset == found(WALL_MS, isolation).offset == 0
     assert found(LATEST, LOG_END).offset == 3
     fetch(partition, 2, from_follower(2), now_ms=1)

@@ -20,6 +20,7 @@ from quorum_controller.security.authorization import (
     cluster_error,
     host_text,
     is_allowed,
+    is_allowed_somewhere,
 )
 from quorum_controller.topics.topics import RECORDS_EXCEEDED
 from tests.quorum_controller.history import handled, queried
@@ -279,3 +280,44 @@ def test_without_an_authorizer():
     assert response.error_code is ErrorCode.security_disabled
     created, _ = handled(CREATE_ACLS, EMPTY, SimpleNamespace(creations=(creation(),)), access=None)
     assert created.results[0].error_message == "No Authorizer is configured."
+
+
+WRITE = Operation.WRITE
+
+
+@pytest.mark.parametrize(
+    ("acls", "is_one_allowed"),
+    [
+        ([], False),
+        ([acl("t", WRITE)], True),
+        ([acl("t", Operation.ALL)], True),
+        ([acl("t", Operation.READ)], False),
+        ([acl("t", WRITE, principal="User:bob")], False),
+        ([acl("t", WRITE, host="10.0.0.2")], False),
+        ([acl("g", WRITE, resource_type=ResourceType.GROUP)], False),
+        ([acl("*", WRITE)], True),
+        ([acl("t", WRITE), acl("t", WRITE, DENY)], False),
+        ([acl("t", WRITE), acl("u", WRITE, DENY)], True),
+        ([acl("t", WRITE), acl("t", Operation.READ, DENY)], True),
+        ([acl("t", WRITE), acl("*", WRITE, DENY)], False),
+        ([acl("t", WRITE, pattern_type=PREFIXED), acl("t", WRITE, DENY)], True),
+        ([acl("tu", WRITE), acl("t", WRITE, DENY, pattern_type=PREFIXED)], False),
+        ([acl("t", WRITE), acl("tu", WRITE, DENY, pattern_type=PREFIXED)], True),
+        ([acl("t", WRITE, pattern_type=PREFIXED), acl("*", WRITE, DENY)], False),
+        ([acl("t", WRITE), acl("t", WRITE, DENY), acl("u", WRITE)], True),
+        ([acl("*", WRITE), acl("hard", WRITE, DENY, pattern_type=PREFIXED)], True),
+    ],
+)
+def test_some_topic_may_be_written(acls, is_one_allowed):
+    found = is_allowed_somewhere(image(*acls), AccessRules(), ALICE, WRITE, ResourceType.TOPIC)
+    assert found == is_one_allowed
+
+
+def test_super_users_and_clusters_without_acls_may_write_some_topic():
+    deny = image(acl("*", WRITE, DENY))
+    for rules, at, may_write in (
+        (AccessRules(super_users=frozenset({"User:alice"})), deny, True),
+        (AccessRules(allows_without_acl=True), image(), True),
+        (AccessRules(allows_without_acl=True), deny, False),
+    ):
+        assert is_allowed_somewhere(at, rules, ALICE, WRITE, ResourceType.TOPIC) == may_write

@@ -1,0 +1,7 @@
+"""Handlers of the requests about records: a class each, whose `serve` takes a `broker.call.Call`.
+
+A handler answers its call now or later, once. What it is built with are functions and machines of
+the broker; the codes of a partition are those that `replication` gives.
+
+Not in it: Produce and Fetch sessions' rules (replication/), the order of answers (`broker.front`).
+"""

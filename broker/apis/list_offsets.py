@@ -1,0 +1,160 @@
+"""ListOffsets: offsets of partitions by time, and of their ends.
+
+apache/kafka: core/.../server/KafkaApis.scala (handleListOffsetRequest), ReplicaManager.scala
+(fetchOffset)
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.apis.access import Access
+from broker.apis.named_partitions import NamedPartitions, known_epoch
+from broker.call import Call
+from quorum_controller.bodies import NO_TIME
+from quorum_controller.security.authorization import Operation
+from replication.reading import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
+from storage.errors import CorruptLogError
+from storage.logs.unified_log import FetchIsolation
+from storage.segments.timestamp_lookup import TimestampAndOffset
+from wire import codec
+from wire.api_keys import LIST_OFFSETS
+from wire.codec import Entity
+from wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+VERSION_MIN_BY_TIMESTAMP: Final = {
+    EARLIEST: 1,
+    LATEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The last two name offsets of remote storage; without it there are none, which is no error."""
+OFFSET_NOT_AVAILABLE_VERSION_MIN: Final = 5
+"""Older clients get LEADER_NOT_AVAILABLE."""
+CONSUMER: Final = -1
+DEBUGGING: Final = -2
+"""Replica id of a reader that a follower may answer too."""
+_ISOLATIONS: Final = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}
+
+
+class ListOffsets:
+    """Handler of ListOffsets, versions 1 to 11.
+
+    Args:
+        partitions: of this broker.
+        access: DESCRIBE of each topic is asked for.
+        on_disk_error: told of a read of a partition (topic, number) that failed; its directory is
+            offline from there on.
+    """
+
+    def __init__(
+        self,
+        partitions: NamedPartitions,
+        access: Access,
+        on_disk_error: Callable[[str, int, OSError], None],
+    ) -> None:
+        self._partitions = partitions
+        self._access = access
+        self._on_disk_error = on_disk_error
+
+    def serve(self, call: Call) -> None:
+        """Answer a request."""
+        call.answer(self._answer(call, call.body()))
+
+    def _answer(self, call: Call, body: "ListOffsetsRequest") -> Entity:
+        new = codec.newest(LIST_OFFSETS, "response")
+        counts = Counter(
+            (str(topic.name), partition.partition_index)
+            for topic in body.topics
+            for partition in topic.partitions
+        )
+        isolation = _isolation(body)
+        rows: dict[str, dict[int, Entity]] = {}
+        for topic in body.topics:
+            name = str(topic.name)
+            is_allowed = self._access.allows_topic(call.caller, Operation.DESCRIBE, name)
+            for asked in topic.partitions:
+                number = asked.partition_index
+                found: TimestampAndOffset | ErrorCode | None
+                if not is_allowed:
+                    found = ErrorCode.topic_authorization_failed
+                elif counts[name, number] > 1:
+                    found = ErrorCode.invalid_request
+                elif isolation is None:
+                    found = ErrorCode.unknown_server_error
+                else:
+                    found = self._find(
+                        call.header.api_version,
+                        name,
+                        asked,
+                        isolation,
+                        is_leader_only=body.replica_id != DEBUGGING,
+                    )
+                rows.setdefault(name, {})[number] = _row(number, found)
+        return new.ListOffsetsResponse(
+            throttle_time=NO_TIME,
+            topics=tuple(
+                new.ListOffsetsTopicResponse(name=name, partitions=tuple(found.values()))
+                for name, found in rows.items()
+            ),
+        )
+
+    def _find(
+        self,
+        version: int,
+        topic: str,
+        asked: "ListOffsetsPartition",
+        isolation: FetchIsolation,
+        *,
+        is_leader_only: bool,
+    ) -> TimestampAndOffset | ErrorCode | None:
+        timestamp_ms, number = int(asked.timestamp), int(asked.partition_index)
+        if timestamp_ms < 0 and version < VERSION_MIN_BY_TIMESTAMP.get(timestamp_ms, version + 1):
+            return ErrorCode.unsupported_version
+        partition = self._partitions.find(topic, number)
+        if isinstance(partition, ErrorCode):
+            return partition
+        epoch = known_epoch(asked.current_leader_epoch)
+        try:
+            found = partition.offset_for_timestamp(
+                timestamp_ms, isolation, epoch, is_leader_only=is_leader_only
+            )
+        except CorruptLogError:
+            return ErrorCode.corrupt_message
+        except OSError as error:
+            self._on_disk_error(topic, number, error)
+            return ErrorCode.kafka_storage_error
+        is_old = version < OFFSET_NOT_AVAILABLE_VERSION_MIN
+        if found is ErrorCode.offset_not_available and is_old:
+            return ErrorCode.leader_not_available
+        return found
+
+
+def _isolation(body: "ListOffsetsRequest") -> FetchIsolation | None:
+    """Isolation of the reader, all for replicas; None for a level that does not exist."""
+    if body.replica_id != CONSUMER:
+        return FetchIsolation.LOG_END
+    return _ISOLATIONS.get(body.isolation_level)
+
+
+def _row(number: int, found: TimestampAndOffset | ErrorCode | None) -> Entity:
+    """The row of a partition; -1 in all fields where nothing was found."""
+    new = codec.newest(LIST_OFFSETS, "response")
+    if not isinstance(found, TimestampAndOffset):
+        return new.ListOffsetsPartitionResponse(
+            partition_index=number, error_code=found or ErrorCode.none
+        )
+    return new.ListOffsetsPartitionResponse(
+        partition_index=number,
+        error_code=ErrorCode.none,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )

@@ -1,0 +1,103 @@
+"""DescribeProducers: the producers whose state a replica keeps, with their open transactions.
+
+A follower answers too, with what it has: a tool that names a broker compares replicas.
+
+apache/kafka: core/.../server/KafkaApis.scala (handleDescribeProducersRequest),
+core/.../cluster/Partition.scala (activeProducerState); KIP-664
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.apis.access import Access
+from broker.apis.named_partitions import NamedPartitions
+from broker.call import Call
+from metadata.topic_names import illegal_topic_name
+from quorum_controller.bodies import NO_TIME
+from quorum_controller.security.authorization import Operation
+from storage.producers.producer_state import ProducerStateEntry
+from wire import codec
+from wire.api_keys import DESCRIBE_PRODUCERS
+from wire.codec import Entity
+from wire.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+
+
+class DescribeProducers:
+    """Handler of DescribeProducers.
+
+    Args:
+        partitions: of this broker.
+        access: READ of each topic is asked for.
+    """
+
+    def __init__(self, partitions: NamedPartitions, access: Access) -> None:
+        self._partitions = partitions
+        self._access = access
+
+    def serve(self, call: Call) -> None:
+        """Answer a request."""
+        call.answer(self._answer(call, call.body()))
+
+    def _answer(self, call: Call, body: "DescribeProducersRequest") -> Entity:
+        new = codec.newest(DESCRIBE_PRODUCERS, "response")
+        topics = []
+        for topic in body.topics:
+            name = str(topic.name)
+            error = self._topic_error(call, name)
+            rows = tuple(
+                self._row(name, number) if error is None else _error_row(number, error)
+                for number in topic.partition_indexes
+            )
+            topics.append(new.TopicResponse(name=name, partitions=rows))
+        return new.DescribeProducersResponse(throttle_time=NO_TIME, topics=tuple(topics))
+
+    def _topic_error(self, call: Call, name: str) -> ApiError | None:
+        text = illegal_topic_name(name)
+        if text is not None:
+            return ApiError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {text}")
+        if not self._access.allows_topic(call.caller, Operation.READ, name):
+            return ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+        if not self._partitions.has_topic(name):
+            return ApiError(
+                ErrorCode.unknown_topic_or_partition,
+                "This server does not host this topic-partition.",
+            )
+        return None
+
+    def _row(self, topic: str, number: int) -> Entity:
+        partition = self._partitions.find(topic, number)
+        if isinstance(partition, ErrorCode):
+            return _error_row(number, ApiError(partition))
+        log = partition.local_log(None, is_leader_only=False)
+        if isinstance(log, ErrorCode):
+            return _error_row(number, ApiError(log))
+        new = codec.newest(DESCRIBE_PRODUCERS, "response")
+        return new.PartitionResponse(
+            partition_index=number,
+            error_code=ErrorCode.none,
+            active_producers=tuple(_state(entry) for entry in log.producers.entries()),
+        )
+
+
+def _error_row(number: int, error: ApiError) -> Entity:
+    new = codec.newest(DESCRIBE_PRODUCERS, "response")
+    return new.PartitionResponse(
+        partition_index=number,
+        error_code=error.code,
+        error_message=error.message,
+        active_producers=(),
+    )
+
+
+def _state(entry: ProducerStateEntry) -> Entity:
+    new = codec.newest(DESCRIBE_PRODUCERS, "response")
+    return new.ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_transaction_first_offset,
+    )
