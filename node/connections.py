@@ -10,7 +10,7 @@ from typing import Final, Protocol, cast
 
 from typing_extensions import override
 
-from kernel.effects import Log, LogLevel
+from kernel.effects import ClosePeer, ConnectPeer, Log, LogLevel, SendPeerBytes
 from kernel.events import (
     BytesReceived,
     ConnectionClosed,
@@ -32,13 +32,13 @@ INPUT_PIECE_BYTES: Final = 8 * 1024
 """Bytes read at once from one client, at most."""
 
 Post = Callable[[Event], None]
+PostPeer = Callable[[PeerConnected | PeerBytes | PeerDisconnected], None]
 
 
 class _Socket(asyncio.BaseProtocol):
     """The common base: the transport, and reading paused while writing is."""
 
-    def __init__(self, post: Post) -> None:
-        self._post = post
+    def __init__(self) -> None:
         self._is_read = True
         self._is_written = True
         self.transport: asyncio.Transport | None = None
@@ -120,7 +120,8 @@ class InboundSocket(_Socket, asyncio.BufferedProtocol):
     def __init__(
         self, post: Post, connections: "dict[int, InboundEnd]", listener: str, connection_id: int
     ) -> None:
-        super().__init__(post)
+        super().__init__()
+        self._post = post
         self._connections = connections
         self._listener = listener
         self._id = connection_id
@@ -150,8 +151,11 @@ class InboundSocket(_Socket, asyncio.BufferedProtocol):
 class OutboundSocket(_Socket, asyncio.Protocol):
     """An outbound connection to another node."""
 
-    def __init__(self, post: Post, connections: "dict[int, OutboundSocket]", peer_id: int) -> None:
-        super().__init__(post)
+    def __init__(
+        self, post: PostPeer, connections: "dict[int, OutboundSocket]", peer_id: int
+    ) -> None:
+        super().__init__()
+        self._post = post
         self._connections = connections
         self._id = peer_id
 
@@ -172,7 +176,7 @@ class OutboundSocket(_Socket, asyncio.Protocol):
 
 
 async def connect(
-    post: Post, connections: dict[int, OutboundSocket], peer_id: int, host: str, port: int
+    post: PostPeer, connections: dict[int, OutboundSocket], peer_id: int, host: str, port: int
 ) -> None:
     """Connect to the first resolved address that accepts; post PeerDisconnected if none does."""
     loop = asyncio.get_running_loop()
@@ -198,3 +202,44 @@ async def connect(
 
 _STREAM: Final = 1
 """socket.SOCK_STREAM, by value: only the event loop uses sockets here."""
+
+
+class Peers:
+    """The connections of one loop to other nodes, opened and closed by effects."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, post: PostPeer) -> None:
+        self._loop = loop
+        self._post = post
+        self._sockets: dict[int, OutboundSocket] = {}
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+
+    def connect(self, effect: ConnectPeer) -> None:
+        """Open a connection."""
+        peer_id = effect.peer_id
+        task = self._loop.create_task(
+            connect(self._post, self._sockets, peer_id, effect.host, effect.port)
+        )
+        self._connecting[peer_id] = task
+        task.add_done_callback(lambda _: self._connecting.pop(peer_id, None))
+
+    def send(self, effect: SendPeerBytes) -> None:
+        """Write to a connection, unless it has closed."""
+        socket = self._sockets.get(effect.peer_id)
+        if socket is not None:
+            socket.write(effect.data)
+
+    def close_peer(self, effect: ClosePeer) -> None:
+        """Close a connection, or do not open it."""
+        task = self._connecting.pop(effect.peer_id, None)
+        if task is not None:
+            task.cancel()
+        socket = self._sockets.pop(effect.peer_id, None)
+        if socket is not None:
+            socket.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for task in list(self._connecting.values()):
+            task.cancel()
+        for socket in list(self._sockets.values()):
+            socket.close()

@@ -34,13 +34,13 @@ from kernel.events import (
     Event,
     FlushDone,
     LocalChangesDone,
-    Now,
     SnapshotDone,
     TimeAdvanced,
 )
 from kernel.kernel import Kernel
 from kernel.turn import Turn
-from node.connections import InboundEnd, InboundSocket, OutboundSocket, connect
+from node.clocks import now
+from node.connections import InboundEnd, InboundSocket, Peers
 from node.flusher import Flusher
 from node.logs import write_log
 from node.worker import Worker
@@ -51,11 +51,6 @@ SNAPSHOT_WAIT_S: Final = 0.2
 """Time to sync a snapshot at shutdown; the next start removes an unfinished one."""
 FOLDERS_WAIT_S: Final = 0.2
 """Time for directory changes at shutdown; the next start makes up for unfinished ones."""
-
-
-def now() -> Now:
-    """Return the current time of both clocks for the kernel."""
-    return Now(monotonic_ms=time.monotonic_ns() // 1_000_000, wall_ms=time.time_ns() // 1_000_000)
 
 
 class Driver:
@@ -75,8 +70,7 @@ class Driver:
         self._timer_ms = 0
         self._turn = Turn(self)
         self._inbound: dict[int, InboundEnd] = {}
-        self._outbound: dict[int, OutboundSocket] = {}
-        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._peers = Peers(loop, self.post)
         self._next_connection_id = 1
         self._flusher = Flusher(loop, self._flush_done)
         self._folders = Worker(loop, "folders")
@@ -86,9 +80,9 @@ class Driver:
             SendBytes: self._send,
             CloseConnection: self._close,
             SetReading: self._set_reading,
-            ConnectPeer: self._connect,
-            SendPeerBytes: self._send_peer,
-            ClosePeer: self._close_peer,
+            ConnectPeer: self._peers.connect,
+            SendPeerBytes: self._peers.send,
+            ClosePeer: self._peers.close_peer,
             RunLocalChanges: self._run_local_changes,
             RunSnapshot: self._run_snapshot,
             Log: write_log,
@@ -220,27 +214,6 @@ class Driver:
         if socket is not None:
             socket.set_reading(is_wanted=effect.is_wanted)
 
-    def _connect(self, effect: ConnectPeer) -> None:
-        peer_id = effect.peer_id
-        task = self._loop.create_task(
-            connect(self.post, self._outbound, peer_id, effect.host, effect.port)
-        )
-        self._connecting[peer_id] = task
-        task.add_done_callback(lambda _: self._connecting.pop(peer_id, None))
-
-    def _send_peer(self, effect: SendPeerBytes) -> None:
-        socket = self._outbound.get(effect.peer_id)
-        if socket is not None:
-            socket.write(effect.data)
-
-    def _close_peer(self, effect: ClosePeer) -> None:
-        task = self._connecting.pop(effect.peer_id, None)
-        if task is not None:
-            task.cancel()
-        socket = self._outbound.pop(effect.peer_id, None)
-        if socket is not None:
-            socket.close()
-
     # ---- threads ---------------------------------------------------------------------------
 
     def _flush_done(self, token: int, error: BaseException | None) -> None:
@@ -285,9 +258,8 @@ class Driver:
         """Close every socket and wait for the threads; no step of the kernel follows."""
         if self._timer is not None:
             self._timer.cancel()
-        for task in list(self._connecting.values()):
-            task.cancel()
-        for socket in [*self._inbound.values(), *self._outbound.values()]:
+        self._peers.close()
+        for socket in list(self._inbound.values()):
             socket.close()
         self._flusher.close()
         self._snapshots.close(SNAPSHOT_WAIT_S)

@@ -24,6 +24,7 @@ from kernel.kernel import Kernel
 from kernel.kraft_version import UnsupportedFeatureError
 from kernel.random_ids import random_uuid
 from metadata.config_schema import broker_configs
+from node.clocks import now
 from node.config import (
     inspection_limits,
     node_config,
@@ -32,7 +33,7 @@ from node.config import (
     read_properties,
 )
 from node.config_keys import OLDER_KEYS
-from node.driver import LISTEN_BACKLOG, Driver, now
+from node.driver import LISTEN_BACKLOG, Driver
 from node.environment import CLUSTER_ID, DEFAULT_CLUSTER_ID, effective
 from node.errors import ConfigError, StartError, one_line
 from node.http import HttpListener

@@ -86,6 +86,11 @@ class OsFile:
         except OSError as error:
             raise FsyncError(self._path, str(error)) from error
 
+    def fileno(self) -> int:
+        """The descriptor, for `os.sendfile` while this handle is open; no part of `VfsFile`."""
+        assert self._descriptor is not None, f"{self._path} is closed"
+        return self._descriptor.number
+
     def share(self) -> "OsFile":
         """Return another handle of the same open file, to be closed on its own."""
         assert self._descriptor is not None, f"{self._path} is closed"

@@ -21,8 +21,9 @@ from kernel.events import (
     TimeAdvanced,
 )
 from kernel.kernel import Kernel
+from node.clocks import now
 from node.connections import connect
-from node.driver import Driver, now
+from node.driver import Driver
 from node.measuring import measured_decoding
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.kernel.harness import CLUSTER_ID, config_of, create_topic_body

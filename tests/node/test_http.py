@@ -13,8 +13,9 @@ import pytest
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
 from kernel.kernel import Kernel
+from node.clocks import now
 from node.config import inspection_limits, node_config
-from node.driver import Driver, now
+from node.driver import Driver
 from node.errors import ConfigError, StartError
 from node.http import HttpListener
 from simulator.cluster.memory_vfs import MemoryVfs
