@@ -11,6 +11,7 @@ from broker.effects import Part
 from quorum_controller.security.authorization import Caller
 from wire import codec
 from wire.codec import Body, Entity
+from wire.errors import LocalProtocolError
 from wire.headers import RequestHeader
 
 
@@ -57,12 +58,19 @@ class Call:
         )
 
     def answer(self, body: Entity) -> None:
-        """Answer with a body of the newest shape."""
+        """Answer with a body of the newest shape.
+
+        One that cannot be said in the version of the request closes the connection instead.
+        """
         header = self.header
-        encoded = codec.encode_response(
-            header.api_key, header.api_version, header.correlation_id, body
-        )
-        self._respond((encoded,), None)
+        try:
+            encoded = codec.encode_response(
+                header.api_key, header.api_version, header.correlation_id, body
+            )
+        except LocalProtocolError as error:
+            self._respond(None, f"the answer cannot be said in this version: {error}")
+        else:
+            self._respond((encoded,), None)
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
         """Answer with an encoded body, without a header, in the version of the request."""

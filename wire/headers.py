@@ -30,7 +30,7 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     client_id: str | None
 
 
-def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
+def parse_request_header(frame: bytes | bytearray) -> tuple[RequestHeader, int]:
     """The header of a request and the position after the client id.
 
     If the header is flexible, `skip_tagged_fields` gives the position of the body.

@@ -78,3 +78,14 @@ def test_no_response_may_close_the_connection(reason: str | None) -> None:
     call, sent = call_of(LIST_OFFSETS, 7, b"", 0)
     call.answer_nothing(reason)
     assert sent == [(None, reason)]
+
+
+def test_an_answer_that_cannot_be_said_in_the_version_closes_the_connection() -> None:
+    call, sent = call_of(LIST_OFFSETS, 5, b"", 0)
+    new = codec.newest(LIST_OFFSETS, "response")
+    topic = new.ListOffsetsTopicResponse(name="x" * 40_000, partitions=())
+    call.answer(new.ListOffsetsResponse(throttle_time=timedelta(0), topics=(topic,)))
+    ((parts, reason),) = sent
+    assert parts is None
+    assert reason is not None
+    assert reason.startswith("the answer cannot be said in this version: ")

@@ -1,0 +1,422 @@
+"""Connections of clients at the broker listeners: frames to calls or to the kernel, answers back.
+
+Each connection has a twin of the same id at the kernel. A request about records, in a version that
+is served, becomes a `Call` for its handler; every other frame goes to the kernel unchanged, which
+answers it or closes the connection with its own reason. The kernel's responses come as a stream of
+bytes and fill the slots of forwarded requests first in, first out; responses of both kinds leave
+in the order of requests.
+
+Limits: unanswered calls and requests of a connection, above which it is not read; bytes of the
+frames of unanswered calls over all connections (`queued_bytes_max`), above which the connections
+that would hold more wait in the order in which they came and are not read. Requests smaller than
+`SMALL_BYTES_MAX` other than Produce do not wait for those bytes: a Produce with acks=all holds its
+own until followers have fetched. The driver does not read a connection with unsent output.
+
+As in Kafka, what was asked before the reason to close a connection is answered first.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from broker.call import Call
+from broker.effects import (
+    CloseAtKernel,
+    CloseConnection,
+    EffectSink,
+    Log,
+    LogLevel,
+    OpenAtKernel,
+    Part,
+    SendParts,
+    SendToKernel,
+    SetReading,
+    UsedAtKernel,
+)
+from network.clock import Clock
+from network.connections import address_bytes
+from quorum_controller.security.authorization import Caller, host_text
+from storage.segments.file_slice import FileSlice
+from wire import codec
+from wire.api_keys import PRODUCE
+from wire.api_table import ListenerKind, apis
+from wire.connection import IN_FLIGHT_MAX
+from wire.errors import RemoteProtocolError
+from wire.framing import LENGTH_BYTES, FrameReader
+from wire.headers import RequestHeader, parse_request_header
+from wire.primitives import skip_tagged_fields
+from wire.reply_slots import ReplySlots
+
+CALLS_MAX: Final = 16
+"""Unanswered requests about records of a connection."""
+SMALL_BYTES_MAX: Final = 1024 * 1024
+"""Size above which any request waits for room; a follower's Fetch of 10,000 partitions is below."""
+USED_INTERVAL_MS: Final = 60_000
+"""Time between two notes to the kernel that a connection is used."""
+_RESPONSE_BYTES_MAX: Final = (1 << 31) - 1
+
+Handler = Callable[[Call], None]
+
+
+class _Client:
+    """One connection.
+
+    `waiting` are frames that are not taken yet, `forwarded` the slots of the requests that the
+    kernel has. `broken` is the reason to close it behind the waiting frames, `closing` the one
+    behind the answers before slot `end_slot`.
+    """
+
+    __slots__ = (
+        "broken",
+        "caller",
+        "calls",
+        "closing",
+        "connection_id",
+        "end_slot",
+        "forwarded",
+        "host",
+        "is_at_kernel",
+        "is_read",
+        "is_used",
+        "listener",
+        "responses",
+        "slots",
+        "waiting",
+    )
+
+    def __init__(self, connection_id: int, listener: str, host: str) -> None:
+        self.connection_id = connection_id
+        self.listener = listener
+        self.host = host
+        self.caller = Caller(host=host_text(address_bytes(host)))
+        self.slots = ReplySlots[Sequence[Part]]()
+        self.forwarded: deque[int] = deque()
+        self.responses = FrameReader(_RESPONSE_BYTES_MAX)
+        self.waiting: deque[bytearray] = deque()
+        self.calls = 0
+        self.broken: str | None = None
+        self.closing: str | None = None
+        self.end_slot = 0
+        self.is_at_kernel = True
+        self.is_read = True
+        self.is_used = False
+
+
+class _Reply:
+    """The answer to one call, to come once."""
+
+    __slots__ = ("_answered", "client", "queued_bytes", "slot")
+
+    def __init__(
+        self,
+        answered: Callable[["_Reply", Sequence[Part] | None, str | None], None],
+        client: _Client,
+        queued_bytes: int,
+    ) -> None:
+        self._answered = answered
+        self.client = client
+        self.slot = client.slots.take()
+        self.queued_bytes = queued_bytes
+
+    def __call__(self, parts: Sequence[Part] | None, close_reason: str | None) -> None:
+        self._answered(self, parts, close_reason)
+
+
+class Front:
+    """All connections of clients at the broker listeners.
+
+    Args:
+        handlers: the handler of each API about records, by key.
+        queued_bytes_max: limit of the bytes held by unanswered calls.
+        clock: clock of the broker.
+        effects: sink of the effects.
+        used_interval_ms: time between two notes to the kernel that a connection is used.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        queued_bytes_max: int,
+        clock: Clock,
+        effects: EffectSink,
+        *,
+        used_interval_ms: int = USED_INTERVAL_MS,
+    ) -> None:
+        self._handlers = handlers
+        offered = apis(ListenerKind.BROKER, handlers.keys())
+        self._apis = {key: api for key, api in offered.items() if key in handlers}
+        self._queued_bytes_max = queued_bytes_max
+        self._clock = clock
+        self._effects = effects
+        self._used_interval_ms = used_interval_ms
+        self._used_ms = 0
+        """Time of the next notes to the kernel, while there are connections."""
+        self._clients: dict[int, _Client] = {}
+        self._queued_bytes = 0
+        # Clients whose next request waits for room, first come first; and those to look at again.
+        self._starved: dict[int, _Client] = {}
+        self._woken: dict[int, _Client] = {}
+        self._is_serving = False
+
+    def __len__(self) -> int:
+        """Return the number of open connections."""
+        return len(self._clients)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the frames of unanswered calls that count for the limit."""
+        return self._queued_bytes
+
+    def serve(self) -> None:
+        """Begin to serve calls, those that wait first."""
+        self._is_serving = True
+        self._woken.update(self._clients)
+        self.drain()
+
+    # ---- events ------------------------------------------------------------------------------
+
+    def opened(self, connection_id: int, listener: str, client_host: str) -> None:
+        """Take a new connection, which the kernel may refuse."""
+        assert connection_id not in self._clients, f"{connection_id=} is open"
+        if not self._clients:
+            self._used_ms = self._clock.now_ms + self._used_interval_ms
+        self._clients[connection_id] = _Client(connection_id, listener, client_host)
+        self._effects.append(OpenAtKernel(connection_id, listener, client_host))
+
+    def received(self, connection_id: int, frames: Sequence[bytearray]) -> None:
+        """Take whole frames, as many as there is room for."""
+        client = self._clients.get(connection_id)
+        if client is not None and client.closing is None:
+            client.waiting.extend(frames)
+            self._take(client)
+
+    def broken(self, connection_id: int, reason: str) -> None:
+        """Close a connection behind the frames received before."""
+        client = self._clients.get(connection_id)
+        if client is not None:
+            client.broken = reason
+            self._take(client)
+
+    def closed(self, connection_id: int) -> None:
+        """Forget a closed connection; its outstanding answers are dropped."""
+        client = self._clients.get(connection_id)
+        if client is not None:
+            self._forget(client)
+
+    def kernel_bytes(self, connection_id: int, content: bytes) -> None:
+        """Take bytes of the kernel: responses to forwarded requests, in order."""
+        client = self._clients.get(connection_id)
+        if client is None:
+            return
+        responses = client.responses
+        responses.feed(content)
+        while (response := responses.next_frame()) is not None:
+            assert client.forwarded, "the kernel answers a request once"
+            self._release(client, client.forwarded.popleft(), _framed((response,)))
+        self._take(client)
+
+    def kernel_closed(self, connection_id: int, reason: str) -> None:
+        """Close a connection with the kernel's reason, behind the answers before the refused one.
+
+        The kernel has written its log line.
+        """
+        client = self._clients.get(connection_id)
+        if client is not None:
+            client.is_at_kernel = False
+            self._end(client, reason, client.forwarded[0] if client.forwarded else None)
+            self._settle(client)
+
+    # ---- requests ----------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Go on with the connections that have got an answer or room; ends each half of a step."""
+        woken = self._woken
+        while woken:
+            self._take(woken.pop(next(iter(woken))))
+
+    def _take(self, client: _Client) -> None:
+        """Take the waiting frames for which there is room, in order."""
+        waiting, slots = client.waiting, client.slots
+        forwarded: list[bytes | bytearray] = []
+        while waiting and slots.in_flight_count < IN_FLIGHT_MAX:
+            frame = waiting[0]
+            call = self._served(frame)
+            if call is None:
+                waiting.popleft()
+                client.forwarded.append(slots.take())
+                forwarded += (len(frame).to_bytes(LENGTH_BYTES, "big"), frame)
+                continue
+            header, position = call
+            is_bulk = header.api_key == PRODUCE or len(frame) > SMALL_BYTES_MAX
+            queued_bytes = len(frame) if is_bulk else 0
+            if not self._has_room(client, queued_bytes):
+                break
+            waiting.popleft()
+            self._call(client, header, frame, position, queued_bytes)
+        if forwarded:
+            self._effects.append(SendToKernel(client.connection_id, b"".join(forwarded)))
+        if client.broken is not None and not waiting:
+            self._end(client, client.broken)
+        self._settle(client)
+
+    def _served(self, frame: bytearray) -> tuple[RequestHeader, int] | None:
+        """Header of a request about records and the position of its body, else None."""
+        try:
+            header, position = parse_request_header(frame)
+            api = self._apis.get(header.api_key)
+            if api is None or not api.min_version <= header.api_version <= api.max_version:
+                return None
+            if codec.is_flexible(header.api_key, header.api_version):
+                position = skip_tagged_fields(frame, position)
+        except (RemoteProtocolError, LookupError):  # LookupError: offered, but has no schema
+            return None
+        return header, position
+
+    def _has_room(self, client: _Client, queued_bytes: int) -> bool:
+        """Return False if the next call must wait; a larger one than the limit is served alone."""
+        if not self._is_serving or client.calls >= CALLS_MAX:
+            return False
+        if queued_bytes == 0:
+            return True
+        starved = self._starved
+        first = next(iter(starved.values()), client)
+        sum_bytes = self._queued_bytes + queued_bytes
+        if client is not first or sum_bytes > max(self._queued_bytes_max, queued_bytes):
+            starved[client.connection_id] = client
+            return False
+        if starved.pop(client.connection_id, None) is not None:
+            self._wake_starved()
+        return True
+
+    def _call(
+        self,
+        client: _Client,
+        header: RequestHeader,
+        frame: bytearray,
+        position: int,
+        queued_bytes: int,
+    ) -> None:
+        self._queued_bytes += queued_bytes
+        client.calls += 1
+        client.is_used = True
+        reply = _Reply(self._answered, client, queued_bytes)
+        call = Call(
+            header,
+            frame=frame,
+            position=position,
+            caller=client.caller,
+            listener=client.listener,
+            respond=reply,
+        )
+        try:
+            self._handlers[header.api_key](call)
+        except RemoteProtocolError as error:
+            reply(None, str(error))
+
+    # ---- answers -----------------------------------------------------------------------------
+
+    def _answered(
+        self, reply: _Reply, parts: Sequence[Part] | None, close_reason: str | None
+    ) -> None:
+        client = reply.client
+        if reply.queued_bytes:
+            self._queued_bytes -= reply.queued_bytes
+            self._wake_starved()
+        client.calls -= 1
+        client.is_used = True
+        if self._clients.get(client.connection_id) is not client:
+            _close_slices(parts or ())
+            return
+        if close_reason is not None:
+            self._end(client, close_reason)
+        self._release(client, reply.slot, () if parts is None else _framed(parts))
+        self._woken[client.connection_id] = client
+
+    def _release(self, client: _Client, slot: int, content: Sequence[Part]) -> None:
+        parts = [part for each in client.slots.release(slot, content) for part in each]
+        if parts:
+            self._effects.append(SendParts(client.connection_id, tuple(parts)))
+
+    def _wake_starved(self) -> None:
+        """Look again at the first connection that waits for room."""
+        for connection_id, client in self._starved.items():
+            self._woken[connection_id] = client
+            return
+
+    # ---- the end of a connection -------------------------------------------------------------
+
+    def _end(self, client: _Client, reason: str, end_slot: int | None = None) -> None:
+        """Take no further request; `_settle` closes it behind the answers before the slot.
+
+        None for the slot: behind the answers to all that was taken.
+        """
+        if client.closing is None:
+            client.closing = reason
+            client.end_slot = client.slots.next_slot
+        if end_slot is not None:
+            client.end_slot = min(client.end_slot, end_slot)
+        client.waiting.clear()
+        self._leave_starved(client)
+
+    def _settle(self, client: _Client) -> None:
+        """Close a connection that is at its end; read others only while there is room."""
+        slots = client.slots
+        if client.closing is None:
+            is_full = client.calls >= CALLS_MAX or slots.in_flight_count >= IN_FLIGHT_MAX
+            is_wanted = not client.waiting and not is_full
+        elif slots.oldest >= client.end_slot:
+            self._close(client, client.closing)
+            return
+        else:
+            is_wanted = False
+        if client.is_read != is_wanted:
+            client.is_read = is_wanted
+            self._effects.append(SetReading(client.connection_id, is_wanted))
+
+    def _close(self, client: _Client, reason: str) -> None:
+        if client.is_at_kernel:
+            fields = {"listener": client.listener, "client": client.host, "reason": reason}
+            self._effects.append(Log(LogLevel.WARN, "connection_closed", fields))
+        self._effects.append(CloseConnection(client.connection_id, reason))
+        self._forget(client)
+
+    def _forget(self, client: _Client) -> None:
+        del self._clients[client.connection_id]
+        self._woken.pop(client.connection_id, None)
+        self._leave_starved(client)
+        for parts in client.slots.drop():
+            _close_slices(parts)
+        if client.is_at_kernel:
+            self._effects.append(CloseAtKernel(client.connection_id))
+
+    def _leave_starved(self, client: _Client) -> None:
+        if self._starved.pop(client.connection_id, None) is not None:
+            self._wake_starved()
+
+    # ---- time --------------------------------------------------------------------------------
+
+    def next_ms(self) -> int | None:
+        """Time of the next `tick`, None for none."""
+        return self._used_ms if self._clients else None
+
+    def tick(self) -> None:
+        """Note to the kernel the connections that were used for records or await an answer."""
+        if not self._clients or self._clock.now_ms < self._used_ms:
+            return
+        self._used_ms = self._clock.now_ms + self._used_interval_ms
+        for client in self._clients.values():
+            if client.is_at_kernel and (client.is_used or client.calls or client.waiting):
+                client.is_used = False
+                self._effects.append(UsedAtKernel(client.connection_id))
+
+
+def _framed(parts: Sequence[Part]) -> Sequence[Part]:
+    """Prepend the length of a response."""
+    size_bytes = sum(len(part) if isinstance(part, bytes) else part.size_bytes for part in parts)
+    return (size_bytes.to_bytes(LENGTH_BYTES, "big"), *parts)
+
+
+def _close_slices(parts: Sequence[Part]) -> None:
+    for part in parts:
+        if isinstance(part, FileSlice):
+            part.file.close()

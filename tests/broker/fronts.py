@@ -1,0 +1,124 @@
+"""A front with handlers that keep their calls, and the frames of its clients."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from broker.call import Call
+from broker.effects import Effect, SendParts, SendToKernel, SetReading
+from broker.front import Front
+from network.clock import Clock, Now
+from simulator.cluster.memory_vfs import MemoryVfs
+from storage.segments.file_slice import FileSlice
+from wire import codec
+from wire.api_keys import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
+from wire.framing import frame
+
+LISTENER = "PLAINTEXT"
+QUEUED_BYTES_MAX = 1_000
+Kind = TypeVar("Kind", bound=Effect)
+
+
+def list_offsets(correlation_id: int = 0) -> bytearray:
+    new = codec.newest(LIST_OFFSETS, "request")
+    body = new.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=(), timeout=timedelta(0))
+    return bytearray(codec.encode_request(LIST_OFFSETS, 7, correlation_id, "client", body))
+
+
+def api_versions(correlation_id: int = 0) -> bytearray:
+    body = codec.default_request(API_VERSIONS)
+    return bytearray(codec.encode_request(API_VERSIONS, 4, correlation_id, "client", body))
+
+
+def request(api_key: int, size_bytes: int, version: int = 7) -> bytearray:
+    """A request of a version without tagged fields and of any content."""
+    start = (
+        api_key.to_bytes(2, "big")
+        + version.to_bytes(2, "big", signed=True)
+        + bytes(4)
+        + b"\xff\xff"
+    )
+    assert len(start) <= size_bytes
+    return bytearray(start.ljust(size_bytes, b"x"))
+
+
+def produce(size_bytes: int) -> bytearray:
+    return request(PRODUCE, size_bytes)
+
+
+class Fronts:
+    """The front of a broker that serves three APIs, with what it has told its driver."""
+
+    def __init__(self, *, is_serving: bool = True, used_interval_ms: int = 60_000) -> None:
+        self.clock = Clock(Now(1_000, 5_000))
+        self.effects: list[Effect] = []
+        self.calls: list[Call] = []
+        handlers = dict.fromkeys((PRODUCE, FETCH, LIST_OFFSETS), self.calls.append)
+        self.front = Front(
+            handlers,
+            QUEUED_BYTES_MAX,
+            self.clock,
+            self.effects,
+            used_interval_ms=used_interval_ms,
+        )
+        if is_serving:
+            self.front.serve()
+
+    def open(self, connection_id: int = 1, host: str = "127.0.0.1") -> None:
+        self.front.opened(connection_id, LISTENER, host)
+        self.effects.clear()
+
+    def receive(self, *frames: bytearray, connection_id: int = 1) -> None:
+        self.front.received(connection_id, frames)
+        self.front.drain()
+
+    def answer(self, call: Call, *parts: bytes | FileSlice) -> None:
+        call.answer_parts(parts)
+        self.front.drain()
+
+    def end(self, call: Call, close_reason: str | None = None) -> None:
+        call.answer_nothing(close_reason)
+        self.front.drain()
+
+    def kernel_answers(self, *contents: bytes, connection_id: int = 1) -> None:
+        self.front.kernel_bytes(connection_id, b"".join(map(frame, contents)))
+        self.front.drain()
+
+    def taken(self) -> list[Effect]:
+        effects = self.effects[:]
+        self.effects.clear()
+        return effects
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """The effects of one kind since the last `taken`."""
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def sent(self, connection_id: int = 1) -> bytes:
+        """Every byte for a client since the last `taken`."""
+        parts = [e.parts for e in self.of(SendParts) if e.connection_id == connection_id]
+        return b"".join(content(each) for each in parts)
+
+    def to_kernel(self, connection_id: int = 1) -> bytes:
+        return b"".join(e.data for e in self.of(SendToKernel) if e.connection_id == connection_id)
+
+    def reading(self, connection_id: int = 1) -> list[bool]:
+        return [e.is_wanted for e in self.of(SetReading) if e.connection_id == connection_id]
+
+
+def file_slice(vfs: MemoryVfs) -> FileSlice:
+    """The bytes 23456 of a file."""
+    file = vfs.open("/log", create=True)
+    file.pwrite(b"0123456789", 0)
+    return FileSlice(file, 2, 5, 0, 0)
+
+
+def is_open(part: FileSlice) -> bool:
+    try:
+        part.file.size()
+    except AssertionError:
+        return False
+    return True
+
+
+def content(parts: Sequence[bytes | FileSlice]) -> bytes:
+    return b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)
