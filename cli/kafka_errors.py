@@ -13,7 +13,19 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         "UnknownServerException",
         "The server experienced an unexpected error when processing the request.",
     ),
+    1: (
+        "OffsetOutOfRangeException",
+        "The requested offset is not within the range of offsets maintained by the server.",
+    ),
+    2: (
+        "CorruptRecordException",
+        (
+            "This message has failed its CRC checksum, exceeds the valid size, has a null key "
+            "for a compacted topic, or is otherwise corrupt."
+        ),
+    ),
     3: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
+    4: ("InvalidFetchSizeException", "The requested fetch size is invalid."),
     5: (
         "LeaderNotAvailableException",
         (
@@ -30,13 +42,41 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
         ),
     ),
     7: ("TimeoutException", "The request timed out."),
+    10: (
+        "RecordTooLargeException",
+        "The request included a message larger than the max message size the server will accept.",
+    ),
+    13: ("NetworkException", "The server disconnected before a response was received."),
+    14: (
+        "CoordinatorLoadInProgressException",
+        "The coordinator is loading and hence can't process requests.",
+    ),
+    15: ("CoordinatorNotAvailableException", "The coordinator is not available."),
+    16: ("NotCoordinatorException", "This is not the correct coordinator."),
     17: (
         "InvalidTopicException",
         "The request attempted to perform an operation on an invalid topic.",
     ),
+    18: (
+        "RecordBatchTooLargeException",
+        "The request included message batch larger than the configured segment size on the server.",
+    ),
+    19: (
+        "NotEnoughReplicasException",
+        "Messages are rejected since there are fewer in-sync replicas than required.",
+    ),
+    20: (
+        "NotEnoughReplicasAfterAppendException",
+        "Messages are written to the log, but to fewer in-sync replicas than required.",
+    ),
+    21: (
+        "InvalidRequiredAcksException",
+        "Produce request specified an invalid value for required acks.",
+    ),
     29: ("TopicAuthorizationException", "Topic authorization failed."),
     30: ("GroupAuthorizationException", "Group authorization failed."),
     31: ("ClusterAuthorizationException", "Cluster authorization failed."),
+    32: ("InvalidTimestampException", "The timestamp of the message is out of acceptable range."),
     35: ("UnsupportedVersionException", "The version of API is not supported."),
     36: ("TopicExistsException", "Topic with this name already exists."),
     37: ("InvalidPartitionsException", "Number of partitions is below 1."),
@@ -54,11 +94,53 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
             "the message was sent to an incompatible broker. See the broker logs for more details."
         ),
     ),
+    43: (
+        "UnsupportedForMessageFormatException",
+        "The message format version on the broker does not support the request.",
+    ),
     44: ("PolicyViolationException", "Request parameters do not satisfy the configured policy."),
+    45: ("OutOfOrderSequenceException", "The broker received an out of order sequence number."),
+    46: ("DuplicateSequenceException", "The broker received a duplicate sequence number."),
+    47: ("InvalidProducerEpochException", "Producer attempted to produce with an old epoch."),
     53: ("TransactionalIdAuthorizationException", "Transactional Id authorization failed."),
     54: ("SecurityDisabledException", "Security features are disabled."),
+    56: ("KafkaStorageException", "Disk error when trying to access log file on the disk."),
+    57: (
+        "LogDirNotFoundException",
+        "The user-specified log directory is not found in the broker config.",
+    ),
+    59: (
+        "UnknownProducerIdException",
+        (
+            "This exception is raised by the broker if it could not locate the producer "
+            "metadata associated with the producerId in question. This could happen if, for "
+            "instance, the producer's records were deleted because their retention time had "
+            "elapsed. Once the last records of the producerId are removed, the producer's "
+            "metadata is removed from the broker, and future appends by the producer will "
+            "return this exception."
+        ),
+    ),
     60: ("ReassignmentInProgressException", "A partition reassignment is in progress."),
     73: ("TopicDeletionDisabledException", "Topic deletion is disabled."),
+    74: (
+        "FencedLeaderEpochException",
+        "The leader epoch in the request is older than the epoch on the broker.",
+    ),
+    75: (
+        "UnknownLeaderEpochException",
+        "The leader epoch in the request is newer than the epoch on the broker.",
+    ),
+    76: (
+        "UnsupportedCompressionTypeException",
+        "The requesting client does not support the compression type of given partition.",
+    ),
+    78: (
+        "OffsetNotAvailableException",
+        (
+            "The leader high watermark has not caught up from a recent leader election so the "
+            "offsets cannot be guaranteed to be monotonically increasing."
+        ),
+    ),
     80: ("PreferredLeaderNotAvailableException", "The preferred leader was not available."),
     83: (
         "EligibleLeadersNotAvailableException",
@@ -66,6 +148,10 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
     ),
     84: ("ElectionNotNeededException", "Leader election not needed for topic partition."),
     85: ("NoReassignmentInProgressException", "No partition reassignment is in progress."),
+    87: (
+        "InvalidRecordException",
+        "This record has failed the validation on broker and hence will be rejected.",
+    ),
     89: ("ThrottlingQuotaExceededException", "The throttling quota has been exceeded."),
     91: (
         "ResourceNotFoundException",
@@ -86,6 +172,10 @@ _ERRORS: Final[dict[int, tuple[str, str]]] = {
     ),
     100: ("UnknownTopicIdException", "This server does not host this topic ID."),
     102: ("BrokerIdNotRegisteredException", "The given broker ID was not registered."),
+    103: (
+        "InconsistentTopicIdException",
+        "The log's topic ID did not match the topic ID in the request.",
+    ),
     104: (
         "InconsistentClusterIdException",
         "The clusterId in the request does not match that found on the server",
@@ -110,5 +200,9 @@ def message_of(code: int, message: str | None = None) -> str:
 
 def exception_text(code: int, message: str | None = None) -> str:
     """Exception and message in the form that a Java tool prints inside a line."""
-    known = _ERRORS.get(code, ("ApiException", ""))
-    return f"{_PREFIX}{known[0]}: {message_of(code, message)}"
+    return f"{exception_class(code)}: {message_of(code, message)}"
+
+
+def exception_class(code: int) -> str:
+    """The Java class of the exception that a code becomes."""
+    return _PREFIX + _ERRORS.get(code, ("ApiException", ""))[0]

@@ -1,0 +1,264 @@
+"""A broker in memory for the records commands: partitions of batches, answered through the codecs.
+
+Every body goes through the bytes of the newest version and back, as on a connection.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from wire.api_table import SCHEMAS
+from wire.batch import BatchHeader, RecordView, encode_records, iterate_batches
+from wire.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    newest,
+    split_request,
+)
+from wire.conversion import default_entity
+from wire.types import LeaderEpoch, Offset
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, DELETE_RECORDS, INIT_PRODUCER_ID = 0, 1, 2, 3, 21, 22
+DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 35, 60
+NODE = 1
+
+
+class Log(msgspec.Struct):
+    """A partition."""
+
+    batches: list[bytes] = msgspec.field(default_factory=list)
+    start: int = 0
+    stable: int | None = None
+    """Last stable offset; None: the end."""
+    aborted: tuple[tuple[int, int], ...] = ()
+    """Producer and first offset of transactions that were aborted."""
+    leader: int = NODE
+
+    @property
+    def end(self) -> int:
+        return max((b.header.end_offset for b in map(first_batch, self.batches)), default=0)
+
+    def append(self, *values: bytes | tuple[Any, ...], **fields: Any) -> None:
+        """Add a batch of values, or of keys, values, headers; `fields` are those of the header."""
+        records = [
+            RecordView(
+                Offset(self.end + delta), fields.get("max_timestamp_ms", 1000 + self.end + delta),
+                *(value if isinstance(value, tuple) else (None, value)),
+            )
+            for delta, value in enumerate(values)
+        ]  # fmt: skip
+        header = BatchHeader(
+            base_offset=Offset(self.end), leader_epoch=LeaderEpoch(0),
+            last_offset_delta=len(records) - 1, records_count=len(records),
+            base_timestamp_ms=records[0].timestamp_ms,
+            **{"max_timestamp_ms": records[-1].timestamp_ms, **fields},
+        )  # fmt: skip
+        self.batches.append(encode_records(header, records))
+
+    def records(self) -> list[RecordView]:
+        return [record for batch in self.batches for record in first_batch(batch).records()]
+
+
+def first_batch(content: bytes) -> Any:
+    return next(iterate_batches(content))
+
+
+class Topic(msgspec.Struct):
+    name: str
+    logs: list[Log]
+    is_internal: bool = False
+    is_compacted: bool = False
+
+    @property
+    def id(self) -> uuid.UUID:
+        return uuid.uuid5(uuid.NAMESPACE_DNS, self.name)
+
+
+class Broker:
+    """The API that commands call; keeps what it was asked."""
+
+    def __init__(self, **partitions: int | list[Log]) -> None:
+        self.topics = {
+            name: Topic(name, [Log() for _ in range(logs)] if isinstance(logs, int) else logs)
+            for name, logs in partitions.items()
+        }
+        self.asked: list[tuple[int, Any]] = []
+        self.errors: list[tuple[int, int]] = []
+        """(API, error code) that the next requests of the API are answered with."""
+        self.sizes: dict[tuple[str, int], int] = {}
+        """Instead of the bytes of the batches."""
+        self._next_producer_id = 7
+
+    @contextlib.contextmanager
+    def opened(self, _options: Any) -> Iterator["Broker"]:
+        yield self
+
+    def supports(self, api_key: int) -> bool:
+        return api_key in ANSWERS
+
+    def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
+        assert node in (None, NODE)
+        version = min(SCHEMAS[api_key].newest_version, MAXIMA.get(api_key, 99))
+        frame = encode_request(api_key, version, 1, "test", body)
+        _, position = split_request(frame)
+        request = decode_request(api_key, version, frame[position:])
+        self.asked.append((api_key, request))
+        answer = ANSWERS[api_key](self, request)
+        written = encode_response(api_key, version, 1, answer)
+        return decode_response(api_key, version, written)[1]
+
+    def send(self, api_key: int, body: Any, node: int) -> None:
+        self.call(api_key, body, node)
+
+    def error_of(self, api_key: int) -> int:
+        for index, (key, code) in enumerate(self.errors):
+            if key == api_key:
+                del self.errors[index]
+                return code
+        return 0
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        return next((topic for topic in self.topics.values() if topic.id == topic_id), None)
+
+    def log(self, topic: Topic | None, number: int) -> Log | None:
+        return topic.logs[number] if topic is not None and number < len(topic.logs) else None
+
+    def take_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+
+MAXIMA = {INIT_PRODUCER_ID: 5}
+
+
+def _made(api_key: int, name: str, /, **fields: Any) -> Any:
+    """An entity of a response, defaults in what is not given."""
+    return replace(default_entity(getattr(newest(api_key, "response"), name)), **fields)
+
+
+def _code(number: int) -> Any:
+    from kio.schema.errors import ErrorCode
+
+    return ErrorCode(number)
+
+
+def _metadata(broker: Broker, request: Any) -> Any:
+    names = list(broker.topics) if request.topics is None else [t.name for t in request.topics]
+    rows = []
+    for name in names:
+        topic = broker.topics.get(name)
+        if topic is None:
+            rows.append(_made(METADATA, "MetadataResponseTopic", error_code=_code(3), name=name))
+            continue
+        partitions = tuple(
+            _made(METADATA, "MetadataResponsePartition", partition_index=n, leader_id=log.leader)
+            for n, log in reversed(list(enumerate(topic.logs)))
+        )
+        rows.append(
+            _made(METADATA, "MetadataResponseTopic", name=name, topic_id=topic.id,
+                  is_internal=topic.is_internal, partitions=partitions)
+        )  # fmt: skip
+    return _made(METADATA, "MetadataResponse", topics=tuple(rows))
+
+
+def _cluster(broker: Broker, request: Any) -> Any:
+    node = _made(DESCRIBE_CLUSTER, "DescribeClusterBroker", broker_id=NODE, host="h", port=1)
+    return _made(DESCRIBE_CLUSTER, "DescribeClusterResponse", brokers=(node,))
+
+
+def _offset(log: Log, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    """Offset, time and error."""
+    if timestamp == -1:
+        return (log.end if not isolation or log.stable is None else log.stable), -1, 0
+    if timestamp in (-2, -4):
+        return log.start, -1, 0
+    if timestamp in (-5, -6):
+        return -1, -1, 0
+    if timestamp < -6:
+        return -1, -1, 35
+    found = [r for r in log.records() if timestamp == -3 or r.timestamp_ms >= timestamp]
+    if not found:
+        return -1, -1, 0
+    best = max(found, key=lambda r: r.timestamp_ms) if timestamp == -3 else found[0]
+    return int(best.offset), best.timestamp_ms, 0
+
+
+def _list_offsets(broker: Broker, request: Any) -> Any:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for row in topic.partitions:
+            log = broker.log(broker.topics.get(topic.name), row.partition_index)
+            assert log is not None
+            offset, at, code = _offset(log, row.timestamp, request.isolation_level)
+            rows.append(
+                _made(LIST_OFFSETS, "ListOffsetsPartitionResponse", offset=offset, timestamp=at,
+                      partition_index=row.partition_index, error_code=_code(code))
+            )  # fmt: skip
+        topics.append(
+            _made(LIST_OFFSETS, "ListOffsetsTopicResponse", name=topic.name, partitions=tuple(rows))
+        )
+    return _made(LIST_OFFSETS, "ListOffsetsResponse", topics=tuple(topics))
+
+
+def _delete_records(broker: Broker, request: Any) -> Any:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for row in topic.partitions:
+            log = broker.log(broker.topics.get(topic.name), row.partition_index)
+            assert log is not None
+            offset = log.end if row.offset == -1 else row.offset
+            code = 44 if broker.topics[topic.name].is_compacted else int(offset > log.end)
+            log.start = log.start if code else max(log.start, offset)
+            rows.append(
+                _made(DELETE_RECORDS, "DeleteRecordsPartitionResult", error_code=_code(code),
+                      partition_index=row.partition_index, low_watermark=log.start)
+            )  # fmt: skip
+        topics.append(
+            _made(DELETE_RECORDS, "DeleteRecordsTopicResult", name=topic.name,
+                  partitions=tuple(rows))
+        )  # fmt: skip
+    return _made(DELETE_RECORDS, "DeleteRecordsResponse", topics=tuple(topics))
+
+
+def _log_dirs(broker: Broker, request: Any) -> Any:
+    sizes = broker.sizes or {
+        (topic.name, number): sum(map(len, log.batches))
+        for topic in broker.topics.values()
+        for number, log in enumerate(topic.logs)
+    }
+    topics = tuple(
+        _made(
+            DESCRIBE_LOG_DIRS, "DescribeLogDirsTopic", name=name,
+            partitions=tuple(
+                _made(DESCRIBE_LOG_DIRS, "DescribeLogDirsPartition", partition_index=number,
+                      partition_size=size)
+                for (topic, number), size in reversed(sizes.items())
+                if topic == name
+            ),
+        )
+        for name in reversed(dict.fromkeys(name for name, _ in sizes))
+    )  # fmt: skip
+    good = _made(
+        DESCRIBE_LOG_DIRS, "DescribeLogDirsResult", log_dir="/var/kafka/n1/log", topics=topics
+    )
+    code = broker.error_of(DESCRIBE_LOG_DIRS)
+    bad = _made(DESCRIBE_LOG_DIRS, "DescribeLogDirsResult", log_dir="/lost", error_code=_code(code))
+    results = (good, bad) if code else (good,)
+    return _made(DESCRIBE_LOG_DIRS, "DescribeLogDirsResponse", results=results)
+
+
+ANSWERS: dict[int, Callable[[Broker, Any], Any]] = {
+    METADATA: _metadata,
+    DESCRIBE_CLUSTER: _cluster,
+    LIST_OFFSETS: _list_offsets,
+    DELETE_RECORDS: _delete_records,
+    DESCRIBE_LOG_DIRS: _log_dirs,
+}

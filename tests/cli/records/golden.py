@@ -1,0 +1,150 @@
+"""Recorded outputs of Kafka's records tools, 120 of them, and our command beside each.
+
+`tests/golden/cli/records.jsonl.gz` has one run a line, `records-verdicts.json` what is held of it.
+"""
+
+import contextlib
+import gzip
+import importlib
+import io
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import msgspec
+
+from tests.cli import comparison, golden
+from tests.cli.comparison import Run
+from tests.cli.golden import FOLDER, Verdict
+from tests.cli.records.broker import Broker
+
+COMMANDS = {
+    "GetOffsetShell": "get_offsets",
+    "ConsoleProducer": "console_producer",
+    "ConsoleConsumer": "console_consumer",
+    "DeleteRecordsCommand": "delete_records",
+    "LogDirsCommand": "log_dirs",
+    "ProducerPerformance": "producer_perf_test",
+    "VerifiableProducer": "verifiable_producer",
+}
+
+
+class Recorded(golden.Recorded, frozen=True):
+    """One run of a tool, with what it read."""
+
+    stdin: str = ""
+
+
+@cache
+def outputs() -> dict[str, Recorded]:
+    """All runs by name."""
+    lines = gzip.decompress((FOLDER / "records.jsonl.gz").read_bytes()).splitlines()
+    return {run.name: run for run in (msgspec.json.decode(line, type=Recorded) for line in lines)}
+
+
+@cache
+def verdicts() -> dict[str, Verdict]:
+    """By the name of the run."""
+    content = (FOLDER / "records-verdicts.json").read_bytes()
+    return msgspec.json.decode(content, type=dict[str, Verdict])
+
+
+def captured(run: Recorded, broker: Broker) -> Run:
+    """Our command with the recorded command line and input."""
+    module = importlib.import_module(f"cli.records.{COMMANDS[run.command]}")
+    return run_command(module.run, run.args, broker, run.stdin)
+
+
+def run_command(call: Any, arguments: list[str], broker: Broker, stdin: str = "") -> Run:
+    written = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(stream, "utf-8", newline="") for stream in written)
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        RedirectedStdin(stdin),
+    ):
+        try:
+            exit_code = call(arguments, broker.opened)
+        except SystemExit as left:
+            exit_code = left.code
+        out.flush()
+        err.flush()
+    return exit_code, written[0].getvalue().decode(), written[1].getvalue().decode()
+
+
+class RedirectedStdin(contextlib._RedirectStream[io.TextIOWrapper]):
+    """Standard input from a text."""
+
+    _stream = "stdin"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))
+
+
+def without_log_frame(run: Run) -> Run:
+    """Date, level and class around the text of an error in the log; what the clients log."""
+    exit_code, out, err = run
+    err = re.sub(r"(?m)^\[[\d: ,-]+\] (WARN|ERROR \[).*\n", "", err)
+    err = re.sub(r"(?m)^\[[\d: ,-]+\] ERROR (.*) \([\w.]+\)$", r"\1", err)
+    return exit_code, out, err
+
+
+def without_java(run: Run) -> Run:
+    """Names and causes of exceptions, and what repeats a line."""
+    exit_code, out, err = run
+    err = re.sub(r"(?m)^(Caused by|java\.lang\.RuntimeException): .*\n", "", err)
+    err = re.sub(r"\borg\.apache\.kafka\.tools\.\w+: ", "", err)
+    return comparison.without_java((exit_code, out, err))
+
+
+def without_group(run: Run) -> Run:
+    """Advice about the protocol of groups."""
+    exit_code, out, err = run
+    return exit_code, out, re.sub(r"(?m)^The consumer rebalance protocol .*\n", "", err)
+
+
+def without_json_order(run: Run) -> Run:
+    """The order of partitions in a JSON line, which Kafka's has of a hash map."""
+    exit_code, out, err = run
+
+    def ordered(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: ordered(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return sorted((ordered(inner) for inner in value), key=json.dumps)
+        return value
+
+    lines = [
+        json.dumps(ordered(json.loads(line))) if line.startswith("{") else line
+        for line in out.splitlines()
+    ]
+    return exit_code, "\n".join(lines), err
+
+
+APART: dict[str, Callable[[Run], Run]] = {
+    "log": without_log_frame,
+    "java": without_java,
+    "usage": comparison.without_usage,
+    "group": without_group,
+    "order": without_json_order,
+}
+
+
+def apart_from(ours: Run, recorded: Recorded) -> tuple[str, ...] | None:
+    """The fewest things that must be left out for equality: () is equal, None is different."""
+    theirs: Run = (recorded.exit, recorded.stdout, recorded.stderr)
+    for count in range(4):
+        for names in combinations(APART, count):
+            left, right = ours, theirs
+            for name in names:
+                left, right = APART[name](left), APART[name](right)
+            if _trimmed(left) == _trimmed(right):
+                return names
+    return None
+
+
+def _trimmed(run: Run) -> Run:
+    return run[0], run[1].rstrip("\n"), run[2].rstrip("\n")

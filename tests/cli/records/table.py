@@ -1,0 +1,67 @@
+"""The table of docs/cli.md about the records tools.
+
+`python -m tests.cli.records.table` prints it.
+"""
+
+import sys
+from collections import Counter
+
+from tests.cli.records.golden import outputs, verdicts
+
+TOOLS = {
+    "GetOffsetShell": ("get-offsets", "kafka-get-offsets"),
+    "ConsoleProducer": ("console-producer", "kafka-console-producer"),
+    "ConsoleConsumer": ("console-consumer", "kafka-console-consumer"),
+    "DeleteRecordsCommand": ("delete-records", "kafka-delete-records"),
+    "LogDirsCommand": ("log-dirs", "kafka-log-dirs"),
+    "ProducerPerformance": ("producer-perf-test", "kafka-producer-perf-test"),
+    "VerifiableProducer": ("verifiable-producer", "kafka-verifiable-producer"),
+}
+APART = {
+    "log": "what the clients log; date, level and class around the text of other errors in the log",
+    "java": "names of exceptions and what repeats the line before",
+    "usage": "usage text after the first line",
+    "group": "advice about the protocol of groups, which are not used here",
+    "order": "order in JSON: Kafka's is that of a hash map, ours by name",
+}
+SUMMED = ("equal", "apart", "no answer", "differs")
+HEAD = "| command | Kafka's tool | outputs | equal | equal apart from | no answer | different |"
+
+
+def table() -> str:
+    """Both tables, in Markdown."""
+    lines = [HEAD, "|---|---|---|---|---|---|---|"]
+    total: Counter[str] = Counter()
+    for tool, (command, script) in TOOLS.items():
+        found = [verdicts()[n] for n, run in outputs().items() if run.command == tool]
+        counts = Counter(verdict.verdict for verdict in found)
+        apart = Counter(", ".join(v.apart) for v in found if v.verdict == "apart")
+        shown = "; ".join(f"{count} {names}" for names, count in sorted(apart.items())) or "-"
+        total += counts
+        if counts["no command"]:
+            lines.append(f"| - | {script} | {len(found)} | - | - | - | - |")
+            continue
+        lines.append(
+            f"| `{command}` | {script} | {len(found)} | {counts['equal']} | {shown} | "
+            f"{counts['no answer'] or '-'} | {counts['differs'] or '-'} |"
+        )
+    lines += [
+        f"| all | | {len(outputs())} | {' | '.join(str(total[v]) for v in SUMMED)} |",
+        "",
+        "| apart from | that is |",
+        "|---|---|",
+        *(f"| {name} | {text} |" for name, text in APART.items()),
+        "",
+        "| different, or no answer | outputs |",
+        "|---|---|",
+    ]
+    reasons: dict[str, list[str]] = {}
+    for name, verdict in sorted(verdicts().items()):
+        if verdict.why:
+            reasons.setdefault(verdict.why, []).append(f"`{name.partition('/')[2]}`")
+    lines += [f"| {why} | {', '.join(names)} |" for why, names in sorted(reasons.items())]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())
