@@ -60,7 +60,9 @@ class RecordSocket:
         """Whole frames for the next turns."""
         self._output = Output(connection, is_cached=owner.is_cached)
         self._is_read = True
-        """False while the broker does not want to be sent bytes."""
+        """False while the broker takes no frames."""
+        self._is_read_by_kernel = True
+        """False while the kernel takes no bytes of its connection of the same id."""
         self._is_closing = False
         """True when nothing is read any more."""
         self._has_ended = False
@@ -83,7 +85,13 @@ class RecordSocket:
         is_clogged = (
             output.memory_bytes > OUTPUT_BYTES_HIGH or output.slice_bytes > SLICE_BYTES_HIGH
         )
-        return self._is_read and not self._is_closing and not is_clogged
+        is_wanted = self._is_read and self._is_read_by_kernel
+        return is_wanted and not self._is_closing and not is_clogged
+
+    def set_reading_by_kernel(self, *, is_wanted: bool) -> None:
+        """Resume or pause reading on behalf of the kernel, to which the broker forwards."""
+        self._is_read_by_kernel = is_wanted
+        self.apply_reading()
 
     def apply_reading(self) -> None:
         """Read from the socket, deliver frames that wait, or do neither."""
@@ -312,6 +320,12 @@ class RecordSockets:
         of = self._by_id.get(connection_id)
         if of is not None:
             of.set_reading(is_wanted=is_wanted)
+
+    def set_reading_by_kernel(self, connection_id: int, *, is_wanted: bool) -> None:
+        """Do as `set_reading`, for the kernel: a connection is read only if both want it."""
+        of = self._by_id.get(connection_id)
+        if of is not None:
+            of.set_reading_by_kernel(is_wanted=is_wanted)
 
     def close_connection(self, connection_id: int) -> None:
         """Close a connection behind what was sent on it; no event follows."""

@@ -205,6 +205,24 @@ def test_a_turn_gives_few_frames_and_a_paused_connection_none(run):
     run(scenario)
 
 
+@pytest.mark.parametrize("last", ["set_reading", "set_reading_by_kernel"])
+def test_a_connection_is_read_only_if_broker_and_kernel_want_it(run, last):
+    async def scenario(node):
+        client, other = await node.opened(), await node.opened()
+        (first,) = {"set_reading", "set_reading_by_kernel"} - {last}
+        node.sockets.set_reading(FIRST, is_wanted=False)
+        node.sockets.set_reading_by_kernel(FIRST, is_wanted=False)
+        await node.loop.sock_sendall(client, frame(b"x"))
+        getattr(node.sockets, first)(FIRST, is_wanted=True)
+        await node.loop.sock_sendall(other, frame(b"y"))
+        await node.posted(lambda: node.frames() == [b"y"])
+        getattr(node.sockets, last)(FIRST, is_wanted=True)
+        await node.posted(lambda: node.frames() == [b"y", b"x"])
+        node.sockets.set_reading_by_kernel(FIRST + 2, is_wanted=False)
+
+    run(scenario)
+
+
 def test_parts_leave_together_and_a_closed_connection_sends_them_first(run, log):
     async def scenario(node):
         client = await node.opened()
