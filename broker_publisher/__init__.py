@@ -8,4 +8,5 @@ Interface:
   request.
 - `local_changes.local_changes(before, after, delta, broker_id)`: partitions that a broker gains
   and loses.
+- `log_dirs`: DescribeLogDirs, of the replicas that its caller finds.
 """

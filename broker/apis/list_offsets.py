@@ -21,6 +21,7 @@ from wire import codec
 from wire.api_keys import LIST_OFFSETS
 from wire.codec import Entity
 from wire.errors import ErrorCode
+from wire.types import TopicIdPartition
 
 if TYPE_CHECKING:
     from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
@@ -50,19 +51,18 @@ class ListOffsets:
     Args:
         partitions: of this broker.
         access: DESCRIBE of each topic is asked for.
-        on_disk_error: told of a read of a partition (topic, number) that failed; its directory is
-            offline from there on.
+        on_failure: called with a partition whose log directory failed, and the error.
     """
 
     def __init__(
         self,
         partitions: NamedPartitions,
         access: Access,
-        on_disk_error: Callable[[str, int, OSError], None],
+        on_failure: Callable[[TopicIdPartition, Exception], None],
     ) -> None:
         self._partitions = partitions
         self._access = access
-        self._on_disk_error = on_disk_error
+        self._on_failure = on_failure
 
     def serve(self, call: Call) -> None:
         """Answer a request."""
@@ -129,7 +129,9 @@ class ListOffsets:
         except CorruptLogError:
             return ErrorCode.corrupt_message
         except OSError as error:
-            self._on_disk_error(topic, number, error)
+            key = self._partitions.key_of(topic, number)
+            assert key is not None, "the partition was found"
+            self._on_failure(key, error)
             return ErrorCode.kafka_storage_error
         is_old = version < OFFSET_NOT_AVAILABLE_VERSION_MIN
         if found is ErrorCode.offset_not_available and is_old:

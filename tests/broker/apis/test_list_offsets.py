@@ -9,6 +9,7 @@ from broker.apis.list_offsets import ListOffsets
 from quorum_controller.security.authorization import AccessRules, Operation
 from simulator.cluster.memory_vfs import MemoryVfs
 from tests.broker.apis.requests import Broker, answer_bytes, ask, recorded
+from tests.broker.metadata_log import A
 from tests.replication.partitions import Brokers, fetch, from_follower, led, registration
 from tests.storage.test_unified_log import NOW, opened, produced
 from wire import codec
@@ -25,7 +26,7 @@ class Asked:
         self.handler = ListOffsets(
             self.broker.partitions,
             self.broker.access,
-            lambda topic, number, error: self.disk_errors.append((topic, number, str(error))),
+            lambda key, error: self.disk_errors.append((key, error.errno)),
         )
 
     def ask(self, *rows, version=11, replica_id=-1, isolation=0):
@@ -205,7 +206,7 @@ def test_a_read_that_fails_takes_its_directory_offline():
     asked.broker.host(led(1, isr=(1,), log=opened(vfs)))
     vfs.failing = lambda kind, path: errno.EIO if kind == "read" else None
     assert asked.one(NOW) is ErrorCode.kafka_storage_error
-    assert [error[:2] for error in asked.disk_errors] == [("a", 0)]
+    assert asked.disk_errors == [((A, 0), errno.EIO)]
 
 
 def test_a_damaged_batch_is_answered_as_one():

@@ -1,0 +1,122 @@
+"""DescribeLogDirs: real sizes of the logs, cordoned and offline log directories."""
+
+import errno
+
+import pytest
+
+from broker.apis.log_dirs import DescribeLogDirs
+from broker.config import RecordsConfig
+from metadata.records import BrokerRegistrationChangeRecord
+from quorum_controller.security.authorization import AccessRules, Operation, ResourceType
+from simulator.cluster.memory_vfs import MemoryVfs
+from tests.broker.apis.requests import Broker, ask
+from tests.broker.metadata_log import D1, D2
+from tests.storage.test_unified_log import NOW, opened, produced
+from wire import codec
+from wire.api_keys import DESCRIBE_LOG_DIRS
+from wire.errors import ErrorCode
+
+
+class Asked:
+    def __init__(self, *, rules=None):
+        self.broker = Broker("a", rules=rules)
+        self.vfs = MemoryVfs()
+        for path in ("/d2", "/d1"):
+            self.vfs.make_directory(path)
+        self.logs = {"/d1": {}, "/d2": {}}
+        config = RecordsConfig(
+            node_id=1,
+            log_dirs=("/d2", "/d1"),
+            directory_ids={"/d1": D1, "/d2": D2},
+            inter_broker_listener="PLAINTEXT",
+        )
+        self.handler = DescribeLogDirs(
+            config, self.broker.image, self.broker.access, self.logs.get, self.vfs.volume
+        )
+
+    def ask(self, topics=None, version=5):
+        new = codec.newest(DESCRIBE_LOG_DIRS, "request")
+        rows = topics and tuple(
+            new.DescribableLogDirTopic(topic=name, partitions=tuple(numbers))
+            for name, numbers in topics.items()
+        )
+        body = new.DescribeLogDirsRequest(topics=rows)
+        return ask(self.handler, DESCRIBE_LOG_DIRS, version, body)
+
+    def sizes(self, topics=None, version=5):
+        answer = self.ask(topics, version)
+        assert answer.error_code is ErrorCode.none
+        rows = [p for result in answer.results for t in result.topics for p in t.partitions]
+        assert {(row.offset_lag, row.is_future_key) for row in rows} <= {(0, False)}
+        return [
+            (result.log_dir, topic.name, p.partition_index, p.partition_size)
+            for result in answer.results
+            for topic in result.topics
+            for p in topic.partitions
+        ]
+
+
+def log_of(records):
+    log = opened(MemoryVfs())
+    for _ in range(records):
+        log.append_as_leader(produced(NOW), 1, NOW)
+    return log
+
+
+SIZE = len(produced(NOW).buffer)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_the_sizes_of_the_logs(version):
+    asked = Asked()
+    asked.logs["/d1"] |= {("b", 0): log_of(1), ("a", 1): log_of(3), ("a", 0): log_of(0)}
+    asked.logs["/d2"][("a", 2)] = log_of(2)
+    everything = [
+        ("/d2", "a", 2, 2 * SIZE),
+        ("/d1", "a", 0, 0),
+        ("/d1", "a", 1, 3 * SIZE),
+        ("/d1", "b", 0, SIZE),
+    ]
+    assert asked.sizes(version=version) == everything
+    assert asked.sizes({"a": (1, 2, 9), "x": (0,)}, version) == [everything[0], everything[2]]
+    assert asked.sizes({"b": (0,)}, version) == everything[3:]
+    assert asked.sizes((), version) == []
+
+
+def test_the_file_systems_and_cordoned_directories():
+    asked = Asked()
+    asked.vfs.bytes_max = 1000
+    registered = asked.broker.image().brokers[1].epoch
+    asked.broker.metadata.write(
+        BrokerRegistrationChangeRecord(
+            broker_id=1, broker_epoch=registered, cordoned_log_dirs=(D2, b"x" * 16)
+        )
+    )
+    size = asked.vfs.volume("/d1")
+    rows = [
+        (row.log_dir, row.is_cordoned, row.total_bytes, row.usable_bytes)
+        for row in asked.ask().results
+    ]
+    assert rows == [("/d2", True, *size), ("/d1", False, *size)]
+    assert {row.is_cordoned for row in asked.ask(version=4).results} == {False}
+
+
+def test_offline_directories_are_errors():
+    asked = Asked()
+    del asked.logs["/d2"]
+    asked.logs["/d1"][("a", 0)] = log_of(1)
+    offline, online = asked.ask().results
+    assert (offline.log_dir, offline.error_code) == ("/d2", ErrorCode.kafka_storage_error)
+    assert (offline.topics, offline.total_bytes, offline.usable_bytes) == ((), -1, -1)
+    assert online.error_code is ErrorCode.none
+    asked.vfs.failing = lambda kind, path: errno.EIO if path == "/d1" else None
+    assert [row.error_code for row in asked.ask().results] == [ErrorCode.kafka_storage_error] * 2
+
+
+def test_the_caller_needs_describe_of_the_cluster():
+    asked = Asked(rules=AccessRules())
+    answer = asked.ask()
+    assert answer.error_code is ErrorCode.cluster_authorization_failed
+    assert answer.results == ()
+    asked.broker.allow(Operation.DESCRIBE, "kafka-cluster", ResourceType.CLUSTER)
+    assert asked.ask().error_code is ErrorCode.none
