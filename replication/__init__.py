@@ -18,6 +18,9 @@ Interface:
 - `isr`: the committed and pending ISRs of a led partition, what an answer of the controller means,
   high and low watermark; values and functions of values.
 - `alter_partition.AlterPartitions`: proposals of ISRs, batched, one request in flight.
+- `replica_manager.ReplicaManager`: the partitions of a broker with the requests that wait for
+  them: `append`, `fetch`, `delete_records`, `took`, `check`, proposals, `tick`; its parts:
+  `appending`, `fetching`.
 - `log_offsets`: an offset with its place in the log.
 
 Not in it: sockets (broker/), the files of logs (storage/), the election of leaders

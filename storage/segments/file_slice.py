@@ -25,3 +25,7 @@ class FileSlice(msgspec.Struct, frozen=True):
     def read(self) -> bytes:
         """The bytes; fewer if the file was truncated meanwhile."""
         return self.file.pread(self.size_bytes, self.position)
+
+    def close(self) -> None:
+        """Close the handle; the bytes cannot be read from here any more."""
+        self.file.close()

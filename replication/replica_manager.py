@@ -1,0 +1,407 @@
+"""The partitions of this broker, and the requests that wait for them: Kafka's ReplicaManager.
+
+A request is answered through the function that comes with it: at once, by a step that changes one
+of its partitions (`took`, `check`), or by its deadline (`tick`).
+
+apache/kafka: core/.../server/ReplicaManager.scala
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from metadata.image import Image
+from network.clock import Clock
+from replication.alter_partition import AlterPartitions
+from replication.appending import AppendResult, append_batch
+from replication.delayed import (
+    AwaitedOffset,
+    DelayedDeleteRecords,
+    DelayedFetch,
+    DelayedProduce,
+    DeletedRecords,
+    FetchParams,
+    FetchStatus,
+    is_answered_at_once,
+)
+from replication.fetching import (
+    PartitionRead,
+    WantedPartition,
+    close_records,
+    read_partitions,
+)
+from replication.leadership import ALL_IN_SYNC, Changed, Leadership
+from replication.log_offsets import LogOffsetSnapshot
+from replication.partition import Partition
+from replication.purgatory import Purgatory
+from storage.producers.producer_state import Origin
+from wire.batch import Batch
+from wire.codec import Entity
+from wire.errors import ErrorCode
+from wire.types import BrokerEpoch, LeaderEpoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition.v3.response import AlterPartitionResponse
+
+AppendResults = Mapping[TopicIdPartition, AppendResult]
+DeletionResults = Mapping[TopicIdPartition, DeletedRecords]
+AnswerAppend = Callable[[AppendResults], None]
+AnswerFetch = Callable[[Sequence[PartitionRead]], None]
+"""Function that takes the reads with their records: it sends or closes each."""
+AnswerDeletion = Callable[[DeletionResults], None]
+_REQUIRED_ACKS: Final = (ALL_IN_SYNC, 0, 1)
+_NO_OFFSET: Final = Offset(-1)
+
+
+class _Produce(msgspec.Struct, frozen=True):
+    results: AppendResults
+    answer: AnswerAppend
+
+
+class _Fetch(msgspec.Struct, frozen=True):
+    wanted: Sequence[WantedPartition]
+    max_bytes: int
+    answer: AnswerFetch
+
+
+def partition_code(image: Image, key: TopicIdPartition) -> ErrorCode:
+    """Error for a partition that is not hosted here."""
+    topic = image.topics.get(key[0])
+    if topic is None or key[1] not in topic.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.not_leader_or_follower
+
+
+def has_valid_acks(required_acks: int) -> bool:
+    """True for the required acks of a Produce that are not INVALID_REQUIRED_ACKS."""
+    return required_acks in _REQUIRED_ACKS
+
+
+def _with_codes(
+    results: AppendResults, codes: Mapping[TopicIdPartition, ErrorCode]
+) -> AppendResults:
+    return {
+        key: msgspec.structs.replace(result, code=codes[key]) for key, result in results.items()
+    }
+
+
+class ReplicaManager:
+    """The hosted partitions, with their requests that wait.
+
+    Args:
+        clock: of the broker.
+        proposals: of ISRs.
+        image: the newest.
+        lag_ms_max: `replica.lag.time.max.ms`; ISRs are shrunk at every half of it.
+        on_failure: called with the partition at which a log directory failed, and the error; not
+            called while it works on partitions, so that they may be marked offline.
+        on_appended: called with a partition behind an append, which may be due for a flush.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        proposals: AlterPartitions,
+        *,
+        image: Callable[[], Image],
+        lag_ms_max: int,
+        on_failure: Callable[[TopicIdPartition, Exception], None],
+        on_appended: Callable[[TopicIdPartition], None],
+    ) -> None:
+        assert lag_ms_max > 1, f"{lag_ms_max=}"
+        self._clock = clock
+        self._proposals = proposals
+        self._image = image
+        self._on_failure = on_failure
+        self._on_appended = on_appended
+        self._shrink_interval_ms = lag_ms_max // 2
+        self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
+        self._produces: Purgatory[TopicIdPartition, DelayedProduce[_Produce]] = Purgatory()
+        self._fetches: Purgatory[TopicIdPartition, DelayedFetch[_Fetch]] = Purgatory()
+        self._deletions: Purgatory[TopicIdPartition, DelayedDeleteRecords[AnswerDeletion]] = (
+            Purgatory()
+        )
+        self.partitions: dict[TopicIdPartition, Partition] = {}
+        """The hosted partitions, also those whose log is offline or not open yet."""
+
+    @property
+    def waiting_counts(self) -> tuple[int, int, int]:
+        """Number of Produce, Fetch and DeleteRecords requests that wait."""
+        return (
+            self._produces.delayed_count,
+            self._fetches.delayed_count,
+            self._deletions.delayed_count,
+        )
+
+    # -- partitions -----------------------------------------------------------------------------
+
+    def host(self, key: TopicIdPartition, partition: Partition) -> None:
+        """Take a partition of which this broker becomes a replica."""
+        assert key not in self.partitions, f"{key=} is hosted"
+        self.partitions[key] = partition
+
+    def drop(self, key: TopicIdPartition) -> None:
+        """Let a partition go; who waits for it is answered as the image says."""
+        del self.partitions[key]
+        self.check(key)
+
+    def partition_of(self, image: Image, key: TopicIdPartition) -> Partition | ErrorCode:
+        """The hosted partition; NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION otherwise."""
+        partition = self.partitions.get(key)
+        return partition_code(image, key) if partition is None else partition
+
+    def _partition(self, key: TopicIdPartition) -> Partition | ErrorCode:
+        return self.partition_of(self._image(), key)
+
+    def _leader(self, key: TopicIdPartition) -> Leadership | ErrorCode:
+        partition = self._partition(key)
+        return partition if isinstance(partition, ErrorCode) else partition.leadership
+
+    def took(self, key: TopicIdPartition, changed: Changed) -> None:
+        """Follow a step of a hosted partition: answer who waits for it, submit its proposal."""
+        if changed.proposal is not None and not self._proposals.submit(key, changed.proposal):
+            code = ErrorCode.operation_not_attempted
+            self.partitions[key].on_answer(changed.proposal, code, self._clock.now_ms)
+        if changed.high_watermark_raised or changed.low_watermark_raised:
+            self.check(key)
+
+    def check(self, key: TopicIdPartition) -> None:
+        """Try all requests that wait for a partition: it has another role, epoch or end."""
+        for produce in self._produces.check(key):
+            self._end_produce(produce)
+        for fetch in self._fetches.check(key):
+            self._end_fetch(fetch)
+        for deletion in self._deletions.check(key):
+            deletion.request(deletion.results)
+
+    # -- Produce --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        batches: Mapping[TopicIdPartition, Batch],
+        *,
+        required_acks: int,
+        timeout_ms: int,
+        answer: AnswerAppend,
+        origin: Origin = Origin.CLIENT,
+    ) -> None:
+        """Append batches to the partitions that this broker leads.
+
+        Args:
+            batches: as `Partition.append_as_leader` takes them.
+            required_acks: 0 or 1 to answer at once, -1 when all replicas in sync have them.
+            timeout_ms: after which the rest is answered with REQUEST_TIMED_OUT.
+            answer: called once.
+            origin: of the batches.
+        """
+        if not has_valid_acks(required_acks):
+            refused = AppendResult(code=ErrorCode.invalid_required_acks)
+            answer(dict.fromkeys(batches, refused))
+            return
+        steps = {
+            key: append_batch(self._partition(key), batch, required_acks, self._clock, origin)
+            for key, batch in batches.items()
+        }
+        results = {key: step.result for key, step in steps.items()}
+        if required_acks == ALL_IN_SYNC:
+            self._answer_when_committed(_Produce(results, answer), timeout_ms)
+        else:
+            answer(results)
+        for key, step in steps.items():
+            if step.failure is not None:
+                self._on_failure(key, step.failure)
+            if step.changed is not None:
+                self.took(key, step.changed)
+                self._check_fetches(key)
+                self._on_appended(key)
+
+    def _answer_when_committed(self, request: _Produce, timeout_ms: int) -> None:
+        results = request.results
+        statuses = {
+            key: AwaitedOffset(Offset(result.end_offset), result.code)
+            for key, result in results.items()
+        }
+        produce = DelayedProduce(request, statuses, self._leader)
+        deadline_ms = self._clock.now_ms + timeout_ms
+        if self._produces.try_complete_else_watch(produce, statuses, deadline_ms) is None:
+            self._end_produce(produce)
+
+    def _end_produce(self, produce: DelayedProduce[_Produce]) -> None:
+        request = produce.request
+        request.answer(_with_codes(request.results, produce.results))
+
+    # -- Fetch ----------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        params: FetchParams,
+        wanted: Sequence[WantedPartition],
+        *,
+        max_bytes: int,
+        answer: AnswerFetch,
+    ) -> None:
+        """Read partitions; with too few records wait for more.
+
+        Args:
+            params: of the request.
+            wanted: its partitions, in the order in which they are read.
+            max_bytes: of all records, unless the first batch is larger.
+            answer: called once; it has the reads and their records.
+        """
+        reads = self._read(params, wanted, max_bytes, updates_replicas=True)
+        if is_answered_at_once(params, [read.row for read in reads]):
+            answer(reads)
+        else:
+            close_records(reads)
+            fetch = DelayedFetch(
+                _Fetch(wanted, max_bytes, answer),
+                params,
+                {read.wanted.key: FetchStatus(read.start, read.wanted.request) for read in reads},
+                self,
+            )
+            keys = [each.key for each in wanted]
+            deadline_ms = self._clock.now_ms + params.max_wait_ms
+            if self._fetches.try_complete_else_watch(fetch, keys, deadline_ms) is None:
+                self._end_fetch(fetch)
+        for read in reads:
+            self.took(read.wanted.key, read.changed)
+
+    def _read(
+        self,
+        params: FetchParams,
+        wanted: Sequence[WantedPartition],
+        max_bytes: int,
+        *,
+        updates_replicas: bool,
+    ) -> list[PartitionRead]:
+        reads = read_partitions(
+            self._partition,
+            params,
+            wanted,
+            max_bytes=max_bytes,
+            now_ms=self._clock.now_ms,
+            updates_replicas=updates_replicas,
+        )
+        for read in reads:
+            if read.failure is not None:
+                self._on_failure(read.wanted.key, read.failure)
+        return reads
+
+    def _end_fetch(self, fetch: DelayedFetch[_Fetch]) -> None:
+        request = fetch.request
+        request.answer(
+            self._read(fetch.params, request.wanted, request.max_bytes, updates_replicas=False)
+        )
+
+    def _check_fetches(self, key: TopicIdPartition) -> None:
+        for fetch in self._fetches.check(key):
+            self._end_fetch(fetch)
+
+    def offset_snapshot(
+        self,
+        partition: TopicIdPartition,
+        current_leader_epoch: LeaderEpoch | None,
+        *,
+        is_leader_only: bool,
+    ) -> LogOffsetSnapshot | ErrorCode:
+        """The ends of the log, or why it may not be read."""
+        found = self._partition(partition)
+        if isinstance(found, ErrorCode):
+            return found
+        return found.offset_snapshot(current_leader_epoch, is_leader_only=is_leader_only)
+
+    def end_of_epoch(
+        self,
+        partition: TopicIdPartition,
+        current_leader_epoch: LeaderEpoch | None,
+        epoch: LeaderEpoch,
+    ) -> OffsetAndEpoch | None:
+        """Largest epoch up to the one given, with its end offset; None if unknown, or an error."""
+        found = self._partition(partition)
+        if isinstance(found, ErrorCode):
+            return None
+        end = found.end_of_epoch(current_leader_epoch, epoch, is_leader_only=False)
+        return None if isinstance(end, ErrorCode) else end
+
+    def is_throttled(self, _partition: TopicIdPartition, _replica_id: NodeId) -> bool:
+        """False: there are no quotas of replication."""
+        return False
+
+    # -- DeleteRecords --------------------------------------------------------------------------
+
+    def delete_records(
+        self,
+        offsets: Mapping[TopicIdPartition, int],
+        *,
+        timeout_ms: int,
+        answer: AnswerDeletion,
+    ) -> None:
+        """Raise log starts of partitions that this broker leads; answer when live replicas have.
+
+        Args:
+            offsets: first offset to keep, -1 for the high watermark.
+            timeout_ms: after which the rest is answered with REQUEST_TIMED_OUT.
+            answer: called once.
+        """
+        statuses = {}
+        for key, offset in offsets.items():
+            partition = self._partition(key)
+            deletion = (
+                partition
+                if isinstance(partition, ErrorCode)
+                else partition.delete_records_on_leader(offset)
+            )
+            if isinstance(deletion, ErrorCode):
+                statuses[key] = AwaitedOffset(_NO_OFFSET, deletion)
+            else:
+                statuses[key] = AwaitedOffset(deletion.requested_offset)
+        delayed = DelayedDeleteRecords(answer, statuses, self._leader)
+        deadline_ms = self._clock.now_ms + timeout_ms
+        if self._deletions.try_complete_else_watch(delayed, statuses, deadline_ms) is None:
+            answer(delayed.results)
+
+    # -- ISR ------------------------------------------------------------------------------------
+
+    def next_proposal(self, broker_epoch: BrokerEpoch) -> Entity | None:
+        """The AlterPartition to send now, which is in flight from here on; None if none is due."""
+        return self._proposals.take_request(broker_epoch, self._clock.now_ms)
+
+    def on_proposal_answer(self, answer: object | None) -> None:
+        """Take the response to the AlterPartition in flight; None if there is none."""
+        now_ms = self._clock.now_ms
+        if answer is None:
+            self._proposals.on_failure(now_ms)
+            return
+        response = cast("AlterPartitionResponse", answer)
+        for answered in self._proposals.on_response(response, now_ms):
+            partition = self.partitions.get(answered.partition)
+            if partition is not None:
+                result = partition.on_answer(answered.proposed, answered.answer, now_ms)
+                self.took(answered.partition, result.changed)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def next_ms(self) -> int:
+        """Instant of the next `tick`, or of the next AlterPartition."""
+        others = (
+            self._produces.next_deadline_ms(),
+            self._fetches.next_deadline_ms(),
+            self._deletions.next_deadline_ms(),
+            self._proposals.next_request_ms(),
+        )
+        return min((self._next_shrink_ms, *(each for each in others if each is not None)))
+
+    def tick(self) -> None:
+        """Answer the requests whose deadline has come; shrink ISRs if it is time."""
+        now_ms = self._clock.now_ms
+        for produce in self._produces.expire(now_ms):
+            self._end_produce(produce)
+        for fetch in self._fetches.expire(now_ms):
+            self._end_fetch(fetch)
+        for deletion in self._deletions.expire(now_ms):
+            deletion.request(deletion.results)
+        if now_ms >= self._next_shrink_ms:
+            self._next_shrink_ms = now_ms + self._shrink_interval_ms
+            for key, partition in tuple(self.partitions.items()):
+                self.took(key, partition.maybe_shrink_isr(now_ms))
