@@ -309,7 +309,17 @@ class Partition:
         log = self._followed_log(leader_epoch)
         if isinstance(log, ErrorCode):
             return log
-        log.truncate_to(truncation_offset(log, diverging), wall_ms)
+        return self._truncate(log, truncation_offset(log, diverging), wall_ms)
+
+    def truncate_to(
+        self, offset: Offset, leader_epoch: LeaderEpoch, wall_ms: int
+    ) -> Offset | ErrorCode:
+        """Truncate to an offset, such as the end of the log at the leader of an epoch; the end."""
+        log = self._followed_log(leader_epoch)
+        return log if isinstance(log, ErrorCode) else self._truncate(log, offset, wall_ms)
+
+    def _truncate(self, log: UnifiedLog, offset: Offset, wall_ms: int) -> Offset:
+        log.truncate_to(offset, wall_ms)
         self._ends = LogEnds(log)
         return Offset(log.end_offset)
 
