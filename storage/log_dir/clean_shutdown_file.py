@@ -46,6 +46,7 @@ class CleanShutdownFiles:
 
     def __init__(self, vfs: Vfs, log_directories: Sequence[str]) -> None:
         self._vfs = vfs
+        self._log_directories = log_directories
         self._paths = [join(directory, CLEAN_SHUTDOWN_NAME) for directory in log_directories]
         self._found = {path for path in self._paths if vfs.exists(path)}
         epochs = {
@@ -54,6 +55,12 @@ class CleanShutdownFiles:
         }
         self.previous_epoch = epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH
         """Epoch of the registration that shut down cleanly; -1 unless all directories agree."""
+        self.found_in = frozenset(
+            directory
+            for directory, path in zip(log_directories, self._paths, strict=True)
+            if path in self._found
+        )
+        """The log directories that had the file."""
 
     def remove(self) -> None:
         """Remove the files, so that a crash from now on leaves none; durable."""
@@ -70,7 +77,11 @@ class CleanShutdownFiles:
             is_everything_sound: no log needs recovery. If that is not known, only directories that
                 had the file at the start get it again.
         """
+        for directory in self._log_directories:
+            if is_everything_sound or directory in self.found_in:
+                self.write_into(directory, broker_epoch)
+
+    def write_into(self, log_directory: str, broker_epoch: int | None) -> None:
+        """Record in one log directory that its logs need no recovery; durable."""
         content = encode_clean_shutdown(UNKNOWN_EPOCH if broker_epoch is None else broker_epoch)
-        for path in self._paths:
-            if is_everything_sound or path in self._found:
-                write_file_atomically(self._vfs, path, content)
+        write_file_atomically(self._vfs, join(log_directory, CLEAN_SHUTDOWN_NAME), content)

@@ -72,3 +72,13 @@ def test_logs_that_need_repair_are_not_called_clean() -> None:
     assert [vfs.exists(path) for path in FILES] == [True, False]
     files.write(None, is_everything_sound=True)
     assert [vfs.read(path) for path in FILES] == [b'{"version":0,"brokerEpoch":-1}'] * 2
+
+
+def test_one_directory_is_called_clean_without_the_others() -> None:
+    vfs = disk(b'{"brokerEpoch":5}', None)
+    files = opened(vfs)
+    assert files.found_in == {FILES[0].rpartition("/")[0]}
+    files.remove()
+    files.write_into(FILES[1].rpartition("/")[0], 8)
+    assert [vfs.exists(path) for path in FILES] == [False, True]
+    assert vfs.crash().read(FILES[1]) == b'{"version":0,"brokerEpoch":8}'
