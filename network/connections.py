@@ -229,6 +229,12 @@ class Connections:
         else:
             self._take(client, content)
 
+    def used(self, connection_id: int) -> None:
+        """Begin the idle time of a connection anew; ignored if it has closed."""
+        client = self._clients.get(connection_id)
+        if client is not None:
+            self._used(client)
+
     def serve_clients(self) -> None:
         """Begin to serve broker listeners, held requests first: the broker has caught up."""
         self.serves_clients = True

@@ -21,6 +21,12 @@ class BytesReceived(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class ConnectionUsed(msgspec.Struct, frozen=True):
+    """An incoming connection is not idle, though no bytes of it were reported."""
+
+    connection_id: int
+
+
 class ConnectionClosed(msgspec.Struct, frozen=True):
     """An incoming connection closed."""
 

@@ -45,7 +45,9 @@ SNAPSHOT_INTERVAL: Final = 16
 """Next snapshot by age, or after one that a full disk refused."""
 RETENTION: Final = 17
 """Next check of snapshots by retention."""
-COUNT: Final = 18
+RECORDS_STOP: Final = 18
+"""End of the wait for the records of the broker to stop."""
+COUNT: Final = 19
 
 
 class Timers:
