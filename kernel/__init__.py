@@ -1,10 +1,11 @@
 """One whole node as a value: events and bytes in, effects out.
 
-Interface: `kernel.Kernel(config, vfs, rng, *, cluster_id, directory_ids, now, decoding)`:
+Interface: `kernel.Kernel(config, vfs, rng, *, cluster_id, directory_ids, now, decoding, port)`:
 `start(now)`, `take(events, now)` and `settle()` (the halves of a step, docs/decisions/0013),
 `next_deadline_ms()`, `close()`. `decoding` are decoders that a driver may choose. `events` and
 `effects` are exchanged with a driver: node/driver.py or the simulator's machine. `turn.Turn`, which
-both run, decides the order of sends and where the log is flushed.
+both run, decides the order of sends and where the log is flushed. With a `port.RecordsPort` the
+records of the broker are served beside it, and joined by the `Records...` events and effects.
 Subpackages: `serving` (requests of listeners), `quorum` (the metadata log as a replica),
 `lifecycle` (joining and leaving the cluster). Here: `config`, `opening` and `formatting` of log
 directories, the composition.

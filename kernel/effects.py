@@ -5,6 +5,8 @@ from typing import Protocol
 
 import msgspec
 
+from metadata.delta import MetadataDelta
+from metadata.image import Image
 from network.effects import (
     CloseConnection,
     ClosePeer,
@@ -15,8 +17,10 @@ from network.effects import (
     SendPeerBytes,
     SetReading,
 )
+from wire.types import BrokerEpoch
 
 __all__ = [
+    "AnswerRecords",
     "CloseConnection",
     "ClosePeer",
     "ConnectPeer",
@@ -25,12 +29,16 @@ __all__ = [
     "Log",
     "LogLevel",
     "Plan",
+    "PublishImage",
+    "RecordsEffect",
     "RunFlush",
     "RunLocalChanges",
     "RunSnapshot",
     "SendBytes",
     "SendPeerBytes",
     "SetReading",
+    "StopRecords",
+    "TellBrokerEpoch",
 ]
 
 
@@ -77,6 +85,39 @@ class Exit(msgspec.Struct, frozen=True):
     reason: str
 
 
+class PublishImage(msgspec.Struct, frozen=True):
+    """Give the records the next committed image.
+
+    The first one holds the registration of this process, and its delta names all that is in it. A
+    delta names at least what differs from the image given before; nobody changes it any more.
+    """
+
+    image: Image
+    delta: MetadataDelta
+
+
+class TellBrokerEpoch(msgspec.Struct, frozen=True):
+    """Tell the records that the broker has registered: before or after the first image."""
+
+    epoch: BrokerEpoch
+
+
+class AnswerRecords(msgspec.Struct, frozen=True):
+    """Answer a `RecordsAsked`: a response body of the newest shape, None if there is none.
+
+    Without a known controller the answer is None in the same step.
+    """
+
+    token: int
+    answer: object | None
+
+
+class StopRecords(msgspec.Struct, frozen=True):
+    """Close the logs, then report RecordsStopped. No image follows."""
+
+
+RecordsEffect = PublishImage | TellBrokerEpoch | AnswerRecords | StopRecords
+"""Effects of a node with a `RecordsPort`."""
 Effect = (
     SendBytes
     | CloseConnection
@@ -89,4 +130,5 @@ Effect = (
     | RunSnapshot
     | Log
     | Exit
+    | RecordsEffect
 )

@@ -9,15 +9,18 @@ from network.events import (
     BytesReceived,
     ConnectionClosed,
     ConnectionOpened,
+    ConnectionUsed,
     PeerBytes,
     PeerConnected,
     PeerDisconnected,
 )
+from wire.codec import Entity
 
 __all__ = [
     "BytesReceived",
     "ConnectionClosed",
     "ConnectionOpened",
+    "ConnectionUsed",
     "Event",
     "FlushDone",
     "LocalChangesDone",
@@ -25,6 +28,11 @@ __all__ = [
     "PeerBytes",
     "PeerConnected",
     "PeerDisconnected",
+    "RecordsAsked",
+    "RecordsDirectoryFailed",
+    "RecordsEvent",
+    "RecordsReady",
+    "RecordsStopped",
     "ShutdownRequested",
     "SnapshotDone",
     "Started",
@@ -65,10 +73,39 @@ class ShutdownRequested(msgspec.Struct, frozen=True):
     """SIGTERM: controlled shutdown of the broker, resignation of the leader, then `Exit`."""
 
 
+class RecordsAsked(msgspec.Struct, frozen=True):
+    """The records send a request to the active controller; its `AnswerRecords` has the token."""
+
+    token: int
+    api_key: int
+    body: Entity
+    """Of the newest shape."""
+
+
+class RecordsReady(msgspec.Struct, frozen=True):
+    """The logs are loaded and the first image is applied: the broker may be unfenced."""
+
+
+class RecordsDirectoryFailed(msgspec.Struct, frozen=True):
+    """A log directory is offline; with the last one the node ends."""
+
+    path: str
+    is_last: bool
+
+
+class RecordsStopped(msgspec.Struct, frozen=True):
+    """A `StopRecords` is done; the logs of the `clean` log directories need no recovery."""
+
+    clean: tuple[str, ...]
+
+
+RecordsEvent = RecordsAsked | RecordsReady | RecordsDirectoryFailed | RecordsStopped
+"""Events of a node with a `RecordsPort`."""
 Event = (
     Started
     | ConnectionOpened
     | BytesReceived
+    | ConnectionUsed
     | ConnectionClosed
     | PeerConnected
     | PeerBytes
@@ -78,4 +115,5 @@ Event = (
     | SnapshotDone
     | TimeAdvanced
     | ShutdownRequested
+    | RecordsEvent
 )

@@ -4,9 +4,7 @@ Composition only: each part is documented in its own module. The path of a reque
 docs/architecture.md. Both drivers, node/ (asyncio) and simulator/ (virtual time), use this class.
 """
 
-import contextlib
 from collections.abc import Iterable
-from typing import assert_never
 from uuid import UUID
 
 from broker_publisher.metadata_cache import MetadataCache
@@ -18,6 +16,7 @@ from kernel.events import (
     BytesReceived,
     ConnectionClosed,
     ConnectionOpened,
+    ConnectionUsed,
     Event,
     FlushDone,
     LocalChangesDone,
@@ -25,24 +24,24 @@ from kernel.events import (
     PeerBytes,
     PeerConnected,
     PeerDisconnected,
+    RecordsEvent,
     ShutdownRequested,
     SnapshotDone,
     Started,
     TimeAdvanced,
 )
 from kernel.kraft_version import UnsupportedFeatureError
-from kernel.lifecycle.broker_lifecycle import BrokerLifecycle, Incarnation
+from kernel.lifecycle.broker_parts import BrokerIdentity, BrokerParts
 from kernel.lifecycle.controller_link import ControllerLink
 from kernel.lifecycle.controller_registration import ControllerRegistration
-from kernel.lifecycle.folders import Folders
-from kernel.lifecycle.isr_expansion import IsrExpansion
 from kernel.opening import OpenedStorage, controller_of, open_static_quorum, raft_core
+from kernel.port import RecordsPort
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
 from kernel.random_ids import random_uuid
 from kernel.serving.controller_requests import ControllerRequests
-from kernel.serving.dispatch import APIS, Dispatch
+from kernel.serving.dispatch import Dispatch, apis_of
 from kernel.serving.forwarding import Forwarding
 from kernel.serving.log_dirs import LogDirs
 from metadata.delta import MetadataDelta
@@ -55,8 +54,6 @@ from network.peers import Peers
 from network.timers import Timed
 from raft import effects as raft
 from raft import events as raft_events
-from storage.errors import FsyncError, OutOfSpaceError
-from storage.log_dir.clean_shutdown_file import CleanShutdownFiles
 from storage.vfs import Vfs
 from wire.types import DirectoryId, LeaderAndEpoch, Rng
 
@@ -72,6 +69,7 @@ class Kernel:
         directory_ids: id of every log directory, by path, from meta.properties.
         now: time at start.
         decoding: decoders that the driver chooses.
+        port: port to the records of this broker; None for a node that keeps metadata only.
 
     Raises:
         CorruptLogError, CorruptFileError: the disk is damaged.
@@ -89,7 +87,9 @@ class Kernel:
         directory_ids: dict[str, DirectoryId],
         now: Now,
         decoding: Decoding = BYTES,
+        port: RecordsPort | None = None,
     ) -> None:
+        assert port is None or config.is_broker, "only a broker has records"
         self.config = config
         self.cluster_id = cluster_id
         self._rng = rng
@@ -126,19 +126,19 @@ class Kernel:
             clock=self._clock,
             effects=self._effects,
         )
-        self.folders: Folders | None = None
-        self.lifecycle: BrokerLifecycle | None = None
-        self.isr_expansion: IsrExpansion | None = None
+        identity = BrokerIdentity(cluster_id, directory_ids, incarnation_id, self._new_uuid)
+        broker = self._broker_parts(vfs, identity, link, port) if config.is_broker else None
+        self._broker = broker
+        self.lifecycle = None if broker is None else broker.lifecycle
+        self.folders = None if broker is None else broker.folders
+        self.isr_expansion = None if broker is None else broker.isr_expansion
         self.registration: ControllerRegistration | None = None
-        self._clean_shutdown: CleanShutdownFiles | None = None
-        publishers: list[Publisher] = [self.cache]
-        if config.is_broker:
-            publishers += self._broker_parts(vfs, link, directory_ids, incarnation_id)
+        publishers: list[Publisher] = [self.cache, *(() if broker is None else broker.publishers)]
         if config.is_controller:
             self.registration = ControllerRegistration(config, incarnation_id, link, self._clock)
             publishers.append(self.registration)
         self.connections = self._serving(
-            vfs, rng, directory_ids, requests, decoding.server_connection
+            vfs, rng, directory_ids, requests, decoding.server_connection, port
         )
         self.publishers = Publishers(publishers)
         self._timed = self._timed_parts()
@@ -188,7 +188,8 @@ class Kernel:
     def _timed_parts(self) -> tuple[Timed, ...]:
         """Return the parts with timers, in the order in which they tick."""
         busy = (self.peers, self.replica, self.state, self.forwarding, self.connections)
-        optional = (self.lifecycle, self.registration, self.isr_expansion, self.folders)
+        timed = () if self._broker is None else self._broker.timed
+        optional = (self.lifecycle, self.registration, *timed)
         present = (part for part in optional if part is not None)
         return (*busy, *present, self.snapshots)
 
@@ -199,6 +200,7 @@ class Kernel:
         directory_ids: dict[str, DirectoryId],
         requests: ControllerRequests,
         server_connection: MakeServerConnection,
+        port: RecordsPort | None,
     ) -> Connections:
         """Make the connections of the listeners with their request dispatch."""
         dispatch = Dispatch(
@@ -209,7 +211,8 @@ class Kernel:
             replica=self.replica,
             forwarding=self.forwarding,
             rng=rng,
-            log_dirs=LogDirs(
+            records=port
+            or LogDirs(
                 self.config.log_dirs,
                 {identity: path for path, identity in directory_ids.items()},
                 vfs.volume,
@@ -217,7 +220,7 @@ class Kernel:
             ),
         )
         return Connections(
-            APIS,
+            apis_of(port),
             self.config.controller_listener_names,
             self.config.connection_limits,
             self._clock,
@@ -228,40 +231,19 @@ class Kernel:
         )
 
     def _broker_parts(
-        self,
-        vfs: Vfs,
-        link: ControllerLink,
-        directory_ids: dict[str, DirectoryId],
-        incarnation_id: UUID,
-    ) -> list[Publisher]:
-        """Build the parts that only a broker has, and return their publishers in order."""
-        self.folders = Folders(
+        self, vfs: Vfs, identity: BrokerIdentity, link: ControllerLink, port: RecordsPort | None
+    ) -> BrokerParts:
+        """Make the parts that only a broker has."""
+        return BrokerParts(
             self.config,
             vfs,
-            directory_ids,
-            incarnation_id.bytes,
-            self._new_uuid,
+            identity,
+            port=port,
+            link=link,
             clock=self._clock,
             effects=self._effects,
-        )
-        self._clean_shutdown = CleanShutdownFiles(vfs, self.config.log_dirs)
-        incarnation = Incarnation(
-            incarnation_id, directory_ids, self._clean_shutdown.previous_epoch
-        )
-        self.lifecycle = BrokerLifecycle(
-            self.config,
-            self.cluster_id,
-            incarnation=incarnation,
-            controller=link,
-            clock=self._clock,
-            effects=self._effects,
-            on_state=self._on_broker_state,
             on_shut_down=self._on_broker_shut_down,
         )
-        self.isr_expansion = IsrExpansion(
-            self.config, self.lifecycle, link, self._clock, self.folders.with_records
-        )
-        return [self.folders, self.lifecycle, self.isr_expansion]
 
     # ---- the driver's side -------------------------------------------------------------------
 
@@ -336,12 +318,13 @@ class Kernel:
         If the clean-shutdown files cannot be written, the next start is an unclean one.
         """
         self.log.close()
-        if self.lifecycle is not None:
-            assert self.folders is not None, "a broker has folders"
-            assert self._clean_shutdown is not None, "a broker has clean-shutdown files"
-            is_sound = self.folders.with_records() == set()
-            with contextlib.suppress(OSError, OutOfSpaceError, FsyncError):
-                self._clean_shutdown.write(self.lifecycle.epoch, is_everything_sound=is_sound)
+        if self._broker is not None:
+            self._broker.close()
+
+    @property
+    def clean_log_dirs(self) -> frozenset[str]:
+        """The log directories of a broker that the last process shut down cleanly."""
+        return frozenset() if self._broker is None else self._broker.clean_log_dirs
 
     @property
     def is_unfenced(self) -> bool:
@@ -353,18 +336,22 @@ class Kernel:
     def _take_rare(
         self,
         event: ConnectionOpened
+        | ConnectionUsed
         | ConnectionClosed
         | PeerConnected
         | PeerDisconnected
         | LocalChangesDone
         | SnapshotDone
         | ShutdownRequested
+        | RecordsEvent
         | Started,
     ) -> None:
         """Take an event that is none of the frequent ones."""
         match event:
             case ConnectionOpened():
                 self.connections.opened(event.connection_id, event.listener, event.client_host)
+            case ConnectionUsed():
+                self.connections.used(event.connection_id)
             case ConnectionClosed():
                 self.connections.closed(event.connection_id)
             case PeerConnected():
@@ -381,7 +368,8 @@ class Kernel:
             case Started():
                 self._start()
             case _:
-                assert_never(event)
+                assert self._broker is not None, "only a broker has records"
+                self._broker.take(event)
 
     def _is_metadata_current(self) -> bool:
         """True if the image is at the known high watermark and has an unfenced broker."""
@@ -404,8 +392,8 @@ class Kernel:
     def _start(self) -> None:
         assert not self._is_started, "a node starts once"
         self._is_started = True
-        if self._clean_shutdown is not None:
-            self._clean_shutdown.remove()
+        if self._broker is not None:
+            self._broker.remove_clean_shutdown_files()
         self.snapshots.publish_loaded()
         is_full = self.writer.is_disk_full
         self.replica.enqueue(raft_events.DiskFull() if is_full else raft_events.TimeAdvanced())
@@ -420,11 +408,6 @@ class Kernel:
             self._on_broker_shut_down()
 
     # ---- between the parts -------------------------------------------------------------------
-
-    def _on_broker_state(self) -> None:
-        """Set the timer of the ISR expansion, which needs a running broker."""
-        assert self.isr_expansion is not None, "every broker has one"
-        self.isr_expansion.set_timer()
 
     def _on_broker_shut_down(self) -> None:
         """Shut down the replica, once the broker has left."""

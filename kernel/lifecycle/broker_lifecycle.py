@@ -1,9 +1,9 @@
 """The life cycle of a broker: registration, heartbeats, controlled shutdown.
 
 At most one request is in flight. A broker asks to be unfenced once it has published an image with
-its own registration. Source: apache/kafka: core/.../server/BrokerLifecycleManager.scala; unlike it,
-the first retries are quick (20 ms), because at the start of a whole quorum the controller is
-elected within some tens of milliseconds.
+its own registration, and its records, if it serves any, are ready. Source: apache/kafka:
+core/.../server/BrokerLifecycleManager.scala; unlike it, the first retries are quick (20 ms),
+because at the start of a whole quorum the controller is elected within some tens of milliseconds.
 """
 
 from collections.abc import Callable, Mapping
@@ -75,7 +75,18 @@ class Incarnation(msgspec.Struct, frozen=True):
 
 
 class BrokerLifecycle:
-    """The life cycle of this broker, driven by the published image and a timer."""
+    """The life cycle of this broker, driven by the published image and a timer.
+
+    Args:
+        config: settings of the node.
+        cluster_id: cluster id from meta.properties.
+        incarnation: identity of this process.
+        controller: link to the active controller.
+        clock: clock of the node.
+        effects: sink of the effects.
+        on_state: called after each change of the state.
+        on_shut_down: called once, when the broker has left.
+    """
 
     def __init__(
         self,
@@ -98,6 +109,11 @@ class BrokerLifecycle:
         self._effects = effects
         self._on_state = on_state
         self._on_shut_down = on_shut_down
+        self._registered: Callable[[int], None] = lambda _: None
+        """Called with the epoch of each registration."""
+        self._is_ready = True
+        """False while the records of the broker keep it fenced."""
+        self._offline_log_dirs: set[str] = set()
         self.state = BrokerState.NOT_RUNNING
         self.epoch: int | None = None
         self._end_offset = 0
@@ -170,13 +186,45 @@ class BrokerLifecycle:
         broker = after.brokers.get(self._config.node_id)
         mine = broker is not None and broker.incarnation_id == self._incarnation.id.bytes
         self._is_image_fenced = broker is None or not mine or broker.fenced
-        if self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and mine:
+        is_awaited = self.state is BrokerState.STARTING or self._is_recovered
+        if is_awaited and mine:
             self._hurry()
         elif (delta.brokers or delta.topics_changed) and any(
             other.in_controlled_shutdown and not other.fenced for other in after.brokers.values()
         ):
             # That broker waits until all others have read the new leaders, in every slice.
             self._hurry()
+
+    @property
+    def _is_recovered(self) -> bool:
+        """True if only the controller's permission to run is missing."""
+        return self.state is BrokerState.RECOVERY and self._is_ready
+
+    def wait_for_records(self, registered: Callable[[int], None]) -> None:
+        """Stay fenced until `become_ready`; `registered` gets the epoch of each registration."""
+        assert self.state is BrokerState.NOT_RUNNING, f"{self.state=}"
+        self._registered = registered
+        self._is_ready = False
+
+    def become_ready(self) -> None:
+        """Ask to be unfenced from now on: the records are ready (Kafka's setReadyToUnfence)."""
+        self._is_ready = True
+        self._hurry()
+
+    def directory_failed(self, path: str) -> None:
+        """Report a log directory as offline, at once and until the process ends."""
+        assert path in self._incarnation.directory_ids, f"{path=}"
+        self._offline_log_dirs.add(path)
+        self.__dict__.pop("_registration", None)
+        self._hurry()
+
+    def _directories(self, *, offline: bool) -> tuple[UUID, ...]:
+        """Return the ids of the log directories that are offline, or of the others; sorted."""
+        found = self._incarnation.directory_ids.items()
+        failed = self._offline_log_dirs
+        return tuple(
+            sorted(UUID(bytes=each) for path, each in found if (path in failed) is offline)
+        )
 
     def _cordon(self, image: Image) -> None:
         directory_ids = self._incarnation.directory_ids
@@ -233,7 +281,7 @@ class BrokerLifecycle:
 
     @cached_property
     def _registration(self) -> Entity:
-        """The registration request, constant for the process and often repeated."""
+        """The registration request, often repeated; the same until a log directory fails."""
         new = codec.newest(BROKER_REGISTRATION, "request")
         return new.BrokerRegistrationRequest(
             broker_id=self._config.node_id,
@@ -253,11 +301,7 @@ class BrokerLifecycle:
                 for name, (low, high) in BROKER_FEATURES.items()
             ),
             rack=self._config.broker.rack,
-            log_dirs=tuple(
-                sorted(
-                    UUID(bytes=directory) for directory in self._incarnation.directory_ids.values()
-                )
-            ),
+            log_dirs=self._directories(offline=False),
             previous_broker_epoch=self._incarnation.previous_epoch,
         )
 
@@ -270,6 +314,7 @@ class BrokerLifecycle:
             self._failure_count = 0
             self._timers.clear(REGISTRATION_TIMEOUT)
             self._timers.set(HEARTBEAT, self._clock.now_ms)
+            self._registered(answer.broker_epoch)
             return
         self._refusal = answer.value if isinstance(answer, Failure) else answer.error_code.name
         if self._refusal == ErrorCode.duplicate_broker_registration.name:
@@ -352,8 +397,9 @@ class BrokerLifecycle:
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._end_offset - 1,
-            want_fence=not self._is_caught_up,
+            want_fence=not (self._is_caught_up and self._is_ready),
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=self._directories(offline=True),
             cordoned_log_dirs=self._cordoned if self._is_caught_up else None,
         )
         timeout_ms = self._config.broker.session_timeout_ms
@@ -391,7 +437,8 @@ class BrokerLifecycle:
             self._become(BrokerState.RUNNING)
             fields = {"broker_epoch": self.epoch}
             self._effects.append(Log(LogLevel.INFO, "broker_serves", fields))
-        if self.state is BrokerState.RUNNING:
+        is_recovering = self.state is BrokerState.RECOVERY and not self._is_ready
+        if self.state is BrokerState.RUNNING or is_recovering:
             return self._config.broker.heartbeat_interval_ms
         return CATCH_UP_POLL_MS
 

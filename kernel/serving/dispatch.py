@@ -4,9 +4,10 @@ Brokers answer reads from their own image and forward changes; controllers write
 not served closes its connection (wire/), and ApiVersions does not list it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from broker_publisher.metadata_cache import MetadataCache
@@ -19,6 +20,7 @@ from broker_publisher.responses import (
     metadata_response,
 )
 from kernel.config import NodeConfig
+from kernel.port import RecordsPort
 from kernel.quorum.messages.table import RAFT_API_KEYS
 from kernel.quorum.replica import Replica
 from kernel.serving.access import Access, principal_of
@@ -102,10 +104,24 @@ SERVED: Final = {
 APIS: Final[dict[ListenerKind, dict[int, Api]]] = {
     kind: apis(kind, served) for kind, served in SERVED.items()
 }
+"""The APIs of a node that keeps metadata only."""
+
+
+@cache
+def apis_of(port: RecordsPort | None) -> Mapping[ListenerKind, Mapping[int, Api]]:
+    """Return the APIs by kind of listener of a node with a port, or without."""
+    if port is None:
+        return APIS
+    here = SERVED[ListenerKind.BROKER] - {DESCRIBE_LOG_DIRS}
+    return {**APIS, ListenerKind.BROKER: apis(ListenerKind.BROKER, here | port.offered)}
 
 
 class Dispatch:
-    """The dispatch of all requests on all connections of one node."""
+    """The dispatch of all requests on all connections of one node.
+
+    `records` is the port to the records of the broker, whose requests do not come here; without
+    one, the log directories of a node that keeps metadata only.
+    """
 
     def __init__(
         self,
@@ -117,10 +133,12 @@ class Dispatch:
         replica: Replica,
         forwarding: Forwarding,
         rng: Rng,
-        log_dirs: LogDirs,
+        records: LogDirs | RecordsPort,
     ) -> None:
         self._config = config
-        self._log_dirs = log_dirs
+        self._records = records
+        self._port = records if isinstance(records, RecordsPort) else None
+        self._apis = apis_of(self._port)
         self._cluster_id = cluster_id
         self._cache = cache
         self._rows = cache.rows
@@ -142,6 +160,9 @@ class Dispatch:
 
     def _serve_broker(self, client: Client, request: Request, answered: Answered) -> None:
         """Serve a request at a broker listener: from the image, or by the active controller."""
+        if self._port is not None:
+            is_offered = request.api_key in self._port.offered
+            assert not is_offered, f"{request.api_key=} is about records"
         image = self._cache.image
         match request.api_key:
             case api_keys.METADATA:
@@ -190,7 +211,8 @@ class Dispatch:
         refused = self._access.refusal(image, caller, DESCRIBE_LOG_DIRS, body)
         if refused is not None:
             return refused
-        return self._log_dirs.described(image, self._config.node_id, body)
+        assert isinstance(self._records, LogDirs), "not served beside records"
+        return self._records.described(image, self._config.node_id, body)
 
     def _described_topics(
         self, client: Client, image: Image, body: "DescribeTopicPartitionsRequest"
@@ -294,13 +316,13 @@ class Dispatch:
 
     def _api_versions(self, client: Client, request: Request) -> Entity:
         if request.error is not None:
-            refused: Entity = api_versions_body(APIS[client.kind], error=request.error)
+            refused: Entity = api_versions_body(self._apis[client.kind], error=request.error)
             return refused
         image = self._cache.image
         finalized = tuple(item for item in sorted(image.features.items()) if item[1] > 0)
         # Older clients cannot read a range that begins at 0 (KAFKA-17011).
         is_old = request.api_version < API_VERSIONS_LEVEL_ZERO_SINCE
-        body = _api_versions_of(client.kind, is_old, finalized)
+        body = _api_versions_of(client.kind, self._port, is_old, finalized)
         return replace(body, finalized_features_epoch=image.provenance.end_offset - 1)
 
     def _update_raft_voter(self) -> Entity:
@@ -324,13 +346,14 @@ class Dispatch:
 @lru_cache(API_VERSIONS_KEPT)
 def _api_versions_of(
     kind: ListenerKind,
+    port: RecordsPort | None,
     is_old: bool,  # noqa: FBT001 - a cache key
     finalized: tuple[tuple[str, int], ...],
 ) -> Entity:
     """Return the ApiVersions response without its epoch, which is the same for all connections."""
     ranges = supported_features(is_controller=kind is ListenerKind.CONTROLLER)
     supported = {name: levels for name, levels in ranges.items() if levels[0] or not is_old}
-    body: Entity = api_versions_body(APIS[kind], supported, dict(finalized))
+    body: Entity = api_versions_body(apis_of(port)[kind], supported, dict(finalized))
     return body
 
 

@@ -79,6 +79,7 @@ def deadlines(kernel):
     if kernel.lifecycle is not None:
         found[names.HEARTBEAT] = heartbeat_is_set(kernel.lifecycle)
         found[names.SHUTDOWN_CHECK] = kernel.lifecycle._shutdown_deadline_ms is not None
+    if kernel.folders is not None:
         found[names.ISR_EXPANSION] = isr_expansion_deadline_ms(kernel.isr_expansion)
         found[names.FOLDERS] = folders_deadline_ms(kernel.folders)
     return found

@@ -11,6 +11,7 @@ from kernel import effects as out
 from kernel import events
 from kernel.config import NodeConfig, Voter
 from kernel.kernel import Kernel
+from kernel.port import RecordsPort
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.errors import FsyncError, OutOfSpaceError
 from tests.kernel.deadlines import check_deadlines
@@ -38,7 +39,7 @@ def config_of(node_id: int, voters: int = 3, **more: Any) -> NodeConfig:
         controller_listener_names=("CONTROLLER",),
         listeners=listeners,
         advertised_listeners=listeners,
-        log_dirs=("/data",),
+        log_dirs=more.pop("log_dirs", ("/data",)),
         metadata_log_dir="/data",
         **more,
     )
@@ -54,6 +55,8 @@ class Node:
     life: int = 0
     exit: out.Exit | None = None
     logs: list[out.Log] = field(default_factory=list)
+    told: list[out.RecordsEffect] = field(default_factory=list)
+    """Effects for the records of the broker in this life, in order; a test answers."""
 
 
 @dataclass
@@ -68,13 +71,16 @@ class Pipe:
 class World:
     """The nodes, the network between them, and the time."""
 
-    def __init__(self, count: int = 3, seed: int = 0, **more: Any) -> None:
+    def __init__(
+        self, count: int = 3, seed: int = 0, *, port: RecordsPort | None = None, **more: Any
+    ) -> None:
         self.now_ms = 1_000
         self.rng = random.Random(seed)
         self.nodes = {i: Node(config_of(i, count, **more)) for i in range(1, count + 1)}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         self.steps = 0
+        self._port = port
         self._next_connection_id = 1
         self._by_connection: dict[tuple[int, int, int], Pipe] = {}
         self._by_peer: dict[tuple[int, int, int], Pipe] = {}
@@ -83,7 +89,8 @@ class World:
         self.unread: set[tuple[int, int]] = set()
         """(node id, connection id) of what a node has asked not to read."""
         for node in self.nodes.values():
-            node.vfs.make_directory("/data")
+            for path in node.config.log_dirs:
+                node.vfs.make_directory(path)
             node.vfs.sync_directory("/")
 
     # ---- nodes -----------------------------------------------------------------------------
@@ -92,14 +99,17 @@ class World:
         node = self.nodes[node_id]
         node.life += 1
         node.exit = None
-        identity = DirectoryId(bytes([node_id]) * 16)
+        node.told.clear()
+        paths = enumerate(node.config.log_dirs)
+        identities = {path: DirectoryId(bytes([node_id + 16 * i]) * 16) for i, path in paths}
         node.kernel = Kernel(
             node.config,
             node.vfs,
             self.rng,
             cluster_id=CLUSTER_ID,
-            directory_ids={"/data": identity},
+            directory_ids=identities,
             now=self._now(),
+            port=self._port,
         )
         self._perform(node_id, node.life, node.kernel.start(self._now()))
 
@@ -244,6 +254,10 @@ class World:
                 self.after(FLUSH_MS, lambda: self._write_snapshot(node_id, life, effect))
             case out.Log():
                 node.logs.append(effect)
+            case (
+                out.PublishImage() | out.TellBrokerEpoch() | out.AnswerRecords() | out.StopRecords()
+            ):
+                node.told.append(effect)
             case out.Exit():
                 node.exit = effect
                 self.after(0, lambda: self._exited(node_id, life))

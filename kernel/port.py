@@ -1,0 +1,20 @@
+"""The port of a kernel to the records of its broker, which another value of the node serves.
+
+With it the kernel has no partition directories and no in-sync replicas of its own: it publishes
+each image as an effect, sends requests of the records to the active controller, and waits for them
+before it asks to be unfenced and before it exits (`lifecycle/records.py`, and the `Records...`
+events and effects). Without it the node keeps metadata only.
+"""
+
+import msgspec
+
+
+class RecordsPort(msgspec.Struct, frozen=True):
+    """The records of a broker as its kernel sees them.
+
+    Args:
+        offered: APIs that they serve at broker listeners, listed by ApiVersions in Kafka's ranges;
+            no request of them in a version of its range reaches the kernel.
+    """
+
+    offered: frozenset[int]
