@@ -148,6 +148,14 @@ def test_a_length_alone_gets_little_memory_which_grows_with_what_comes() -> None
     assert [len(content) for content in frames] == [10 * 1024 * 1024]
 
 
+def test_a_length_cut_in_two_is_kept_while_others_use_the_shared_memory() -> None:
+    shared = memoryview(bytearray(16))
+    one, other = (FrameAssembly(FRAME_BYTES_MAX, shared, grant_bytes=32) for _ in range(2))
+    assert receive(one, frame(b"abc") + b"\0\0") == [b"abc"]
+    assert receive(other, frame(b"x" * 12)) == [b"x" * 12]
+    assert receive(one, b"\0\4defg") == [b"defg"]
+
+
 def test_a_buffer_can_be_given_out_again() -> None:
     """As when the socket had nothing after all."""
     receiving = assembly()
