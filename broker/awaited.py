@@ -1,0 +1,80 @@
+"""Work and questions of the parts of a broker, each with the function that takes its end.
+
+A token names each to the driver; its end comes back as an event with that token, once.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from broker.effects import Ask, EffectSink, Lane, RunWork
+from wire.codec import Entity
+
+End = TypeVar("End")
+
+
+class _Awaited(Generic[End]):
+    """Functions that await an end, by token."""
+
+    def __init__(self) -> None:
+        self._next_token = 1
+        self._functions: dict[int, Callable[[End], None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def add(self, function: Callable[[End], None]) -> int:
+        """Await an end under a new token."""
+        token = self._next_token
+        self._next_token += 1
+        self._functions[token] = function
+        return token
+
+    def end(self, token: int, end: End) -> None:
+        """Hand out the end of a token."""
+        self._functions.pop(token)(end)
+
+
+class Work:
+    """Work off the step thread."""
+
+    def __init__(self, effects: EffectSink) -> None:
+        self._effects = effects
+        self._awaited = _Awaited[BaseException | None]()
+
+    def __len__(self) -> int:
+        """Return the number of works that have not ended."""
+        return len(self._awaited)
+
+    def run(
+        self,
+        lane: Lane,
+        name: str,
+        work: Callable[[], object],
+        done: Callable[[BaseException | None], None],
+    ) -> None:
+        """Run work in the lane of this name; `done` gets what it raised."""
+        self._effects.append(RunWork(self._awaited.add(done), lane, name, work))
+
+    def on_done(self, token: int, error: BaseException | None) -> None:
+        """Take the end of a work."""
+        self._awaited.end(token, error)
+
+
+class Asks:
+    """Requests to the active controller."""
+
+    def __init__(self, effects: EffectSink) -> None:
+        self._effects = effects
+        self._awaited = _Awaited[object | None]()
+
+    def __len__(self) -> int:
+        """Return the number of requests without an answer."""
+        return len(self._awaited)
+
+    def ask(self, api_key: int, body: Entity, answered: Callable[[object | None], None]) -> None:
+        """Send a request; `answered` gets a response of the newest shape, None if there is none."""
+        self._effects.append(Ask(self._awaited.add(answered), api_key, body))
+
+    def on_answer(self, token: int, answer: object | None) -> None:
+        """Take the answer to a request, or its absence."""
+        self._awaited.end(token, answer)
