@@ -20,7 +20,6 @@ from cli.arguments import INT32_MAX, UsageError, shortened
 from cli.release_versions import new_cluster_levels
 from kernel.config import NodeConfig
 from kernel.formatting import FormatError, FormatRequest, format_directories
-from kernel.random_ids import random_uuid
 from metadata.bootstrap import bootstrap_records
 from metadata.features import KRAFT_VERSION, LEVEL_STARTS, metadata_version_name
 from metadata.image import METADATA_VERSION
@@ -33,6 +32,7 @@ from quorum_controller.security.scram import scram_keys
 from storage.errors import CorruptFileError
 from storage.log_dir.meta_properties import decode_uuid, encode_uuid, read_meta_properties
 from storage.os_vfs import OsVfs
+from wire.random_ids import random_uuid
 
 DYNAMIC_FLAGS: Final = ("standalone", "initial_controllers", "no_initial_controllers")
 NO_VOTERS: Final = (

@@ -39,7 +39,6 @@ from kernel.port import RecordsPort
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
-from kernel.random_ids import random_uuid
 from kernel.serving.controller_requests import ControllerRequests
 from kernel.serving.dispatch import Dispatch, apis_of
 from kernel.serving.forwarding import Forwarding
@@ -55,6 +54,7 @@ from network.timers import Timed
 from raft import effects as raft
 from raft import events as raft_events
 from storage.vfs import Vfs
+from wire.random_ids import random_uuid
 from wire.types import DirectoryId, LeaderAndEpoch, Rng
 
 

@@ -22,7 +22,6 @@ from kernel.events import ShutdownRequested
 from kernel.formatting import FormatError
 from kernel.kernel import Kernel
 from kernel.kraft_version import UnsupportedFeatureError
-from kernel.random_ids import random_uuid
 from metadata.config_schema import broker_configs
 from node.clocks import now
 from node.config import (
@@ -51,6 +50,7 @@ from storage.errors import (
 )
 from storage.os_vfs import OsVfs
 from wire import codec
+from wire.random_ids import random_uuid
 from wire.types import Endpoint
 
 REFUSALS = (

@@ -272,7 +272,7 @@ def test_a_file_that_is_no_properties(
 
 
 def test_random_uuid_is_22_characters_without_a_leading_dash(capsys) -> None:
-    """tests/kernel/test_random_ids.py has the bits."""
+    """tests/wire/test_random_ids.py has the bits."""
     for _ in range(50):
         assert main(["storage", "random-uuid"]) == 0
         text = capsys.readouterr().out.strip()

@@ -4,8 +4,8 @@ import random
 from base64 import urlsafe_b64encode
 from uuid import RFC_4122, UUID
 
-from kernel.random_ids import random_uuid
 from simulator.scenarios.scripted_rng import ScriptedRng
+from wire.random_ids import random_uuid
 
 
 def test_version_and_variant_and_no_dash() -> None:
