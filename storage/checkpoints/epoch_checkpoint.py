@@ -102,15 +102,17 @@ class EpochCache:
         self._entries.clear()
         self._is_changed = True
 
-    def record(self, vfs: Vfs, directory: str) -> None:
-        """Write the file if the entries changed since; durable.
+    def record(self, vfs: Vfs, directory: str) -> bool:
+        """Write the file if the entries changed since, and then return True; durable.
 
         Raises:
             OutOfSpaceError: the file is as before.
         """
-        if self._is_changed:
-            write_file_atomically(vfs, join(directory, EPOCH_CHECKPOINT_NAME), self.encode())
-            self._is_changed = False
+        if not self._is_changed:
+            return False
+        write_file_atomically(vfs, join(directory, EPOCH_CHECKPOINT_NAME), self.encode())
+        self._is_changed = False
+        return True
 
     def encode(self) -> bytes:
         """The content of the file."""

@@ -452,9 +452,9 @@ class Log:
             segment.close()
         self._flushing.close()
 
-    def record_epochs(self) -> None:
+    def record_epochs(self) -> bool:
         """Make the leader epochs durable, if they changed; OutOfSpaceError leaves their file."""
-        self._epochs.record(self._vfs, self.directory)
+        return self._epochs.record(self._vfs, self.directory)
 
     def _record_flushed_end(self) -> None:
         """Write the checkpoints; on a full disk the older ones remain until a later flush."""

@@ -27,8 +27,9 @@ from storage.log_dir.partition_directories import (
 )
 from storage.logs.flush_plan import FlushPlan
 from storage.logs.log_directory import LogDirectory, SettingsOf
-from storage.logs.unified_log import UnifiedLog
+from storage.logs.unified_log import SEGMENTS_MAX, UnifiedLog
 from storage.producers.producer_state import ProducerStateError
+from storage.segments.segment import LOG_SUFFIX
 from storage.vfs import Vfs
 from wire.errors import CorruptBatchError
 from wire.types import Rng, TopicId
@@ -341,8 +342,10 @@ class LogManager:
 
     # -- upkeep ---------------------------------------------------------------------------------
 
-    def delete_old_segments(self, topic: str, partition: int, wall_ms: int) -> int:
-        """Delete the segments of a log that its retention asks for; the number of their files.
+    def delete_old_segments(
+        self, topic: str, partition: int, wall_ms: int, *, segments_max: int = SEGMENTS_MAX
+    ) -> int:
+        """Delete the segments of a log that its retention asks for, the oldest; their number.
 
         Raises:
             OutOfSpaceError: no room for the new segment of a log that loses all it has.
@@ -351,10 +354,11 @@ class LogManager:
         log = self.get(topic, partition)
         if log is None:
             return 0
-        paths = log.delete_old_segments(self._settings_of(topic).retention, wall_ms)
+        rules = self._settings_of(topic).retention
+        paths = log.delete_old_segments(rules, wall_ms, segments_max=segments_max)
         for path in paths:
             self._remove_later(path, topic, wall_ms, is_directory=False)
-        return len(paths)
+        return sum(LOG_SUFFIX in path for path in paths)
 
     def configure(self, topic: str) -> None:
         """Apply the settings of a topic, which changed, to its open logs."""

@@ -46,6 +46,8 @@ from wire.batch import Batch, BatchFrame, iterate_batches
 from wire.errors import ErrorCode
 
 NO_TIMESTAMP_MS: Final = -1
+SEGMENTS_MAX: Final = 1 << 31
+"""More segments than a log can have."""
 _REPLAY_BYTES: Final = 1 << 20
 
 
@@ -392,7 +394,9 @@ class UnifiedLog:
         self.raise_log_start_to(base_offset)
         return self._log.release_first(count)
 
-    def delete_old_segments(self, rules: RetentionRules, wall_ms: int) -> tuple[str, ...]:
+    def delete_old_segments(
+        self, rules: RetentionRules, wall_ms: int, *, segments_max: int = SEGMENTS_MAX
+    ) -> tuple[str, ...]:
         """Delete the first segments that the rules ask for; the paths of their renamed files.
 
         A segment without timestamps is as old as the time when it was created or opened.
@@ -412,6 +416,7 @@ class UnifiedLog:
             wall_ms=wall_ms,
         )
         log.close_unused()
+        count = min(count, segments_max)
         if count == len(segments):
             log.roll(log.end_offset, wall_ms)
             self._rolled(log.end_offset)

@@ -1,0 +1,442 @@
+"""The replicas of this broker: what its images say, carried out on logs, partitions and fetchers.
+
+The first image waits until all logs are loaded, and later ones behind it. Of each: deletions, then
+leaders, then followers, then settings, then what the controller is told about log directories. A
+partition whose log is still being created takes its newest metadata when the log is open.
+
+    INV-LR-1  a hosted partition without a log is waiting for one, or offline
+    INV-LR-2  a name of a log belongs to one hosted partition
+
+apache/kafka: core/.../server/ReplicaManager.scala (`applyDelta`),
+core/.../server/metadata/BrokerMetadataPublisher.scala
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from broker.config import RecordsConfig
+from broker.directory_assignments import DirectoryAssignments
+from broker.effects import DirectoryFailed, Log, LogLevel, Ready
+from broker.log_closing import CountedWork, LogClosing
+from broker.log_loading import LogLoading
+from broker.partition_files import PartitionFiles
+from broker.services import Disk, FetchesFromLeaders, HostsPartitions, Services
+from broker.topic_settings import TopicSettingsOf
+from broker.upkeep import Upkeep
+from metadata.delta import MetadataDelta
+from metadata.features import LEVEL_CORDONED_DIRECTORIES
+from metadata.image import EMPTY, Image
+from metadata.image import Partition as PartitionRegistration
+from metadata.node_configs import NodeConfigs
+from replication.leadership import Leadership, LocalBroker
+from replication.partition import Following, Offline, Partition, Transition
+from storage.checkpoints.recovery_points import TopicAndPartition
+from storage.logs.log_manager import LogManager
+from storage.logs.unified_log import UnifiedLog
+from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
+from wire.errors import ErrorCode
+from wire.types import TopicIdPartition
+
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+
+
+class Hosted(msgspec.Struct, frozen=True):
+    """A partition of which this broker is a replica."""
+
+    name: TopicAndPartition
+    partition: Partition
+
+
+class LocalReplicas:
+    """The replicas of one broker.
+
+    Args:
+        config: of the broker.
+        disk: of the broker.
+        broker: this one, as its partitions see it.
+        services: of the step.
+        replicas: where the partitions are hosted.
+        fetchers: of its followers.
+    """
+
+    def __init__(
+        self,
+        config: RecordsConfig,
+        disk: Disk,
+        broker: LocalBroker,
+        services: Services,
+        *,
+        replicas: HostsPartitions,
+        fetchers: FetchesFromLeaders,
+    ) -> None:
+        self._config = config
+        self._broker = broker
+        self._work = CountedWork(services)
+        services = msgspec.structs.replace(services, run=self._work.run)
+        self._services = services
+        self._is_stopping = False
+        self._replicas = replicas
+        self._fetchers = fetchers
+        self._properties = dict(config.properties)
+        self._path_by_id = {identity: path for path, identity in config.directory_ids.items()}
+        self._image = EMPTY
+        self._next: list[tuple[Image, MetadataDelta]] = []
+        """Images that wait until the logs are loaded."""
+        self._is_loaded = False
+        self._awaited: set[TopicIdPartition] | None = None
+        """Partitions of the first image without a log; None before it and after `Ready`."""
+        self._failed: set[str] = set()
+        self._hosted: dict[TopicIdPartition, Hosted] = {}
+        self._key_of: dict[TopicAndPartition, TopicIdPartition] = {}
+        self.settings = TopicSettingsOf(config.node_id, self._properties)
+        self.manager = LogManager(
+            disk.vfs,
+            self.settings.log,
+            disk.new_uuid,
+            disk.rng,
+            producer_expiration_ms=config.upkeep.producer_expiration_ms,
+        )
+        self._assignments = DirectoryAssignments(config.node_id)
+        self._files = PartitionFiles(self.manager, services, self.fail)
+        self._loading = LogLoading(
+            config, disk, self.manager, services, failed=self.fail, loaded=self._logs_loaded
+        )
+        self._upkeep = Upkeep(
+            self.manager,
+            disk.vfs,
+            config.upkeep,
+            services,
+            failed=self.fail,
+            log_start_raised=self._log_start_raised,
+        )
+
+    # -- images ---------------------------------------------------------------------------------
+
+    def publish(self, image: Image, delta: MetadataDelta) -> None:
+        """Take the next image; the first holds the registration of this process."""
+        if self._is_stopping:
+            return
+        if self._is_loaded:
+            self._apply(image, delta)
+            return
+        if not self._next:
+            self._loading.start(image)
+        self._next.append((image, delta))
+
+    def _logs_loaded(self) -> None:
+        if self._is_stopping:
+            return
+        self._is_loaded = True
+        waiting, self._next = self._next, []
+        for number, (image, delta) in enumerate(waiting):
+            self._apply(image, delta)
+            if number == 0:
+                self._awaited = {
+                    key for key, each in self._hosted.items() if _waits_for_log(each.partition)
+                }
+        self._upkeep.start()
+        self._maybe_ready()
+
+    def _apply(self, image: Image, delta: MetadataDelta) -> None:
+        before, self._image = self._image, image
+        for key in self._deleted(before, delta):
+            self._drop(key)
+        changed_topics = self.settings.publish(image, delta)
+        ours = [
+            (image.topics[key[0]].name, key, partition)
+            for key in delta.partitions_changed
+            if (partition := image.partition(*key)) is not None
+            and self._config.node_id in partition.replicas
+        ]
+        ours.sort(key=lambda each: (each[0], each[1][1]))
+        for leads in (True, False):
+            for topic, key, registration in ours:
+                if (registration.leader == self._config.node_id) is leads:
+                    self._take(key, topic, registration)
+        for topic in changed_topics:
+            self._configure(topic)
+        for _, key, _ in ours:
+            self._tell_directory(key)
+
+    def _deleted(self, before: Image, delta: MetadataDelta) -> list[TopicIdPartition]:
+        """The hosted partitions that are gone, or have another set of replicas; sorted by name."""
+        node_id = self._config.node_id
+        keys = {
+            (topic_id, number)
+            for topic_id in delta.topics_deleted
+            if topic_id in before.topics
+            for number in before.topics[topic_id].partitions
+        }
+        for key in delta.partitions_changed:
+            partition = self._image.partition(*key)
+            if partition is None or node_id not in partition.replicas:
+                keys.add(key)
+        return sorted(keys & self._hosted.keys(), key=lambda key: self._hosted[key].name)
+
+    def _drop(self, key: TopicIdPartition) -> None:
+        hosted = self._hosted.pop(key)
+        if self._key_of.get(hosted.name) == key:
+            del self._key_of[hosted.name]
+        self._fetchers.remove(key)
+        self._replicas.drop(key)
+        self._files.delete(hosted.name)
+        self._has_log_or_none(key)
+
+    def _configure(self, topic: str) -> None:
+        self.manager.configure(topic)
+        topic_id = self._image.topic_id_by_name[topic]
+        settings = self.settings.partition(topic)
+        for number in range(len(self._image.topics[topic_id].partitions)):
+            hosted = self._hosted.get((topic_id, number))
+            if hosted is not None:
+                changed = hosted.partition.configure(settings, self._services.now_ms)
+                self._replicas.took((topic_id, number), changed)
+
+    # -- roles ----------------------------------------------------------------------------------
+
+    def _take(self, key: TopicIdPartition, topic: str, registration: PartitionRegistration) -> None:
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            hosted = self._host(key, (topic, key[1]))
+        partition, now_ms = hosted.partition, self._services.now_ms
+        if registration.leader == self._config.node_id:
+            if not isinstance(partition.role, Leadership):
+                self._fetchers.remove(key)
+            taken = partition.make_leader(registration, now_ms)
+        else:
+            taken = partition.make_follower(registration, now_ms)
+        self._took(key, hosted, taken)
+
+    def _host(self, key: TopicIdPartition, name: TopicAndPartition) -> Hosted:
+        partition = Partition(self._broker, self.settings.partition(name[0]))
+        hosted = self._hosted[key] = Hosted(name, partition)
+        assert name not in self._key_of, f"INV-LR-2 {name=}"
+        self._key_of[name] = key
+        self._replicas.host(key, partition)
+        log = None if self._files.is_busy(name) else self.manager.get(*name)
+        if log is not None:
+            partition.open_log(log, self._services.now_ms)
+        else:
+            self._create(key, hosted)
+        return hosted
+
+    def _create(self, key: TopicIdPartition, hosted: Hosted) -> None:
+        def choose() -> str | None:
+            if self._hosted.get(key) is not hosted:
+                return None
+            path = self._log_dir_for(key)
+            if path is None:
+                self._mark_offline(key)
+            return path
+
+        def created(log: UnifiedLog) -> None:
+            if self._hosted.get(key) is hosted:
+                opened = hosted.partition.open_log(log, self._services.now_ms)
+                self._took(key, hosted, opened)
+                self._tell_directory(key)
+                self._has_log_or_none(key)
+
+        def not_created(reason: Exception | None) -> None:
+            if reason is not None:
+                fields = {"log": f"{hosted.name[0]}-{hosted.name[1]}", "reason": str(reason)}
+                self._services.emit(Log(LogLevel.ERROR, "log_not_created", fields))
+            if self._hosted.get(key) is hosted:
+                self._mark_offline(key)
+
+        self._files.create(hosted.name, key[0], choose, created=created, not_created=not_created)
+
+    def _took(self, key: TopicIdPartition, hosted: Hosted, taken: Transition) -> None:
+        if not taken.is_taken:
+            return
+        self._replicas.took(key, taken.changed)
+        self._follow(key, hosted.name[0], hosted.partition.role, taken)
+        self._replicas.check(key)
+
+    def _follow(
+        self,
+        key: TopicIdPartition,
+        topic: str,
+        role: Leadership | Following | Offline,
+        taken: Transition,
+    ) -> None:
+        """Fetch from the leader of a new epoch; from none in the other roles."""
+        if not isinstance(role, Following):
+            return
+        if role.leader_id is None or self._leaves(key):
+            self._fetchers.remove(key)
+        elif taken.is_new_leader_epoch:
+            self._fetchers.remove(key)
+            self._fetchers.assign(key, topic, role.leader_id, role.leader_epoch)
+
+    def _leaves(self, key: TopicIdPartition) -> bool:
+        """True for a replica out of sync while this broker is in controlled shutdown."""
+        node_id = self._config.node_id
+        broker, partition = self._image.brokers.get(node_id), self._image.partition(*key)
+        return (
+            broker is not None
+            and broker.in_controlled_shutdown
+            and partition is not None
+            and node_id not in partition.isr
+        )
+
+    # -- log directories ------------------------------------------------------------------------
+
+    def _log_dir_for(self, key: TopicIdPartition) -> str | None:
+        """The log directory of a new log: that of its metadata if it is one here, else any."""
+        registration = self._image.partition(*key)
+        assert registration is not None, f"{key=} is hosted"
+        online = [path for path in self._config.log_dirs if path in self.manager.directories]
+        assigned = self._path_by_id.get(registration.directory(self._config.node_id))
+        if assigned is not None:
+            return assigned if assigned in online else None
+        if not online:
+            return None
+        cordoned = self._cordoned()
+        allowed = [path for path in online if path not in cordoned]
+        return self.manager.next_log_dir(allowed or online)
+
+    def _cordoned(self) -> frozenset[str]:
+        if self._image.metadata_version < LEVEL_CORDONED_DIRECTORIES:
+            return frozenset()
+        configs = NodeConfigs(self._image, self._config.node_id, self._properties)
+        paths = {path.strip() for path in (configs.value(CORDONED_LOG_DIRS) or "").split(",")}
+        return frozenset(self._config.log_dirs if "*" in paths else paths)
+
+    def _tell_directory(self, key: TopicIdPartition) -> None:
+        hosted, registration = self._hosted[key], self._image.partition(*key)
+        path = self.manager.log_dir_of(*hosted.name)
+        if path is None or hosted.partition.log is None or registration is None:
+            return
+        actual = self._config.directory_ids[path]
+        if registration.directory(self._config.node_id) != actual:
+            self._assignments.submit(key, actual, self._services.now_ms)
+
+    def fail(self, path: str, error: BaseException) -> None:
+        """Take a log directory offline, with its partitions; nothing if it is."""
+        if path in self._failed:
+            return
+        self._failed.add(path)
+        self._services.emit(
+            Log(LogLevel.ERROR, "log_directory_failed", {"path": path, "reason": str(error)})
+        )
+        for name in sorted(self.manager.fail(path)):
+            key = self._key_of.get(name)
+            if key is not None:
+                self._mark_offline(key)
+        is_last = self._failed.issuperset(self._config.log_dirs)
+        self._services.emit(DirectoryFailed(path, str(error), is_last))
+
+    def disk_failed(self, key: TopicIdPartition, error: BaseException) -> None:
+        """Take the log directory of a partition offline, at whose log the disk failed."""
+        hosted = self._hosted.get(key)
+        path = None if hosted is None else self.manager.log_dir_of(*hosted.name)
+        if path is not None:
+            self.fail(path, error)
+
+    def _mark_offline(self, key: TopicIdPartition) -> None:
+        self._hosted[key].partition.mark_offline()
+        self._fetchers.remove(key)
+        self._replicas.check(key)
+        self._has_log_or_none(key)
+
+    # -- upkeep and end -------------------------------------------------------------------------
+
+    def _log_start_raised(self, name: TopicAndPartition) -> None:
+        key = self._key_of.get(name)
+        if key is not None:
+            self._replicas.check(key)
+
+    def appended(self, key: TopicIdPartition) -> None:
+        """Hand out the flush that an append to a hosted partition asks for, if it does."""
+        hosted = self._hosted.get(key)
+        if hosted is not None and hosted.partition.log is not None:
+            self._upkeep.appended(hosted.name)
+
+    def _has_log_or_none(self, key: TopicIdPartition) -> None:
+        if self._awaited is not None:
+            self._awaited.discard(key)
+            self._maybe_ready()
+
+    def _maybe_ready(self) -> None:
+        if self._awaited is not None and not self._awaited:
+            self._awaited = None
+            self._services.emit(Ready())
+
+    def next_ms(self) -> int | None:
+        """Instant of the next `tick`; None without one."""
+        if self._is_stopping:
+            return None
+        return _earliest((self._upkeep.next_ms(), self._assignments.next_ms()))
+
+    def tick(self) -> None:
+        """Do what is due."""
+        if self._is_stopping:
+            return
+        self._upkeep.tick()
+        now_ms = self._services.now_ms
+        request = self._assignments.take_request(self._image, self._broker.broker_epoch, now_ms)
+        if request is not None:
+            self._services.ask(ASSIGN_REPLICAS_TO_DIRS, request, self._answered)
+
+    def _answered(self, answer: object | None) -> None:
+        self._assignments.on_answer(answer, self._services.now_ms)  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        """Close all logs, then `Stopped`; no image is taken and no partition hosted any more."""
+        assert not self._is_stopping, "it stops once"
+        self._is_stopping = self._loading.is_stopped = True
+        self._upkeep.stop()
+        for key in sorted(self._hosted, key=lambda each: self._hosted[each].name):
+            self._fetchers.remove(key)
+            self._replicas.drop(key)
+        self._hosted.clear()
+        self._key_of.clear()
+        self._awaited = None
+        self._work.when_idle(lambda: LogClosing(self.manager, self._services).start())
+
+    # -- views ----------------------------------------------------------------------------------
+
+    @property
+    def hosted(self) -> Mapping[TopicIdPartition, Hosted]:
+        """The hosted partitions, also offline ones."""
+        return self._hosted
+
+    @property
+    def failed_log_dirs(self) -> frozenset[str]:
+        """The log directories that are offline."""
+        return frozenset(self._failed)
+
+    def size_of(self, key: TopicIdPartition) -> int | None:
+        """Bytes of the log of a partition, None without an open one."""
+        hosted = self._hosted.get(key)
+        log = None if hosted is None else hosted.partition.log
+        return None if log is None else log.log.size_bytes
+
+    def log_dir_of(self, key: TopicIdPartition) -> str | None:
+        """The log directory of a partition; None without one, or if it is offline."""
+        hosted = self._hosted.get(key)
+        return None if hosted is None else self.manager.log_dir_of(*hosted.name)
+
+    def partitions_in(self, path: str) -> list[tuple[TopicIdPartition, Hosted]]:
+        """The hosted partitions of an online log directory, sorted by name."""
+        found = [
+            (key, each)
+            for key, each in self._hosted.items()
+            if self.manager.log_dir_of(*each.name) == path
+        ]
+        return sorted(found, key=lambda pair: pair[1].name)
+
+
+def _waits_for_log(partition: Partition) -> bool:
+    role = partition.role
+    return (
+        partition.log is None
+        and isinstance(role, Offline)
+        and role.code is not ErrorCode.kafka_storage_error
+    )
+
+
+def _earliest(instants: Iterable[int | None]) -> int | None:
+    return min((each for each in instants if each is not None), default=None)

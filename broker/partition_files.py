@@ -1,0 +1,146 @@
+"""Creation and deletion of the logs of partitions, off the step thread, in order for each name.
+
+A name comes back: of a topic that is deleted and created again, or a replica that leaves and
+returns. What is asked for a name begins when all before it for the same name has ended.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from broker.effects import Lane
+from broker.services import Services
+from storage.checkpoints.recovery_points import TopicAndPartition
+from storage.errors import CorruptFileError, OutOfSpaceError
+from storage.logs.log_manager import ERRORS, DeleteTask, LoadTask, LogManager
+from storage.logs.unified_log import UnifiedLog
+from wire.types import TopicId
+
+Created = Callable[[UnifiedLog], None]
+NotCreated = Callable[[Exception | None], None]
+"""Told why there is no log; None if its log directory is offline."""
+
+
+class PartitionFiles:
+    """The logs that are being created or deleted.
+
+    Args:
+        manager: of the logs.
+        services: of the step.
+        failed: takes a log directory offline.
+    """
+
+    def __init__(
+        self,
+        manager: LogManager,
+        services: Services,
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
+        self._manager = manager
+        self._services = services
+        self._failed = failed
+        self._queues: dict[TopicAndPartition, deque[Callable[[], None]]] = {}
+        """By name: what runs, and what waits behind it."""
+
+    def is_busy(self, name: TopicAndPartition) -> bool:
+        """True if a log of this name is being created or deleted."""
+        return name in self._queues
+
+    def create(
+        self,
+        name: TopicAndPartition,
+        topic_id: TopicId,
+        choose: Callable[[], str | None],
+        *,
+        created: Created,
+        not_created: NotCreated,
+    ) -> None:
+        """Create a log.
+
+        Args:
+            name: of the partition, without a log when its turn comes.
+            topic_id: of its topic.
+            choose: the online log directory, asked when its turn comes; None to leave it.
+            created: told of the open log.
+            not_created: told if there is none, but not if `choose` left it.
+        """
+
+        def begin() -> None:
+            path = choose()
+            if path is None:
+                self._end(name)
+                return
+            task = self._manager.create(*name, topic_id, path, self._services.wall_ms)
+
+            def done(error: BaseException | None) -> None:
+                self._opened(task, path, created, not_created, error)
+
+            self._services.run(Lane.FILES, path, task.run, done)
+
+        self._ask(name, begin)
+
+    def _opened(
+        self,
+        task: LoadTask,
+        path: str,
+        created: Created,
+        not_created: NotCreated,
+        error: BaseException | None,
+    ) -> None:
+        if error is not None:
+            raise error
+        try:
+            log = self._manager.loaded(task)
+        except (CorruptFileError, OutOfSpaceError) as reason:
+            self._manager.give_up(task)
+            not_created(reason)
+        except ERRORS as reason:
+            self._failed(path, reason)
+            not_created(reason)
+        else:
+            if log is None:
+                not_created(None)
+            else:
+                created(log)
+        self._end(task.key)
+
+    def delete(self, name: TopicAndPartition) -> None:
+        """Delete a log; nothing if there is none, or its log directory is offline."""
+
+        def begin() -> None:
+            if self._manager.get(*name) is None:
+                self._end(name)
+                return
+            task = self._manager.delete(*name, self._services.wall_ms)
+            self._services.run(
+                Lane.FILES,
+                task.directory.path,
+                task.run,
+                lambda error: self._deleted(name, task, error),
+            )
+
+        self._ask(name, begin)
+
+    def _deleted(
+        self, name: TopicAndPartition, task: DeleteTask, error: BaseException | None
+    ) -> None:
+        if error is None:
+            self._manager.deleted(task)
+        elif isinstance(error, ERRORS):
+            self._failed(task.directory.path, error)
+        else:
+            raise error
+        self._end(name)
+
+    def _ask(self, name: TopicAndPartition, begin: Callable[[], None]) -> None:
+        queue = self._queues.setdefault(name, deque())
+        queue.append(begin)
+        if len(queue) == 1:
+            begin()
+
+    def _end(self, name: TopicAndPartition) -> None:
+        queue = self._queues[name]
+        queue.popleft()
+        if queue:
+            queue[0]()
+        else:
+            del self._queues[name]

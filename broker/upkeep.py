@@ -1,0 +1,248 @@
+"""The regular upkeep of a broker's logs: retention, flushes, recorded offsets, removals.
+
+A step deletes at most `SEGMENTS_PER_STEP` segments and looks at `LOGS_PER_STEP` logs; files are
+synced, recorded and removed in lanes. What a disk refuses takes its log directory offline; a full
+one only delays the records of offsets.
+
+apache/kafka: core/.../log/LogManager.scala (`startupWithConfigOverrides`, `flushDirtyLogs`)
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from broker.config import UpkeepConfig
+from broker.effects import Lane, Log, LogLevel
+from broker.services import Services
+from storage.checkpoints.recovery_points import TopicAndPartition
+from storage.errors import OutOfSpaceError
+from storage.logs.flush_plan import FlushPlan
+from storage.logs.log_directory import LogDirectory
+from storage.logs.log_manager import ERRORS, DueFile, LogManager, remove
+from storage.vfs import Vfs
+
+INITIAL_DELAY_MS: Final = 30_000
+"""`log.initial.task.delay.ms`"""
+SEGMENTS_PER_STEP: Final = 50
+LOGS_PER_STEP: Final = 100
+EPOCHS_PER_STEP: Final = 8
+"""Files of leader epochs that a step writes."""
+
+Take = Callable[[LogDirectory], Callable[[], None]]
+
+
+class Upkeep:
+    """The upkeep of all logs of a broker, from `start` to `stop`.
+
+    Args:
+        manager: of the logs.
+        vfs: of the logs.
+        config: intervals.
+        services: of the step.
+        failed: takes a log directory offline.
+        log_start_raised: told of a log that lost its first segments.
+    """
+
+    def __init__(
+        self,
+        manager: LogManager,
+        vfs: Vfs,
+        config: UpkeepConfig,
+        services: Services,
+        *,
+        failed: Callable[[str, BaseException], None],
+        log_start_raised: Callable[[TopicAndPartition], None],
+    ) -> None:
+        self._manager = manager
+        self._vfs = vfs
+        self._services = services
+        self._failed = failed
+        self._log_start_raised = log_start_raised
+        self._schedules: dict[str, tuple[int, Callable[[], None]]] = {
+            "retention": (config.retention_check_ms, self._begin_retention),
+            "flush": (config.flush_check_ms, self._flush_old),
+            "recovery_points": (config.recovery_point_ms, self._begin_epochs),
+            "log_starts": (config.log_start_ms, self._record_log_starts),
+            "high_watermarks": (config.high_watermark_ms, self._record_high_watermarks),
+        }
+        self._due_ms: dict[str, int] = {}
+        self._to_clean: deque[TopicAndPartition] = deque()
+        """Logs that the running check of retention has not seen."""
+        self._to_record: deque[TopicAndPartition] = deque()
+        """Logs whose epochs are written before the recovery points are."""
+        self._recording: set[tuple[str, str]] = set()
+        """Files of offsets that are being written, by kind and log directory."""
+
+    def start(self) -> None:
+        """Begin, when all logs are loaded."""
+        now_ms = self._services.now_ms
+        self._due_ms = dict.fromkeys(self._schedules, now_ms + INITIAL_DELAY_MS)
+        self._due_ms["high_watermarks"] = now_ms
+
+    def stop(self) -> None:
+        """End; what runs in lanes goes on."""
+        self._due_ms.clear()
+        self._to_clean.clear()
+        self._to_record.clear()
+
+    def next_ms(self) -> int | None:
+        """Instant of the next `tick`; None before the start and after the end."""
+        if not self._due_ms:
+            return None
+        now_ms, wall_ms = self._services.now_ms, self._services.wall_ms
+        if self._to_clean or self._to_record:
+            return now_ms
+        due_ms = min(self._due_ms.values())
+        removal_ms = self._manager.next_removal_ms
+        if removal_ms is not None:
+            due_ms = min(due_ms, now_ms + max(0, removal_ms - wall_ms))
+        return due_ms
+
+    def tick(self) -> None:
+        """Do what is due."""
+        now_ms = self._services.now_ms
+        for name in [each for each, due_ms in self._due_ms.items() if due_ms <= now_ms]:
+            interval_ms, begin = self._schedules[name]
+            self._due_ms[name] = now_ms + interval_ms
+            begin()
+        if self._due_ms:
+            self._clean_some()
+            self._record_some_epochs()
+            self._remove_due()
+
+    # -- retention ------------------------------------------------------------------------------
+
+    def _begin_retention(self) -> None:
+        if not self._to_clean:
+            self._to_clean.extend(sorted(self._manager.keys()))
+
+    def _clean_some(self) -> None:
+        wall_ms, left = self._services.wall_ms, SEGMENTS_PER_STEP
+        for _ in range(LOGS_PER_STEP):
+            if left <= 0 or not self._to_clean:
+                return
+            name = self._to_clean.popleft()
+            path = self._manager.log_dir_of(*name)
+            try:
+                count = self._manager.delete_old_segments(*name, wall_ms, segments_max=left)
+            except ERRORS as error:
+                self._refused(path, error)
+                continue
+            left -= count
+            if count:
+                self._log_start_raised(name)
+            if left == 0:
+                self._to_clean.appendleft(name)
+
+    # -- flushes --------------------------------------------------------------------------------
+
+    def appended(self, name: TopicAndPartition) -> None:
+        """Hand out the flush that an append asks for, if it does."""
+        plan = self._manager.flush_after_append(*name)
+        if plan is not None:
+            self._flush(name, plan)
+
+    def _flush_old(self) -> None:
+        for name, plan in self._manager.flushes_due(self._services.wall_ms):
+            self._flush(name, plan)
+
+    def _flush(self, name: TopicAndPartition, plan: FlushPlan) -> None:
+        log, path = self._manager.get(*name), self._manager.log_dir_of(*name)
+        assert path is not None, f"{name=}"
+
+        def done(error: BaseException | None) -> None:
+            if self._manager.get(*name) is not log:  # deleted, offline or closed meanwhile
+                return
+            try:
+                if error is not None:
+                    raise error
+                self._manager.flushed(name, plan, self._services.wall_ms)
+            except ERRORS as reason:
+                self._failed(path, reason)
+
+        self._services.run(Lane.FLUSH, path, plan.run, done)
+
+    # -- recorded offsets -----------------------------------------------------------------------
+
+    def _begin_epochs(self) -> None:
+        if not self._to_record:
+            self._to_record.extend(sorted(self._manager.keys()))
+            if not self._to_record:
+                self._record_recovery_points()
+
+    def _record_some_epochs(self) -> None:
+        """Write some files of epochs; behind the last, the recovery points that rely on them."""
+        if not self._to_record:
+            return
+        left = EPOCHS_PER_STEP
+        while left and self._to_record:
+            name = self._to_record.popleft()
+            log, path = self._manager.get(*name), self._manager.log_dir_of(*name)
+            if log is None:
+                continue
+            try:
+                left -= log.log.record_epochs()
+            except ERRORS as error:
+                self._refused(path, error)
+        if not self._to_record:
+            self._record_recovery_points()
+
+    def _record_recovery_points(self) -> None:
+        self._record("recovery points", LogDirectory.recovery_points_record)
+
+    def _record_log_starts(self) -> None:
+        self._record("log starts", LogDirectory.log_starts_record)
+
+    def _record_high_watermarks(self) -> None:
+        self._record("high watermarks", LogDirectory.high_watermarks_record)
+
+    def _record(self, kind: str, take: Take) -> None:
+        for path in list(self._manager.directories):
+            if (kind, path) in self._recording:
+                continue
+            try:
+                write = take(self._manager.directories[path])
+            except ERRORS as error:
+                self._refused(path, error)
+                continue
+            self._recording.add((kind, path))
+            self._services.run(Lane.FILES, path, write, self._recorded(kind, path))
+
+    def _recorded(self, kind: str, path: str) -> Callable[[BaseException | None], None]:
+        def done(error: BaseException | None) -> None:
+            self._recording.remove((kind, path))
+            self._refused(path, error)
+
+        return done
+
+    # -- removals -------------------------------------------------------------------------------
+
+    def _remove_due(self) -> None:
+        by_path: dict[str, list[DueFile]] = {}
+        for due in self._manager.removable(self._services.wall_ms):
+            path = next(
+                each for each in self._manager.directories if due.path.startswith(f"{each}/")
+            )
+            by_path.setdefault(path, []).append(due)
+        for path, files in by_path.items():
+            self._remove(path, files)
+
+    def _remove(self, path: str, files: list[DueFile]) -> None:
+        def work() -> None:
+            for each in files:
+                remove(self._vfs, each)
+
+        self._services.run(Lane.FILES, path, work, lambda error: self._refused(path, error))
+
+    # -- failures -------------------------------------------------------------------------------
+
+    def _refused(self, path: str | None, error: BaseException | None) -> None:
+        """Follow an error of a log directory's disk, if there is one."""
+        if isinstance(error, OutOfSpaceError):
+            fields = {"path": path, "reason": str(error)}
+            self._services.emit(Log(LogLevel.WARN, "log_upkeep_refused", fields))
+        elif isinstance(error, ERRORS):
+            if path is not None:
+                self._failed(path, error)
+        elif error is not None:
+            raise error

@@ -1,0 +1,189 @@
+"""A broker's local replicas over a simulated disk, with lanes that run when the test says so."""
+
+import random
+from itertools import count
+from typing import Any
+
+from broker.config import RecordsConfig, UpkeepConfig
+from broker.effects import Lane, Log, LogLevel
+from broker.local_replicas import LocalReplicas
+from broker.services import Disk, Services
+from metadata.features import METADATA_VERSION_MAX
+from metadata.records import FeatureLevelRecord
+from network.clock import Clock, Now
+from replication.leadership import LocalBroker
+from simulator.cluster.memory_vfs import MemoryVfs
+from tests.broker.metadata_log import D1, D2, A, MetadataLog
+from tests.storage.test_unified_log import produced
+from wire.types import NodeId
+
+START_MS = 1_000
+WALL_MS = 5_000_000
+DIRS = {"/1": D1, "/2": D2}
+
+
+class Replicas:
+    """Replica manager and fetchers that note what they are told, in order."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[Any, Any] = {}
+        self.calls: list[tuple[Any, ...]] = []
+        self.fetched: dict[Any, Any] = {}
+
+    def host(self, key: Any, partition: Any) -> None:
+        assert key not in self.partitions
+        self.partitions[key] = partition
+        self.calls.append(("host", key))
+
+    def drop(self, key: Any) -> None:
+        del self.partitions[key]
+        self.calls.append(("drop", key))
+
+    def took(self, key: Any, changed: Any) -> None:
+        assert key in self.partitions
+        self.calls.append(("took", key, changed))
+
+    def check(self, key: Any) -> None:
+        self.calls.append(("check", key))
+
+    def assign(self, key: Any, topic: str, leader_id: int, leader_epoch: int) -> None:
+        assert key not in self.fetched
+        self.fetched[key] = (topic, leader_id, leader_epoch)
+
+    def remove(self, key: Any) -> None:
+        self.fetched.pop(key, None)
+
+
+class Host:
+    """One broker's local replicas; work waits until `work` runs it."""
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        vfs: Any = None,
+        *,
+        clean: tuple[str, ...] = (),
+        dirs: tuple[str, ...] = ("/1", "/2"),
+        upkeep: UpkeepConfig | None = None,
+        **properties: str,
+    ) -> None:
+        self.log = log
+        self.vfs = MemoryVfs() if vfs is None else vfs
+        for path in dirs:
+            self.vfs.make_directory(path)
+        self.clock = Clock(Now(START_MS, WALL_MS))
+        self.effects: list[Any] = []
+        self.works: list[tuple[Lane, str, Any, Any]] = []
+        self.asked: list[tuple[int, Any, Any]] = []
+        self.replicas = Replicas()
+        uuids = count(1)
+        config = RecordsConfig(
+            node_id=NodeId(1),
+            log_dirs=dirs,
+            directory_ids={path: DIRS[path] for path in dirs},
+            inter_broker_listener="PLAINTEXT",
+            properties=tuple(sorted((k.replace("_", "."), v) for k, v in properties.items())),
+            upkeep=upkeep or UpkeepConfig(),
+        )
+        self.local = LocalReplicas(
+            config,
+            Disk(
+                vfs=self.vfs,
+                clean_log_dirs=frozenset(clean),
+                new_uuid=lambda: next(uuids).to_bytes(16, "big"),
+                rng=random.Random(1),
+            ),
+            LocalBroker(NodeId(1), lambda: 7, self._broker, 30_000),
+            Services(self.clock, self.effects, self.run, self.ask),
+            replicas=self.replicas,
+            fetchers=self.replicas,
+        )
+
+    def _broker(self, node_id: Any) -> Any:
+        return self.log.image.brokers.get(node_id)
+
+    def run(self, lane: Lane, name: str, work: Any, done: Any) -> None:
+        self.works.append((lane, name, work, done))
+
+    def ask(self, api_key: int, body: Any, answered: Any) -> None:
+        self.asked.append((api_key, body, answered))
+
+    def work_one(self, number: int = 0) -> None:
+        _, _, work, done = self.works.pop(number)
+        error = None
+        try:
+            work()
+        except Exception as raised:  # noqa: BLE001 - as a driver does
+            error = raised
+        done(error)
+
+    def work(self) -> None:
+        while self.works:
+            self.work_one()
+
+    def publish(self) -> None:
+        self.local.publish(*self.log.take())
+
+    def started(self) -> "Host":
+        self.publish()
+        self.work()
+        return self
+
+    def update(self) -> None:
+        self.publish()
+        self.work()
+
+    def pass_ms(self, ms: int) -> None:
+        """Let time pass, with a tick at each instant that is asked for."""
+        end = self.clock.now_ms + ms
+        while (due := self.local.next_ms()) is not None and due <= end:
+            self._set(max(due, self.clock.now_ms))
+            self.local.tick()
+            self.work()
+        self._set(end)
+
+    def _set(self, now_ms: int) -> None:
+        self.clock.set(Now(now_ms, WALL_MS + now_ms - START_MS))
+
+    def partition(self, number: int = 0, topic_id: bytes = A) -> Any:
+        return self.replicas.partitions[topic_id, number]
+
+    def append(self, records: int = 1, number: int = 0, topic_id: bytes = A) -> None:
+        for _ in range(records):
+            self.partition(number, topic_id).append_as_leader(
+                produced(self.clock.wall_ms),
+                required_acks=1,
+                wall_ms=self.clock.wall_ms,
+                now_ms=self.clock.now_ms,
+            )
+            self.local.appended((topic_id, number))
+            self.work()
+
+    def taken(self, kind: type) -> list[Any]:
+        found = [each for each in self.effects if isinstance(each, kind)]
+        self.effects[:] = [each for each in self.effects if not isinstance(each, kind)]
+        return found
+
+    def logged(self, event: str) -> list[Any]:
+        found = [each for each in self.effects if isinstance(each, Log) and each.event == event]
+        assert all(isinstance(each.level, LogLevel) for each in found)
+        return [each.fields for each in found]
+
+    def stop(self) -> Any:
+        self.local.stop()
+        self.work()
+        return self.effects[-1]
+
+
+def registered() -> MetadataLog:
+    log = MetadataLog()
+    log.write(FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION_MAX))
+    log.register()
+    return log
+
+
+def with_topics(*names: str, **fields: object) -> MetadataLog:
+    log = registered()
+    for name in names:
+        log.topic(name, **fields)  # type: ignore[arg-type]
+    return log

@@ -1,0 +1,113 @@
+"""Local replicas: disks that fail, settings that change, the end."""
+
+from broker.config import UpkeepConfig
+from broker.effects import DirectoryFailed, Ready
+from replication.partition import Offline
+from tests.broker.metadata_log import D1, D2, A, B
+from tests.broker.record_hosts import Host, registered, with_topics
+from wire.errors import ErrorCode
+from wire.types import DIRECTORY_UNASSIGNED
+
+# ---- failures ----------------------------------------------------------------------------------
+
+
+def test_a_failed_directory_takes_its_partitions_and_the_last_one_the_node() -> None:
+    log = with_topics("a", replicas=(2, 1), leader=2)
+    log.topic("b", directory=D2)
+    host = Host(log).started()
+    host.local.disk_failed((A, 0), OSError("broken"))
+    assert host.taken(DirectoryFailed) == [DirectoryFailed("/1", "broken", is_last=False)]
+    assert host.partition().role.code is ErrorCode.kafka_storage_error
+    assert host.replicas.fetched == {}
+    assert host.replicas.calls[-1] == ("check", (A, 0))
+    host.local.fail("/1", OSError("again"))
+    host.local.disk_failed((A, 0), OSError("again"))
+    assert host.taken(DirectoryFailed) == []
+    host.local.fail("/2", OSError("too"))
+    assert host.taken(DirectoryFailed) == [DirectoryFailed("/2", "too", is_last=True)]
+    assert host.stop().clean == ()
+
+
+def test_a_new_partition_of_an_offline_directory_is_offline() -> None:
+    host = Host(registered()).started()
+    host.local.fail("/1", OSError("broken"))
+    host.log.topic("a", directory=D1)
+    host.log.topic("b", directory=DIRECTORY_UNASSIGNED)
+    host.update()
+    assert host.partition().role == Offline(ErrorCode.kafka_storage_error)
+    assert host.local.log_dir_of((B, 0)) == "/2"
+
+
+def test_a_directory_that_fails_while_a_log_is_created() -> None:
+    host = Host(registered()).started()
+    host.log.topic("a")
+    host.publish()
+    host.local.fail("/1", OSError("broken"))
+    host.work()
+    assert host.partition().role == Offline(ErrorCode.kafka_storage_error)
+    assert host.logged("log_not_created") == []
+
+
+def test_a_deletion_in_an_offline_directory_lets_the_partition_go() -> None:
+    host = Host(with_topics("a")).started()
+    host.local.fail("/1", OSError("broken"))
+    host.log.remove()
+    host.update()
+    assert host.replicas.partitions == {}
+    assert host.vfs.exists("/1/a-0")
+
+
+# ---- settings and end --------------------------------------------------------------------------
+
+
+def test_settings_that_change_hold_at_once() -> None:
+    host = Host(with_topics("a", replicas=(1, 2))).started()
+    host.append()
+    assert host.partition().log.high_watermark == 0
+    host.log.config("a", min_insync_replicas="2", cleanup_policy="compact", segment_bytes="1048577")
+    host.update()
+    assert host.partition().role.min_insync_replicas == 2
+    assert host.partition().log.log.config.segment_bytes == 1048577
+    assert host.partition().delete_records_on_leader(-1) is ErrorCode.policy_violation
+    host.log.broker_config("log.index.interval.bytes", "17")
+    host.update()
+    assert host.partition().log.log.config.index_interval_bytes == 17
+
+
+def test_a_stop_waits_for_what_runs_and_takes_no_image_any_more() -> None:
+    host = Host(with_topics("a")).started()
+    host.log.topic("b")
+    host.publish()
+    host.local.stop()
+    assert len(host.works) == 1
+    assert host.replicas.partitions == {}
+    host.log.remove()
+    host.publish()
+    assert host.local.next_ms() is None
+    host.local.tick()
+    host.work()
+    assert host.effects[-1].clean == ("/1", "/2")
+    assert host.local.manager.directories == {}
+
+
+def test_a_stop_before_all_logs_are_open_leaves_a_directory_unclean() -> None:
+    host = Host(with_topics("a", partitions=3)).started()
+    host.stop()
+    upkeep = UpkeepConfig(recovery_threads=1)
+    again = Host(with_topics("a", partitions=3), host.vfs, upkeep=upkeep)
+    again.publish()
+    again.work_one()
+    assert again.stop().clean == ("/2",)
+    assert again.taken(Ready) == []
+
+
+def test_views_for_the_answers_about_log_directories() -> None:
+    log = with_topics("a", partitions=2)
+    log.topic("b", directory=D2)
+    host = Host(log).started()
+    host.append()
+    assert host.local.size_of((A, 0)) == host.vfs.size("/1/a-0/00000000000000000000.log") > 0
+    assert host.local.size_of((A, 9)) is None
+    assert [key for key, _ in host.local.partitions_in("/1")] == [(A, 0), (A, 1)]
+    assert host.local.log_dir_of((B, 0)) == "/2"
+    assert host.local.log_dir_of((B, 1)) is None
