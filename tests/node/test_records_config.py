@@ -1,0 +1,130 @@
+"""Kafka's keys about records as settings: defaults, values, ranges, values that do not fit."""
+
+import msgspec
+import pytest
+
+from broker.config import RecordsConfig, ReplicaFetchConfig, UpkeepConfig
+from metadata.config_schema import broker_configs
+from metadata.config_values import parse_value
+from node.config import node_config
+from node.config_keys import LONG_MAX
+from node.errors import ConfigError
+from node.records_config import INTERVALS, NUMBERS, RECORDS_KEYS, records_config
+from tests.node.test_config import BROKER, COMBINED
+from wire.types import DirectoryId
+
+IDS = {"/data/a": DirectoryId(bytes(15) + b"\1"), "/data/b": DirectoryId(bytes(15) + b"\2")}
+KEYS = (*NUMBERS, *INTERVALS)
+LEAST = {key.key: key.least for key in NUMBERS if key.least is not None}
+ROOM = {"replica.lag.time.max.ms": "1000000", "replica.socket.timeout.ms": "1000000"}
+"""So much that other values fit."""
+
+
+def records_of(properties, base=COMBINED):
+    return records_config(node_config({**base, **properties}), IDS)
+
+
+def value_of(config, key):
+    group = getattr(key, "group", "upkeep")
+    return getattr(config if group == "records" else getattr(config, group), key.field)
+
+
+def defined(key):
+    return broker_configs()[key]
+
+
+def test_a_node_without_keys_about_records_has_the_defaults():
+    config = records_of({})
+    assert config == RecordsConfig(
+        node_id=1,
+        log_dirs=("/data/a", "/data/b"),
+        directory_ids=IDS,
+        inter_broker_listener="PLAINTEXT",
+        properties=node_config(COMBINED).properties,
+    )
+
+
+def test_settings_of_the_node_are_taken_over():
+    given = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "broker.rack": "r",
+        "socket.request.max.bytes": "1000",
+        "listeners": "A://:1,B://:2",
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "B",
+    }
+    config = records_of(given, BROKER)
+    assert config.node_id == 9
+    assert config.access is not None
+    assert (config.rack, config.request_bytes_max) == ("r", 1000)
+    assert config.inter_broker_listener == "B"
+    assert config.properties == node_config({**BROKER, **given}).properties
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.key)
+def test_a_key_that_is_not_set_has_kafkas_default(key):
+    default = defined(key.key).default
+    explicit = records_of({key.key: default})
+    unset = records_of({})
+    assert msgspec.structs.replace(explicit, properties=unset.properties) == unset
+    if key.key != "queued.max.request.bytes":  # where it means no bound, which here is one
+        assert value_of(unset, key) == int(default)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.key)
+def test_a_value_is_that_of_its_field_and_of_no_other(key):
+    value = 1234
+    changed = records_of({**ROOM, key.key: str(value)})
+    assert value_of(changed, key) == value
+    before = records_of({**ROOM})
+    for other in KEYS:
+        if other != key:
+            assert value_of(changed, other) == value_of(before, other)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.key)
+@pytest.mark.parametrize("value", [-(2**63), -(2**31), -1, 0, 1, 2**31 - 1, 2**63 - 1])
+def test_ranges_are_kafkas(key, value):
+    room = {**ROOM, "replica.lag.time.max.ms": str(LONG_MAX)}
+    room["replica.socket.timeout.ms"] = str(2**31 - 1)
+    if key.key in ("replica.lag.time.max.ms", "replica.socket.timeout.ms"):
+        room["replica.fetch.wait.max.ms"] = "0"
+    _, refusal = parse_value(defined(key.key), str(value))
+    if refusal is not None:
+        with pytest.raises(ConfigError):
+            records_of({**room, key.key: str(value)})
+        return
+    used = value_of(records_of({**room, key.key: str(value)}), key)
+    if key in INTERVALS:
+        assert used == (value if value > 0 else LONG_MAX)
+    elif key.key == "queued.max.request.bytes":
+        assert used == (value if value > 0 else records_of({}).queued_bytes_max)
+    else:
+        assert used == max(value, LEAST.get(key.key, value))
+
+
+@pytest.mark.parametrize("value", ["x", "", "1.5", str(2**63)])
+def test_what_is_no_number_is_refused(value):
+    config = node_config(COMBINED)
+    given = {**dict(config.properties), "replica.lag.time.max.ms": value}
+    changed = msgspec.structs.replace(config, properties=tuple(sorted(given.items())))
+    with pytest.raises(ConfigError, match=r"replica\.lag\.time\.max\.ms"):
+        records_config(changed, IDS)
+
+
+@pytest.mark.parametrize(
+    ("key", "bound"),
+    [("replica.socket.timeout.ms", 600), ("replica.lag.time.max.ms", 600)],
+)
+def test_a_follower_never_waits_longer_than_what_ends_its_wait(key, bound):
+    wait = "replica.fetch.wait.max.ms"
+    assert records_of({**ROOM, key: str(bound), wait: str(bound)}).replica_fetch.wait_ms_max == 600
+    with pytest.raises(ConfigError, match=key):
+        records_of({**ROOM, key: str(bound), wait: str(bound + 1)})
+
+
+def test_every_field_with_a_key_is_set_by_one():
+    fields = {(getattr(key, "group", "upkeep"), key.field) for key in KEYS}
+    assert len(fields) == len(KEYS) == len(RECORDS_KEYS)
+    for group, kind in (("replica_fetch", ReplicaFetchConfig), ("upkeep", UpkeepConfig)):
+        assert {name for found, name in fields if found == group} == set(kind.__struct_fields__)
