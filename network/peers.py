@@ -42,6 +42,11 @@ class Channel(IntEnum):
     FORWARDING = 2
 
 
+FETCHERS: Final = 3
+"""First of the channels to the leaders of partitions: one of each number of a fetcher."""
+assert max(Channel) < FETCHERS, "channels differ"
+
+
 class Failure(Enum):
     """Reason for a request without response."""
 
@@ -80,7 +85,7 @@ def client_connection(client_id: str) -> ClientConnection:
 class Link:
     """One connection to one node, with its queued and in-flight requests."""
 
-    def __init__(self, node_id: NodeId, channel: Channel, host: str, port: int) -> None:
+    def __init__(self, node_id: NodeId, channel: int, host: str, port: int) -> None:
         self.node_id = node_id
         self.channel = channel
         self.host = host
@@ -103,7 +108,7 @@ class Peers:
     """All links of a node.
 
     Args:
-        addresses: host and port of the controller listener of every voter.
+        addresses: host and port of the controller listener of every voter, by `set_address` others.
         node_id: id of this node, also in the client id of its links.
         clock: clock of the node.
         effects: sink of the effects.
@@ -130,7 +135,7 @@ class Peers:
         self._effects = effects
         self._followed = followed
         self._on_evidence = on_evidence
-        self._links: dict[tuple[NodeId, Channel], Link] = {}
+        self._links: dict[tuple[NodeId, int], Link] = {}
         self._busy: dict[Link, None] = {}
         """Links with requests in flight or queued, and maybe some without."""
         self._by_peer_id: dict[int, Link] = {}
@@ -142,7 +147,7 @@ class Peers:
     def send(
         self,
         node_id: NodeId,
-        channel: Channel,
+        channel: int,
         api_key: int,
         body: Any,
         timeout_ms: int,
@@ -171,7 +176,7 @@ class Peers:
         self._busy[link] = None
         self._timers.lower(LINKS, _deadline_ms(link))
 
-    def _link(self, node_id: NodeId, channel: Channel) -> Link | None:
+    def _link(self, node_id: NodeId, channel: int) -> Link | None:
         link = self._links.get((node_id, channel))
         if link is None:
             address = self._addresses.get(node_id)
@@ -179,6 +184,20 @@ class Peers:
                 return None
             link = self._links[node_id, channel] = Link(node_id, channel, *address)
         return link
+
+    def set_address(self, node_id: NodeId, address: tuple[str, int] | None) -> None:
+        """Change the host and port of a node, None for a node that is gone; its old links end."""
+        if self._addresses.get(node_id) == address:
+            return
+        if address is None:
+            del self._addresses[node_id]
+        else:
+            self._addresses[node_id] = address
+        for key in [key for key in self._links if key[0] == node_id]:
+            link = self._links.pop(key)
+            if link.state is not _State.CLOSED:
+                self._effects.append(ClosePeer(link.peer_id))
+                self._closed(link, Failure.DISCONNECTED)
 
     def _write(self, link: Link, waiting: _Waiting) -> None:
         assert link.connection is not None
@@ -221,9 +240,7 @@ class Peers:
         link.state = _State.OPEN
         link.is_refused = False
         link.lost_leader = None
-        names = {Channel.RAFT: f"raft-client-{self._node_id}"}
-        client_id = names.get(link.channel, str(self._node_id))
-        link.connection = self._make_connection(client_id)
+        link.connection = self._make_connection(_client_id(self._node_id, link.channel))
         self._effects.append(SendPeerBytes(peer_id, link.connection.opening_bytes()))
 
     def on_bytes(self, peer_id: int, content: bytes) -> None:
@@ -340,6 +357,13 @@ class Peers:
         for link in self._busy:
             first_ms = min(first_ms, _deadline_ms(link))
         self._timers.at_ms[LINKS] = first_ms
+
+
+def _client_id(node_id: NodeId, channel: int) -> str:
+    """Return the client id of a link, as Kafka has it for the channel."""
+    if channel >= FETCHERS:
+        return f"broker-{node_id}-fetcher-{channel - FETCHERS}"
+    return f"raft-client-{node_id}" if channel == Channel.RAFT else str(node_id)
 
 
 def _deadline_ms(link: Link) -> int:

@@ -3,13 +3,14 @@
 import pytest
 
 from network.clock import Clock, Now
-from network.effects import ConnectPeer, SendPeerBytes
-from network.peers import Channel, Failure, Peers
+from network.effects import ClosePeer, ConnectPeer, SendPeerBytes
+from network.peers import FETCHERS, Channel, Failure, Peers
 from network.timers import LINKS, NEVER_MS
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.codec import default_request, newest
 from wire.connection import ServerConnection
 from wire.conversion import default_entity
+from wire.headers import parse_request_header
 from wire.types import LeaderAndEpoch, LeaderEpoch
 
 FETCH = 1
@@ -140,3 +141,58 @@ def test_a_leader_whose_connection_is_lost_is_asked_at_once_whether_it_is_there(
     before = len(links.effects)
     links.peers.on_disconnected(links.peer_id, refused=False)
     assert [type(effect) for effect in links.effects[before:]] == [ConnectPeer] * asks
+
+
+@pytest.mark.parametrize(
+    ("channel", "client_id"),
+    [
+        (Channel.RAFT, "raft-client-1"),
+        (Channel.LIFECYCLE, "1"),
+        (Channel.FORWARDING, "1"),
+        (FETCHERS, "broker-1-fetcher-0"),
+        (FETCHERS + 2, "broker-1-fetcher-2"),
+    ],
+)
+def test_a_link_has_the_client_id_of_its_channel(channel, client_id):
+    links = Links()
+    links.send(channel)
+    links.peers.on_connected(links.peer_id)
+    sent = [e.data for e in links.effects if isinstance(e, SendPeerBytes)][-1]
+    assert parse_request_header(sent[4:])[0].client_id == client_id
+
+
+@pytest.mark.parametrize("address", [("b", 9), None])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_the_links_to_a_node_end_when_its_address_changes(address, is_open):
+    links = Links()
+    links.send(Channel.RAFT)
+    if is_open:
+        open_link(links)
+    links.send(FETCHERS)
+    peer_ids = [e.peer_id for e in links.effects if isinstance(e, ConnectPeer)]
+    links.peers.set_address(2, address)
+    assert [e.peer_id for e in links.effects if isinstance(e, ClosePeer)] == peer_ids
+    assert links.answers == [Failure.DISCONNECTED] * 2
+    assert links.send() is (address is not None)
+    if address is not None:
+        assert (links.effects[-1].host, links.effects[-1].port) == address
+    links.peers.on_disconnected(peer_ids[0], refused=True)  # it was under way
+
+
+def test_an_address_that_stays_or_that_of_another_node_ends_nothing():
+    links = Links()
+    links.send()
+    links.peers.set_address(2, ("b", 2))
+    links.peers.set_address(1, ("c", 3))
+    links.peers.set_address(3, None)
+    assert links.answers == []
+    assert [type(effect) for effect in links.effects] == [ConnectPeer]
+
+
+def test_a_link_that_is_closed_forgets_its_pause_with_its_address():
+    links = Links()
+    links.send()
+    links.peers.on_disconnected(links.peer_id, refused=True)
+    links.peers.set_address(2, ("b", 9))
+    assert not any(isinstance(effect, ClosePeer) for effect in links.effects)
+    assert links.send()
