@@ -62,6 +62,8 @@ class RecordsConfig(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None = None
     request_bytes_max: int = 100 * 1024 * 1024
     """`socket.request.max.bytes`"""
+    idle_ms_max: int = 600_000
+    """`connections.max.idle.ms`, by which the kernel closes connections; 0 for no limit."""
     queued_bytes_max: int = 64 * 1024 * 1024
     """`queued.max.request.bytes`; its default -1 means this bound."""
     replica_lag_ms_max: int = 30_000

@@ -77,3 +77,19 @@ class EffectSink(Protocol):
     def append(self, effect: NetworkEffect, /) -> None:
         """Add the next effect."""
         ...
+
+
+class LinkEffectSink(Protocol):
+    """A receiver of the effects of links to other nodes."""
+
+    def append(self, effect: ConnectPeer | SendPeerBytes | ClosePeer | Log, /) -> None:
+        """Add the next effect."""
+        ...
+
+
+class LogSink(Protocol):
+    """A receiver of log lines."""
+
+    def append(self, effect: Log, /) -> None:
+        """Add the next line."""
+        ...

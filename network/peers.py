@@ -15,7 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from network.clock import Clock
-from network.effects import ClosePeer, ConnectPeer, EffectSink, Log, LogLevel, SendPeerBytes
+from network.effects import (
+    ClosePeer,
+    ConnectPeer,
+    LinkEffectSink,
+    Log,
+    LogLevel,
+    SendPeerBytes,
+)
 from network.timers import LINKS, NEVER_MS
 from wire.client_connection import ClientConnection
 from wire.errors import LocalProtocolError, RemoteProtocolError
@@ -122,7 +129,7 @@ class Peers:
         addresses: dict[NodeId, tuple[str, int]],
         node_id: NodeId,
         clock: Clock,
-        effects: EffectSink,
+        effects: LinkEffectSink,
         followed: Callable[[], LeaderAndEpoch],
         on_evidence: Callable[[LeaderAndEpoch], None],
         *,

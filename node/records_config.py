@@ -96,6 +96,7 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         access=config.access,
         rack=config.broker.rack,
         request_bytes_max=config.connection_limits.request_bytes_max,
+        idle_ms_max=config.connection_limits.idle_ms_max,
         replica_fetch=ReplicaFetchConfig(**groups["replica_fetch"]),
         upkeep=UpkeepConfig(**groups["upkeep"]),
         **groups["records"],

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from network.clock import Clock
-from network.effects import EffectSink, Log, LogLevel
+from network.effects import Log, LogLevel, LogSink
 from replication.follower_session import FollowerSession, Verdict
 from replication.following import FetchedFromLeader
 from replication.partition import Partition
@@ -67,7 +67,7 @@ class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
 
     config: FetcherConfig
     clock: Clock
-    effects: EffectSink
+    effects: LogSink
     broker_epoch: Callable[[], BrokerEpoch | None]
     partition_of: Callable[[TopicIdPartition], Partition | None]
     took: Callable[[TopicIdPartition, bool], None]

@@ -49,6 +49,7 @@ def test_settings_of_the_node_are_taken_over():
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "broker.rack": "r",
         "socket.request.max.bytes": "1000",
+        "connections.max.idle.ms": "2000",
         "listeners": "A://:1,B://:2",
         "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "B",
@@ -57,6 +58,7 @@ def test_settings_of_the_node_are_taken_over():
     assert config.node_id == 9
     assert config.access is not None
     assert (config.rack, config.request_bytes_max) == ("r", 1000)
+    assert config.idle_ms_max == 2000
     assert config.inter_broker_listener == "B"
     assert config.properties == node_config({**BROKER, **given}).properties
 
