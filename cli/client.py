@@ -51,6 +51,11 @@ class Client:
         """Return True if the node and this client have a version of the API in common."""
         return self._connection.negotiated_version(api_key) is not None
 
+    def version_of(self, api_key: int) -> int:
+        """The version that is used of an API; -1 for none."""
+        version = self._connection.negotiated_version(api_key)
+        return -1 if version is None else version
+
     def call(self, api_key: int, body: Any) -> Any:
         """Send one request and wait for its response.
 
@@ -60,12 +65,23 @@ class Client:
         try:
             _, content = self._connection.request(api_key, body)
         except LocalProtocolError as error:
-            reason = f"{self.address} does not serve {api_name(api_key)} in a version known here"
-            raise ClusterError(reason) from error
+            raise self._not_served(api_key) from error
         self._send(content)
         while not (responses := self._receive()):
             pass
         return responses[0].body
+
+    def send(self, api_key: int, body: Any) -> None:
+        """Send one request that has no response.
+
+        Raises:
+            ClusterError: the connection broke, or the node does not serve the API.
+        """
+        try:
+            content = self._connection.request_without_response(api_key, body)
+        except LocalProtocolError as error:
+            raise self._not_served(api_key) from error
+        self._send(content)
 
     def close(self) -> None:
         """Close the socket."""
@@ -94,6 +110,11 @@ class Client:
         if released:
             self._send(released)
         return responses
+
+    def _not_served(self, api_key: int) -> ClusterError:
+        return ClusterError(
+            f"{self.address} does not serve {api_name(api_key)} in a version known here"
+        )
 
     def _error(self, error: OSError) -> ClusterError:
         return ClusterError(f"{self.address}: {error.strerror or error}")

@@ -62,6 +62,7 @@ class Cluster:
         """
         self._clients: dict[int | None, Client] = {}
         self._is_controllers = is_controllers
+        self._given = addresses
         self._clients[None] = _first(addresses)
         if is_controllers:
             self._go_to_leader()
@@ -82,7 +83,7 @@ class Cluster:
 
     def supports(self, api_key: int) -> bool:
         """Return True if the node and this client have a version of the API in common."""
-        return self._clients[None].supports(api_key)
+        return self._client(None).supports(api_key)
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
         """Send one request and wait for its response.
@@ -90,9 +91,39 @@ class Cluster:
         Raises:
             ClusterError: the connection broke, the node is unknown or does not serve the API.
         """
-        return self._client(node).call(api_key, body)
+        client = self._client(node)
+        try:
+            return client.call(api_key, body)
+        except ClusterError:
+            self._forget(node)
+            raise
+
+    def send(self, api_key: int, body: Any, node: int) -> None:
+        """Send one request that has no response.
+
+        Raises:
+            ClusterError: the connection broke, the node is unknown or does not serve the API.
+        """
+        client = self._client(node)
+        try:
+            client.send(api_key, body)
+        except ClusterError:
+            self._forget(node)
+            raise
+
+    def version_of(self, api_key: int, node: int) -> int:
+        """The version that is used of an API at a node; -1 for none."""
+        return self._client(node).version_of(api_key)
+
+    def _forget(self, node: int | None) -> None:
+        """Close a connection that failed: the next call opens a new one."""
+        client = self._clients.pop(node, None)
+        if client is not None:
+            client.close()
 
     def _client(self, node: int | None) -> "Client":
+        if node is None and node not in self._clients:
+            self._clients[None] = _first(self._given)
         if node not in self._clients:
             from cli.client import Client  # noqa: PLC0415  # loads the protocol
 

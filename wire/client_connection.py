@@ -106,6 +106,17 @@ class ClientConnection:
             return correlation_id, b""
         return correlation_id, self._encode(api_key, correlation_id, body)
 
+    def request_without_response(self, api_key: int, body: Body) -> bytes:
+        """Encode a request that the server never answers: Produce with acks 0.
+
+        Raises:
+            LocalProtocolError: the server does not have the API, or not in a usable version.
+        """
+        assert self.is_negotiated, "such a request cannot wait"
+        content = self._encode(api_key, self._take_correlation_id(), body)
+        self._in_flight.pop()
+        return content
+
     def receive(self, received: bytes | bytearray | memoryview) -> list[Response]:
         """Return the responses that these bytes complete, except that to ApiVersions.
 

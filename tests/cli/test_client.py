@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cli.client import Client
-from cli.connect import ClusterError
+from cli.connect import Cluster, ClusterError
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.codec import default_request, newest
 from wire.connection import ServerConnection
@@ -15,7 +15,9 @@ from wire.conversion import default_entity
 
 METADATA = 3
 CREATE_TOPICS = 19
+PRODUCE = 0
 TABLE = apis(ListenerKind.BROKER, [METADATA])
+RECORDS = apis(ListenerKind.BROKER, [METADATA, PRODUCE])
 Listen = Callable[[Callable[[socket.socket], None]], int]
 
 
@@ -64,6 +66,68 @@ def test_calls_and_their_answers(listen: Listen) -> None:
     with pytest.raises(ClusterError, match="does not serve CreateTopics"):
         client.call(CREATE_TOPICS, default_request(CREATE_TOPICS))
     client.close()
+
+
+def test_a_request_that_nobody_answers(listen: Listen) -> None:
+    seen = []
+
+    def serve(connection: socket.socket) -> None:
+        protocol = ServerConnection(RECORDS, 10_000)
+        while received := connection.recv(1000):
+            for request in protocol.receive(received):
+                seen.append(request.api_key)
+                if request.api_key != PRODUCE:
+                    metadata = default_entity(newest(METADATA, "response").MetadataResponse)
+                    is_metadata = request.api_key == METADATA
+                    body = metadata if is_metadata else api_versions_body(RECORDS)
+                else:
+                    protocol.respond_nothing(request.reply_slot)
+                    continue
+                connection.sendall(protocol.respond(request.reply_slot, body))
+
+    client = Client("127.0.0.1", listen(serve))
+    assert client.version_of(PRODUCE) == 13
+    assert client.version_of(CREATE_TOPICS) == -1
+    client.send(PRODUCE, default_request(PRODUCE))
+    assert client.call(METADATA, default_request(METADATA)) is not None
+    with pytest.raises(ClusterError, match="does not serve CreateTopics"):
+        client.send(CREATE_TOPICS, default_request(CREATE_TOPICS))
+    client.close()
+    assert seen[1:] == [PRODUCE, METADATA]
+
+
+def test_a_connection_that_breaks_is_opened_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        port = server.getsockname()[1]
+
+        def run() -> None:
+            for requests in (2, 9):
+                connection, _ = server.accept()
+                with connection:
+                    serve_some(connection, requests)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with Cluster([("127.0.0.1", port)], is_controllers=False) as cluster:
+            assert cluster.call(METADATA, default_request(METADATA)) is not None
+            with pytest.raises(ClusterError, match=r"closed the connection|reset|Broken pipe"):
+                cluster.call(METADATA, default_request(METADATA))
+            assert cluster.call(METADATA, default_request(METADATA)) is not None
+            assert cluster.supports(METADATA)
+        thread.join(5)
+
+
+def serve_some(connection: socket.socket, requests: int) -> None:
+    """Answers some requests as `serve_kafka`, then closes."""
+    protocol = ServerConnection(TABLE, 10_000)
+    while requests and (received := connection.recv(1000)):
+        for request in protocol.receive(received):
+            requests -= 1
+            is_metadata = request.api_key == METADATA
+            metadata = default_entity(newest(METADATA, "response").MetadataResponse)
+            body = metadata if is_metadata else api_versions_body(TABLE)
+            connection.sendall(protocol.respond(request.reply_slot, body))
 
 
 def test_another_protocol(listen: Listen) -> None:

@@ -4,6 +4,7 @@ Every body goes through the bytes of the newest version and back, as on a connec
 """
 
 import contextlib
+import functools
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from cli.connect import ClusterError
+from cli.records.clock import Clock
 from wire.api_table import SCHEMAS
 from wire.batch import BatchHeader, RecordView, encode_records, iterate_batches
 from wire.codec import (
@@ -39,6 +42,8 @@ class Log(msgspec.Struct):
     aborted: tuple[tuple[int, int], ...] = ()
     """Producer and first offset of transactions that were aborted."""
     leader: int = NODE
+    sequences: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
+    """The next by producer id and epoch."""
 
     @property
     def end(self) -> int:
@@ -61,6 +66,19 @@ class Log(msgspec.Struct):
         )  # fmt: skip
         self.batches.append(encode_records(header, records))
 
+    def sequence_error(self, header: Any) -> int:
+        """The error of a broker that knows the last batch of each producer; appends count."""
+        if header.producer_id < 0:
+            return 0
+        key = header.producer_id, header.producer_epoch
+        expected = self.sequences.get(key, 0)
+        if header.base_sequence < expected:
+            return 46
+        if header.base_sequence > expected:
+            return 45
+        self.sequences[key] = header.base_sequence + header.records_count
+        return 0
+
     def records(self) -> list[RecordView]:
         return [record for batch in self.batches for record in first_batch(batch).records()]
 
@@ -80,6 +98,23 @@ class Topic(msgspec.Struct):
         return uuid.uuid5(uuid.NAMESPACE_DNS, self.name)
 
 
+class Time(Clock):
+    """A clock that moves when somebody waits."""
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def wall_ms(self) -> int:
+        return 1_795_000_000_000 + self.at_ms
+
+    def sleep_ms(self, ms: int) -> None:
+        assert ms >= 0
+        self.at_ms += ms
+
+
 class Broker:
     """The API that commands call; keeps what it was asked."""
 
@@ -93,6 +128,10 @@ class Broker:
         """(API, error code) that the next requests of the API are answered with."""
         self.sizes: dict[tuple[str, int], int] = {}
         """Instead of the bytes of the batches."""
+        self.clock = Time()
+        self.lost_answers = 0
+        """Batches that are appended but not answered."""
+        self.versions = {key: SCHEMAS[key].newest_version for key in ANSWERS} | MAXIMA
         self._next_producer_id = 7
 
     @contextlib.contextmanager
@@ -104,7 +143,7 @@ class Broker:
 
     def call(self, api_key: int, body: Any, node: int | None = None) -> Any:
         assert node in (None, NODE)
-        version = min(SCHEMAS[api_key].newest_version, MAXIMA.get(api_key, 99))
+        version = self.versions[api_key]
         frame = encode_request(api_key, version, 1, "test", body)
         _, position = split_request(frame)
         request = decode_request(api_key, version, frame[position:])
@@ -115,6 +154,10 @@ class Broker:
 
     def send(self, api_key: int, body: Any, node: int) -> None:
         self.call(api_key, body, node)
+
+    def version_of(self, api_key: int, node: int) -> int:
+        assert node == NODE
+        return self.versions.get(api_key, -1)
 
     def error_of(self, api_key: int) -> int:
         for index, (key, code) in enumerate(self.errors):
@@ -154,7 +197,8 @@ def _metadata(broker: Broker, request: Any) -> Any:
     for name in names:
         topic = broker.topics.get(name)
         if topic is None:
-            rows.append(_made(METADATA, "MetadataResponseTopic", error_code=_code(3), name=name))
+            code = _code(17 if "!" in name else 3)
+            rows.append(_made(METADATA, "MetadataResponseTopic", error_code=code, name=name))
             continue
         partitions = tuple(
             _made(METADATA, "MetadataResponsePartition", partition_index=n, leader_id=log.leader)
@@ -255,10 +299,68 @@ def _log_dirs(broker: Broker, request: Any) -> Any:
     return _made(DESCRIBE_LOG_DIRS, "DescribeLogDirsResponse", results=results)
 
 
+def _producer_id(broker: Broker, request: Any) -> Any:
+    code = broker.error_of(INIT_PRODUCER_ID)
+    return _made(INIT_PRODUCER_ID, "InitProducerIdResponse", error_code=_code(code),
+                 producer_id=-1 if code else broker.take_producer_id())  # fmt: skip
+
+
+NULL_KEY = "Compacted topic cannot accept message without key in topic partition {}-{}"
+
+
+def _produced(broker: Broker, topic: Topic | None, row: Any) -> Any:
+    """The answer for a partition."""
+    made = functools.partial(_made, PRODUCE, "PartitionProduceResponse", index=row.index)
+    code = broker.error_of(PRODUCE)
+    log = broker.log(topic, row.index)
+    if code or log is None or topic is None:
+        return made(error_code=_code(code or 100))
+    batch = first_batch(row.records)
+    assert batch.crc_is_valid
+    assert batch.header.size_bytes == len(row.records)
+    records = batch.records()
+    if topic.is_compacted and any(record.key is None for record in records):
+        errors = tuple(
+            _made(PRODUCE, "BatchIndexAndErrorMessage", batch_index=index,
+                  batch_index_error_message=NULL_KEY.format(topic.name, row.index))
+            for index, record in enumerate(records)
+            if record.key is None
+        )  # fmt: skip
+        return made(error_code=_code(87), record_errors=errors, error_message=WHOLE_BATCH)
+    code = log.sequence_error(batch.header)
+    if code:
+        return made(error_code=_code(code))
+    offset = log.end
+    log.batches.append(encode_records(replaced(batch.header, base_offset=offset), [
+        replaced(record, offset=offset + delta) for delta, record in enumerate(records)
+    ]))  # fmt: skip
+    if broker.lost_answers:
+        broker.lost_answers -= 1
+        raise ClusterError("the connection broke")
+    return made(base_offset=offset)
+
+
+WHOLE_BATCH = "One or more records have been rejected"
+replaced = msgspec.structs.replace
+
+
+def _produce(broker: Broker, request: Any) -> Any:
+    topics = []
+    for topic in request.topic_data:
+        rows = tuple(
+            _produced(broker, broker.by_id(topic.topic_id), row) for row in topic.partition_data
+        )
+        topics.append(_made(PRODUCE, "TopicProduceResponse", topic_id=topic.topic_id,
+                            partition_responses=rows))  # fmt: skip
+    return _made(PRODUCE, "ProduceResponse", responses=tuple(topics))
+
+
 ANSWERS: dict[int, Callable[[Broker, Any], Any]] = {
     METADATA: _metadata,
     DESCRIBE_CLUSTER: _cluster,
     LIST_OFFSETS: _list_offsets,
     DELETE_RECORDS: _delete_records,
     DESCRIBE_LOG_DIRS: _log_dirs,
+    INIT_PRODUCER_ID: _producer_id,
+    PRODUCE: _produce,
 }

@@ -6,6 +6,7 @@
 import contextlib
 import gzip
 import importlib
+import inspect
 import io
 import json
 import re
@@ -67,7 +68,9 @@ def run_command(call: Any, arguments: list[str], broker: Broker, stdin: str = ""
         RedirectedStdin(stdin),
     ):
         try:
-            exit_code = call(arguments, broker.opened)
+            has_clock = "clock" in inspect.signature(call).parameters
+            clock = {"clock": broker.clock} if has_clock else {}
+            exit_code = call(arguments, broker.opened, **clock)
         except SystemExit as left:
             exit_code = left.code
         out.flush()

@@ -1,0 +1,61 @@
+"""Time of the records clients: they take it as an argument, so that tests need no waiting."""
+
+import time
+from typing import Final, Protocol
+
+from typing_extensions import override
+
+
+class Clock(Protocol):
+    """Time in ms."""
+
+    def now_ms(self) -> int:
+        """Monotonic time."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Time since 1970."""
+        ...
+
+    def sleep_ms(self, ms: int) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock(Clock):
+    """The clock of the machine."""
+
+    @override
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    @override
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    @override
+    def sleep_ms(self, ms: int) -> None:
+        time.sleep(ms / 1000)
+
+
+SYSTEM: Final = SystemClock()
+BACKOFF_MS_MAX: Final = 1_000
+"""`retry.backoff.max.ms` of Kafka's clients."""
+
+
+class Backoff:
+    """Waits between attempts, each twice the one before, up to a second."""
+
+    def __init__(self, clock: Clock, first_ms: int, attempts: int = 0) -> None:
+        """Begin after a number of attempts."""
+        self._clock = clock
+        self._next_ms = min(first_ms << min(attempts, 10), max(first_ms, BACKOFF_MS_MAX))
+
+    def wait(self, limit_ms: int | None) -> bool:
+        """Wait, at most until `limit_ms` of the clock; False at once if that has come."""
+        left_ms = self._next_ms if limit_ms is None else limit_ms - self._clock.now_ms()
+        if left_ms <= 0 and limit_ms is not None:
+            return False
+        self._clock.sleep_ms(max(0, min(self._next_ms, left_ms)))
+        self._next_ms = min(self._next_ms * 2, max(self._next_ms, BACKOFF_MS_MAX))
+        return True
