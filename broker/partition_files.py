@@ -10,7 +10,7 @@ from collections.abc import Callable
 from broker.effects import Lane
 from broker.services import Services
 from storage.checkpoints.recovery_points import TopicAndPartition
-from storage.errors import CorruptFileError, OutOfSpaceError
+from storage.errors import CorruptFileError
 from storage.logs.log_manager import ERRORS, DeleteTask, LoadTask, LogManager
 from storage.logs.unified_log import UnifiedLog
 from wire.types import TopicId
@@ -90,7 +90,7 @@ class PartitionFiles:
             raise error
         try:
             log = self._manager.loaded(task)
-        except (CorruptFileError, OutOfSpaceError) as reason:
+        except CorruptFileError as reason:  # the directory of another topic id is in its place
             self._manager.give_up(task)
             not_created(reason)
         except ERRORS as reason:

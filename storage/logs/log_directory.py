@@ -87,7 +87,9 @@ class LogDirectory:
         self._high_watermarks = OffsetCheckpoint(vfs, path, HIGH_WATERMARK_NAME)
         self.logs: dict[TopicAndPartition, UnifiedLog] = {}
         self.opening: set[TopicAndPartition] = set()
-        """Logs that are not open yet: what is recorded of them stays."""
+        """Logs that are not open yet."""
+        self.creating: set[TopicAndPartition] = set()
+        """Those of them that are new: of the others what is recorded stays."""
 
     @property
     def log_count(self) -> int:
@@ -109,10 +111,11 @@ class LogDirectory:
                 if len(kept) < len(recorded):
                     checkpoint.replace(kept)
 
-    def forget_point(self, key: TopicAndPartition) -> None:
-        """Leave out the recovery point of a log that is gone; `forget_recorded` follows."""
+    def begin_anew(self, key: TopicAndPartition) -> None:
+        """Note a log that is created; `forget_recorded` follows, on any thread."""
         assert key not in self.logs, f"{key=} is open"
         self.recovery_points.forget(key)
+        self.creating.add(key)
 
     def forget_recorded(self, key: TopicAndPartition) -> None:
         """Leave out what is recorded of a log that is gone, before another gets its name; durable.
@@ -156,12 +159,14 @@ class LogDirectory:
             OutOfSpaceError: the log is not taken in.
         """
         assert key not in self.logs, f"{key=} is open"
-        start = self._log_starts.offsets.get(key, 0)
+        is_new = key in self.creating
+        start = 0 if is_new else self._log_starts.offsets.get(key, 0)
         if log.end_offset < start:
             log.truncate_fully_and_start_at(start, wall_ms)
         assert log.log_start_offset >= start, f"{key=} {start=}"
-        log.set_high_watermark(self._high_watermarks.offsets.get(key, 0))
+        log.set_high_watermark(0 if is_new else self._high_watermarks.offsets.get(key, 0))
         self.opening.remove(key)
+        self.creating.discard(key)
         self.logs[key] = log
 
     def forget(self, key: TopicAndPartition) -> UnifiedLog:
@@ -222,7 +227,7 @@ class LogDirectory:
 
     def _of_opening(self, checkpoint: OffsetCheckpoint) -> dict[TopicAndPartition, int]:
         recorded = checkpoint.offsets
-        return {key: recorded[key] for key in self.opening if key in recorded}
+        return {key: recorded[key] for key in self.opening - self.creating if key in recorded}
 
 
 def _is_inside(log: UnifiedLog) -> bool:

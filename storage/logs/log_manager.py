@@ -294,7 +294,7 @@ class LogManager:
         the directory belongs to another topic id, then and on a full disk `give_up` may follow.
         """
         directory = self.directories[path]
-        directory.forget_point((topic, partition))
+        directory.begin_anew((topic, partition))
 
         def before() -> None:
             directory.forget_recorded((topic, partition))
@@ -309,6 +309,7 @@ class LogManager:
         if self._logs.get(task.key) is task.directory:
             del self._logs[task.key]
         task.directory.opening.discard(task.key)
+        task.directory.creating.discard(task.key)
 
     def next_log_dir(self, allowed: Sequence[str]) -> str:
         """The log directory for a partition without one: with the fewest logs, then the first.

@@ -8,6 +8,7 @@ from metadata.image import NO_LEADER
 from metadata.records import BrokerRegistrationChangeRecord
 from replication.leadership import Leadership
 from replication.partition import Following, Offline
+from storage.log_dir.partition_directories import create_partition_directory
 from storage.log_dir.partition_metadata import read_partition_metadata
 from storage.logs.log_manager import DuplicateLogError
 from tests.broker.metadata_log import D1, D2, B
@@ -275,9 +276,19 @@ def test_cordoned_directories_take_no_new_log(cordoned: str, path: str) -> None:
     assert host.local.log_dir_of((A, 0)) == path
 
 
-def test_a_disk_without_room_keeps_one_partition_offline() -> None:
+def test_a_disk_without_room_for_a_new_log_is_offline() -> None:
     host = Host(with_topics("b")).started()
     host.vfs.bytes_max = host.vfs.used_bytes()
+    host.log.topic("a")
+    host.update()
+    assert [one.path for one in host.taken(DirectoryFailed)] == ["/1"]
+    assert host.partition().role == Offline(ErrorCode.kafka_storage_error)
+    assert host.partition(0, B).role.code is ErrorCode.kafka_storage_error
+
+
+def test_a_directory_of_another_topic_id_keeps_one_partition_offline() -> None:
+    host = Host(with_topics("b")).started()
+    create_partition_directory(host.vfs, "/1", "a", 0, C)
     host.log.topic("a")
     host.update()
     assert host.partition().role == Offline(ErrorCode.kafka_storage_error)
@@ -285,7 +296,9 @@ def test_a_disk_without_room_keeps_one_partition_offline() -> None:
     assert host.taken(DirectoryFailed) == []
     (told,) = host.logged("log_not_created")
     assert told["log"] == "a-0"
+    assert C.hex() in told["reason"]
     assert host.local.manager.log_dir_of("a", 0) is None
+    assert host.local.manager.is_loaded
 
 
 # ---- roles -------------------------------------------------------------------------------------

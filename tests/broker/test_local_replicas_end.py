@@ -1,7 +1,9 @@
 """Local replicas: disks that fail, settings that change, the end."""
 
+import errno
+
 from broker.config import UpkeepConfig
-from broker.effects import DirectoryFailed, Ready
+from broker.effects import DirectoryFailed, Ready, Stopped
 from replication.partition import Offline
 from tests.broker.metadata_log import D1, D2, A, B
 from tests.broker.record_hosts import Host, registered, with_topics
@@ -111,3 +113,29 @@ def test_views_for_the_answers_about_log_directories() -> None:
     assert [key for key, _ in host.local.partitions_in("/1")] == [(A, 0), (A, 1)]
     assert host.local.log_dir_of((B, 0)) == "/2"
     assert host.local.log_dir_of((B, 1)) is None
+
+
+def test_a_directory_that_cannot_be_closed_is_not_clean() -> None:
+    host = Host(with_topics("a")).started()
+    host.append()
+    host.local.stop()
+    host.vfs.failing = lambda kind, path: errno.EIO if kind == "sync" and "/1/a-0" in path else None
+    host.work()
+    assert host.effects[-1] == Stopped(("/2",))
+    (told,) = host.logged("logs_not_closed")
+    assert told["path"] == "/1"
+    assert host.local.manager.directories == {}
+
+
+def test_a_stop_before_the_first_image_is_over_at_once() -> None:
+    host = Host(registered())
+    assert host.stop() == Stopped(())
+
+
+def test_a_stop_while_logs_are_looked_for_opens_none() -> None:
+    host = Host(with_topics("a")).started()
+    host.stop()
+    again = Host(with_topics("a"), host.vfs)
+    again.publish()
+    assert again.stop() == Stopped(("/2",))
+    assert again.replicas.partitions == {}

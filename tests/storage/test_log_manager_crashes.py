@@ -14,7 +14,17 @@ from storage.logs.log_directory import TopicSettings
 from storage.logs.log_manager import DuplicateLogError, LoadTask
 from storage.os_vfs import OsVfs
 from storage.producers.producer_state import ProducerStateError
-from tests.storage.log_brokers import LOG_START, NOW, A, B, Broker, fill, recorded, segments_of_one
+from tests.storage.log_brokers import (
+    HIGH_WATERMARK,
+    LOG_START,
+    NOW,
+    A,
+    B,
+    Broker,
+    fill,
+    recorded,
+    segments_of_one,
+)
 from tests.storage.test_log_manager import open_files
 from tests.storage.test_unified_log import produced
 from wire.errors import CorruptBatchError, ErrorCode
@@ -260,3 +270,28 @@ def test_a_log_that_is_being_opened_is_not_deleted() -> None:
     task.run()
     assert broker.manager.loaded(task) is not None
     broker.delete("b", 0, NOW)
+
+
+def test_offsets_recorded_while_a_name_comes_back_are_not_those_of_the_old_log() -> None:
+    broker = Broker()
+    log = broker.create()
+    fill(log, 3)
+    log.set_high_watermark(3)
+    log.raise_log_start_to(2)
+    directory = broker.manager.directories["/d"]
+    directory.record_log_starts()
+    directory.record_high_watermarks()
+    broker.delete("a", 0, NOW)
+    task = broker.manager.create("a", 0, A, "/d", NOW)
+    late = [directory.log_starts_record(), directory.high_watermarks_record()]
+    task.run()
+    for record in late:
+        record()
+    new = broker.manager.loaded(task)
+    assert new is not None
+    assert (new.log_start_offset, new.high_watermark, new.end_offset) == (0, 0, 0)
+    assert recorded(broker, LOG_START) == recorded(broker, HIGH_WATERMARK) == {}
+    fill(new, 3)
+    new.set_high_watermark(1)
+    directory.record_high_watermarks()
+    assert recorded(broker, HIGH_WATERMARK) == {("a", 0): 1}
