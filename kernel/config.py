@@ -62,6 +62,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     session_timeout_ms: int = 9000
     heartbeat_interval_ms: int = 2000
     initial_registration_timeout_ms: int = 60_000
+    directory_report_timeout_ms: int = 30_000
+    """`log.dir.failure.timeout.ms`: time in which the controller must learn of a failed one."""
     controlled_shutdown_enable: bool = True
     delete_topic_enable: bool = True
     response_partitions_max: int = 2000

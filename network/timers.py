@@ -47,7 +47,9 @@ RETENTION: Final = 17
 """Next check of snapshots by retention."""
 RECORDS_STOP: Final = 18
 """End of the wait for the records of the broker to stop."""
-COUNT: Final = 19
+DIRECTORY_REPORT: Final = 19
+"""End of the time in which the controller must learn of a failed log directory."""
+COUNT: Final = 20
 
 
 class Timers:

@@ -96,6 +96,7 @@ NUMBERS: Final = (
         INT_MIN,
         least=0,
     ),
+    Whole("log.dir.failure.timeout.ms", "broker", "directory_report_timeout_ms", 1, LONG_MAX),
     Whole("max.request.partition.size.limit", "broker", "response_partitions_max", 1),
     Whole("leader.imbalance.check.interval.seconds", "elections", "preferred_seconds", 1, LONG_MAX),
     Whole("unclean.leader.election.interval.ms", "elections", "unclean_ms", 1, LONG_MAX),

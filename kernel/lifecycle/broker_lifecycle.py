@@ -28,7 +28,13 @@ from metadata.features import BROKER_FEATURES, CONTROLLER_FEATURES
 from metadata.image import Image
 from network.clock import Clock
 from network.peers import Channel, Failure
-from network.timers import HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK
+from network.timers import (
+    DIRECTORY_REPORT,
+    HEARTBEAT,
+    NEVER_MS,
+    REGISTRATION_TIMEOUT,
+    SHUTDOWN_CHECK,
+)
 from wire import codec
 from wire.api_keys import API_VERSIONS, BROKER_HEARTBEAT, BROKER_REGISTRATION
 from wire.codec import Entity
@@ -114,6 +120,10 @@ class BrokerLifecycle:
         self._is_ready = True
         """False while the records of the broker keep it fenced."""
         self._offline_log_dirs: set[str] = set()
+        self._unreported: dict[str, int] = {}
+        """Offline log directories that the controller has not confirmed, with the time limit."""
+        self._reported_now: frozenset[str] = frozenset()
+        """Offline log directories in the heartbeat in flight, or in the last one."""
         self.state = BrokerState.NOT_RUNNING
         self.epoch: int | None = None
         self._end_offset = 0
@@ -214,9 +224,27 @@ class BrokerLifecycle:
     def directory_failed(self, path: str) -> None:
         """Report a log directory as offline, at once and until the process ends."""
         assert path in self._incarnation.directory_ids, f"{path=}"
+        if self._has_left or path in self._offline_log_dirs:
+            return
         self._offline_log_dirs.add(path)
         self.__dict__.pop("_registration", None)
+        limit_ms = self._config.broker.directory_report_timeout_ms
+        self._unreported[path] = self._clock.now_ms + limit_ms
+        self._set_report_timer()
         self._hurry()
+
+    def _set_report_timer(self) -> None:
+        self._timers.set(DIRECTORY_REPORT, min(self._unreported.values(), default=NEVER_MS))
+
+    def _on_report_deadline(self) -> None:
+        """Shut down in order: the controller lets this broker lead what it cannot read."""
+        paths = ", ".join(self._unreported)
+        error = f"Shutting down because couldn't communicate offline log dir {paths}"
+        fields = {"error": f"{error} with controllers"}
+        self._effects.append(Log(LogLevel.ERROR, "log_dir_failure_not_reported", fields))
+        self._unreported.clear()
+        self._set_report_timer()
+        self.request_shutdown()
 
     def _directories(self, *, offline: bool) -> tuple[UUID, ...]:
         """Return the ids of the log directories that are offline, or of the others; sorted."""
@@ -247,6 +275,8 @@ class BrokerLifecycle:
             self._give_up_shutdown(self._shutdown_deadline_ms)
         if at_ms[REGISTRATION_TIMEOUT] <= now_ms:
             self._on_registration_deadline()
+        if at_ms[DIRECTORY_REPORT] <= now_ms:
+            self._on_report_deadline()
         if now_ms < at_ms[HEARTBEAT]:
             return
         if self._controller.target is None:
@@ -393,6 +423,7 @@ class BrokerLifecycle:
 
     def _heartbeat(self) -> None:
         new = codec.newest(BROKER_HEARTBEAT, "request")
+        self._reported_now = frozenset(self._offline_log_dirs)
         body = new.BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
@@ -419,6 +450,9 @@ class BrokerLifecycle:
             self._retry(answer.error_code.name)
             return
         self._failure_count = 0
+        for path in self._reported_now & self._unreported.keys():
+            del self._unreported[path]
+            self._set_report_timer()
         pause_ms = self._advance(answer)
         if self._is_urgent:
             self._is_urgent, pause_ms = False, 0
@@ -451,6 +485,7 @@ class BrokerLifecycle:
             return
         self._become(BrokerState.SHUTTING_DOWN)
         self._shutdown_deadline_ms = None
-        for name in (HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK):
+        self._unreported.clear()
+        for name in (HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK, DIRECTORY_REPORT):
             self._timers.clear(name)
         self._on_shut_down()

@@ -78,6 +78,7 @@ def deadlines(kernel):
         found[names.REGISTRATION] = registration._is_wanted and not registration._is_waiting
     if kernel.lifecycle is not None:
         found[names.HEARTBEAT] = heartbeat_is_set(kernel.lifecycle)
+        found[names.DIRECTORY_REPORT] = first(kernel.lifecycle._unreported.values())
         found[names.SHUTDOWN_CHECK] = kernel.lifecycle._shutdown_deadline_ms is not None
     if kernel.folders is not None:
         found[names.ISR_EXPANSION] = isr_expansion_deadline_ms(kernel.isr_expansion)

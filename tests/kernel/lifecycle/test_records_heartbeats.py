@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from kernel.effects import Effect, Log, LogLevel
 from kernel.lifecycle.broker_lifecycle import (
     CATCH_UP_POLL_MS,
     BrokerLifecycle,
@@ -21,7 +22,7 @@ from metadata.image import EMPTY, Image, Provenance
 from metadata.records import RegisterBrokerRecord
 from network.clock import Clock, Now
 from network.peers import Peers
-from network.timers import HEARTBEAT, NEVER_MS
+from network.timers import DIRECTORY_REPORT, HEARTBEAT, NEVER_MS
 from quorum_controller.result import RequestContext
 from tests.kernel.harness import CLUSTER_ID, config_of
 from wire.api_keys import BROKER_HEARTBEAT
@@ -58,6 +59,7 @@ class Rig:
         self.clock = Clock(Now(1_000, 1_000))
         self.controller = Controller()
         self.epochs: list[int] = []
+        self.effects: list[Effect] = []
         leader = LeaderAndEpoch(SELF, LeaderEpoch(1))
         peers = Peers({}, SELF, self.clock, [], lambda: leader, print)
         self.lifecycle = BrokerLifecycle(
@@ -66,7 +68,7 @@ class Rig:
             incarnation=Incarnation(ME, DIRECTORIES, -1),
             controller=ControllerLink(SELF, self.controller, peers, lambda: SELF),
             clock=self.clock,
-            effects=[],
+            effects=self.effects,
             on_state=lambda: None,
             on_shut_down=lambda: None,
         )
@@ -235,3 +237,85 @@ def test_a_directory_that_fails_before_the_registration_is_left_out_of_the_next_
 def test_only_a_directory_of_the_broker_can_fail() -> None:
     with pytest.raises(AssertionError):
         Rig().lifecycle.directory_failed("d")
+
+
+# ---- failures that the controller does not learn of ----------------------------------------------
+
+
+def run_and_fail(*paths: str) -> Rig:
+    rig = Rig()
+    rig.recover()
+    for path in paths:
+        rig.lifecycle.directory_failed(path)
+    return rig
+
+
+def pass_time(rig: Rig, duration_ms: int) -> None:
+    now_ms = rig.clock.now_ms + duration_ms
+    rig.clock.set(Now(now_ms, now_ms))
+    rig.lifecycle.tick()
+
+
+def report_due_ms(rig: Rig) -> int | None:
+    at_ms = rig.clock.timers.at_ms[DIRECTORY_REPORT]
+    return None if at_ms == NEVER_MS else at_ms - rig.clock.now_ms
+
+
+def test_a_failure_that_is_not_confirmed_in_time_ends_the_broker() -> None:
+    """Source: apache/kafka: BrokerLifecycleManager.scala (OfflineDirBrokerFailureEvent)."""
+    rig = run_and_fail("c")
+    assert report_due_ms(rig) == 30_000
+    pass_time(rig, 29_999)
+    rig.answer(ErrorCode.not_controller)
+    assert rig.lifecycle.state is BrokerState.RECOVERY
+    pass_time(rig, 1)
+    assert rig.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    assert report_due_ms(rig) is None
+    [line] = [each for each in rig.effects if isinstance(each, Log)]
+    assert (line.level, line.event) == (LogLevel.ERROR, "log_dir_failure_not_reported")
+    assert line.fields == {
+        "error": "Shutting down because couldn't communicate offline log dir c with controllers"
+    }
+    assert rig.asked.want_shut_down
+
+
+def test_a_heartbeat_that_had_it_confirms_a_failure() -> None:
+    rig = run_and_fail("c")
+    rig.ask()
+    pass_time(rig, 10_000)
+    rig.lifecycle.directory_failed("b")
+    rig.answer(is_caught_up=True, is_fenced=True)
+    assert report_due_ms(rig) == 30_000, "the next heartbeat has the other one"
+    rig.ask()
+    rig.answer(is_caught_up=True, is_fenced=True)
+    assert report_due_ms(rig) is None
+    pass_time(rig, 40_000)
+    assert rig.lifecycle.state is BrokerState.RECOVERY
+
+
+def test_the_first_failure_sets_the_limit() -> None:
+    rig = run_and_fail("c")
+    pass_time(rig, 10_000)
+    rig.lifecycle.directory_failed("b")
+    rig.lifecycle.directory_failed("c")
+    assert report_due_ms(rig) == 20_000
+
+
+def test_a_failure_that_is_told_again_is_none() -> None:
+    rig = run_and_fail("c")
+    rig.ask()
+    rig.answer(is_caught_up=True, is_fenced=True)
+    due_ms = rig.due_ms
+    assert due_ms
+    rig.lifecycle.directory_failed("c")
+    assert (report_due_ms(rig), rig.due_ms) == (None, due_ms)
+
+
+def test_a_broker_that_has_left_reports_no_failure() -> None:
+    rig = run_and_fail("c")
+    rig.lifecycle.request_shutdown()
+    rig.answer(should_shut_down=True)
+    assert rig.lifecycle.state is BrokerState.SHUTTING_DOWN
+    assert report_due_ms(rig) is None
+    rig.lifecycle.directory_failed("b")
+    assert report_due_ms(rig) is None
