@@ -14,7 +14,8 @@ Interface:
   `client_connection` is its peer.
 - `batch`: `encode_batch`, `encode_control_batch`, `iterate_batches`, `iterate_frames`,
   `Batch.records()`. `legacy_batch.iterate_any`: also message sets of magic 0 and 1.
-- `produce`, `fetch_response`: bodies of the data plane as views and pieces, without copies.
+- `produce`, `fetch_request`, `fetch_response`: bodies of the data plane as views and pieces,
+  without copies.
 
 Not in it: the meaning of requests (kernel/serving) and of records (metadata/).
 """
