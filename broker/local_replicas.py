@@ -419,14 +419,11 @@ class LocalReplicas:
         hosted = self._hosted.get(key)
         return None if hosted is None else self.manager.log_dir_of(*hosted.name)
 
-    def partitions_in(self, path: str) -> list[tuple[TopicIdPartition, Hosted]]:
-        """The hosted partitions of an online log directory, sorted by name."""
-        found = [
-            (key, each)
-            for key, each in self._hosted.items()
-            if self.manager.log_dir_of(*each.name) == path
-        ]
-        return sorted(found, key=lambda pair: pair[1].name)
+    def logs_in(self, path: str) -> Mapping[TopicAndPartition, UnifiedLog] | None:
+        """The open logs in a log directory; None if it is offline, or not read yet."""
+        if path not in self.manager.directories:
+            return None
+        return self.manager.directories[path].logs
 
 
 def _waits_for_log(partition: Partition) -> bool:

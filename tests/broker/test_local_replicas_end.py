@@ -110,7 +110,9 @@ def test_views_for_the_answers_about_log_directories() -> None:
     host.append()
     assert host.local.size_of((A, 0)) == host.vfs.size("/1/a-0/00000000000000000000.log") > 0
     assert host.local.size_of((A, 9)) is None
-    assert [key for key, _ in host.local.partitions_in("/1")] == [(A, 0), (A, 1)]
+    assert list(host.local.logs_in("/1")) == [("a", 0), ("a", 1)]
+    assert host.local.logs_in("/3") is None
+    assert host.local.hosted.keys() == {(A, 0), (A, 1), (B, 0)}
     assert host.local.log_dir_of((B, 0)) == "/2"
     assert host.local.log_dir_of((B, 1)) is None
 
