@@ -80,8 +80,8 @@ class ProducerIdBlocks:
         return producer_id
 
     def _ask_for_block(self) -> None:
-        is_due = self._clock.now_ms >= self._retry_ms
-        if self._is_asking or self._next_block is not None or not is_due:
+        assert self._next_block is None, "the next block is here"
+        if self._is_asking or self._clock.now_ms < self._retry_ms:
             return
         self._is_asking = True
         new = codec.newest(ALLOCATE_PRODUCER_IDS, "request")

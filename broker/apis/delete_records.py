@@ -38,7 +38,10 @@ class RecordDeletions(Protocol):
         timeout_ms: int,
         answer: Callable[[Mapping[TopicIdPartition, DeletedRecords]], None],
     ) -> None:
-        """Raise log starts; `answer` is called once, now or at the time-out at the latest."""
+        """Raise log starts; `answer` is called once, at the time-out at the latest.
+
+        Without an offset it is called now.
+        """
         ...
 
 
@@ -72,9 +75,6 @@ class DeleteRecords:
                 found[asked.partition_index] = row
                 if not isinstance(row, DeletedRecords):
                     offsets[row] = asked.offset
-        if not offsets:
-            _answer(call, rows, {})
-            return
         self._deletions.delete_records(
             offsets,
             timeout_ms=milliseconds(body.timeout),

@@ -116,7 +116,8 @@ class ListOffsets:
         is_leader_only: bool,
     ) -> TimestampAndOffset | ErrorCode | None:
         timestamp_ms, number = int(asked.timestamp), int(asked.partition_index)
-        if timestamp_ms < 0 and version < VERSION_MIN_BY_TIMESTAMP.get(timestamp_ms, version + 1):
+        version_min = VERSION_MIN_BY_TIMESTAMP.get(timestamp_ms)
+        if timestamp_ms < 0 and (version_min is None or version < version_min):
             return ErrorCode.unsupported_version
         partition = self._partitions.find(topic, number)
         if isinstance(partition, ErrorCode):

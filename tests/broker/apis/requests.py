@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -102,11 +103,16 @@ def ask(handler, api_key, version, body):
     return answer
 
 
+@cache
+def recorded_lines():
+    return lzma.decompress(GOLDEN.read_bytes()).decode().splitlines()
+
+
 def recorded(pair_id):
-    """Version, request and answer of an exchange between a client and Kafka, as frames."""
-    lines = lzma.decompress(GOLDEN.read_bytes()).splitlines()
-    (pair,) = [found for line in lines if (found := json.loads(line))["id"] == pair_id]
-    return pair, bytes.fromhex(pair["request_hex"]), bytes.fromhex(pair["response_hex"])
+    """An exchange between a client and Kafka, as frames."""
+    (line,) = [line for line in recorded_lines() if f'"{pair_id}"' in line]
+    pair = json.loads(line)
+    return bytes.fromhex(pair["request_hex"]), bytes.fromhex(pair["response_hex"])
 
 
 def answer_bytes(handler, frame):

@@ -5,58 +5,42 @@ from datetime import timedelta
 import pytest
 
 from broker.apis.delete_records import DeleteRecords
+from network.clock import Clock, Now
 from quorum_controller.security.authorization import AccessRules, Operation
-from replication.delayed import AwaitedOffset, DelayedDeleteRecords
-from replication.partition import Partition
+from replication.alter_partition import AlterPartitions
+from replication.replica_manager import ReplicaManager
 from tests.broker.apis.requests import Broker, answer_bytes, call_of, recorded
 from tests.broker.metadata_log import A
-from tests.replication.partitions import fetch, from_follower, led
+from tests.replication.partitions import LAG_MS, WALL_MS, fetch, from_follower, led
 from wire import codec
 from wire.api_keys import DELETE_RECORDS
 from wire.errors import ErrorCode
 
 
-class Deletions:
-    """Deletions of the hosted partitions; one that waits goes on with `check`."""
-
-    def __init__(self, broker):
-        self.broker = broker
-        self.timeouts_ms = []
-        self.waiting = None
-
-    def delete_records(self, offsets, *, timeout_ms, answer):
-        self.timeouts_ms.append(timeout_ms)
-        statuses = {key: self._delete(key, offset) for key, offset in offsets.items()}
-        self.waiting = DelayedDeleteRecords(answer, statuses, self._leader)
-        self.check()
-
-    def _delete(self, key, offset):
-        partition = self.broker.partition_of(self.broker.image(), key)
-        if isinstance(partition, ErrorCode):
-            return AwaitedOffset(-1, partition)
-        deletion = partition.delete_records_on_leader(offset)
-        if isinstance(deletion, ErrorCode):
-            return AwaitedOffset(-1, deletion)
-        return AwaitedOffset(deletion.requested_offset)
-
-    def _leader(self, key):
-        partition = self.broker.partition_of(self.broker.image(), key)
-        return partition.leadership if isinstance(partition, Partition) else partition
-
-    def check(self):
-        if self.waiting.try_complete():
-            self.end()
-
-    def end(self):
-        self.waiting.request(self.waiting.results)
-
-
 class Asked:
+    """Topics whose partitions are hosted by a manager of replicas."""
+
     def __init__(self, *topics, rules=None):
         self.broker = Broker(*topics or ("a",), rules=rules)
-        self.deletions = Deletions(self.broker)
-        self.handler = DeleteRecords(self.broker.partitions, self.broker.access, self.deletions)
+        self.clock = Clock(Now(0, WALL_MS))
+        self.manager = ReplicaManager(
+            self.clock,
+            AlterPartitions(1),
+            image=self.broker.image,
+            lag_ms_max=LAG_MS,
+            on_failure=lambda key, error: None,
+            on_appended=lambda key: None,
+        )
+        self.handler = DeleteRecords(self.broker.partitions, self.broker.access, self.manager)
         self.answers = []
+
+    def host(self, partition, number=0, topic_id=A):
+        self.manager.host((topic_id, number), partition)
+        return partition
+
+    def advance(self, ms):
+        self.clock.set(Now(self.clock.now_ms + ms, WALL_MS))
+        self.manager.tick()
 
     def ask(self, *rows, version=2, timeout_ms=500):
         """Rows of topic, partition and offset; the answered ones, None while it waits."""
@@ -88,22 +72,21 @@ class Asked:
 @pytest.mark.parametrize(("offset", "start"), [(2, 2), (-1, 3), (0, 0)])
 def test_a_leader_without_followers_answers_at_once(offset, start, version):
     asked = Asked()
-    partition = asked.broker.host(led(3, isr=(1,), replicas=(1,)))
+    partition = asked.host(led(3, isr=(1,), replicas=(1,)))
     assert asked.ask(("a", 0, offset), version=version) == [("a", 0, ErrorCode.none, start)]
     assert partition.log.log_start_offset == start
-    assert asked.deletions.timeouts_ms == [500]
 
 
 def test_the_answer_waits_for_the_followers():
     asked = Asked("a", "b")
-    waits = asked.broker.host(led(3, isr=(1, 2), replicas=(1, 2)))
+    waits = asked.host(led(3, isr=(1, 2), replicas=(1, 2)))
     fetch(waits, 3, from_follower())
-    asked.broker.host(led(3, isr=(1,), replicas=(1,)), 1)
-    asked.broker.host(led(3), 2).mark_offline()
+    asked.host(led(3, isr=(1,), replicas=(1,)), 1)
+    asked.host(led(3), 2).mark_offline()
     rows = ("a", 0, 2), ("a", 1, -1), ("a", 2, 1), ("b", 7, 1)
     assert asked.ask(*rows) is None
     fetch(waits, 3, from_follower(), log_start_offset=2)
-    asked.deletions.check()
+    asked.manager.check((A, 0))
     assert asked.answered() == [
         ("a", 0, ErrorCode.none, 2),
         ("a", 1, ErrorCode.none, 3),
@@ -114,9 +97,11 @@ def test_the_answer_waits_for_the_followers():
 
 def test_who_waits_too_long_is_told_so():
     asked = Asked()
-    fetch(asked.broker.host(led(3, isr=(1, 2), replicas=(1, 2))), 3, from_follower())
-    assert asked.ask(("a", 0, 2)) is None
-    asked.deletions.end()
+    fetch(asked.host(led(3, isr=(1, 2), replicas=(1, 2))), 3, from_follower())
+    assert asked.ask(("a", 0, 2), timeout_ms=20) is None
+    asked.advance(19)
+    assert asked.answered() is None
+    asked.advance(1)
     assert asked.answered() == [("a", 0, ErrorCode.request_timed_out, -1)]
 
 
@@ -135,17 +120,16 @@ def test_who_waits_too_long_is_told_so():
 )
 def test_refusals(topic, number, offset, code):
     asked = Asked("a", "__consumer_offsets")
-    asked.broker.host(led(3, isr=(1,), replicas=(1,)))
-    asked.broker.host(led(3, isr=(1,), replicas=(1,), deletes=False), 1)
+    asked.host(led(3, isr=(1,), replicas=(1,)))
+    asked.host(led(3, isr=(1,), replicas=(1,), deletes=False), 1)
     assert asked.ask((topic, number, offset)) == [(topic, number, code, -1)]
-    assert asked.broker.hosted[A, 0].log.log_start_offset == 0
+    assert asked.manager.partitions[A, 0].log.log_start_offset == 0
 
 
 def test_a_request_without_a_partition_to_delete_from_is_answered_at_once():
     asked = Asked()
     assert asked.ask() == []
     assert asked.ask(("x", 0, 1)) == [("x", 0, ErrorCode.unknown_topic_or_partition, -1)]
-    assert asked.deletions.timeouts_ms == []
 
 
 def test_the_caller_needs_delete():
@@ -160,8 +144,8 @@ def test_the_caller_needs_delete():
 
 
 def test_the_recorded_answer_of_kafka():
-    _, request, response = recorded("static-4.3.1-00254")
+    request, response = recorded("static-4.3.1-00254")
     asked = Asked("s-rd-two")
     topic_id = asked.broker.image().topic_id_by_name["s-rd-two"]
-    asked.broker.host(led(isr=(1,), replicas=(1,)), 0, topic_id)
+    asked.host(led(isr=(1,), replicas=(1,)), 0, topic_id)
     assert answer_bytes(asked.handler, request) == response

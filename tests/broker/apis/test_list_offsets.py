@@ -79,6 +79,7 @@ def timed():
     [
         (EARLIEST, 1, (-1, 0, -1)),
         (EARLIEST, 4, (-1, 0, 1)),
+        (LATEST, 1, (-1, 2, -1)),
         (LATEST, 3, (-1, 2, -1)),
         (LATEST, 11, (-1, 2, 1)),
         (MAX_TIMESTAMP, 7, (NOW + 30, 1, 1)),
@@ -220,7 +221,7 @@ def test_a_damaged_batch_is_answered_as_one():
 
 @pytest.mark.parametrize("number", ["164", "199", "222", "241", "242", "305"])
 def test_recorded_answers_of_kafka(number):
-    _, request, response = recorded(f"static-4.3.1-00{number}")
+    request, response = recorded(f"static-4.3.1-00{number}")
     header, position = codec.split_request(request)
     body = codec.read_request(LIST_OFFSETS, header.api_version, request, position)
     (topic,) = codec.decode_response(LIST_OFFSETS, header.api_version, response)[1].topics

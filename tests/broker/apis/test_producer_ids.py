@@ -26,7 +26,7 @@ class Asked:
 
     def __init__(self, *, rules=None):
         self.broker = Broker("a", rules=rules)
-        self.clock = Clock(Now(1000, 0))
+        self.clock = Clock(Now(0, 0))
         self.waiting = []
         self.bodies = []
         self.epoch = 31
@@ -84,17 +84,17 @@ def test_the_first_producer_waits_for_the_first_block(version):
 def test_the_next_block_is_asked_for_at_90_percent():
     asked = Asked()
     asked.ask()
-    asked.allocate(0, 20)
-    assert [asked.ask() for _ in range(18)] == list(range(18))
+    asked.allocate(0, 100)
+    assert [asked.ask() for _ in range(90)] == list(range(90))
     assert asked.waiting == []
-    assert asked.ask() == 18
+    assert asked.ask() == 90
     assert len(asked.waiting) == 1
-    asked.allocate(20, 10)
-    assert [asked.ask() for _ in range(11)] == list(range(19, 30))
+    asked.allocate(100, 10)
+    assert [asked.ask() for _ in range(19)] == list(range(91, 110))
     assert len(asked.waiting) == 1
     assert asked.ask() is LOADING
-    asked.allocate(50)
-    assert asked.ask() == 50
+    asked.allocate(150)
+    assert asked.ask() == 150
     assert len(asked.bodies) == 3
 
 
@@ -200,7 +200,7 @@ def test_the_transactional_id_is_to_be_allowed():
     [("167", None), ("170", 0), ("211", None), ("212", 2000), ("296", 1)],
 )
 def test_recorded_answers_of_kafka(number, start):
-    _, request, response = recorded(f"static-4.3.1-00{number}")
+    request, response = recorded(f"static-4.3.1-00{number}")
     asked = Asked()
     if start is not None:
         asked.ask()
