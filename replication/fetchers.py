@@ -68,8 +68,9 @@ class Fetchers:
         """Replicate a partition no more, also one that has failed."""
         self.failed.pop(key, None)
         place = self._assigned.pop(key, None)
-        if place is not None and place in self._fetchers:
-            self._fetchers[place].remove(key)
+        fetcher = None if place is None else self._fetchers.get(place)
+        if place is not None and fetcher is not None:
+            fetcher.remove(key)
             self._end_if_idle(place)
 
     def remove_all(self) -> None:
@@ -78,7 +79,9 @@ class Fetchers:
             self.remove(key)
 
     def _end_if_idle(self, place: tuple[NodeId, int]) -> None:
-        if self._fetchers[place].is_idle:
+        """End a fetcher without partitions, unless that has ended it which it called meanwhile."""
+        fetcher = self._fetchers.get(place)
+        if fetcher is not None and fetcher.is_idle:
             del self._fetchers[place]
 
     def lags(self) -> Mapping[TopicIdPartition, int]:

@@ -177,6 +177,7 @@ class Follower:
         """Leader, number, API key, bytes, and what is called with the response."""
         self.took = []
         self.disk_failures = []
+        self.on_disk_failure = lambda: None
         broker = FollowerBroker(
             config=FetcherConfig(node_id=node_id, backoff_ms=BACKOFF_MS, **config),
             clock=self.clock,
@@ -184,9 +185,13 @@ class Follower:
             broker_epoch=lambda: brokers.registered[node_id].epoch,
             partition_of=partitions.get,
             took=lambda key, raised: self.took.append((key, raised)),
-            disk_failed=lambda key, error: self.disk_failures.append((key, error)),
+            disk_failed=self._disk_failed,
         )
         self.fetchers = Fetchers(broker, self._send)
+
+    def _disk_failed(self, key, error):
+        self.disk_failures.append((key, error))
+        self.on_disk_failure()
 
     def _send(self, leader_id, number, api_key, body, answered):
         if api_key == FETCH:

@@ -459,3 +459,14 @@ def test_an_error_of_the_disk_fails_the_partition_and_is_told(error):
     assert list(pair.fetchers.failed) == [key()]
     assert pair.follower.disk_failures == [(key(), error)]
     assert pair.is_same(1)
+
+
+def test_the_partitions_of_a_failed_disk_may_be_removed_when_it_is_told():
+    pair = Pair(records=1, count=3)
+    pair.assign(0, 1, 2)
+    partition = pair.followed[key(1)]
+    partition.log = FailingLog(partition.log, OSError("read-only"))
+    pair.follower.on_disk_failure = pair.fetchers.remove_all
+    pair.exchange()
+    assert (pair.fetchers.failed, pair.fetchers.lags(), pair.fetchers._fetchers) == ({}, {}, {})
+    assert (pair.is_same(0), pair.is_same(2)) == (True, False)
