@@ -4,11 +4,19 @@ Composition only: each part is documented in its own module. As a kernel it take
 settles; what the parts hand to the driver, and ask of the controller, comes back as an event.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
 
 from broker.apis.access import Access
+from broker.apis.delete_records import DeleteRecords
+from broker.apis.leader_epochs import OffsetForLeaderEpoch
+from broker.apis.list_offsets import ListOffsets
+from broker.apis.log_dirs import DescribeLogDirs
+from broker.apis.named_partitions import NamedPartitions
 from broker.apis.producer_ids import InitProducerId
+from broker.apis.producers import DescribeProducers
 from broker.awaited import Asks, Work
 from broker.config import RecordsConfig
 from broker.effects import Effect
@@ -24,18 +32,44 @@ from broker.events import (
     KernelBytes,
     KernelClosed,
     Now,
+    PeerBytes,
+    PeerConnected,
+    PeerDisconnected,
+    StopRequested,
     TimeAdvanced,
     WorkDone,
 )
-from broker.front import Front, Handler
+from broker.front import Front, Handler, used_interval_ms
+from broker.leader_links import LeaderLinks
+from broker.local_replicas import LocalReplicas
 from broker.producer_id_blocks import ProducerIdBlocks
+from broker.services import Disk, Services
 from metadata.image import EMPTY, Image
+from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.timers import NEVER_MS
-from wire.api_keys import INIT_PRODUCER_ID
-from wire.types import BrokerEpoch
+from replication.alter_partition import AlterPartitions
+from replication.fetcher import FetcherConfig, FollowerBroker
+from replication.fetchers import Fetchers
+from replication.leadership import Changed, LocalBroker
+from replication.partition import Partition
+from replication.replica_manager import ReplicaManager
+from storage.vfs import Vfs
+from wire.api_keys import (
+    ALTER_PARTITION,
+    DELETE_RECORDS,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_PRODUCERS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+from wire.errors import ErrorCode
+from wire.random_ids import random_uuid
+from wire.types import BrokerEpoch, NodeId, Rng, TopicIdPartition
 
-NO_EPOCH = BrokerEpoch(-1)
+NO_EPOCH: Final = BrokerEpoch(-1)
+"""Epoch of a broker that has not registered."""
 
 
 class Timed(Protocol):
@@ -55,10 +89,23 @@ class Broker:
 
     Args:
         config: its settings.
+        vfs: its disk.
+        rng: its source of randomness.
         now: time at start.
+        clean_log_dirs: log directories that a clean shutdown left.
+        guards: locks by log directory, held while its recovery points are written.
     """
 
-    def __init__(self, config: RecordsConfig, *, now: Now) -> None:
+    def __init__(
+        self,
+        config: RecordsConfig,
+        vfs: Vfs,
+        rng: Rng,
+        *,
+        now: Now,
+        clean_log_dirs: AbstractSet[str],
+        guards: Mapping[str, AbstractContextManager[object]] | None = None,
+    ) -> None:
         self.config = config
         self._effects: list[Effect] = []
         self._clock = Clock(now)
@@ -67,37 +114,115 @@ class Broker:
         self._epoch = NO_EPOCH
         self._work = Work(self._effects)
         self._asks = Asks(self._effects)
-        handlers = self._handlers()
+        self._replicas = ReplicaManager(
+            self._clock,
+            AlterPartitions(config.node_id),
+            image=self._newest_image,
+            lag_ms_max=config.replica_lag_ms_max,
+            on_failure=self._on_disk_failure,
+            on_appended=self._on_appended,
+        )
+        self._links = LeaderLinks(
+            config.node_id,
+            config.inter_broker_listener,
+            self._clock,
+            self._effects,
+            config.replica_fetch.socket_timeout_ms,
+        )
+        self._fetchers = Fetchers(self._follower(), self._links.send)
+        disk = Disk(
+            vfs=vfs,
+            clean_log_dirs=clean_log_dirs,
+            new_uuid=lambda: random_uuid(rng),
+            rng=rng,
+            guards=guards or {},
+        )
+        self._local = LocalReplicas(
+            config,
+            disk,
+            LocalBroker(
+                config.node_id, self._broker_epoch, self._broker_of, config.replica_lag_ms_max
+            ),
+            Services(self._clock, self._effects, self._work.run, self._asks.ask),
+            replicas=self._replicas,
+            fetchers=self._fetchers,
+        )
+        handlers = self._handlers(vfs)
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
-        self._front = Front(handlers, config.queued_bytes_max, self._clock, self._effects)
-        self._timed: tuple[Timed, ...] = (self._front,)
-        self._takes: dict[type, Callable[[Any], None]] = self._event_table()
-
-    def _handlers(self) -> dict[int, Handler]:
-        """Make the handlers of the APIs about records."""
-        access = Access(self.config.access, self._newest_image)
-        blocks = ProducerIdBlocks(
-            self.config.node_id, self._broker_epoch, self._clock, self._asks.ask
+        self._front = Front(
+            handlers,
+            config.queued_bytes_max,
+            self._clock,
+            self._effects,
+            used_interval_ms=used_interval_ms(config.idle_ms_max),
         )
-        return {INIT_PRODUCER_ID: InitProducerId(blocks, access).serve}
+        self._is_serving = False
+        self._timed: tuple[Timed, ...] = (
+            self._front, self._replicas, self._local, self._fetchers, self._links,
+        )  # fmt: skip
+        self._takes = self._event_table()
+
+    def _follower(self) -> FollowerBroker:
+        """Return this broker as its fetchers see it."""
+        config = self.config.replica_fetch
+        return FollowerBroker(
+            config=FetcherConfig(
+                node_id=self.config.node_id,
+                wait_ms_max=config.wait_ms_max,
+                bytes_min=config.bytes_min,
+                bytes_max=config.bytes_max,
+                response_bytes_max=config.response_bytes_max,
+                backoff_ms=config.backoff_ms,
+                fetchers=config.fetchers,
+            ),
+            clock=self._clock,
+            effects=self._effects,
+            broker_epoch=self._broker_epoch,
+            partition_of=self._partition_of,
+            took=self._on_replicated,
+            disk_failed=self._on_disk_failure,
+        )
+
+    def _handlers(self, vfs: Vfs) -> dict[int, Handler]:
+        """Make the handlers of the APIs about records."""
+        config, image, replicas = self.config, self._newest_image, self._replicas
+        access = Access(config.access, image)
+        partitions = NamedPartitions(image, replicas.partition_of)
+        blocks = ProducerIdBlocks(config.node_id, self._broker_epoch, self._clock, self._asks.ask)
+        offsets = ListOffsets(partitions, access, self._on_disk_failure)
+        log_dirs = DescribeLogDirs(config, image, access, self._local.logs_in, vfs.volume)
+        return {
+            LIST_OFFSETS: offsets.serve,
+            DELETE_RECORDS: DeleteRecords(partitions, access, replicas).serve,
+            INIT_PRODUCER_ID: InitProducerId(blocks, access).serve,
+            OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpoch(partitions, access).serve,
+            DESCRIBE_LOG_DIRS: log_dirs.serve,
+            DESCRIBE_PRODUCERS: DescribeProducers(partitions, access).serve,
+        }
 
     def _event_table(self) -> dict[type, Callable[[Any], None]]:
         """Return the function of each kind of event."""
-        front = self._front
+        front, links = self._front, self._links
         return {
             FramesReceived: lambda event: front.received(event.connection_id, event.frames),
             KernelBytes: lambda event: front.kernel_bytes(event.connection_id, event.data),
+            PeerBytes: lambda event: links.on_bytes(event.peer_id, event.data),
             ConnectionOpened: lambda event: front.opened(
                 event.connection_id, event.listener, event.client_host
             ),
             ConnectionBroken: lambda event: front.broken(event.connection_id, event.reason),
             ConnectionClosed: lambda event: front.closed(event.connection_id),
             KernelClosed: lambda event: front.kernel_closed(event.connection_id, event.reason),
+            PeerConnected: lambda event: links.on_connected(event.peer_id),
+            PeerDisconnected: lambda event: links.on_disconnected(
+                event.peer_id, refused=event.refused
+            ),
             Answered: lambda event: self._asks.on_answer(event.token, event.answer),
             WorkDone: lambda event: self._work.on_done(event.token, event.error),
             ImagePublished: self._publish,
             BrokerEpochChanged: self._on_epoch,
+            StopRequested: lambda _: self._local.stop(),
             TimeAdvanced: lambda _: None,  # timers run in `settle`
         }
 
@@ -113,11 +238,15 @@ class Broker:
 
     def settle(self) -> list[Effect]:
         """Run the timers that are due and set the deadline: the second half of a step."""
+        if not self._is_serving and self._local.is_ready:
+            self._is_serving = True
+            self._front.serve()
         now_ms = self._clock.now_ms
         for part in self._timed:
             next_ms = part.next_ms()
             if next_ms is not None and next_ms <= now_ms:
                 part.tick()
+        self._propose()
         effects = self._taken()
         times = [part.next_ms() for part in self._timed]
         self._deadline_ms = min((each for each in times if each is not None), default=NEVER_MS)
@@ -134,6 +263,12 @@ class Broker:
         self._effects.clear()
         return effects
 
+    def _propose(self) -> None:
+        """Send the ISRs that partitions propose, if no other request with some is in flight."""
+        request = self._replicas.next_proposal(self._epoch)
+        if request is not None:
+            self._asks.ask(ALTER_PARTITION, request, self._replicas.on_proposal_answer)
+
     # ---- the node ----------------------------------------------------------------------------
 
     def _newest_image(self) -> Image:
@@ -142,8 +277,30 @@ class Broker:
     def _broker_epoch(self) -> BrokerEpoch:
         return self._epoch
 
+    def _broker_of(self, node_id: NodeId) -> BrokerRegistration | None:
+        return self._image.brokers.get(node_id)
+
     def _publish(self, event: ImagePublished) -> None:
         self._image = event.image
+        self._links.take_brokers(event.image.brokers)
+        self._local.publish(event.image, event.delta)
 
     def _on_epoch(self, event: BrokerEpochChanged) -> None:
         self._epoch = event.epoch
+
+    # ---- between the parts -------------------------------------------------------------------
+
+    def _on_disk_failure(self, key: TopicIdPartition, error: Exception) -> None:
+        self._local.disk_failed(key, error)
+
+    def _on_appended(self, key: TopicIdPartition) -> None:
+        self._local.appended(key)
+
+    def _partition_of(self, key: TopicIdPartition) -> Partition | None:
+        found = self._replicas.partition_of(self._image, key)
+        return None if isinstance(found, ErrorCode) else found
+
+    def _on_replicated(self, key: TopicIdPartition, is_raised: bool) -> None:  # noqa: FBT001
+        """Follow an append of a fetcher; `is_raised` is the high watermark, which others await."""
+        self._replicas.took(key, Changed(high_watermark_raised=is_raised))
+        self._local.appended(key)

@@ -52,7 +52,7 @@ CALLS_MAX: Final = 16
 SMALL_BYTES_MAX: Final = 1024 * 1024
 """Size above which any request waits for room; a follower's Fetch of 10,000 partitions is below."""
 USED_INTERVAL_MS: Final = 60_000
-"""Time between two notes to the kernel that a connection is used."""
+"""Time between two notes to the kernel that a connection is used, at most."""
 _RESPONSE_BYTES_MAX: Final = (1 << 31) - 1
 
 Handler = Callable[[Call], None]
@@ -408,6 +408,11 @@ class Front:
             if client.is_at_kernel and (client.is_used or client.calls or client.waiting):
                 client.is_used = False
                 self._effects.append(UsedAtKernel(client.connection_id))
+
+
+def used_interval_ms(idle_ms_max: int) -> int:
+    """Time between notes by which the kernel, with this limit, closes no connection in use."""
+    return min(USED_INTERVAL_MS, max(1, idle_ms_max // 4)) if idle_ms_max else USED_INTERVAL_MS
 
 
 def _framed(parts: Sequence[Part]) -> Sequence[Part]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from metadata.image import Broker
 from network.clock import Clock
-from network.effects import EffectSink, Log, LogLevel
+from network.effects import LinkEffectSink, Log, LogLevel
 from network.peers import FETCHERS, Failure, Peers
 from network.timers import LINKS, NEVER_MS
 from replication.fetchers import Answered
@@ -34,7 +34,7 @@ class LeaderLinks:
     """
 
     def __init__(
-        self, node_id: NodeId, listener: str, clock: Clock, effects: EffectSink, timeout_ms: int
+        self, node_id: NodeId, listener: str, clock: Clock, effects: LinkEffectSink, timeout_ms: int
     ) -> None:
         self._node_id = node_id
         self._listener = listener

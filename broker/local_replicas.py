@@ -399,6 +399,11 @@ class LocalReplicas:
     # -- views ----------------------------------------------------------------------------------
 
     @property
+    def is_ready(self) -> bool:
+        """True once the logs are loaded and those of the first image are open: after `Ready`."""
+        return self._is_loaded and self._awaited is None
+
+    @property
     def hosted(self) -> Mapping[TopicIdPartition, Hosted]:
         """The hosted partitions, also offline ones."""
         return self._hosted

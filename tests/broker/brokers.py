@@ -1,43 +1,95 @@
-"""A whole broker on a disk in memory, with a driver that keeps its effects."""
+"""A whole broker on a disk in memory, with a driver that runs its work and keeps its effects."""
 
-from typing import TypeVar
+import random
+from typing import Any, TypeVar
 
 from broker.broker import Broker
 from broker.config import RecordsConfig
-from broker.effects import Effect
-from broker.events import Event, Now
-from wire.types import DirectoryId, NodeId
+from broker.effects import Effect, RunWork
+from broker.events import (
+    BrokerEpochChanged,
+    ConnectionOpened,
+    Event,
+    FramesReceived,
+    ImagePublished,
+    Now,
+    WorkDone,
+)
+from simulator.cluster.memory_vfs import MemoryVfs
+from tests.broker.fronts import LISTENER, content
+from tests.broker.metadata_log import D1, MetadataLog
+from wire import codec
+from wire.codec import Entity
+from wire.types import BrokerEpoch, NodeId
 
 LOG_DIR = "/log"
+EPOCH = BrokerEpoch(7)
 Kind = TypeVar("Kind", bound=Effect)
-
-
-def config_of(**more: object) -> RecordsConfig:
-    fields: dict[str, object] = {
-        "node_id": NodeId(1),
-        "log_dirs": (LOG_DIR,),
-        "directory_ids": {LOG_DIR: DirectoryId(b"d" * 16)},
-        "inter_broker_listener": "PLAINTEXT",
-        **more,
-    }
-    return RecordsConfig(**fields)  # type: ignore[arg-type]
 
 
 class Driven:
     """A broker whose time stands still between steps."""
 
-    def __init__(self, config: RecordsConfig | None = None) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.now_ms = 1_000
-        self.broker = Broker(config_of() if config is None else config, now=self.now)
+        self.vfs = MemoryVfs()
+        self.vfs.make_directory(LOG_DIR)
+        self.metadata = MetadataLog()
+        config = RecordsConfig(
+            node_id=NodeId(1),
+            log_dirs=(LOG_DIR,),
+            directory_ids={LOG_DIR: D1},
+            inter_broker_listener=LISTENER,
+            **settings,
+        )
+        self.broker = Broker(
+            config, self.vfs, random.Random(1), now=self.now, clean_log_dirs=frozenset()
+        )
+        self.step(BrokerEpochChanged(EPOCH))
 
     @property
     def now(self) -> Now:
         return Now(self.now_ms, self.now_ms + 1_000_000)
 
     def step(self, *events: Event) -> list[Effect]:
-        return self.broker.take(events, self.now) + self.broker.settle()
+        """One step, then those in which its work ends."""
+        effects = self.broker.take(events, self.now) + self.broker.settle()
+        ends: list[Event] = [
+            WorkDone(each.token, _error_of(each)) for each in effects if isinstance(each, RunWork)
+        ]
+        return effects + self.step(*ends) if ends else effects
 
     def one(self, kind: type[Kind], *events: Event) -> Kind:
         """The only effect of this kind in a step."""
         (effect,) = (each for each in self.step(*events) if isinstance(each, kind))
         return effect
+
+    def publish(self) -> list[Effect]:
+        return self.step(ImagePublished(*self.metadata.take()))
+
+    def start(self) -> None:
+        """Register, and publish what is in the metadata so far."""
+        self.metadata.register(directories=(D1,))
+        self.publish()
+
+    def connect(self, connection_id: int = 1) -> None:
+        self.step(ConnectionOpened(connection_id, LISTENER, "127.0.0.1"))
+
+    def request(self, api_key: int, version: int, body: Entity) -> list[Effect]:
+        frame = bytearray(codec.encode_request(api_key, version, 5, "client", body))
+        return self.step(FramesReceived(1, [frame]))
+
+
+def _error_of(work: RunWork) -> BaseException | None:
+    try:
+        work.work()
+    except Exception as error:  # noqa: BLE001 - as a driver does
+        return error
+    return None
+
+
+def response(api_key: int, version: int, parts: Any) -> Any:
+    """The body of a response frame."""
+    correlation_id, body = codec.decode_response(api_key, version, content(parts)[4:])
+    assert correlation_id == 5
+    return body
