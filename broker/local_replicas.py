@@ -122,6 +122,7 @@ class LocalReplicas:
             self._apply(image, delta)
             return
         if not self._next:
+            self.settings.publish(image, delta)  # the logs are opened with them
             self._loading.start(image)
         self._next.append((image, delta))
 

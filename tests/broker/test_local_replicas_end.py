@@ -76,6 +76,19 @@ def test_settings_that_change_hold_at_once() -> None:
     assert host.partition().log.log.config.index_interval_bytes == 17
 
 
+def test_logs_are_opened_with_the_settings_of_the_first_image() -> None:
+    host = Host(with_topics("a")).started()
+    host.append()
+    host.stop()
+    again = Host(with_topics("a", segment_bytes="1048578"), host.vfs)
+    again.publish()
+    again.log.config("a", segment_index_bytes="96")
+    again.publish()
+    again.work()
+    config = again.partition().log.log.config
+    assert (config.segment_bytes, config.segment_index_bytes) == (1048578, 96)
+
+
 def test_a_stop_waits_for_what_runs_and_takes_no_image_any_more() -> None:
     host = Host(with_topics("a")).started()
     host.log.topic("b")
