@@ -80,13 +80,19 @@ def test_logs_are_opened_with_the_settings_of_the_first_image() -> None:
     host = Host(with_topics("a")).started()
     host.append()
     host.stop()
+    again = Host(with_topics("a", segment_bytes="1048578"), host.vfs).started()
+    assert again.partition().log.log.config.segment_bytes == 1048578
+
+
+def test_settings_that_change_while_logs_are_opened_hold_when_they_are() -> None:
+    host = Host(with_topics("a")).started()
+    host.stop()
     again = Host(with_topics("a", segment_bytes="1048578"), host.vfs)
     again.publish()
-    again.log.config("a", segment_index_bytes="96")
+    again.log.config("a", segment_bytes="1048579")
     again.publish()
     again.work()
-    config = again.partition().log.log.config
-    assert (config.segment_bytes, config.segment_index_bytes) == (1048578, 96)
+    assert again.partition().log.log.config.segment_bytes == 1048579
 
 
 def test_a_stop_waits_for_what_runs_and_takes_no_image_any_more() -> None:
