@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "reassign": ("cli.admin.reassign", "move partitions between brokers"),
     "leader-election": ("cli.admin.leader_election", "elect preferred or unclean leaders"),
     "get-offsets": ("cli.records.get_offsets", "offsets of partitions at a time"),
+    "console-consumer": ("cli.records.console_consumer", "records to standard output"),
     "console-producer": ("cli.records.console_producer", "lines of standard input as records"),
     "delete-records": ("cli.records.delete_records", "delete the records below an offset"),
     "log-dirs": ("cli.records.log_dirs", "sizes of partitions in the brokers' directories"),

@@ -39,9 +39,11 @@ class Log(msgspec.Struct):
     start: int = 0
     stable: int | None = None
     """Last stable offset; None: the end."""
-    aborted: tuple[tuple[int, int], ...] = ()
-    """Producer and first offset of transactions that were aborted."""
+    aborted: tuple[tuple[int, int, int], ...] = ()
+    """Producer, first offset and that of the marker of transactions that were aborted."""
     leader: int = NODE
+    old_messages: bytes = b""
+    """Message sets that a fetch gets instead of batches."""
     sequences: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
     """The next by producer id and epoch."""
 
@@ -129,6 +131,8 @@ class Broker:
         self.sizes: dict[tuple[str, int], int] = {}
         """Instead of the bytes of the batches."""
         self.clock = Time()
+        self.batches_max: int | None = None
+        """Of a partition in one answer to Fetch."""
         self.lost_answers = 0
         """Batches that are appended but not answered."""
         self.versions = {key: SCHEMAS[key].newest_version for key in ANSWERS} | MAXIMA
@@ -355,6 +359,50 @@ def _produce(broker: Broker, request: Any) -> Any:
     return _made(PRODUCE, "ProduceResponse", responses=tuple(topics))
 
 
+def _fetched(broker: Broker, topic: Topic | None, row: Any, isolation: int) -> Any:
+    """The answer for a partition."""
+    made = functools.partial(_made, FETCH, "PartitionData", partition_index=row.partition)
+    code, log = broker.error_of(FETCH), broker.log(topic, row.partition)
+    if log is not None and log.old_messages:
+        return made(records=log.old_messages)
+    if code or log is None:
+        return made(error_code=_code(code or 100))
+    if not log.start <= row.fetch_offset <= log.end:
+        return made(error_code=_code(1), high_watermark=log.end)
+    end = log.end if not isolation or log.stable is None else log.stable
+    batches = [
+        content
+        for content in log.batches
+        if row.fetch_offset <= first_batch(content).header.last_offset < end
+    ]
+    aborted = tuple(
+        _made(FETCH, "AbortedTransaction", producer_id=producer_id, first_offset=offset)
+        for producer_id, offset, last in log.aborted
+        if last >= row.fetch_offset
+    )
+    return made(high_watermark=log.end, records=b"".join(batches[: broker.batches_max]),
+                aborted_transactions=aborted if isolation else ())  # fmt: skip
+
+
+def _fetch(broker: Broker, request: Any) -> Any:
+    if broker.lost_answers:
+        broker.lost_answers -= 1
+        raise ClusterError("the connection broke")
+    topics = []
+    for topic in request.topics:
+        answers = tuple(
+            _fetched(broker, broker.by_id(topic.topic_id), row, request.isolation_level)
+            for row in topic.partitions
+        )
+        topics.append(
+            _made(FETCH, "FetchableTopicResponse", topic_id=topic.topic_id, partitions=answers)
+        )
+    rows = [row for topic in topics for row in topic.partitions]
+    if not any(row.records or int(row.error_code) for row in rows):
+        broker.clock.sleep_ms(round(request.max_wait.total_seconds() * 1000))
+    return _made(FETCH, "FetchResponse", responses=tuple(topics))
+
+
 ANSWERS: dict[int, Callable[[Broker, Any], Any]] = {
     METADATA: _metadata,
     DESCRIBE_CLUSTER: _cluster,
@@ -363,4 +411,5 @@ ANSWERS: dict[int, Callable[[Broker, Any], Any]] = {
     DESCRIBE_LOG_DIRS: _log_dirs,
     INIT_PRODUCER_ID: _producer_id,
     PRODUCE: _produce,
+    FETCH: _fetch,
 }

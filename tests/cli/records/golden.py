@@ -121,7 +121,7 @@ def without_json_order(run: Run) -> Run:
         return value
 
     lines = [
-        json.dumps(ordered(json.loads(line))) if line.startswith("{") else line
+        json.dumps(ordered(json.loads(line))) if line.startswith('{"brokers"') else line
         for line in out.splitlines()
     ]
     return exit_code, "\n".join(lines), err

@@ -57,7 +57,7 @@ def _payments() -> list[Log]:
     in_transaction(first, COMMITTED, b"a1")
     mark(first, ABORT, COMMITTED)
     in_transaction(first, PENDING, b"pp")
-    first.stable, first.aborted = 10, ((COMMITTED, 11),)
+    first.stable, first.aborted = 10, ((COMMITTED, 11, 12),)
     second.append((b"k0", b"v0"), (b"k1", b"v1"), (b"k2", b"v2"), (b"k6", b"v6"))
     second.append((b"good", b"value"))
     in_transaction(second, COMMITTED, b"b")
@@ -66,7 +66,7 @@ def _payments() -> list[Log]:
     mark(second, ABORT, PENDING)
     in_transaction(second, OPEN, b"z")
     mark(second, ABORT, OPEN)
-    second.aborted = ((PENDING, 7), (OPEN, 9))
+    second.aborted = ((PENDING, 7, 8), (OPEN, 9, 10))
     return [first, second]
 
 
