@@ -270,7 +270,7 @@ def _check_records(
     for index, record in enumerate(records):
         if rules.is_compacted and record.key is None:
             text = "Compacted topic cannot accept message without key in topic partition"
-            errors.append(RecordError(index, f"{text} {partition}."))
+            errors.append(RecordError(index, f"{text} {partition}"))
         elif not is_append_time and _is_out_of_range(record.timestamp_ms, rules, wall_ms):
             code = ErrorCode.invalid_timestamp
             first_ms, last_ms = _java_long(wall_ms - rules.before_ms_max), wall_ms

@@ -170,7 +170,7 @@ def test_a_rejected_batch_has_its_code_message_and_record_errors():
     managed.create(rules=AppendRules(is_compacted=True))
     result = only(managed.append())[T0]
     assert result.code is ErrorCode.invalid_record
-    text = "Compacted topic cannot accept message without key in topic partition p-0."
+    text = "Compacted topic cannot accept message without key in topic partition p-0"
     assert result.record_errors == (RecordError(0, text),)
     assert result.message.startswith("One or more records have been rejected")
     assert result.log_start_offset == 0

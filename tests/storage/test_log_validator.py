@@ -210,7 +210,7 @@ def test_records_are_decoded_only_where_the_topic_asks_for_it():
 def test_a_compacted_topic_needs_keys(codec):
     compacted = AppendRules(is_compacted=True)
     error = rejection(made(5, attributes=codec, key=None), compacted)
-    text = "Compacted topic cannot accept message without key in topic partition t-0."
+    text = "Compacted topic cannot accept message without key in topic partition t-0"
     assert error.code is ErrorCode.invalid_record
     assert error.record_errors == tuple(RecordError(n, text) for n in range(5))
     shown = ", ".join(f"RecordError(batchIndex={n}, message='{text}')" for n in range(3))
