@@ -298,7 +298,6 @@ class Front:
     ) -> None:
         self._queued_bytes += queued_bytes
         client.calls += 1
-        client.is_used = True
         reply = _Reply(self._answered, client, queued_bytes)
         call = Call(
             header,
@@ -401,7 +400,7 @@ class Front:
 
     def tick(self) -> None:
         """Note to the kernel the connections that were used for records or await an answer."""
-        if not self._clients or self._clock.now_ms < self._used_ms:
+        if self._clock.now_ms < self._used_ms:
             return
         self._used_ms = self._clock.now_ms + self._used_interval_ms
         for client in self._clients.values():

@@ -27,6 +27,19 @@ EPOCH = BrokerEpoch(7)
 Kind = TypeVar("Kind", bound=Effect)
 
 
+class Guard:
+    """A lock that counts how often it was held."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 class Driven:
     """A broker whose time stands still between steps."""
 
@@ -34,6 +47,7 @@ class Driven:
         self.now_ms = 1_000
         self.vfs = MemoryVfs()
         self.vfs.make_directory(LOG_DIR)
+        self.guard = Guard()
         self.metadata = MetadataLog()
         config = RecordsConfig(
             node_id=NodeId(1),
@@ -43,8 +57,14 @@ class Driven:
             **settings,
         )
         self.broker = Broker(
-            config, self.vfs, random.Random(1), now=self.now, clean_log_dirs=frozenset()
+            config,
+            self.vfs,
+            random.Random(1),
+            now=self.now,
+            clean_log_dirs=frozenset(),
+            guards={LOG_DIR: self.guard},
         )
+        assert self.broker.next_deadline_ms() == self.now_ms, "it steps at once"
         self.step(BrokerEpochChanged(EPOCH))
 
     @property

@@ -11,7 +11,7 @@ from network.clock import Clock, Now
 from simulator.cluster.memory_vfs import MemoryVfs
 from storage.segments.file_slice import FileSlice
 from wire import codec
-from wire.api_keys import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
+from wire.api_keys import API_VERSIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE
 from wire.framing import frame
 
 LISTENER = "PLAINTEXT"
@@ -47,13 +47,14 @@ def produce(size_bytes: int) -> bytearray:
 
 
 class Fronts:
-    """The front of a broker that serves three APIs, with what it has told its driver."""
+    """The front of a broker that serves four APIs, with what it has told its driver."""
 
     def __init__(self, *, is_serving: bool = True, used_interval_ms: int = 60_000) -> None:
         self.clock = Clock(Now(1_000, 5_000))
         self.effects: list[Effect] = []
         self.calls: list[Call] = []
-        handlers = dict.fromkeys((PRODUCE, FETCH, LIST_OFFSETS), self.calls.append)
+        served = (PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID)
+        handlers = dict.fromkeys(served, self.calls.append)
         self.front = Front(
             handlers,
             QUEUED_BYTES_MAX,

@@ -268,6 +268,7 @@ def test_a_broker_that_stops_closes_its_logs() -> None:
     driven.start()
     append(driven)
     assert driven.one(Stopped, StopRequested()) == Stopped((LOG_DIR,))
+    assert driven.guard.count > 0, "another thread writes recovery points too"
 
 
 # ---- time ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from tests.broker.fronts import (
     list_offsets,
     request,
 )
-from wire.api_keys import LIST_OFFSETS, METADATA, PRODUCE
+from wire.api_keys import INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE
 from wire.framing import FrameReader, frame
 
 NO_ID: Final = b"\0\0\0\0\0"
@@ -58,6 +58,7 @@ def test_a_request_about_records_goes_to_its_handler() -> None:
         bytearray(),
         request(METADATA, 20),
         request(LIST_OFFSETS, 20, 12),
+        request(INIT_PRODUCER_ID, 10, 6) + bytes(10),
         request(LIST_OFFSETS, 20, 0),
         request(LIST_OFFSETS, 20, -1),
         request(PRODUCE, 20, 2),
@@ -65,7 +66,8 @@ def test_a_request_about_records_goes_to_its_handler() -> None:
         list_offsets()[:16] + b"\xff\xff\xff\xff\xff\xff",
     ],
     ids=[
-        "not about records", "no header", "empty", "a kernel's", "too new", "too old",
+        "not about records", "no header", "empty", "a kernel's", "too new",
+        "newer than offered", "too old",
         "negative", "offered without a schema", "unknown", "malformed tagged fields",
     ],
 )  # fmt: skip
@@ -75,6 +77,18 @@ def test_every_other_frame_goes_to_the_kernel_as_it_came(other: bytearray) -> No
     fronts.receive(other)
     assert fronts.calls == []
     assert fronts.taken() == [SendToKernel(1, frame(bytes(other)))]
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [(LIST_OFFSETS, 1), (LIST_OFFSETS, 11), (INIT_PRODUCER_ID, 0), (INIT_PRODUCER_ID, 5)],
+)
+def test_versions_at_the_ends_of_the_range_are_served(api_key: int, version: int) -> None:
+    fronts = Fronts()
+    fronts.open()
+    fronts.receive(request(api_key, 10, version) + bytearray(10))
+    (call,) = fronts.calls
+    assert (call.header.api_key, call.header.api_version) == (api_key, version)
 
 
 def test_frames_for_the_kernel_that_came_together_go_together() -> None:

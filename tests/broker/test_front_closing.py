@@ -227,11 +227,12 @@ def test_the_slices_of_answers_to_a_closed_connection_are_closed() -> None:
 def test_an_answer_to_a_connection_that_ends_with_it_is_no_longer_taken() -> None:
     fronts = Fronts()
     fronts.open()
-    fronts.receive(list_offsets())
+    fronts.receive(*(list_offsets() for _ in range(CALLS_MAX)))
     fronts.calls[0].answer_parts(())
     fronts.front.closed(1)
+    fronts.taken()
     fronts.front.drain()
-    assert fronts.of(SetReading) == []
+    assert fronts.taken() == [], "as it would be read again"
 
 
 def test_a_request_is_answered_once() -> None:

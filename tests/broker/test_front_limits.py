@@ -118,16 +118,31 @@ def test_a_request_above_the_limit_is_served_alone() -> None:
 
 def test_a_follower_that_fetches_does_not_wait_for_the_produce_that_waits_for_it() -> None:
     fronts = Fronts()
-    fronts.open()
-    fronts.open(2)
-    fronts.receive(produce(1_000))
+    for connection_id in (1, 2, 3):
+        fronts.open(connection_id)
+    fronts.receive(produce(5_000))
+    fronts.receive(produce(100), connection_id=3)
     fronts.receive(request(FETCH, SMALL_BYTES_MAX, 11), connection_id=2)
     assert len(fronts.calls) == 2
-    assert fronts.front.queued_bytes == 1_000
+    assert fronts.front.queued_bytes == 5_000
     fronts.receive(request(FETCH, SMALL_BYTES_MAX + 1, 11), connection_id=2)
     assert len(fronts.calls) == 2
     fronts.end(fronts.calls[0])
+    fronts.end(fronts.calls[2])
     assert fronts.front.queued_bytes == SMALL_BYTES_MAX + 1
+
+
+def test_a_connection_that_is_closing_does_not_hold_up_the_queue() -> None:
+    fronts = Fronts()
+    for connection_id in (1, 2, 3):
+        fronts.open(connection_id)
+    fronts.receive(produce(1_000), connection_id=3)
+    fronts.receive(list_offsets(), list_offsets(), produce(500))
+    fronts.receive(produce(300), connection_id=2)
+    holding, first, _ = fronts.calls
+    fronts.end(first, "ends behind the second")
+    fronts.end(holding)
+    assert [len(call.frame) for call in fronts.calls[3:]] == [300]
 
 
 def test_a_connection_that_ends_leaves_the_queue() -> None:
