@@ -11,10 +11,12 @@ from typing import Any, Final, Protocol
 
 from broker.apis.access import Access
 from broker.apis.delete_records import DeleteRecords
+from broker.apis.fetch import Fetch
 from broker.apis.leader_epochs import OffsetForLeaderEpoch
 from broker.apis.list_offsets import ListOffsets
 from broker.apis.log_dirs import DescribeLogDirs
 from broker.apis.named_partitions import NamedPartitions
+from broker.apis.produce import Produce
 from broker.apis.producer_ids import InitProducerId
 from broker.apis.producers import DescribeProducers
 from broker.awaited import Asks, Work
@@ -49,6 +51,7 @@ from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.timers import NEVER_MS
 from replication.alter_partition import AlterPartitions
+from replication.fetch_session import FetchManager, FetchSessionCache
 from replication.fetcher import FetcherConfig, FollowerBroker
 from replication.fetchers import Fetchers
 from replication.leadership import Changed, LocalBroker
@@ -60,9 +63,11 @@ from wire.api_keys import (
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
+    FETCH,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
 )
 from wire.errors import ErrorCode
 from wire.random_ids import random_uuid
@@ -147,7 +152,7 @@ class Broker:
             replicas=self._replicas,
             fetchers=self._fetchers,
         )
-        handlers = self._handlers(vfs)
+        handlers = self._handlers(vfs, rng)
         self.apis = frozenset(handlers)
         """Keys of the APIs that are served here, and not by the kernel."""
         self._front = Front(
@@ -184,7 +189,7 @@ class Broker:
             disk_failed=self._on_disk_failure,
         )
 
-    def _handlers(self, vfs: Vfs) -> dict[int, Handler]:
+    def _handlers(self, vfs: Vfs, rng: Rng) -> dict[int, Handler]:
         """Make the handlers of the APIs about records."""
         config, image, replicas = self.config, self._newest_image, self._replicas
         access = Access(config.access, image)
@@ -192,7 +197,18 @@ class Broker:
         blocks = ProducerIdBlocks(config.node_id, self._broker_epoch, self._clock, self._asks.ask)
         offsets = ListOffsets(partitions, access, self._on_disk_failure)
         log_dirs = DescribeLogDirs(config, image, access, self._local.logs_in, vfs.volume)
+        sessions = FetchSessionCache(config.fetch_session_slots, rng)
+        fetch = Fetch(
+            replicas,
+            FetchManager(sessions),
+            access,
+            image=image,
+            clock=self._clock,
+            bytes_max=config.fetch_bytes_max,
+        )
         return {
+            PRODUCE: Produce(replicas, access, image).serve,
+            FETCH: fetch.serve,
             LIST_OFFSETS: offsets.serve,
             DELETE_RECORDS: DeleteRecords(partitions, access, replicas).serve,
             INIT_PRODUCER_ID: InitProducerId(blocks, access).serve,

@@ -52,9 +52,11 @@ from wire.api_keys import (
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
+    FETCH,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
 )
 from wire.batch import encode_batch
 from wire.errors import ErrorCode
@@ -127,6 +129,8 @@ def test_requests_about_records_wait_for_the_logs() -> None:
 
 def test_the_apis_that_are_served() -> None:
     assert Driven().broker.apis == {
+        PRODUCE,
+        FETCH,
         LIST_OFFSETS,
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
