@@ -145,11 +145,11 @@ class LocalReplicas:
         for key in self._deleted(before, delta):
             self._drop(key)
         changed_topics = self.settings.publish(image, delta)
+        changed = [(key, _registration(image, key)) for key in delta.partitions_changed]
         ours = [
-            (image.topics[key[0]].name, key, partition)
-            for key in delta.partitions_changed
-            if (partition := image.partition(*key)) is not None
-            and self._config.node_id in partition.replicas
+            (image.topics[key[0]].name, key, registration)
+            for key, registration in changed
+            if self._config.node_id in registration.replicas
         ]
         ours.sort(key=lambda each: (each[0], each[1][1]))
         for leads in (True, False):
@@ -171,8 +171,7 @@ class LocalReplicas:
             for number in before.topics[topic_id].partitions
         }
         for key in delta.partitions_changed:
-            partition = self._image.partition(*key)
-            if partition is None or node_id not in partition.replicas:
+            if node_id not in _registration(self._image, key).replicas:
                 keys.add(key)
         return sorted(keys & self._hosted.keys(), key=lambda key: self._hosted[key].name)
 
@@ -274,20 +273,15 @@ class LocalReplicas:
     def _leaves(self, key: TopicIdPartition) -> bool:
         """True for a replica out of sync while this broker is in controlled shutdown."""
         node_id = self._config.node_id
-        broker, partition = self._image.brokers.get(node_id), self._image.partition(*key)
-        return (
-            broker is not None
-            and broker.in_controlled_shutdown
-            and partition is not None
-            and node_id not in partition.isr
-        )
+        broker = self._image.brokers.get(node_id)
+        is_leaving = broker is not None and broker.in_controlled_shutdown
+        return is_leaving and node_id not in _registration(self._image, key).isr
 
     # -- log directories ------------------------------------------------------------------------
 
     def _log_dir_for(self, key: TopicIdPartition) -> str | None:
         """The log directory of a new log: that of its metadata if it is one here, else any."""
-        registration = self._image.partition(*key)
-        assert registration is not None, f"{key=} is hosted"
+        registration = _registration(self._image, key)
         online = [path for path in self._config.log_dirs if path in self.manager.directories]
         assigned = self._path_by_id.get(registration.directory(self._config.node_id))
         if assigned is not None:
@@ -306,9 +300,9 @@ class LocalReplicas:
         return frozenset(self._config.log_dirs if "*" in paths else paths)
 
     def _tell_directory(self, key: TopicIdPartition) -> None:
-        hosted, registration = self._hosted[key], self._image.partition(*key)
+        hosted, registration = self._hosted[key], _registration(self._image, key)
         path = self.manager.log_dir_of(*hosted.name)
-        if path is None or hosted.partition.log is None or registration is None:
+        if path is None or hosted.partition.log is None:
             return
         actual = self._config.directory_ids[path]
         if registration.directory(self._config.node_id) != actual:
@@ -430,6 +424,12 @@ class LocalReplicas:
         if path not in self.manager.directories:
             return None
         return self.manager.directories[path].logs
+
+
+def _registration(image: Image, key: TopicIdPartition) -> PartitionRegistration:
+    registration = image.partition(*key)
+    assert registration is not None, f"{key=} is of a live topic"
+    return registration
 
 
 def _waits_for_log(partition: Partition) -> bool:

@@ -4,6 +4,7 @@ import errno
 
 from broker.config import UpkeepConfig
 from broker.effects import DirectoryFailed, Ready, Stopped
+from replication.leadership import Changed
 from replication.partition import Offline
 from tests.broker.metadata_log import D1, D2, A, B
 from tests.broker.record_hosts import Host, registered, with_topics
@@ -93,6 +94,18 @@ def test_settings_that_change_while_logs_are_opened_hold_when_they_are() -> None
     again.publish()
     again.work()
     assert again.partition().log.log.config.segment_bytes == 1048579
+
+
+def test_high_watermarks_that_rise_by_a_role_or_a_setting_are_told() -> None:
+    host = Host(with_topics("a")).started()
+    host.append(2)
+    again = Host(with_topics("a"), host.vfs).started()
+    raised = ("took", (A, 0), Changed(high_watermark_raised=True))
+    assert raised in again.replicas.calls, "none was recorded, and it is the only replica"
+    again.replicas.calls.clear()
+    again.log.config("a", min_insync_replicas="2")
+    again.update()
+    assert again.replicas.calls == [("took", (A, 0), Changed())]
 
 
 def test_a_stop_waits_for_what_runs_and_takes_no_image_any_more() -> None:
