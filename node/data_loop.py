@@ -1,8 +1,8 @@
 """The thread of the records of a broker: a loop of its own that steps them and performs effects.
 
 As the driver of a kernel it decides nothing: all waiting events are one step, and the effects of a
-step are performed in order. What is meant for the kernel of the node goes to `KernelEnd`, whose
-other end is on the main thread (`node/bridge.py`). Other threads post events with
+step are performed in order. What is meant for the kernel of the node goes to its driver on the main
+thread (`node/bridge.py`). Other threads post events with
 `post_threadsafe`. An exception in a step, or in anything else on this loop, ends the node.
 """
 
@@ -16,25 +16,18 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from broker.effects import (
-    Ask,
-    CloseAtKernel,
     CloseConnection,
     ClosePeer,
     ConnectPeer,
-    DirectoryFailed,
     Effect,
     Log,
-    OpenAtKernel,
-    Ready,
     RunWork,
     SendParts,
     SendPeerBytes,
-    SendToKernel,
     SetReading,
-    Stopped,
-    UsedAtKernel,
 )
 from broker.events import Event, Now, TimeAdvanced, WorkDone
+from node.bridge import TO_KERNEL, ToKernel
 from node.clocks import now
 from node.connections import Peers
 from node.lanes import Lanes
@@ -43,16 +36,6 @@ from node.record_sockets import RecordSockets
 
 CLOSE_WAIT_S: Final = 5.0
 """Time for the step that runs when the node ends; the thread does not keep the process alive."""
-TO_KERNEL: Final = (
-    OpenAtKernel,
-    SendToKernel,
-    UsedAtKernel,
-    CloseAtKernel,
-    Ask,
-    Ready,
-    DirectoryFailed,
-    Stopped,
-)
 
 
 class Records(Protocol):
@@ -71,24 +54,12 @@ class Records(Protocol):
         ...
 
 
-class KernelEnd(Protocol):
-    """The end of the bridge on this thread."""
-
-    def carry_out(self, effect: Effect) -> None:
-        """Queue one of the effects in TO_KERNEL."""
-        ...
-
-    def flush(self) -> None:
-        """Hand over what is queued: the other thread wakes once."""
-        ...
-
-
 class DataLoop:
     """The driver of `records`, which belong to its thread from `start` on.
 
     Args:
         records: stepped here, and nowhere else.
-        kernel: takes the effects that are meant for the kernel.
+        kernel: takes the effects that are meant for the kernel to the main thread.
         frame_bytes_max: size above which a frame breaks its connection.
         failed: called with the error that ended this loop, on its thread.
         loop: a new loop; it is closed with this object.
@@ -97,7 +68,7 @@ class DataLoop:
     def __init__(
         self,
         records: Records,
-        kernel: KernelEnd,
+        kernel: ToKernel,
         *,
         frame_bytes_max: int,
         failed: Callable[[BaseException], None],

@@ -9,7 +9,7 @@ thread, and so do disk syncs unless they are fast (`node/flusher.py`); one of ea
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from kernel.effects import (
     SetReading,
 )
 from kernel.events import (
+    ConnectionClosed,
     ConnectionOpened,
     Event,
     FlushDone,
@@ -39,6 +40,7 @@ from kernel.events import (
 )
 from kernel.kernel import Kernel
 from kernel.turn import Turn
+from node.bridge import TO_RECORDS, ToRecords
 from node.clocks import now
 from node.connections import InboundEnd, InboundSocket, Peers
 from node.flusher import Flusher
@@ -54,11 +56,25 @@ FOLDERS_WAIT_S: Final = 0.2
 
 
 class Driver:
-    """The driver of one kernel, until its `Exit` effect; `recorder` holds its measurements."""
+    """The driver of one kernel, until its `Exit` effect.
 
-    def __init__(self, kernel: Kernel, loop: asyncio.AbstractEventLoop, recorder: Recorder) -> None:
+    Args:
+        kernel: stepped here, and nowhere else.
+        loop: in whose thread everything here runs.
+        recorder: holds the measurements.
+        records: takes the effects of a kernel with a `RecordsPort` to the records.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        loop: asyncio.AbstractEventLoop,
+        recorder: Recorder,
+        records: ToRecords | None = None,
+    ) -> None:
         self._kernel = kernel
         self._loop = loop
+        self._records = records
         self._events: deque[Event] = deque()
         self._posted_ns: list[int] = []
         """Times at which the waiting events were posted."""
@@ -88,16 +104,19 @@ class Driver:
             Log: write_log,
             Exit: self._exit,
         }
+        if records is not None:
+            self._perform.update(dict.fromkeys(TO_RECORDS, records.carry_out))
 
     def start(self) -> None:
         """Run the kernel's first step, once the listeners are bound; an error ends the node."""
         started_ns = time.monotonic_ns()
         try:
             self._turn.perform(self._kernel.start(now()))
+            self._flush_records()
             self._set_timer()
             self.recorder.worked(self._kernel.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - as in every turn
-            self._fail(error)
+            self.fail(error)
 
     # ---- events in -------------------------------------------------------------------------
 
@@ -116,11 +135,13 @@ class Driver:
         started_ns = time.monotonic_ns()
         try:
             self._turn.take()
+            self._flush_records()
             self._turn.settle()
+            self._flush_records()
             self._set_timer()
             self.recorder.worked(self._kernel.core, started_ns, time.monotonic_ns())
         except Exception as error:  # noqa: BLE001 - top of the driver: any error ends the node
-            self._fail(error)
+            self.fail(error)
 
     # ---- the driver of a turn (kernel/turn.py) ----------------------------------------------
 
@@ -199,6 +220,20 @@ class Driver:
         self.post(ConnectionOpened(connection_id, listener))
         return connection_id
 
+    def take_from_records(self, events: Sequence[Event]) -> None:
+        """Queue events of the records; a connection to a broker listener gets its twin here."""
+        assert self._records is not None, "a node without records"
+        for event in events:
+            if isinstance(event, ConnectionOpened):
+                self._inbound[event.connection_id] = self._records.twin(event.connection_id)
+            elif isinstance(event, ConnectionClosed):
+                self._inbound.pop(event.connection_id, None)
+            self.post(event)
+
+    def _flush_records(self) -> None:
+        if self._records is not None:
+            self._records.flush()
+
     def _send(self, effect: SendBytes) -> None:
         socket = self._inbound.get(effect.connection_id)
         if socket is not None:
@@ -218,7 +253,7 @@ class Driver:
 
     def _flush_done(self, token: int, error: BaseException | None) -> None:
         if error is not None:
-            self._fail(error)  # a failed fsync may have lost data: retrying could hide it
+            self.fail(error)  # a failed fsync may have lost data: retrying could hide it
         else:
             self.post(FlushDone(token))
 
@@ -228,7 +263,7 @@ class Driver:
 
     def _local_changes_done(self, token: int, error: BaseException | None) -> None:
         if isinstance(error, FsyncError):
-            self._fail(error)
+            self.fail(error)
         else:
             self.post(LocalChangesDone(token, None if error is None else str(error)))
 
@@ -238,7 +273,7 @@ class Driver:
 
     def _snapshot_done(self, token: int, error: BaseException | None) -> None:
         if error is not None:
-            self._fail(error)
+            self.fail(error)
         else:
             self.recorder.snapshot_ns = time.monotonic_ns()
             self.post(SnapshotDone(token))
@@ -249,7 +284,8 @@ class Driver:
         if not self.exit.done():
             self.exit.set_result(effect)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End the node because of an error."""
         reason = f"{type(error).__name__}: {error}"
         write_log(Log(LogLevel.ERROR, "node_failed", {"error": reason}), error)
         self._exit(Exit(1, reason))

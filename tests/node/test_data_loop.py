@@ -35,7 +35,9 @@ from broker.events import (
     TimeAdvanced,
     WorkDone,
 )
+from kernel.events import BytesReceived, RecordsReady
 from network.timers import NEVER_MS
+from node.bridge import ToKernel
 from node.clocks import now
 from node.data_loop import DataLoop
 from node.record_listener import bind
@@ -84,27 +86,12 @@ class Script:
                 return event
 
 
-class Kernel:
-    """The kernel's end: batches as they were handed over."""
-
-    def __init__(self):
-        self._queued = []
-        self.batches = Queue()
-
-    def carry_out(self, effect):
-        self._queued.append(effect)
-
-    def flush(self):
-        if self._queued:
-            self.batches.put(self._queued)
-            self._queued = []
-
-
 class Running:
     def __init__(self, loop):
-        self.records, self.kernel, self.errors = Script(), Kernel(), Queue()
+        self.records, self.to_kernel, self.errors = Script(), Queue(), Queue()
+        kernel = ToKernel(self.to_kernel.put)
         self.data = DataLoop(
-            self.records, self.kernel, frame_bytes_max=1 << 20, failed=self.errors.put, loop=loop
+            self.records, kernel, frame_bytes_max=1 << 20, failed=self.errors.put, loop=loop
         )
         self.bound = bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
         self.address = self.bound[0].getsockname()
@@ -159,10 +146,10 @@ def test_frames_are_answered_with_records_behind_what_the_kernel_is_told(running
         while data := client.recv(1 << 20):
             arrived += data
     assert arrived == b"head" + content + b"tail"
-    opening = running.kernel.batches.get(timeout=LIMIT_S)
-    assert opening == [OpenAtKernel(FIRST, "PLAINTEXT", "127.0.0.1")]
-    told = running.kernel.batches.get(timeout=LIMIT_S)
-    assert told == [SendToKernel(FIRST, b"to the kernel"), Ready()]
+    opening = running.to_kernel.get(timeout=LIMIT_S)
+    assert opening == [ConnectionOpened(FIRST, "PLAINTEXT", "127.0.0.1")]
+    told = running.to_kernel.get(timeout=LIMIT_S)
+    assert told == [BytesReceived(FIRST, b"to the kernel"), RecordsReady()]
     assert records.thread == "records"
 
 
@@ -183,8 +170,8 @@ def test_both_halves_of_a_step_are_carried_out(running):
     running.start()
     running.records.settled.append(SendToKernel(1, b"second"))
     running.post(StopRequested())
-    assert running.kernel.batches.get(timeout=LIMIT_S) == [SendToKernel(1, b"first")]
-    assert running.kernel.batches.get(timeout=LIMIT_S) == [SendToKernel(1, b"second")]
+    assert running.to_kernel.get(timeout=LIMIT_S) == [BytesReceived(1, b"first")]
+    assert running.to_kernel.get(timeout=LIMIT_S) == [BytesReceived(1, b"second")]
 
 
 def test_broker_and_kernel_pause_a_connection(running):
