@@ -382,7 +382,6 @@ class LocalReplicas:
         """Close all logs, then `Stopped`; no image is taken and no partition hosted any more."""
         assert not self._is_stopping, "it stops once"
         self._is_stopping = self._loading.is_stopped = True
-        self._upkeep.stop()
         for key in sorted(self._hosted, key=lambda each: self._hosted[each].name):
             self._fetchers.remove(key)
             self._replicas.drop(key)

@@ -32,7 +32,7 @@ Take = Callable[[LogDirectory], Callable[[], None]]
 
 
 class Upkeep:
-    """The upkeep of all logs of a broker, from `start` to `stop`.
+    """The upkeep of all logs of a broker, from `start` on.
 
     Args:
         manager: of the logs.
@@ -79,14 +79,8 @@ class Upkeep:
         self._due_ms = dict.fromkeys(self._schedules, now_ms + INITIAL_DELAY_MS)
         self._due_ms["high_watermarks"] = now_ms
 
-    def stop(self) -> None:
-        """End; what runs in lanes goes on."""
-        self._due_ms.clear()
-        self._to_clean.clear()
-        self._to_record.clear()
-
     def next_ms(self) -> int | None:
-        """Instant of the next `tick`; None before the start and after the end."""
+        """Instant of the next `tick`; None before the start."""
         if not self._due_ms:
             return None
         now_ms, wall_ms = self._services.now_ms, self._services.wall_ms
