@@ -22,6 +22,7 @@ from storage.logs.log_validator import (
 )
 from tests.fuzz.batch_targets import golden_batches
 from tests.fuzz.engine import Target
+from wire import replica_fetch
 from wire.batch import Batch, BatchHeader, RecordView, encode_records, iterate_batches
 from wire.body_walk import checked_body
 from wire.codec import split_request
@@ -95,7 +96,7 @@ def _legacy_fits(
 
 @cache
 def _requests() -> tuple[bytes, ...]:
-    """A byte of the version, then the body."""
+    """Produce requests: a byte of the version, then the body."""
     lines = lzma.decompress((GOLDEN / "wire" / "all-pairs.jsonl.xz").read_bytes()).splitlines()
     found = []
     for pair in map(json.loads, lines):
@@ -133,6 +134,34 @@ def _topic(version: int, topic: object) -> str | bytes:
     if version < TOPIC_ID_VERSION:
         return topic.name
     return (topic.topic_id or UUID(int=0)).bytes
+
+
+# ---- what a follower reads of a leader's response ----------------------------------------------
+
+
+@cache
+def _responses() -> tuple[bytes, ...]:
+    """Fetch responses: a byte of the version, then the body."""
+    lines = lzma.decompress((GOLDEN / "wire" / "all-pairs.jsonl.xz").read_bytes()).splitlines()
+    return tuple(
+        bytes([pair["api_version"]]) + bytes.fromhex(pair["response_hex"])[5:]
+        for pair in map(json.loads, lines)
+        if pair["api_key"] == 1 and pair["api_version"] >= replica_fetch.VERSION_MIN
+    )
+
+
+def _fetched(data: bytes) -> replica_fetch.ReplicaFetchResponse:
+    if not data or not replica_fetch.VERSION_MIN <= data[0] <= replica_fetch.VERSION_MAX:
+        raise RemoteProtocolError("not a version of it")
+    return replica_fetch.decode_replica_fetched(data[0], data, 1)
+
+
+def _is_in_the_frame(value: replica_fetch.ReplicaFetchResponse, data: bytes, _rng: Random) -> None:
+    """Check that records are bytes of the frame, none of them twice, and no epoch is below 0."""
+    assert sum(len(each.records) for each in value.partitions) < len(data)
+    for each in value.partitions:
+        assert bytes(each.records) in data
+        assert each.diverging_epoch is None or each.diverging_epoch.epoch >= 0
 
 
 # ---- batches that producers send ---------------------------------------------------------------
@@ -188,6 +217,10 @@ def targets() -> list[Target]:
         ),
         Target(
             "produce-requests", _requests(), _produce, (RemoteProtocolError,), _as_kio_reads_it,
+        ),
+        Target(
+            "replica-fetch-responses", _responses(), _fetched, (RemoteProtocolError,),
+            _is_in_the_frame,
         ),
         Target(
             "produced-batches", produced, _validated, (RejectedError,), _stays_readable, _produced,
