@@ -86,9 +86,6 @@ class Fetch:
             _session_request(version, request), self._topic_name, self._clock.now_ms
         )
         wanted, refused = self._divided(call, request, context.partitions())
-        if not wanted:
-            self._answer(call, context, refused, ())
-            return
         max_bytes = max(0, min(request.max_bytes, self._bytes_max))
         self._manager.fetch(
             _params(version, request, max_bytes),

@@ -346,6 +346,26 @@ def test_a_session_has_no_rows_where_a_later_request_has_overtaken():
     assert broker.handles(key_of("t")) == before + 1, "that of the second answer"
 
 
+def test_a_follower_takes_the_session_of_a_consumer():
+    broker = Records(slots=1)
+    broker.topic(**PAIR)
+    assert session_of(broker.ask({"t": [(0, 0)]}, version=15, session_epoch=0), 15)[1] > 0
+    assert session_of(broker.ask({"t": [(0, 0)]}, version=15, session_epoch=0), 15)[1] == 0
+    follower = broker.ask({"t": [(0, 0)]}, version=15, session_epoch=0, **FOLLOWER)
+    assert session_of(follower, 15)[1] > 0
+
+
+def test_a_follower_that_does_not_say_its_log_start_has_none():
+    broker = Records()
+    partition = broker.topic(**PAIR)
+    broker.ask({"t": [(0, 0)]}, version=4, replica_id=2)
+    assert partition.role.replicas[2].log_start_offset is None
+    broker.ask(
+        {"t": [{"partition": 0, "fetch_offset": 0, "log_start_offset": 0}]}, version=15, **FOLLOWER
+    )
+    assert partition.role.replicas[2].log_start_offset == 0
+
+
 def test_sessions_begin_with_version_7():
     broker = filled()
     asked = broker.ask({"t": [(0, 0)]}, version=6)
