@@ -43,14 +43,14 @@ class Guard:
 class Driven:
     """A broker whose time stands still between steps."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, node_id: int = 1, **settings: Any) -> None:
         self.now_ms = 1_000
         self.vfs = MemoryVfs()
         self.vfs.make_directory(LOG_DIR)
         self.guard = Guard()
         self.metadata = MetadataLog()
         config = RecordsConfig(
-            node_id=NodeId(1),
+            node_id=NodeId(node_id),
             log_dirs=(LOG_DIR,),
             directory_ids={LOG_DIR: D1},
             inter_broker_listener=LISTENER,

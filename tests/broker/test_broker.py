@@ -203,8 +203,8 @@ def test_a_smaller_isr_is_proposed_until_the_controller_answers() -> None:
 # ---- leaders ---------------------------------------------------------------------------------
 
 
-def test_a_follower_fetches_at_the_inter_broker_listener_of_its_leader() -> None:
-    driven = Driven()
+def follow(driven: Driven) -> ConnectPeer:
+    """Follow a leader at another broker: the connection that is made to it."""
     driven.metadata.topic(replicas=(2, 1), leader=2)
     endpoint = RegisteredEndpoint(name=LISTENER, host="two", port=9092, security_protocol=0)
     driven.metadata.write(
@@ -216,9 +216,26 @@ def test_a_follower_fetches_at_the_inter_broker_listener_of_its_leader() -> None
         )
     )
     driven.metadata.register(directories=(b"1" * 16,))
-    connect = of(ConnectPeer, driven.publish())[0]
+    (connect, *_) = of(ConnectPeer, driven.publish())
+    assert isinstance(connect, ConnectPeer)
+    return connect
+
+
+def test_a_follower_fetches_at_the_inter_broker_listener_of_its_leader() -> None:
+    driven = Driven()
+    connect = follow(driven)
     assert (connect.host, connect.port) == ("two", 9092)
     assert of(SendPeerBytes, driven.step(PeerConnected(connect.peer_id))) != []
+    driven.now_ms += 29_999
+    assert of(ClosePeer, driven.step(TimeAdvanced())) == []
+    driven.now_ms += 1
+    assert driven.one(ClosePeer, TimeAdvanced()) == ClosePeer(connect.peer_id)
+
+
+def test_a_link_to_a_leader_that_sends_nonsense_is_opened_again() -> None:
+    driven = Driven()
+    connect = follow(driven)
+    driven.step(PeerConnected(connect.peer_id))
     assert of(ClosePeer, driven.step(PeerBytes(connect.peer_id, b"\xff" * 8))) != []
     driven.step(PeerDisconnected(connect.peer_id, refused=True))
     driven.now_ms = driven.broker.next_deadline_ms()

@@ -1,0 +1,219 @@
+"""Two whole brokers: what one appends the other fetches, and who produced is answered then."""
+
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from broker.effects import (
+    ConnectPeer,
+    Effect,
+    SendParts,
+    SendPeerBytes,
+    SendToKernel,
+)
+from broker.events import (
+    BrokerEpochChanged,
+    ConnectionOpened,
+    Event,
+    FramesReceived,
+    ImagePublished,
+    KernelBytes,
+    PeerBytes,
+    PeerConnected,
+    TimeAdvanced,
+)
+from metadata.records import RegisterBrokerRecord, RegisteredEndpoint, UnfenceBrokerRecord
+from tests.broker.brokers import Driven, response
+from tests.broker.fronts import LISTENER, content
+from tests.broker.metadata_log import D1, A, MetadataLog
+from wire import codec
+from wire.api_keys import FETCH, PRODUCE
+from wire.api_table import ListenerKind, api_versions_body, apis
+from wire.batch import encode_batch
+from wire.connection import ServerConnection
+from wire.errors import ErrorCode
+from wire.framing import FrameReader
+from wire.types import BrokerEpoch, NodeId
+
+FOLLOWER, CLIENT = 100, 1
+"""Connections of the leader."""
+TOPIC_ID = uuid.UUID(bytes=A)
+
+
+def registered(metadata: MetadataLog, node_id: int) -> None:
+    epoch = BrokerEpoch(node_id)
+    endpoint = RegisteredEndpoint(name=LISTENER, host=f"host-{node_id}", port=9092)
+    metadata.write(
+        RegisterBrokerRecord(
+            broker_id=NodeId(node_id),
+            incarnation_id=bytes([node_id] * 16),
+            broker_epoch=epoch,
+            end_points=(endpoint,),
+            log_dirs=(D1,),
+        ),
+        UnfenceBrokerRecord(id=NodeId(node_id), epoch=epoch),
+    )
+
+
+class Pair:
+    """Broker 1, which leads a partition, and broker 2, which follows."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.leader, self.follower = Driven(1, **settings), Driven(2)
+        self.answers: list[Any] = []
+        """Parts of responses to the client."""
+        self._requests = FrameReader(1 << 20)
+        table = apis(ListenerKind.BROKER, self.leader.broker.apis)
+        self._kernel = ServerConnection(table, 1 << 20)
+        metadata = MetadataLog()
+        registered(metadata, 1)
+        registered(metadata, 2)
+        metadata.topic(replicas=(1, 2))
+        published = ImagePublished(*metadata.take())
+        self.leader.step(BrokerEpochChanged(BrokerEpoch(1)), published)
+        self.leader.connect(CLIENT)
+        self._waiting = self.follower.step(BrokerEpochChanged(BrokerEpoch(2)), published)
+
+    def replicate(self) -> None:
+        """Carry messages between the brokers until none is under way."""
+        while self._waiting:
+            effects, self._waiting = self._waiting, []
+            for effect in effects:
+                self._carry(effect)
+
+    def _carry(self, effect: Effect) -> None:
+        match effect:
+            case ConnectPeer():
+                assert effect.host == "host-1"
+                self._peer_id = effect.peer_id
+                self._at_leader(ConnectionOpened(FOLLOWER, LISTENER, "127.0.0.1"))
+                self._at_follower(PeerConnected(effect.peer_id))
+            case SendPeerBytes():
+                self._requests.feed(effect.data)
+                while (frame := self._requests.next_frame()) is not None:
+                    self._at_leader(FramesReceived(FOLLOWER, [bytearray(frame)]))
+            case SendToKernel():
+                (request,) = self._kernel.receive(effect.data)
+                body = api_versions_body(apis(ListenerKind.BROKER, self.leader.broker.apis))
+                answer = self._kernel.respond(request.reply_slot, body)
+                self._at_leader(KernelBytes(FOLLOWER, answer))
+            case SendParts(connection_id=id) if id == FOLLOWER:
+                self._at_follower(PeerBytes(self._peer_id, content(effect.parts)))
+            case SendParts():
+                self.answers.append(effect.parts)
+
+    def _at_leader(self, *events: Event) -> None:
+        self._waiting += self.leader.step(*events)
+
+    def _at_follower(self, *events: Event) -> None:
+        self._waiting += self.follower.step(*events)
+
+    def pass_time(self, by_ms: int) -> None:
+        self.leader.now_ms += by_ms
+        self.follower.now_ms += by_ms
+        self._at_leader(TimeAdvanced())
+        self._at_follower(TimeAdvanced())
+
+    def request(self, api_key: int, version: int, body: Any) -> None:
+        self._waiting += self.leader.request(api_key, version, body)
+
+    def ends(self) -> list[tuple[int, int]]:
+        """Log end and high watermark of both replicas."""
+        found = []
+        for driven in (self.leader, self.follower):
+            partition = driven.broker._replicas.partitions[A, 0]
+            assert partition.log is not None
+            found.append((partition.log.log.end_offset, partition.log.high_watermark))
+        return found
+
+
+def produce(acks: int) -> Any:
+    new = codec.newest(PRODUCE, "request")
+    row = new.PartitionProduceData(index=0, records=encode_batch([b"a", b"b"], 0, 0, 1))
+    topic = new.TopicProduceData(topic_id=TOPIC_ID, partition_data=(row,))
+    return new.ProduceRequest(acks=acks, timeout=timedelta(seconds=5), topic_data=(topic,))
+
+
+def produced(parts: Any) -> tuple[ErrorCode, int]:
+    (topic,) = response(PRODUCE, 13, parts).responses
+    (row,) = topic.partition_responses
+    return row.error_code, row.base_offset
+
+
+def test_a_produce_to_all_is_answered_when_the_follower_has_the_records() -> None:
+    pair = Pair()
+    pair.replicate()
+    pair.request(PRODUCE, 13, produce(-1))
+    assert pair.ends() == [(2, 0), (0, 0)]
+    assert pair.answers == []
+    pair.replicate()
+    assert [produced(parts) for parts in pair.answers] == [(ErrorCode.none, 0)]
+    assert pair.ends()[0] == (2, 2)
+    assert pair.ends()[1][0] == 2
+    pair.pass_time(500)
+    pair.replicate()
+    assert pair.ends() == [(2, 2), (2, 2)]
+
+
+def test_a_produce_to_all_without_a_follower_times_out() -> None:
+    pair = Pair()
+    pair.request(PRODUCE, 13, produce(-1))
+    pair.leader.now_ms += 5_000
+    (sent,) = (e for e in pair.leader.step(TimeAdvanced()) if isinstance(e, SendParts))
+    assert produced(sent.parts) == (ErrorCode.request_timed_out, 0)
+
+
+def fetch(**more: Any) -> Any:
+    new = codec.newest(FETCH, "request")
+    row = new.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+    topic = new.FetchTopic(topic_id=TOPIC_ID, partitions=(row,))
+    return replace(codec.default_request(FETCH), topics=(topic,), **more)
+
+
+def fetched(parts: Any) -> tuple[ErrorCode, int, int]:
+    """Error, high watermark and size of the records."""
+    (topic,) = response(FETCH, 17, parts).responses
+    (row,) = topic.partitions
+    return row.error_code, row.high_watermark, len(row.records)
+
+
+BATCH_BYTES = len(encode_batch([b"a", b"b"], 0, 0, 1))
+
+
+def test_a_consumer_gets_the_records_out_of_the_file() -> None:
+    pair = Pair()
+    pair.request(PRODUCE, 13, produce(-1))
+    pair.replicate()
+    pair.request(FETCH, 17, fetch())
+    pair.replicate()
+    assert fetched(pair.answers[-1]) == (ErrorCode.none, 2, BATCH_BYTES)
+
+
+@pytest.mark.parametrize(("bytes_max", "batches"), [(1, 1), (10_000, 2)])
+def test_a_response_has_no_more_records_than_the_broker_allows(
+    bytes_max: int, batches: int
+) -> None:
+    pair = Pair(fetch_bytes_max=bytes_max)
+    for _ in range(2):
+        pair.request(PRODUCE, 13, produce(-1))
+        pair.replicate()
+    pair.pass_time(500)
+    pair.replicate()
+    pair.request(FETCH, 17, fetch())
+    pair.replicate()
+    assert fetched(pair.answers[-1]) == (ErrorCode.none, 4, batches * BATCH_BYTES)
+
+
+def test_a_consumer_that_waits_at_the_follower_gets_them_with_the_high_watermark() -> None:
+    pair = Pair()
+    pair.follower.connect(CLIENT)
+    pair.follower.request(FETCH, 17, fetch(min_bytes=1, max_wait=timedelta(seconds=9)))
+    pair.request(PRODUCE, 13, produce(1))
+    pair.replicate()
+    assert len(pair.answers) == 1, "the producer"
+    pair.pass_time(500)
+    pair.replicate()
+    assert fetched(pair.answers[-1]) == (ErrorCode.none, 2, BATCH_BYTES)
