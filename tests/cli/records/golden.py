@@ -109,8 +109,25 @@ def without_group(run: Run) -> Run:
     return exit_code, out, re.sub(r"(?m)^The consumer rebalance protocol .*\n", "", err)
 
 
+def without_usage(run: Run) -> Run:
+    """Usage text, which comes before the error or behind its first line."""
+    exit_code, out, err = run
+    if err.startswith("usage: "):
+        words = err.partition("error:")[2].split()
+        return exit_code, out, " ".join(words).replace("-- ", "--")
+    return comparison.without_usage(run)
+
+
+def without_times(run: Run) -> Run:
+    """Times, rates and latencies, and the folder of a file."""
+    exit_code, out, err = run
+    out = re.sub(r"(?m) records sent, .*", " records sent", out)
+    out = re.sub(r'"(timestamp|avg_throughput)":[\d.]+', r'"\1":0', out)
+    return exit_code, re.sub(r"(?m)^(Reading payloads from: ).*/", r"\1", out), err
+
+
 def without_json_order(run: Run) -> Run:
-    """The order of partitions in a JSON line, which Kafka's has of a hash map."""
+    """The order of partitions: in a JSON line, or of the JSON lines themselves."""
     exit_code, out, err = run
 
     def ordered(value: Any) -> Any:
@@ -124,14 +141,17 @@ def without_json_order(run: Run) -> Run:
         json.dumps(ordered(json.loads(line))) if line.startswith('{"brokers"') else line
         for line in out.splitlines()
     ]
+    if out.startswith('{"timestamp"'):
+        lines.sort()
     return exit_code, "\n".join(lines), err
 
 
 APART: dict[str, Callable[[Run], Run]] = {
     "log": without_log_frame,
     "java": without_java,
-    "usage": comparison.without_usage,
+    "usage": without_usage,
     "group": without_group,
+    "times": without_times,
     "order": without_json_order,
 }
 

@@ -77,14 +77,16 @@ def _audit() -> list[Log]:
     return [log]
 
 
-def broker() -> Broker:
-    """Every topic, as late as the outputs that read it."""
+def broker(name: str = "") -> Broker:
+    """Every topic, as late as the outputs that read it; a run may come later."""
     made = Broker(
         orders=_orders(), payments=_payments(), audit=_audit(), profiles=1,
         **{"orders-perf": 1, "empty-topic": 1},
     )  # fmt: skip
     made.topics["profiles"].is_compacted = True
     made.sizes = dict(SIZES)
+    if name.endswith("/verifiable-producer"):
+        mark(made.topics["payments"].logs[0], ABORT, PENDING)
     return made
 
 

@@ -20,9 +20,10 @@ TOOLS = {
 APART = {
     "log": "what the clients log; date, level and class around the text of other errors in the log",
     "java": "names of exceptions and what repeats the line before",
-    "usage": "usage text after the first line",
+    "usage": "usage text before or after the error",
     "group": "advice about the protocol of groups, which are not used here",
-    "order": "order in JSON: Kafka's is that of a hash map, ours by name",
+    "times": "times, rates, latencies, and the folder of a file",
+    "order": "order of partitions: in JSON a hash map's, of records that of the answers",
 }
 SUMMED = ("equal", "apart", "no answer", "differs")
 HEAD = "| command | Kafka's tool | outputs | equal | equal apart from | no answer | different |"

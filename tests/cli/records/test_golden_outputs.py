@@ -21,7 +21,7 @@ def test_output(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     run, held = outputs()[name], verdicts()[name]
     write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    ours = captured(run, broker())
+    ours = captured(run, broker(name))
     found = apart_from(ours, run)
     if held.verdict == "differs":
         assert found is None, f"no longer different, apart from {found}"
