@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from broker.effects import (
+    Ask,
     ConnectPeer,
     Effect,
     SendParts,
     SendPeerBytes,
     SendToKernel,
+    SetReading,
 )
 from broker.events import (
     BrokerEpochChanged,
@@ -25,12 +27,13 @@ from broker.events import (
     PeerConnected,
     TimeAdvanced,
 )
+from broker.front import CALLS_MAX
 from metadata.records import RegisterBrokerRecord, RegisteredEndpoint, UnfenceBrokerRecord
 from tests.broker.brokers import Driven, response
 from tests.broker.fronts import LISTENER, content
 from tests.broker.metadata_log import D1, A, MetadataLog
 from wire import codec
-from wire.api_keys import FETCH, PRODUCE
+from wire.api_keys import ALTER_PARTITION, FETCH, PRODUCE
 from wire.api_table import ListenerKind, api_versions_body, apis
 from wire.batch import encode_batch
 from wire.connection import ServerConnection
@@ -61,10 +64,11 @@ def registered(metadata: MetadataLog, node_id: int) -> None:
 class Pair:
     """Broker 1, which leads a partition, and broker 2, which follows."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, isr: tuple[int, ...] = (1, 2), **settings: Any) -> None:
         self.leader, self.follower = Driven(1, **settings), Driven(2)
         self.answers: list[Any] = []
         """Parts of responses to the client."""
+        self.asked: list[Ask] = []
         self._requests = FrameReader(1 << 20)
         table = apis(ListenerKind.BROKER, self.leader.broker.apis)
         self._kernel = ServerConnection(table, 1 << 20)
@@ -72,6 +76,7 @@ class Pair:
         registered(metadata, 1)
         registered(metadata, 2)
         metadata.topic(replicas=(1, 2))
+        metadata.change(isr=isr)
         published = ImagePublished(*metadata.take())
         self.leader.step(BrokerEpochChanged(BrokerEpoch(1)), published)
         self.leader.connect(CLIENT)
@@ -104,6 +109,8 @@ class Pair:
                 self._at_follower(PeerBytes(self._peer_id, content(effect.parts)))
             case SendParts():
                 self.answers.append(effect.parts)
+            case Ask():
+                self.asked.append(effect)
 
     def _at_leader(self, *events: Event) -> None:
         self._waiting += self.leader.step(*events)
@@ -156,6 +163,29 @@ def test_a_produce_to_all_is_answered_when_the_follower_has_the_records() -> Non
     pair.pass_time(500)
     pair.replicate()
     assert pair.ends() == [(2, 2), (2, 2)]
+
+
+def test_a_follower_that_has_caught_up_is_proposed_for_the_isr() -> None:
+    pair = Pair(isr=(1,))
+    pair.replicate()
+    (ask,) = pair.asked
+    (topic,) = ask.body.topics
+    (row,) = topic.partitions
+    members = [(each.broker_id, each.broker_epoch) for each in row.new_isr_with_epochs]
+    assert (ask.api_key, members) == (ALTER_PARTITION, [(1, 1), (2, 2)])
+
+
+def test_a_connection_with_many_fetches_is_read_again_when_they_are_answered() -> None:
+    pair = Pair()
+    for _ in range(CALLS_MAX):
+        effects = pair.leader.request(
+            FETCH, 17, fetch(min_bytes=1, max_wait=timedelta(milliseconds=200))
+        )
+    assert effects == [SetReading(CLIENT, is_wanted=False)]
+    pair.leader.now_ms += 200
+    effects = pair.leader.step(TimeAdvanced())
+    assert sum(isinstance(each, SendParts) for each in effects) == CALLS_MAX
+    assert effects[-1] == SetReading(CLIENT, is_wanted=True)
 
 
 def test_a_produce_to_all_without_a_follower_times_out() -> None:
