@@ -169,9 +169,8 @@ class LogLoading:
         self._finish_if_done()
 
     def _finish_if_done(self) -> None:
-        if any(self._running.values()) or any(self._waiting.values()):
-            return
-        self._loaded()
+        if not self.is_running:
+            self._loaded()
 
     @property
     def is_running(self) -> bool:

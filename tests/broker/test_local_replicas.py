@@ -13,6 +13,7 @@ from storage.log_dir.partition_metadata import read_partition_metadata
 from storage.logs.log_manager import DuplicateLogError
 from tests.broker.metadata_log import D1, D2, B
 from tests.broker.record_hosts import A, Host, registered, with_topics
+from tests.storage.test_unified_log import produced
 from wire.errors import ErrorCode
 from wire.types import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 
@@ -129,6 +130,20 @@ def test_a_damaged_tail_is_cut_and_told() -> None:
     assert "CRC" in told["reason"]
 
 
+def test_segments_behind_a_damaged_one_are_dropped_and_told() -> None:
+    size = str(len(produced(1).buffer))
+    host = Host(with_topics("a", internal_segment_bytes=size)).started()
+    for _ in range(3):
+        host.partition().append_as_leader(produced(1), required_acks=1, wall_ms=1, now_ms=1_000)
+    path = "/1/a-0/00000000000000000000.log"
+    host.vfs.damage(path, host.vfs.size(path) - 1, b"x")
+    again = Host(with_topics("a", internal_segment_bytes=size), host.vfs).started()
+    assert again.partition().log.end_offset == 0
+    cut, dropped = again.logged("log_recovered")
+    assert (cut["position"], cut["end_offset"], cut["removed_bytes"]) == (0, 0, int(size))
+    assert (len(dropped["paths"]), dropped["end_offset"], dropped["log"]) == (2, 0, "a-0")
+
+
 def test_directories_of_no_partition_here_are_strays() -> None:
     host = Host(with_topics("a", "b")).started()
     host.stop()
@@ -192,7 +207,11 @@ def test_a_log_that_cannot_be_opened_takes_its_directory_offline() -> None:
     host.vfs.unlink("/1/a-1/00000000000000000000.log")
     host.vfs.make_directory("/1/a-1/00000000000000000000.log")
     upkeep = UpkeepConfig(recovery_threads=1)
-    again = Host(with_topics("a", partitions=3), host.vfs, dirs=("/1",), upkeep=upkeep).started()
+    again = Host(with_topics("a", partitions=3), host.vfs, dirs=("/1",), upkeep=upkeep)
+    again.publish()
+    for _ in ("scan", "a-0", "a-1"):
+        again.work_one()
+    assert again.works == [], "the rest is not opened"
     (failed,) = again.taken(DirectoryFailed)
     assert (failed.path, failed.is_last) == ("/1", True)
     assert all(again.partition(n).log is None for n in range(3))
