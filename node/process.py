@@ -9,11 +9,13 @@ import re
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from broker.broker import Broker
 from inspection.recorder import Recorder
 from inspection.running_node import RunningNode
 from kernel.config import NodeConfig
@@ -22,7 +24,10 @@ from kernel.events import ShutdownRequested
 from kernel.formatting import FormatError
 from kernel.kernel import Kernel
 from kernel.kraft_version import UnsupportedFeatureError
+from kernel.port import RecordsPort
 from metadata.config_schema import broker_configs
+from network.clock import Now
+from node.broker_side import BrokerSide
 from node.clocks import now
 from node.config import (
     inspection_limits,
@@ -41,6 +46,7 @@ from node.leader_client import LeaderClient
 from node.local_client import LocalClient
 from node.logs import write_log
 from node.measuring import measured_decoding
+from node.records_config import records_config
 from storage.errors import (
     CorruptFileError,
     CorruptLogError,
@@ -48,6 +54,7 @@ from storage.errors import (
     LockedDirectoryError,
     OutOfSpaceError,
 )
+from storage.log_dir.clean_shutdown_file import CleanShutdownFiles
 from storage.os_vfs import OsVfs
 from wire import codec
 from wire.random_ids import random_uuid
@@ -70,6 +77,9 @@ REFUSALS = (
 PRELOADED = (54, 53, 52, 63, 62, 19, 20, 58, 59, 55, 60, 3, 70)
 """APIs whose schemas are loaded while the node idles, those of a failover first: a first use costs
 5 to 10 ms, which a new leader would add to the time without one."""
+SWITCH_INTERVAL_S = 0.0001
+"""Longest that one of two threads with Python to run keeps the other waiting, about: with Python's
+5 ms a busy data thread would delay each step of Raft by as much."""
 PRELOAD_AFTER_S = 1.0
 PRELOAD_PAUSE_S = 0.05
 WITHOUT_EFFECT = "configuration_without_effect"
@@ -85,14 +95,20 @@ def run_node(
     format_cluster_id: str | None,
     *,
     environment: bool = False,
+    serves_records: bool = False,
 ) -> int:
-    """Run one node in this process; return its exit code."""
+    """Run one node in this process; return its exit code.
+
+    With `serves_records` a broker serves the records of its partitions, on a second thread.
+    """
     try:
         config = _config(properties, overrides, environment=environment)
         if properties is None and format_cluster_id is None:
             format_cluster_id = asked_cluster_id(os.environ)
         recorder = Recorder(time.monotonic_ns())
-        identity, kernel = _open(config, format_cluster_id, recorder)
+        identity, kernel, broker = _open(
+            config, format_cluster_id, recorder, serves_records=serves_records
+        )
     except REFUSALS as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1
@@ -101,8 +117,10 @@ def run_node(
     _raise_file_limit()
     keep_loaded_objects()
     assert identity.locks, "the folders stay locked while the node runs"
+    if broker is not None:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(config, kernel, recorder))
+        return runner.run(_serve(config, kernel, recorder, broker))
 
 
 def keep_loaded_objects() -> None:
@@ -142,19 +160,25 @@ def _config(properties: Path | None, overrides: Sequence[str], *, environment: b
 
 
 def _open(
-    config: NodeConfig, format_cluster_id: str | None, recorder: Recorder
-) -> tuple[Identity, Kernel]:
-    """Lock and check the log directories, and open the kernel.
+    config: NodeConfig,
+    format_cluster_id: str | None,
+    recorder: Recorder,
+    *,
+    serves_records: bool = False,
+) -> tuple[Identity, Kernel, Broker | None]:
+    """Lock and check the log directories, and open the kernel, and the records if it serves them.
 
     Raises:
         StartError: a directory cannot be created, read or written; names the path. Other errors of
             `prepare` and the kernel are in REFUSALS.
     """
     vfs = OsVfs()
-    rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secrets here
+    rng = _new_rng()
     at = now()
     try:
         identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
+        is_served = serves_records and config.is_broker
+        broker = _open_records(config, vfs, identity, at) if is_served else None
         kernel = Kernel(
             config,
             vfs,
@@ -163,11 +187,28 @@ def _open(
             directory_ids=identity.directory_ids,
             now=at,
             decoding=measured_decoding(recorder),
+            port=None if broker is None else RecordsPort(broker.apis),
         )
     except OSError as error:
         where = ", ".join(config.log_dirs) if error.filename is None else error.filename
         raise StartError(one_line(f"{where}: {error.strerror or error}")) from error
-    return identity, kernel
+    return identity, kernel, broker
+
+
+def _open_records(config: NodeConfig, vfs: OsVfs, identity: Identity, at: Now) -> Broker:
+    """Make the records of a broker; each of the two values of a node has its own randomness."""
+    return Broker(
+        records_config(config, identity.directory_ids),
+        vfs,
+        _new_rng(),
+        now=at,
+        clean_log_dirs=CleanShutdownFiles(vfs, config.log_dirs).found_in,
+        guards={path: threading.Lock() for path in config.log_dirs},
+    )
+
+
+def _new_rng() -> random.Random:
+    return random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secrets here
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop]:
@@ -178,34 +219,49 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop]:
     return uvloop.Loop
 
 
-async def _serve(config: NodeConfig, kernel: Kernel, recorder: Recorder) -> int:
+async def _serve(
+    config: NodeConfig, kernel: Kernel, recorder: Recorder, broker: Broker | None = None
+) -> int:
     """Run the node until it exits: listeners, inspection API, driver; return the exit code."""
     loop = asyncio.get_running_loop()
-    driver = Driver(kernel, loop, recorder)
+    side = None if broker is None else _broker_side(broker, loop)
+    driver = Driver(kernel, loop, recorder, None if side is None else side.end)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: driver.post(ShutdownRequested()))
     try:
-        servers = [await _listen(driver, listener) for listener in config.listeners]
+        servers = await _listen_all(config, driver, side)
         http = _http(config, kernel, driver)
     except StartError as refusal:
         sys.stderr.write(f"{refusal}\n")
+        if side is not None:
+            side.close()
         driver.close()
         return 1
     if http is not None:
         http.start()
     write_log(Log(LogLevel.INFO, "started", _identity_fields(config, kernel)))
     driver.start()
+    if side is not None:
+        side.start(driver)
     loop.call_later(PRELOAD_AFTER_S, _preload, loop, iter(PRELOADED))
     ended: Exit = await driver.exit
     for server in servers:
         server.close()
     if http is not None:
         await http.close()
+    if side is not None:
+        side.close()
     driver.close()
     if ended.code == 0:
         kernel.close()
     write_log(Log(LogLevel.INFO, "stopped", {"exit_code": ended.code, "reason": ended.reason}))
     return ended.code
+
+
+def _broker_side(broker: Broker, loop: asyncio.AbstractEventLoop) -> BrokerSide:
+    return BrokerSide(
+        broker, loop, _loop_factory()(), frame_bytes_max=broker.config.request_bytes_max
+    )
 
 
 def _identity_fields(config: NodeConfig, kernel: Kernel) -> dict[str, object]:
@@ -248,6 +304,21 @@ def _preload(loop: asyncio.AbstractEventLoop, api_keys: Iterator[int]) -> None:
         loop.call_later(PRELOAD_PAUSE_S, _preload, loop, api_keys)
 
 
+async def _listen_all(
+    config: NodeConfig, driver: Driver, side: BrokerSide | None
+) -> list[asyncio.Server]:
+    """Bind every listener; the servers of those whose connections the kernel's driver accepts."""
+    kernels = config.listeners if side is None else config.controller_listeners
+    servers = [await _listen(driver, listener) for listener in kernels]
+    if side is not None:
+        for listener in config.broker_listeners:
+            try:
+                side.listen(listener)
+            except OSError as error:
+                raise _not_bound(listener, error) from error
+    return servers
+
+
 async def _listen(driver: Driver, listener: Endpoint) -> asyncio.Server:
     try:
         return await asyncio.get_running_loop().create_server(
@@ -257,10 +328,14 @@ async def _listen(driver: Driver, listener: Endpoint) -> asyncio.Server:
             backlog=LISTEN_BACKLOG,
         )
     except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        reason = "is taken by another process" if taken else f"cannot be opened: {error.strerror}"
-        where = f"{listener.host or '*'}:{listener.port}"
-        raise StartError(f"listener {listener.listener}: {where} {reason}") from error
+        raise _not_bound(listener, error) from error
+
+
+def _not_bound(listener: Endpoint, error: OSError) -> StartError:
+    taken = error.errno == errno.EADDRINUSE
+    reason = "is taken by another process" if taken else f"cannot be opened: {error.strerror}"
+    where = f"{listener.host or '*'}:{listener.port}"
+    return StartError(f"listener {listener.listener}: {where} {reason}")
 
 
 def _raise_file_limit() -> None:
