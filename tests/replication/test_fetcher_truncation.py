@@ -214,3 +214,28 @@ def test_a_log_that_goes_while_its_offset_is_asked_for_fails():
     pair.followed[key()].mark_offline()
     fetcher.on_offset(question, 0)
     assert list(pair.fetchers.failed) == [key()]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_partition_that_is_not_followed_any_more_is_not_truncated(is_gone):
+    pair = Pair(records=2)
+    pair.assign()
+    pair.exchange()
+    log = pair.followed[key()].log
+    if is_gone:
+        del pair.followed[key()]
+    else:
+        pair.followed[key()].make_leader(registration(2, epoch=2), 0)
+    before = list(pair.follower.took)
+    answered(pair, session_id=1, diverging_epoch=OffsetAndEpoch(1, 1))
+    assert log.end_offset == 2
+    assert pair.fetchers.failed == {key(): "it is not followed here"}
+    assert pair.follower.took == before
+
+
+def test_a_truncation_is_told():
+    pair = Pair(records=2)
+    pair.assign()
+    pair.exchange()
+    answered(pair, session_id=1, diverging_epoch=OffsetAndEpoch(1, 1))
+    assert pair.follower.took == [(key(), False)] * 2
