@@ -56,7 +56,8 @@ class LeaderLinks:
         """Take the brokers of a published image; requests to an address that changes fail."""
         if brokers is self._brokers:
             return
-        gone, self._brokers = self._brokers.keys() - brokers.keys(), brokers
+        gone = [node_id for node_id in self._brokers if node_id not in brokers]
+        self._brokers = brokers
         for node_id in sorted(gone):
             self._peers.set_address(node_id, None)
         for node_id, broker in brokers.items():

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from immutables import Map
 
 from broker.leader_links import LeaderLinks
 from metadata.image import Broker, RegisteredEndpoint
@@ -60,7 +61,7 @@ class Node:
             ),
             self.links.send,
         )
-        self.links.take_brokers({1: broker(1), 2: broker(2)})
+        self.links.take_brokers(Map({1: broker(1), 2: broker(2)}))
         self.fetch_max = fetch_max
 
     def assign(self, *numbers):
@@ -150,7 +151,7 @@ def test_a_broker_that_comes_back_elsewhere_is_connected_to_there():
     node.assign()
     (peer_id,) = node.connect()
     node.exchange()
-    node.links.take_brokers({1: broker(1, port=9093), 2: broker(2)})
+    node.links.take_brokers(Map({1: broker(1, port=9093), 2: broker(2)}))
     assert [effect.peer_id for effect in node.taken(ClosePeer)] == [peer_id]
     assert node.fetchers.next_ms() == BACKOFF_MS
     node.clock.now_ms += BACKOFF_MS
@@ -169,7 +170,7 @@ def test_a_broker_that_comes_back_elsewhere_is_connected_to_there():
 )
 def test_a_broker_that_is_gone_or_has_no_such_listener_is_not_connected_to(brokers):
     node = Node()
-    node.links.take_brokers(brokers)
+    node.links.take_brokers(Map(brokers))
     node.assign()
     assert node.taken(ConnectPeer) == []
     assert node.fetchers.next_ms() == BACKOFF_MS
@@ -179,7 +180,7 @@ def test_a_broker_that_is_gone_or_has_no_such_listener_is_not_connected_to(broke
         "unreachable",
         1,
     )
-    node.links.take_brokers({1: broker(1), 2: broker(2)})
+    node.links.take_brokers(Map({1: broker(1), 2: broker(2)}))
     node.clock.now_ms += BACKOFF_MS
     node.fetchers.tick()
     assert len(node.taken(ConnectPeer)) == 1
