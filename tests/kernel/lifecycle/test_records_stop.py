@@ -132,6 +132,12 @@ def test_no_image_follows_the_stop() -> None:
     assert type(world.nodes[1].told[-1]) is StopRecords
 
 
+def test_records_stop_once() -> None:
+    records = stopping_world().kernel(1)._broker.records
+    with pytest.raises(AssertionError, match="they stop once"):
+        records.stop()
+
+
 def test_records_stop_only_when_asked() -> None:
     world = serving_world()
     with pytest.raises(AssertionError, match="nobody asked"):
