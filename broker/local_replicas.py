@@ -33,6 +33,7 @@ from metadata.node_configs import NodeConfigs
 from replication.leadership import Leadership, LocalBroker
 from replication.partition import Following, Offline, Partition, Transition
 from storage.checkpoints.recovery_points import TopicAndPartition
+from storage.errors import CorruptFileError
 from storage.logs.log_manager import LogManager
 from storage.logs.unified_log import UnifiedLog
 from wire.api_keys import ASSIGN_REPLICAS_TO_DIRS
@@ -238,10 +239,9 @@ class LocalReplicas:
                 self._tell_directory(key)
                 self._has_log_or_none(key)
 
-        def not_created(reason: Exception | None) -> None:
-            if reason is not None:
-                fields = {"log": f"{hosted.name[0]}-{hosted.name[1]}", "reason": str(reason)}
-                self._services.emit(Log(LogLevel.ERROR, "log_not_created", fields))
+        def not_created(reason: CorruptFileError) -> None:
+            fields = {"log": f"{hosted.name[0]}-{hosted.name[1]}", "reason": str(reason)}
+            self._services.emit(Log(LogLevel.ERROR, "log_not_created", fields))
             if self._hosted.get(key) is hosted:
                 self._mark_offline(key)
 

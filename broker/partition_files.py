@@ -16,8 +16,8 @@ from storage.logs.unified_log import UnifiedLog
 from wire.types import TopicId
 
 Created = Callable[[UnifiedLog], None]
-NotCreated = Callable[[Exception | None], None]
-"""Told why there is no log; None if its log directory is offline."""
+NotCreated = Callable[[CorruptFileError], None]
+"""Told why there is no log, though its log directory is online."""
 
 
 class PartitionFiles:
@@ -61,7 +61,7 @@ class PartitionFiles:
             topic_id: of its topic.
             choose: the online log directory, asked when its turn comes; None to leave it.
             created: told of the open log.
-            not_created: told if there is none, but not if `choose` left it.
+            not_created: told if the directory of another topic is in its place.
         """
 
         def begin() -> None:
@@ -95,11 +95,8 @@ class PartitionFiles:
             not_created(reason)
         except ERRORS as reason:
             self._failed(path, reason)
-            not_created(reason)
         else:
-            if log is None:
-                not_created(None)
-            else:
+            if log is not None:  # else its log directory is offline
                 created(log)
         self._end(task.key)
 

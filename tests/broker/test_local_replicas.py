@@ -421,6 +421,9 @@ def test_a_topic_deleted_while_its_log_is_created_leaves_none() -> None:
     assert host.replicas.partitions == {}
     assert host.local.manager.log_dir_of("a", 0) is None
     assert len([n for n in host.vfs.list("/1") if n.startswith("a-")]) == 1
+    host.log.topic("a", b"d" * 16)
+    host.update()
+    assert isinstance(host.partition(0, b"d" * 16).role, Leadership)
 
 
 def test_a_replica_that_is_moved_away_is_deleted() -> None:
