@@ -54,28 +54,29 @@ def described_log_dirs(
     """
     new = codec.newest(DESCRIBE_LOG_DIRS, "response")
     wanted = None if request.topics is None else _wanted(request.topics)
-    results = []
-    for path, found in replicas.items():
+
+    def result(path: str, found: Iterable[LocalReplica] | None) -> Entity:
+        error = ErrorCode.kafka_storage_error
+        offline = new.DescribeLogDirsResult(error_code=error, log_dir=path, topics=())
+        if found is None:
+            return offline
         try:
-            size = None if found is None else volume(path)
+            size = volume(path)
         except OSError:
-            size = None
-        if found is None or size is None:
-            error = ErrorCode.kafka_storage_error
-            results.append(new.DescribeLogDirsResult(error_code=error, log_dir=path, topics=()))
-            continue
-        results.append(
-            new.DescribeLogDirsResult(
-                error_code=ErrorCode.none,
-                log_dir=path,
-                topics=_topics(found, wanted),
-                total_bytes=size.total_bytes,
-                usable_bytes=size.usable_bytes,
-                is_cordoned=path in cordoned,
-            )
+            return offline
+        return new.DescribeLogDirsResult(
+            error_code=ErrorCode.none,
+            log_dir=path,
+            topics=_topics(found, wanted),
+            total_bytes=size.total_bytes,
+            usable_bytes=size.usable_bytes,
+            is_cordoned=path in cordoned,
         )
+
     return new.DescribeLogDirsResponse(
-        throttle_time=timedelta(0), error_code=ErrorCode.none, results=tuple(results)
+        throttle_time=timedelta(0),
+        error_code=ErrorCode.none,
+        results=tuple(result(path, found) for path, found in replicas.items()),
     )
 
 

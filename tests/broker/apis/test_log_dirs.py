@@ -1,6 +1,7 @@
 """DescribeLogDirs: real sizes of the logs, cordoned and offline log directories."""
 
 import errno
+from datetime import timedelta
 
 import pytest
 
@@ -45,7 +46,7 @@ class Asked:
 
     def sizes(self, topics=None, version=5):
         answer = self.ask(topics, version)
-        assert answer.error_code is ErrorCode.none
+        assert (answer.error_code, answer.throttle_time) == (ErrorCode.none, timedelta(0))
         rows = [p for result in answer.results for t in result.topics for p in t.partitions]
         assert {(row.offset_lag, row.is_future_key) for row in rows} <= {(0, False)}
         return [
