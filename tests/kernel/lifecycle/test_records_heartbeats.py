@@ -319,3 +319,18 @@ def test_a_broker_that_has_left_reports_no_failure() -> None:
     assert report_due_ms(rig) is None
     rig.lifecycle.directory_failed("b")
     assert report_due_ms(rig) is None
+
+
+def test_the_first_image_is_told_at_once() -> None:
+    rig = Rig()
+    rig.answer(broker_epoch=EPOCH)
+    rig.ask()
+    rig.answer(is_fenced=True)
+    assert (rig.lifecycle.state, rig.due_ms) == (BrokerState.STARTING, CATCH_UP_POLL_MS)
+    rig.publish()
+    assert rig.due_ms == 0
+
+
+def test_a_broker_that_has_started_does_not_begin_to_wait_for_records() -> None:
+    with pytest.raises(AssertionError):
+        Rig(has_records=False).lifecycle.wait_for_records(print)
