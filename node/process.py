@@ -95,7 +95,7 @@ def run_node(
     format_cluster_id: str | None,
     *,
     environment: bool = False,
-    serves_records: bool = False,
+    serves_records: bool = True,
 ) -> int:
     """Run one node in this process; return its exit code.
 

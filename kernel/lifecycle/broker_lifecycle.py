@@ -450,7 +450,7 @@ class BrokerLifecycle:
             self._retry(answer.error_code.name)
             return
         self._failure_count = 0
-        for path in self._reported_now & self._unreported.keys():
+        for path in sorted(self._reported_now & self._unreported.keys()):
             del self._unreported[path]
             self._set_report_timer()
         pause_ms = self._advance(answer)

@@ -25,7 +25,7 @@ RECORD_REQUESTS: Final = frozenset({PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINAT
 REFUSED: Final = ErrorCode.policy_violation
 """A non-retriable error that all clients report to the application with its meaning."""
 NOT_PRODUCED: Final = "kraftline serves metadata only: records cannot be produced"
-NO_GROUPS: Final = "kraftline serves metadata only: there are no groups and no transactions"
+NO_GROUPS: Final = "kraftline has no groups and no transactions"
 TIMESTAMPS_OF_ENDS: Final = (-1, -2, -4)
 """Timestamps in ListOffsets for the latest, the earliest and the earliest local offset."""
 ACKS_ALLOWED: Final = (-1, 0, 1)

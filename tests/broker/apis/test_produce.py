@@ -140,7 +140,7 @@ def test_a_rejected_record_is_named():
 
 def test_a_refusal_equals_that_of_kafka():
     """Kafka 4.3.1 to librdkafka, which sent a record without a key to a compacted topic."""
-    _, request, response = recorded("static-4.3.1-00207")
+    request, response = recorded("static-4.3.1-00207")
     broker = Records()
     broker.topic("s-rd-one", 2, rules=AppendRules(is_compacted=True))
     broker.manager.partitions[key_of("s-rd-one", 2)].log._partition = "s-rd-one-2"
