@@ -52,7 +52,10 @@ def compress(codec: Codec, plain: bytes) -> bytes:
         case Codec.SNAPPY:
             return _xerial_stream(plain)
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(plain))
+            # Kafka's Java reader refuses blocks that refer to the ones before them
+            blocks = cramjam.lz4.Compressor(block_linked=False)
+            blocks.compress(plain)
+            return bytes(blocks.finish())
         case Codec.ZSTD:
             return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(plain)
 

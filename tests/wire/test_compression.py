@@ -89,3 +89,12 @@ def test_zstd_frames_that_follow_each_other_are_one_section() -> None:
         decompress(Codec.ZSTD, stream[:-1])
     with pytest.raises(CorruptBatchError, match="valid zstd"):
         decompress(Codec.ZSTD, stream + b"noise")
+
+
+@pytest.mark.parametrize("size", [1, 70_000, 300_000])
+def test_blocks_of_lz4_are_independent(size: int) -> None:
+    """Kafka's Java reader says `Dependent block stream is unsupported` otherwise."""
+    plain = bytes(range(256)) * (size // 256 + 1)
+    written = compress(Codec.LZ4, plain)
+    assert written[4] & 0x20, "the flag of the frame"
+    assert decompress(Codec.LZ4, written) == plain
