@@ -10,11 +10,10 @@ from cli.arguments import UsageError, shortened
 from cli.connect import json_line
 from cli.records.deserializers import Deserialize, deserializer_of
 from cli.records.fetcher import NO_TIMESTAMP, Fetched
+from cli.records.formatter_names import PACKAGE
 
 Format = Callable[[Fetched], bytes]
-_PACKAGE: Final = "org.apache.kafka.tools.consumer."
 _OLD_PACKAGE: Final = "kafka.tools."
-DEFAULT: Final = f"{_PACKAGE}DefaultMessageFormatter"
 
 
 def formatter_of(name: str, properties: Mapping[str, str]) -> Format:
@@ -23,7 +22,7 @@ def formatter_of(name: str, properties: Mapping[str, str]) -> Format:
     Raises:
         UsageError: the class, or that of a deserializer, is not known.
     """
-    short = name.removeprefix(_PACKAGE).removeprefix(_OLD_PACKAGE)
+    short = name.removeprefix(PACKAGE).removeprefix(_OLD_PACKAGE)
     if short == "NoOpMessageFormatter":
         return lambda _record: b""
     if short not in ("DefaultMessageFormatter", "LoggingMessageFormatter"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.records import producer_perf_test, verifiable_producer
-from cli.records.producer_perf_test import Stats
+from cli.records.measuring import Stats
 from cli.records.throttle import Throttle
 from tests.cli.records.broker import PRODUCE, Broker, Time
 from tests.cli.records.golden import run_command

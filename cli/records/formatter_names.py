@@ -1,0 +1,6 @@
+"""Names of Kafka's formatter classes."""
+
+from typing import Final
+
+PACKAGE: Final = "org.apache.kafka.tools.consumer."
+DEFAULT: Final = f"{PACKAGE}DefaultMessageFormatter"
