@@ -307,16 +307,32 @@ def _preload(loop: asyncio.AbstractEventLoop, api_keys: Iterator[int]) -> None:
 async def _listen_all(
     config: NodeConfig, driver: Driver, side: BrokerSide | None
 ) -> list[asyncio.Server]:
-    """Bind every listener; the servers of those whose connections the kernel's driver accepts."""
+    """Bind every listener; the servers of those whose connections the kernel's driver accepts.
+
+    Raises:
+        StartError: one cannot be bound; the others are closed, as uvloop's loop would not close.
+    """
     kernels = config.listeners if side is None else config.controller_listeners
-    servers = [await _listen(driver, listener) for listener in kernels]
-    if side is not None:
-        for listener in config.broker_listeners:
-            try:
-                side.listen(listener)
-            except OSError as error:
-                raise _not_bound(listener, error) from error
+    servers: list[asyncio.Server] = []
+    try:
+        for listener in kernels:
+            server = await _listen(driver, listener)
+            servers.append(server)
+        if side is not None:
+            _bind(side, config.broker_listeners)
+    except StartError:
+        for server in servers:
+            server.close()
+        raise
     return servers
+
+
+def _bind(side: BrokerSide, listeners: Sequence[Endpoint]) -> None:
+    for listener in listeners:
+        try:
+            side.listen(listener)
+        except OSError as error:
+            raise _not_bound(listener, error) from error
 
 
 async def _listen(driver: Driver, listener: Endpoint) -> asyncio.Server:

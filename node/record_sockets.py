@@ -184,7 +184,7 @@ class RecordSocket:
             self._owner.fill(output, self._filled)
         self._set_writing(is_wanted=sent in (Sent.BLOCKED, Sent.TURN_OVER))
         if self._limit is not None and output.is_empty:
-            self._end()
+            self.end()
         else:
             self.apply_reading()
 
@@ -211,7 +211,7 @@ class RecordSocket:
         self.apply_reading()
         self._limit = self._loop.call_later(CLOSE_SECONDS_MAX, self.abort)
         if self._output.is_empty:
-            self._end()
+            self.end()
         else:
             self.send()
 
@@ -219,7 +219,7 @@ class RecordSocket:
         """Close now, and drop what is unsent: the peer sees a reset."""
         if not self._has_ended:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
-            self._end()
+            self.end()
 
     def _cut(self, reason: str) -> None:
         fields = {"reason": reason, "unsent_bytes": self._output.memory_bytes}
@@ -228,10 +228,11 @@ class RecordSocket:
         self._owner.report_closed(self._id)
 
     def _lost(self) -> None:
-        self._end()
+        self.end()
         self._owner.report_closed(self._id)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Close now: what the operating system has taken still leaves."""
         self._has_ended = self._is_closing = True
         self.apply_reading()
         self._set_writing(is_wanted=False)
@@ -334,12 +335,12 @@ class RecordSockets:
             closed.close()
 
     def close(self) -> None:
-        """Close everything; what is unsent is dropped."""
+        """Close everything; what the operating system has not taken is dropped."""
         while self._listeners:
             self._listeners.pop().close()
         self._by_id.clear()
         for one in list(self._sockets):
-            one.abort()
+            one.end()
         self._read_ahead.close()
 
     # ---- for the connections -----------------------------------------------------------------
