@@ -18,7 +18,15 @@ from kernel.config import BrokerConfig, MetadataLogConfig, NodeConfig, QuorumCon
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
 from network.connection_limits import ConnectionLimits
-from node.config_keys import ACTED_ON, FLAGS, INT_MAX, NUMBERS, STATIC_DEFAULTS, Whole
+from node.config_keys import (
+    ABOUT_RECORDS,
+    ACTED_ON,
+    FLAGS,
+    INT_MAX,
+    NUMBERS,
+    STATIC_DEFAULTS,
+    Whole,
+)
 from node.errors import ConfigError, shortened
 from node.listeners import (
     ADDRESS_LIMITS_KEY,
@@ -34,6 +42,7 @@ from node.listeners import (
     split_list,
 )
 from node.properties import PropertiesError, parse_properties
+from node.records_config import check_records
 from quorum_controller.config import ElectionIntervals, TokenSettings
 from quorum_controller.security.authorization import AccessRules
 from wire.types import Endpoint, NodeId
@@ -111,8 +120,10 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
     groups = _groups(given)
     log_dirs = _log_dirs(given)
     unknown_keys = tuple(sorted(set(given) - ACTED_ON))
-    _check_by_schema(given, (*sorted(STATIC_DEFAULTS & set(given)), *unknown_keys))
-    return NodeConfig(
+    _check_by_schema(
+        given, (*sorted((STATIC_DEFAULTS | ABOUT_RECORDS) & set(given)), *unknown_keys)
+    )
+    config = NodeConfig(
         node_id=node_id,
         is_broker="broker" in roles,
         is_controller="controller" in roles,
@@ -136,6 +147,9 @@ def node_config(properties: Mapping[str, str], *, host_name: str = "localhost") 
             given, groups["connections"], bound, controller_names, inter_broker_name
         ),
     )
+    if config.is_broker:
+        check_records(config)
+    return config
 
 
 def inspection_limits(properties: Mapping[str, str]) -> dict[str, int]:

@@ -4,7 +4,7 @@ The tables are the only list of these keys; `node/config.py` reads them. Every o
 (`metadata/config_definitions`) is validated as in Kafka, has no effect, and is logged once at start
 if it is set (`configuration_without_effect`). That includes keys that a node only reports
 (DescribeConfigs, CreateTopics) or that only limit or describe features without effect here: groups,
-tiered storage.
+the cleaner, tiered storage.
 
 Dynamic configs are always stored and reported: the brokers of a cluster may be of different kinds,
 and Kafka's act on them.
@@ -13,11 +13,11 @@ and Kafka's act on them.
 from typing import Final, NamedTuple
 
 from node.listeners import ADDRESS_LIMITS_KEY, INSPECTION_KEY
+from node.record_keys import LONG_MAX, RECORDS_KEYS, TOPIC_DEFAULT_KEYS
 
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
 LONG_MIN: Final = -(2**63)
-LONG_MAX: Final = 2**63 - 1
 HEARTBEAT_INTERVAL_MS_MIN: Final = 10
 """Heartbeat interval used for any shorter setting, 0 or negative too: no busy loop."""
 SEGMENT_BYTES_MIN: Final = 12
@@ -152,9 +152,11 @@ OLDER_KEYS: Final = frozenset(
     {"leader.imbalance.per.broker.percentage", "metadata.log.segment.min.bytes"}
 )
 """Keys of Kafka 3.9 removed in 4.x, without effect here."""
+ABOUT_RECORDS: Final = RECORDS_KEYS | TOPIC_DEFAULT_KEYS
 ACTED_ON: Final = (
     READ_BY_HAND
     | STATIC_DEFAULTS
+    | ABOUT_RECORDS
     | {number.key for number in NUMBERS}
     | {flag.key for flag in FLAGS}
 )

@@ -6,58 +6,19 @@ comes again, as in KafkaScheduler. (apache/kafka: core/.../server/KafkaConfig.sc
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker.config import RecordsConfig, ReplicaFetchConfig, UpkeepConfig
 from kernel.config import NodeConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
-from node.config_keys import LONG_MAX
 from node.errors import ConfigError, shortened
 from node.listeners import inter_broker_listener
-from wire.types import DirectoryId
+from node.record_keys import INTERVALS, LONG_MAX, NUMBERS
+from wire.types import DIRECTORY_UNASSIGNED, DirectoryId
 
-
-class RecordsKey(NamedTuple):
-    """A key with a whole number: its group and field; `least` is used for any lower value."""
-
-    key: str
-    group: str
-    field: str
-    least: int | None = None
-
-
-class Interval(NamedTuple):
-    """A key with the interval of a task: its field of UpkeepConfig."""
-
-    key: str
-    field: str
-
-
-NUMBERS: Final = (
-    RecordsKey("replica.lag.time.max.ms", "records", "replica_lag_ms_max", 1),
-    RecordsKey("queued.max.request.bytes", "records", "queued_bytes_max"),
-    RecordsKey("fetch.max.bytes", "records", "fetch_bytes_max"),
-    RecordsKey("max.incremental.fetch.session.cache.slots", "records", "fetch_session_slots"),
-    RecordsKey("replica.fetch.wait.max.ms", "replica_fetch", "wait_ms_max", 0),
-    RecordsKey("replica.fetch.min.bytes", "replica_fetch", "bytes_min", 0),
-    RecordsKey("replica.fetch.max.bytes", "replica_fetch", "bytes_max"),
-    RecordsKey("replica.fetch.response.max.bytes", "replica_fetch", "response_bytes_max"),
-    RecordsKey("replica.fetch.backoff.ms", "replica_fetch", "backoff_ms"),
-    RecordsKey("num.replica.fetchers", "replica_fetch", "fetchers"),
-    RecordsKey("replica.socket.timeout.ms", "replica_fetch", "socket_timeout_ms", 1),
-    RecordsKey("num.recovery.threads.per.data.dir", "upkeep", "recovery_threads"),
-    RecordsKey("producer.id.expiration.ms", "upkeep", "producer_expiration_ms"),
-)
-INTERVALS: Final = (
-    Interval("log.retention.check.interval.ms", "retention_check_ms"),
-    Interval("log.flush.scheduler.interval.ms", "flush_check_ms"),
-    Interval("log.flush.offset.checkpoint.interval.ms", "recovery_point_ms"),
-    Interval("log.flush.start.offset.checkpoint.interval.ms", "log_start_ms"),
-    Interval("replica.high.watermark.checkpoint.interval.ms", "high_watermark_ms"),
-)
-RECORDS_KEYS: Final = frozenset(number.key for number in (*NUMBERS, *INTERVALS))
-"""Keys that a node with records acts on, beside those of topics (`broker/topic_settings.py`)."""
+RETENTION_KEYS: Final = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+"""The first that is given counts."""
 
 
 def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId]) -> RecordsConfig:
@@ -101,8 +62,17 @@ def records_config(config: NodeConfig, directory_ids: Mapping[str, DirectoryId])
         upkeep=UpkeepConfig(**groups["upkeep"]),
         **groups["records"],
     )
-    _check(found)
+    _check(found, given)
     return found
+
+
+def check_records(config: NodeConfig) -> None:
+    """Refuse settings that the records of a broker cannot run with, before anything is written.
+
+    Raises:
+        ConfigError: a value is refused.
+    """
+    records_config(config, dict.fromkeys(config.log_dirs, DIRECTORY_UNASSIGNED))
 
 
 def _whole(text: str, key: str) -> int:
@@ -113,9 +83,17 @@ def _whole(text: str, key: str) -> int:
     return value
 
 
-def _check(config: RecordsConfig) -> None:
-    """Refuse values that do not fit each other, as KafkaConfig.validateValues does."""
+def _check(config: RecordsConfig, given: Mapping[str, str]) -> None:
+    """Refuse values that do not fit, as KafkaConfig.validateValues does."""
     wait_ms = config.replica_fetch.wait_ms_max
+    if int(given.get("log.roll.ms") or 1) < 1:
+        raise ConfigError("log.roll.ms must be greater than or equal to 1")
+    if int(given.get("log.roll.jitter.ms") or 0) < 0:
+        raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
+    retention = next((key for key in RETENTION_KEYS if given.get(key)), None)
+    if retention is not None and int(given[retention]) == 0:
+        text = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+        raise ConfigError(text if retention in text else f"{text}: {retention}=0")
     if wait_ms > config.replica_fetch.socket_timeout_ms:
         raise ConfigError(
             "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to "
@@ -126,3 +104,6 @@ def _check(config: RecordsConfig) -> None:
             "replica.fetch.wait.max.ms should always be less than or equal to "
             "replica.lag.time.max.ms to prevent frequent changes in ISR"
         )
+    if 0 < int(given.get("queued.max.request.bytes", -1)) < config.request_bytes_max:
+        text = "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
+        raise ConfigError(text)

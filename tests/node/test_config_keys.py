@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from immutables import Map
 
+from broker.topic_settings import TopicSettingsOf
 from kernel.lifecycle.cordoned_directories import cordoned_directories
 from metadata.config_schema import ConfigDefinition, ConfigType, broker_configs
 from metadata.config_values import parse_value
@@ -25,7 +26,9 @@ from metadata.features import METADATA_VERSION_MAX
 from metadata.image import EMPTY, METADATA_VERSION
 from metadata.node_configs import NodeConfigs
 from node.config import ConfigError, node_config
-from node.config_keys import INT_MAX, LONG_MAX, NUMBERS, Whole
+from node.config_keys import INT_MAX, NUMBERS, Whole
+from node.record_keys import LONG_MAX
+from node.records_config import records_config
 from quorum_controller.configs.topic_defaults import partition_defaults
 from quorum_controller.security.authorization import AccessRules
 from tests.kernel.harness import World, create_topic_body
@@ -57,12 +60,17 @@ CHANGES: dict[str, tuple[dict[str, str], str]] = {
     "inter.broker.listener.name": (NAMED, "B"),
     "listener.security.protocol.map": (COMBINED, "A:PLAINTEXT"),
     "listeners": (COMBINED, "PLAINTEXT://:1,CONTROLLER://:2"),
+    "log.cleaner.max.compaction.lag.ms": ({**COMBINED, "log.cleanup.policy": "compact"}, "7"),
     "log.dir": (without(COMBINED, "log.dirs"), "/other"),
     "log.dirs": (COMBINED, "/other"),
+    "log.flush.interval.ms": (COMBINED, "7"),
+    "log.roll.jitter.ms": (COMBINED, "7"),
+    "log.roll.ms": (COMBINED, "7"),
     "max.connections.per.ip.overrides": (COMBINED, "10.0.0.1:3"),
     "metadata.log.dir": (COMBINED, "/other"),
     "node.id": (BROKER, "8"),
     "process.roles": (COMBINED, "controller"),
+    "queued.max.request.bytes": (COMBINED, "104857600"),
     "security.inter.broker.protocol": (COMBINED, "SSL"),
     "super.users": (SUPER, "User:a"),
 }
@@ -82,6 +90,22 @@ USERS = [
     if path.name != "config.py"
 ]
 """Files that use the parts of a NodeConfig."""
+
+
+def read_attributes(path: Path) -> set[str]:
+    """Names behind a dot in a file, where they are read."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    reads = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+    return {node.attr for node in reads}
+
+
+RECORDS_READ = {
+    name
+    for path in (ROOT / "broker").glob("**/*.py")
+    if path.name != "config.py"
+    for name in read_attributes(path)
+}
+"""Names of the fields of a RecordsConfig that the records of a broker read, and others."""
 
 
 class Recorded:
@@ -138,13 +162,6 @@ def read_in_code() -> Iterator[str]:
             yield path
 
 
-def read_attributes(path: Path) -> set[str]:
-    """Names behind a dot in a file, where they are read."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    reads = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
-    return {node.attr for node in reads}
-
-
 def leaves(config: Any, path: str = "") -> dict[str, Any]:
     """Every field by its path, those of parts instead of the part."""
     found: dict[str, Any] = {}
@@ -193,9 +210,14 @@ def effects(properties: dict[str, str]) -> tuple[Any, ...]:
     image = msgspec.structs.replace(EMPTY, features=Map({METADATA_VERSION: METADATA_VERSION_MAX}))
     config = node_config(properties)
     directory_ids = {path: DirectoryId(bytes(16)) for path in config.log_dirs}
+    settings = TopicSettingsOf(config.node_id, properties)
+    records = leaves(records_config(config, directory_ids)) if config.is_broker else {}
     return (
         partition_defaults(NodeConfigs(EMPTY, 1, properties)),
         cordoned_directories(image, config, directory_ids),
+        settings.log("topic"),
+        settings.partition("topic"),
+        {path: value for path, value in records.items() if path.rpartition(".")[2] in RECORDS_READ},
     )
 
 

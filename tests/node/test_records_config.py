@@ -7,16 +7,20 @@ from broker.config import RecordsConfig, ReplicaFetchConfig, UpkeepConfig
 from metadata.config_schema import broker_configs
 from metadata.config_values import parse_value
 from node.config import node_config
-from node.config_keys import LONG_MAX
 from node.errors import ConfigError
-from node.records_config import INTERVALS, NUMBERS, RECORDS_KEYS, records_config
+from node.record_keys import INTERVALS, LONG_MAX, NUMBERS, RECORDS_KEYS
+from node.records_config import records_config
 from tests.node.test_config import BROKER, COMBINED
 from wire.types import DirectoryId
 
 IDS = {"/data/a": DirectoryId(bytes(15) + b"\1"), "/data/b": DirectoryId(bytes(15) + b"\2")}
 KEYS = (*NUMBERS, *INTERVALS)
 LEAST = {key.key: key.least for key in NUMBERS if key.least is not None}
-ROOM = {"replica.lag.time.max.ms": "1000000", "replica.socket.timeout.ms": "1000000"}
+ROOM = {
+    "replica.lag.time.max.ms": "1000000",
+    "replica.socket.timeout.ms": "1000000",
+    "socket.request.max.bytes": "1",
+}
 """So much that other values fit."""
 
 
@@ -130,3 +134,37 @@ def test_every_field_with_a_key_is_set_by_one():
     assert len(fields) == len(KEYS) == len(RECORDS_KEYS)
     for group, kind in (("replica_fetch", ReplicaFetchConfig), ("upkeep", UpkeepConfig)):
         assert {name for found, name in fields if found == group} == set(kind.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"log.roll.ms": "0"}, "log.roll.ms must be greater than or equal to 1"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms must be greater than or equal to 0"),
+        ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited"),
+        ({"log.retention.minutes": "0"}, "log.retention.ms must be unlimited"),
+        ({"log.retention.hours": "0"}, "log.retention.ms must be unlimited"),
+        (
+            {"queued.max.request.bytes": "999", "socket.request.max.bytes": "1000"},
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        ),
+    ],
+)
+def test_what_kafka_does_not_start_with_is_refused_with_its_text(given, text):
+    with pytest.raises(ConfigError, match=text):
+        node_config({**COMBINED, **given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"log.roll.ms": "1", "log.roll.jitter.ms": "0"},
+        {"log.retention.ms": "1", "log.retention.minutes": "0"},
+        {"log.retention.ms": "-1"},
+        {"log.retention.hours": "-3"},
+        {"queued.max.request.bytes": "1000", "socket.request.max.bytes": "1000"},
+        {"queued.max.request.bytes": "0"},
+    ],
+)
+def test_what_kafka_starts_with_is_taken(given):
+    assert set(given) & set(node_config({**COMBINED, **given}).unknown_keys) == set()

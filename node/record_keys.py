@@ -1,0 +1,57 @@
+"""Kafka's keys about records that a broker acts on: its own, and the defaults of topics."""
+
+from typing import Final, NamedTuple
+
+from broker.topic_settings import NO_EFFECT
+from metadata.config_schema import topic_configs
+
+LONG_MAX: Final = 2**63 - 1
+
+
+class RecordsKey(NamedTuple):
+    """A key with a whole number: its group and field; `least` is used for any lower value."""
+
+    key: str
+    group: str
+    field: str
+    least: int | None = None
+
+
+class Interval(NamedTuple):
+    """A key with the interval of a task: its field of UpkeepConfig."""
+
+    key: str
+    field: str
+
+
+NUMBERS: Final = (
+    RecordsKey("replica.lag.time.max.ms", "records", "replica_lag_ms_max", 1),
+    RecordsKey("queued.max.request.bytes", "records", "queued_bytes_max"),
+    RecordsKey("fetch.max.bytes", "records", "fetch_bytes_max"),
+    RecordsKey("max.incremental.fetch.session.cache.slots", "records", "fetch_session_slots"),
+    RecordsKey("replica.fetch.wait.max.ms", "replica_fetch", "wait_ms_max", 0),
+    RecordsKey("replica.fetch.min.bytes", "replica_fetch", "bytes_min", 0),
+    RecordsKey("replica.fetch.max.bytes", "replica_fetch", "bytes_max"),
+    RecordsKey("replica.fetch.response.max.bytes", "replica_fetch", "response_bytes_max"),
+    RecordsKey("replica.fetch.backoff.ms", "replica_fetch", "backoff_ms"),
+    RecordsKey("num.replica.fetchers", "replica_fetch", "fetchers"),
+    RecordsKey("replica.socket.timeout.ms", "replica_fetch", "socket_timeout_ms", 1),
+    RecordsKey("num.recovery.threads.per.data.dir", "upkeep", "recovery_threads"),
+    RecordsKey("producer.id.expiration.ms", "upkeep", "producer_expiration_ms"),
+)
+INTERVALS: Final = (
+    Interval("log.retention.check.interval.ms", "retention_check_ms"),
+    Interval("log.flush.scheduler.interval.ms", "flush_check_ms"),
+    Interval("log.flush.offset.checkpoint.interval.ms", "recovery_point_ms"),
+    Interval("log.flush.start.offset.checkpoint.interval.ms", "log_start_ms"),
+    Interval("replica.high.watermark.checkpoint.interval.ms", "high_watermark_ms"),
+)
+RECORDS_KEYS: Final = frozenset(number.key for number in (*NUMBERS, *INTERVALS))
+"""Keys of the broker itself."""
+TOPIC_DEFAULT_KEYS: Final = frozenset(
+    synonym.name
+    for name, definition in topic_configs().items()
+    if name not in NO_EFFECT
+    for synonym in definition.synonyms
+)
+"""Keys that hold for topics without a config of their own (`broker/topic_settings.py`)."""
