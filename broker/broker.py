@@ -7,6 +7,7 @@ settles; what the parts hand to the driver, and ask of the controller, comes bac
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import Any, Final, Protocol
 
 from broker.apis.access import Access
@@ -45,12 +46,15 @@ from broker.front import Front, Handler, used_interval_ms
 from broker.leader_links import LeaderLinks
 from broker.local_replicas import LocalReplicas
 from broker.producer_id_blocks import ProducerIdBlocks
+from broker.records_counts import LOGS_MAX, DelayedCount, RecordsCounts, log_sizes
+from broker.replica_views import LocalReplicaView, ReplicaFetchView, replica_view
 from broker.services import Disk, Services
 from metadata.image import EMPTY, Image
 from metadata.image import Broker as BrokerRegistration
 from network.clock import Clock
 from network.timers import NEVER_MS
 from replication.alter_partition import AlterPartitions
+from replication.counters import Counters
 from replication.fetch_session import FetchManager, FetchSessionCache
 from replication.fetcher import FetcherConfig, FollowerBroker
 from replication.fetchers import Fetchers
@@ -119,6 +123,7 @@ class Broker:
         self._epoch = NO_EPOCH
         self._work = Work(self._effects)
         self._asks = Asks(self._effects)
+        self._counters = Counters()
         self._replicas = ReplicaManager(
             self._clock,
             AlterPartitions(config.node_id),
@@ -126,6 +131,7 @@ class Broker:
             lag_ms_max=config.replica_lag_ms_max,
             on_failure=self._on_disk_failure,
             on_appended=self._on_appended,
+            counters=self._counters,
         )
         self._links = LeaderLinks(
             config.node_id,
@@ -183,6 +189,7 @@ class Broker:
             ),
             clock=self._clock,
             effects=self._effects,
+            counters=self._counters,
             broker_epoch=self._broker_epoch,
             partition_of=self._partition_of,
             took=self._on_replicated,
@@ -205,6 +212,7 @@ class Broker:
             image=image,
             clock=self._clock,
             bytes_max=config.fetch_bytes_max,
+            counters=self._counters,
         )
         return {
             PRODUCE: Produce(replicas, access, image).serve,
@@ -284,6 +292,43 @@ class Broker:
         request = self._replicas.next_proposal(self._epoch)
         if request is not None:
             self._asks.ask(ALTER_PARTITION, request, self._replicas.on_proposal_answer)
+
+    # ---- views, between two steps ------------------------------------------------------------
+
+    def replica(self, key: TopicIdPartition) -> LocalReplicaView | None:
+        """View of a replica; None if this broker hosts none."""
+        partition = self._local.partition(key)
+        if partition is None:
+            return None
+        return replica_view(
+            partition,
+            self.config.node_id,
+            self._clock,
+            log_dir=self._local.log_dir_of(key),
+            fetching=ReplicaFetchView(
+                lag=self._fetchers.lag(key), failure=self._fetchers.failure(key)
+            ),
+        )
+
+    def counts(self) -> RecordsCounts:
+        """Count what this broker did and has."""
+        replicas, local, fetchers = self._replicas, self._local, self._fetchers
+        watched, delayed = replicas.watched_counts, replicas.waiting_counts
+        produce, fetch, delete_records = map(DelayedCount, watched, delayed)
+        return RecordsCounts(
+            counters=copy(self._counters),
+            requests=dict(self._front.requests),
+            connections=self._front.connection_counts(),
+            queued_bytes=self._front.queued_bytes,
+            offline_replicas=local.offline_count,
+            offline_log_dirs=len(local.failed_log_dirs),
+            produce=produce,
+            fetch=fetch,
+            delete_records=delete_records,
+            replica_lag_max=fetchers.lag_max,
+            failed_partitions=len(fetchers.failed),
+            logs=log_sizes(local.open_logs()) if len(local.hosted) <= LOGS_MAX else None,
+        )
 
     # ---- the node ----------------------------------------------------------------------------
 

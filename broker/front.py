@@ -15,7 +15,7 @@ own until followers have fetched. The driver does not read a connection with uns
 As in Kafka, what was asked before the reason to close a connection is answered first.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -157,10 +157,16 @@ class Front:
         self._starved: dict[int, _Client] = {}
         self._woken: dict[int, _Client] = {}
         self._is_serving = False
+        self.requests: dict[tuple[int, int], int] = {}
+        """Calls since the start, by API key and version."""
 
     def __len__(self) -> int:
         """Return the number of open connections."""
         return len(self._clients)
+
+    def connection_counts(self) -> dict[str, int]:
+        """Return the number of open connections by listener."""
+        return Counter(client.listener for client in self._clients.values())
 
     @property
     def queued_bytes(self) -> int:
@@ -298,6 +304,8 @@ class Front:
     ) -> None:
         self._queued_bytes += queued_bytes
         client.calls += 1
+        kind = (header.api_key, header.api_version)
+        self.requests[kind] = self.requests.get(kind, 0) + 1
         reply = _Reply(self._answered, client, queued_bytes)
         call = Call(
             header,

@@ -11,7 +11,7 @@ apache/kafka: core/.../server/ReplicaManager.scala (`applyDelta`),
 core/.../server/metadata/BrokerMetadataPublisher.scala
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -89,6 +89,8 @@ class LocalReplicas:
         self._awaited: set[TopicIdPartition] | None = None
         """Partitions of the first image without a log; None before it and after `Ready`."""
         self._failed: set[str] = set()
+        self._offline: set[TopicIdPartition] = set()
+        """Hosted partitions whose log failed."""
         self._hosted: dict[TopicIdPartition, Hosted] = {}
         self._key_of: dict[TopicAndPartition, TopicIdPartition] = {}
         self.settings = TopicSettingsOf(config.node_id, self._properties)
@@ -178,6 +180,7 @@ class LocalReplicas:
 
     def _drop(self, key: TopicIdPartition) -> None:
         hosted = self._hosted.pop(key)
+        self._offline.discard(key)
         if self._key_of.get(hosted.name) == key:
             del self._key_of[hosted.name]
         self._fetchers.remove(key)
@@ -332,6 +335,7 @@ class LocalReplicas:
 
     def _mark_offline(self, key: TopicIdPartition) -> None:
         self._hosted[key].partition.mark_offline()
+        self._offline.add(key)
         self._fetchers.remove(key)
         self._replicas.check(key)
         self._has_log_or_none(key)
@@ -386,6 +390,7 @@ class LocalReplicas:
             self._fetchers.remove(key)
             self._replicas.drop(key)
         self._hosted.clear()
+        self._offline.clear()
         self._key_of.clear()
         self._awaited = None
         self._work.when_idle(lambda: LogClosing(self.manager, self._services).start())
@@ -402,10 +407,27 @@ class LocalReplicas:
         """The hosted partitions, also offline ones."""
         return self._hosted
 
+    def partition(self, key: TopicIdPartition) -> Partition | None:
+        """A hosted partition."""
+        hosted = self._hosted.get(key)
+        return None if hosted is None else hosted.partition
+
+    def open_logs(self) -> Iterator[tuple[TopicAndPartition, UnifiedLog]]:
+        """The open logs of the hosted partitions."""
+        for hosted in self._hosted.values():
+            log = hosted.partition.log
+            if log is not None:
+                yield hosted.name, log
+
     @property
     def failed_log_dirs(self) -> frozenset[str]:
         """The log directories that are offline."""
         return frozenset(self._failed)
+
+    @property
+    def offline_count(self) -> int:
+        """Number of hosted partitions whose log failed, or could not be created."""
+        return len(self._offline)
 
     def size_of(self, key: TopicIdPartition) -> int | None:
         """Bytes of the log of a partition, None without an open one."""

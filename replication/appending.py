@@ -18,7 +18,7 @@ from wire.errors import CorruptBatchError, ErrorCode
 
 DISK_ERRORS: Final = (OSError, OutOfSpaceError, FsyncError)
 """Errors of a log directory, which is offline from then on."""
-_WITHOUT_LOG_START: Final = frozenset(
+WITHOUT_LOG_START: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.not_leader_or_follower,
@@ -107,7 +107,7 @@ def _failed(partition: Partition, error: Exception) -> AppendStep:
 
 
 def _refused(partition: Partition, code: ErrorCode) -> AppendResult:
-    if code in _WITHOUT_LOG_START:
+    if code in WITHOUT_LOG_START:
         return AppendResult(code=code)
     assert partition.log is not None, f"{code=} of a leader, which has a log"
     return AppendResult(code=code, log_start_offset=partition.log.log_start_offset)

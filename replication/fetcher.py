@@ -22,6 +22,7 @@ import msgspec
 
 from network.clock import Clock
 from network.effects import Log, LogLevel, LogSink
+from replication.counters import Counters
 from replication.follower_session import FollowerSession, Verdict
 from replication.following import FetchedFromLeader
 from replication.partition import Partition
@@ -70,6 +71,7 @@ class FollowerBroker(msgspec.Struct, frozen=True, kw_only=True):
     effects: LogSink
     broker_epoch: Callable[[], BrokerEpoch | None]
     partition_of: Callable[[TopicIdPartition], Partition | None]
+    counters: Counters
     took: Callable[[TopicIdPartition, bool], None]
     """Called after an append or a truncation, with True if the high watermark was raised."""
     disk_failed: Callable[[TopicIdPartition, Exception], None]
@@ -129,6 +131,7 @@ class Fetcher:
 
     def __init__(self, broker: FollowerBroker, failed: dict[TopicIdPartition, str]) -> None:
         self._broker = broker
+        self._counters = broker.counters
         self._config = broker.config
         self._clock = broker.clock
         self._effects = broker.effects
@@ -148,6 +151,16 @@ class Fetcher:
     def lags(self) -> Mapping[TopicIdPartition, int]:
         """Number of records up to the leader's high watermark, -1 before the first answer."""
         return {key: -1 if state.lag is None else state.lag for key, state in self._states.items()}
+
+    def lag(self, key: TopicIdPartition) -> int | None:
+        """Lag of one partition; None before the first answer, or if it is not fetched here."""
+        state = self._states.get(key)
+        return None if state is None else state.lag
+
+    @property
+    def lag_max(self) -> int:
+        """The largest of the lags; 0 without one."""
+        return max((state.lag or 0 for state in self._states.values()), default=0)
 
     # -- partitions -----------------------------------------------------------------------------
 
@@ -363,6 +376,7 @@ class Fetcher:
         if isinstance(appended, ErrorCode):
             self._fail(state, appended.name)
             return
+        self._counters.replication_bytes_in += len(fetched.records)
         is_stuck = len(fetched.records) > 0 and appended.end_offset == state.fetch_offset
         state.lag = max(0, fetched.high_watermark - appended.end_offset)
         self._continue(state, log)

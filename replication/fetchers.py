@@ -91,6 +91,21 @@ class Fetchers:
             lags.update(fetcher.lags())
         return lags
 
+    def lag(self, key: TopicIdPartition) -> int | None:
+        """Lag of one partition; None before the first answer, or if it is not fetched."""
+        place = self._assigned.get(key)
+        fetcher = None if place is None else self._fetchers.get(place)
+        return None if fetcher is None else fetcher.lag(key)
+
+    def failure(self, key: TopicIdPartition) -> str | None:
+        """Reason for which a partition is not replicated any more; None if it is."""
+        return self.failed.get(key)
+
+    @property
+    def lag_max(self) -> int:
+        """The largest lag (MaxLag); 0 without one."""
+        return max((fetcher.lag_max for fetcher in self._fetchers.values()), default=0)
+
     # -- requests -------------------------------------------------------------------------------
 
     def next_ms(self) -> int | None:

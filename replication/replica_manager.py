@@ -15,6 +15,7 @@ from metadata.image import Image
 from network.clock import Clock
 from replication.alter_partition import AlterPartitions
 from replication.appending import AppendResult, append_batch
+from replication.counters import Counters
 from replication.delayed import (
     AwaitedOffset,
     DelayedDeleteRecords,
@@ -97,6 +98,7 @@ class ReplicaManager:
         on_failure: called with the partition at which a log directory failed, and the error; not
             called while it works on partitions, so that they may be marked offline.
         on_appended: called with a partition behind an append, which may be due for a flush.
+        counters: raised here.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class ReplicaManager:
         lag_ms_max: int,
         on_failure: Callable[[TopicIdPartition, Exception], None],
         on_appended: Callable[[TopicIdPartition], None],
+        counters: Counters,
     ) -> None:
         assert lag_ms_max > 1, f"{lag_ms_max=}"
         self._clock = clock
@@ -115,6 +118,7 @@ class ReplicaManager:
         self._image = image
         self._on_failure = on_failure
         self._on_appended = on_appended
+        self._counters = counters
         self._shrink_interval_ms = lag_ms_max // 2
         self._next_shrink_ms = clock.now_ms + self._shrink_interval_ms
         self._produces: Purgatory[TopicIdPartition, DelayedProduce[_Produce]] = Purgatory()
@@ -132,6 +136,15 @@ class ReplicaManager:
             self._produces.delayed_count,
             self._fetches.delayed_count,
             self._deletions.delayed_count,
+        )
+
+    @property
+    def watched_counts(self) -> tuple[int, int, int]:
+        """Number of their partitions for which they wait, one for each request and partition."""
+        return (
+            self._produces.watched_count,
+            self._fetches.watched_count,
+            self._deletions.watched_count,
         )
 
     # -- partitions -----------------------------------------------------------------------------
@@ -204,6 +217,8 @@ class ReplicaManager:
             for key, batch in batches.items()
         }
         results = {key: step.result for key, step in steps.items()}
+        for key, batch in batches.items():
+            self._counters.appended(results[key], len(batch.buffer))
         if required_acks == ALL_IN_SYNC:
             self._answer_when_committed(_Produce(results, answer), timeout_ms)
         else:
@@ -249,6 +264,7 @@ class ReplicaManager:
             max_bytes: of all records, unless the first batch is larger.
             answer: called once; it has the reads and their records.
         """
+        self._counters.fetch_requests += len(wanted)
         reads = self._read(params, wanted, max_bytes, updates_replicas=True)
         if is_answered_at_once(params, [read.row for read in reads]):
             answer(reads)
@@ -286,6 +302,8 @@ class ReplicaManager:
         for read in reads:
             if read.failure is not None:
                 self._on_failure(read.wanted.key, read.failure)
+            if read.row.code is ErrorCode.corrupt_message:
+                self._counters.failed_fetch_requests += 1
         return reads
 
     def _end_fetch(self, fetch: DelayedFetch[_Fetch]) -> None:
@@ -377,7 +395,11 @@ class ReplicaManager:
         for answered in self._proposals.on_response(response, now_ms):
             partition = self.partitions.get(answered.partition)
             if partition is not None:
+                leader = partition.leadership
+                before = None if isinstance(leader, ErrorCode) else leader.state
                 result = partition.on_answer(answered.proposed, answered.answer, now_ms)
+                if before is not None:
+                    self._counters.proposed(before, result.outcome)
                 self.took(answered.partition, result.changed)
 
     # -- time -----------------------------------------------------------------------------------

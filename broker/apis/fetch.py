@@ -17,6 +17,7 @@ from broker.effects import Part
 from metadata.image import Image
 from network.clock import Clock
 from quorum_controller.security.authorization import Operation
+from replication.counters import Counters
 from replication.delayed import FetchParams
 from replication.fetch_session import (
     FetchContext,
@@ -55,6 +56,7 @@ class Fetch:
         image: returns the newest image.
         clock: of the broker.
         bytes_max: `fetch.max.bytes`.
+        counters: of the broker.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Fetch:
         image: Callable[[], Image],
         clock: Clock,
         bytes_max: int,
+        counters: Counters,
     ) -> None:
         self._manager = manager
         self._sessions = sessions
@@ -73,6 +76,7 @@ class Fetch:
         self._image = image
         self._clock = clock
         self._bytes_max = bytes_max
+        self._counters = counters
 
     def serve(self, call: Call) -> None:
         """Read; the answer waits for what the request asks for.
@@ -91,7 +95,9 @@ class Fetch:
             _params(version, request, max_bytes),
             wanted,
             max_bytes=max_bytes,
-            answer=lambda reads: self._answer(call, context, refused, reads),
+            answer=lambda reads: self._answer(
+                call, context, refused, reads, is_follower=request.replica_id >= 0
+            ),
         )
 
     # -- the request ----------------------------------------------------------------------------
@@ -152,6 +158,8 @@ class Fetch:
         context: FetchContext,
         refused: Sequence[FetchedPartition],
         reads: Sequence[PartitionRead],
+        *,
+        is_follower: bool,
     ) -> None:
         version = call.header.api_version
         leaders = CurrentLeaders(self._image(), call.listener)
@@ -175,6 +183,7 @@ class Fetch:
             records = unsent.pop((row.topic, row.partition), None)
             if records is not None:
                 parts.append(records)
+                self._counters.sent(records.size_bytes, is_to_follower=is_follower)
         for records in unsent.values():
             records.close()
         call.answer_parts([*parts, pieces[-1]])

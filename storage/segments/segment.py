@@ -139,6 +139,11 @@ class Segment:
         largest_ms = self.indexes.max_timestamp_ms
         return largest_ms if largest_ms >= 0 else self._created_ms
 
+    @property
+    def known_largest_timestamp_ms(self) -> int | None:
+        """As `largest_timestamp_ms`; None while the indexes have not been read."""
+        return None if self._indexes is None else self.largest_timestamp_ms
+
     def adopt(self, indexes: SegmentIndexes) -> None:
         """Use the indexes that a scan of the whole segment made."""
         assert indexes.offsets.base_offset == self.base_offset, f"{self.base_offset=}"

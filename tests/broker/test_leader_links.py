@@ -8,6 +8,7 @@ from broker.leader_links import LeaderLinks
 from metadata.image import Broker, RegisteredEndpoint
 from network.clock import Clock, Now
 from network.effects import ClosePeer, ConnectPeer, Log, SendPeerBytes
+from replication.counters import Counters
 from replication.fetcher import FetcherConfig, FollowerBroker
 from replication.fetchers import Fetchers
 from tests.replication.fetching import BACKOFF_MS, NAME, Leader, Pair, key
@@ -51,6 +52,7 @@ class Node:
         self.links = LeaderLinks(2, "INTERNAL", self.clock, self.effects, TIMEOUT_MS)
         self.fetchers = Fetchers(
             FollowerBroker(
+                counters=Counters(),
                 config=FetcherConfig(node_id=2, backoff_ms=BACKOFF_MS, **config),
                 clock=self.clock,
                 effects=self.effects,

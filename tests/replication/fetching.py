@@ -9,6 +9,7 @@ import msgspec
 from kio.serial import entity_reader
 
 from network.clock import Clock, Now
+from replication.counters import Counters
 from replication.delayed import FetchParams
 from replication.fetch_session import (
     FetchManager,
@@ -179,6 +180,7 @@ class Follower:
         self.disk_failures = []
         self.on_disk_failure = lambda: None
         broker = FollowerBroker(
+            counters=Counters(),
             config=FetcherConfig(node_id=node_id, backoff_ms=BACKOFF_MS, **config),
             clock=self.clock,
             effects=self.effects,

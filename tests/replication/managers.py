@@ -5,6 +5,7 @@ import msgspec
 from metadata.image import EMPTY, Topic
 from network.clock import Clock, Now
 from replication.alter_partition import AlterPartitions
+from replication.counters import Counters
 from replication.delayed import FetchParams
 from replication.fetch_session import FetchPartition
 from replication.fetching import WantedPartition
@@ -53,6 +54,7 @@ class Managed:
         self.brokers = Brokers()
         self.clock = Clock(Now(1_000, WALL_MS))
         self.image = EMPTY
+        self.counters = Counters()
         self.proposals = AlterPartitions(1)
         self.failed = []
         self.appended = []
@@ -65,6 +67,7 @@ class Managed:
             lag_ms_max=LAG_MS,
             on_failure=lambda key, error: self.failed.append((key, error)),
             on_appended=self.appended.append,
+            counters=self.counters,
         )
 
     def create(self, key=T0, *, minimum=1, deletes=True, rules=None, settings=None, **fields):

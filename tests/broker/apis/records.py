@@ -59,6 +59,7 @@ class Records(Managed):
             image=lambda: self.image,
             clock=self.clock,
             bytes_max=bytes_max,
+            counters=self.counters,
         )
 
     def topic(self, name="t", number=0, **fields):

@@ -8,6 +8,7 @@ from broker.apis.delete_records import DeleteRecords
 from network.clock import Clock, Now
 from quorum_controller.security.authorization import AccessRules, Operation
 from replication.alter_partition import AlterPartitions
+from replication.counters import Counters
 from replication.replica_manager import ReplicaManager
 from tests.broker.apis.requests import Broker, answer_bytes, call_of, recorded
 from tests.broker.metadata_log import A
@@ -30,6 +31,7 @@ class Asked:
             lag_ms_max=LAG_MS,
             on_failure=lambda key, error: None,
             on_appended=lambda key: None,
+            counters=Counters(),
         )
         self.handler = DeleteRecords(self.broker.partitions, self.broker.access, self.manager)
         self.answers = []

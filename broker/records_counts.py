@@ -1,0 +1,72 @@
+"""Counts of a broker's records as a value, for metrics that are read on another thread."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from replication.counters import Counters
+from storage.checkpoints.recovery_points import TopicAndPartition
+from storage.logs.unified_log import UnifiedLog
+
+LOGS_MAX: Final = 1_000
+"""Number of logs above which the sizes of each are not told: a series for each would be too many,
+and to make them would hold up the thread of the records."""
+
+
+class DelayedCount(msgspec.Struct, frozen=True, gc=False):
+    """Requests of one kind that wait."""
+
+    watched: int
+    """Once for each of their partitions (PurgatorySize)."""
+    delayed: int
+    """NumDelayedOperations."""
+
+
+class LogSize(msgspec.Struct, frozen=True, gc=False):
+    """One open log."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    log_start_offset: int
+    log_end_offset: int
+    segment_count: int
+
+
+class RecordsCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the start, and numbers of what there is now."""
+
+    counters: Counters
+    """A copy."""
+    requests: Mapping[tuple[int, int], int]
+    """Requests about records since the start, by API key and version."""
+    connections: Mapping[str, int]
+    """Open ones by listener."""
+    queued_bytes: int
+    """Bytes of unanswered requests that count for `queued.max.request.bytes`."""
+    offline_replicas: int
+    offline_log_dirs: int
+    produce: DelayedCount
+    fetch: DelayedCount
+    delete_records: DelayedCount
+    replica_lag_max: int
+    """Records that the replica which is furthest behind its leader lacks; 0 without one."""
+    failed_partitions: int
+    """Followers that do not fetch until their leader epoch changes."""
+    logs: tuple[LogSize, ...] | None
+    """Sorted; None for more than 1,000."""
+
+
+def log_sizes(logs: Iterable[tuple[TopicAndPartition, UnifiedLog]]) -> tuple[LogSize, ...]:
+    """Sizes of open logs, by topic and number."""
+    return tuple(
+        LogSize(
+            *name,
+            size_bytes=log.log.size_bytes,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.end_offset,
+            segment_count=len(log.log.segments),
+        )
+        for name, log in sorted(logs, key=lambda each: each[0])
+    )

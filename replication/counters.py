@@ -1,0 +1,67 @@
+"""Counts of what a broker's replicas did since its start: Kafka's BrokerTopicMetrics and ISR rates.
+
+Of all topics together: series for each topic would grow with the cluster.
+
+apache/kafka: storage/.../log/metrics/BrokerTopicMetrics.java, core/.../server/ReplicaManager.scala
+"""
+
+from typing import Final
+
+import msgspec
+
+from replication.appending import WITHOUT_LOG_START, AppendResult
+from replication.isr import Outcome, PartitionState, PendingExpandIsr
+from wire.errors import ErrorCode
+
+_NOT_FAILED: Final = WITHOUT_LOG_START | {ErrorCode.none}
+"""Results that are expected of a broker; the others are failures of a produce request."""
+
+
+class Counters(msgspec.Struct):
+    """Counts, which the step thread raises; other threads get a copy."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    """Of batches that were appended for clients."""
+    bytes_out: int = 0
+    """Of records in answers to consumers."""
+    replication_bytes_in: int = 0
+    """Of records that leaders sent."""
+    replication_bytes_out: int = 0
+    """Of records in answers to followers."""
+    produce_requests: int = 0
+    """Appends, one for each partition of a request."""
+    fetch_requests: int = 0
+    """Reads, one for each partition of a request; not again when it has waited."""
+    failed_produce_requests: int = 0
+    failed_fetch_requests: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    failed_isr_updates: int = 0
+
+    def appended(self, result: AppendResult, size_bytes: int) -> None:
+        """Count the append of a batch, with its outcome."""
+        self.produce_requests += 1
+        if result.code is ErrorCode.none:
+            self.messages_in += result.end_offset - result.base_offset
+            self.bytes_in += size_bytes
+        elif result.code not in _NOT_FAILED:
+            self.failed_produce_requests += 1
+
+    def sent(self, records_bytes: int, *, is_to_follower: bool) -> None:
+        """Count records of an answer to a Fetch."""
+        if is_to_follower:
+            self.replication_bytes_out += records_bytes
+        else:
+            self.bytes_out += records_bytes
+
+    def proposed(self, before: PartitionState, outcome: Outcome) -> None:
+        """Count the answer to a proposal that was pending in a state."""
+        if outcome is Outcome.IGNORED:
+            return
+        if outcome is not Outcome.ADOPTED:
+            self.failed_isr_updates += 1
+        elif isinstance(before, PendingExpandIsr):
+            self.isr_expands += 1
+        else:
+            self.isr_shrinks += 1

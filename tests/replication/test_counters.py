@@ -1,0 +1,111 @@
+"""Counts of appends, reads and answers to proposals, as Kafka counts them."""
+
+import pytest
+
+from replication.appending import AppendResult
+from replication.counters import Counters
+from replication.isr import (
+    CommittedPartitionState,
+    Outcome,
+    PendingExpandIsr,
+    PendingShrinkIsr,
+    ProposedIsr,
+)
+from tests.replication.managers import T0, T1, Managed, codes, waiting, want
+from tests.replication.partitions import LAG_MS, WALL_MS
+from tests.replication.test_fetching import filled
+from tests.replication.test_replica_manager import ALONE, PAIR, answer, expansion
+from tests.storage.test_unified_log import produced
+from wire.errors import ErrorCode
+
+PROPOSED = ProposedIsr(leader_epoch=1, partition_epoch=1, isr=(), leader_recovery_state=0)
+COMMITTED = CommittedPartitionState((1, 2))
+EXPAND = PendingExpandIsr(3, PROPOSED, COMMITTED)
+SHRINK = PendingShrinkIsr((2,), PROPOSED, COMMITTED)
+
+
+def test_appends_are_counted_with_their_records_and_bytes():
+    managed = Managed()
+    managed.create(**ALONE)
+    batch = produced(WALL_MS, WALL_MS, WALL_MS)
+    managed.append({T0: batch, T1: produced(WALL_MS)})
+    managed.append({T0: batch})
+    assert managed.counters == Counters(
+        messages_in=6, bytes_in=2 * len(batch.buffer), produce_requests=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        (ErrorCode.not_leader_or_follower, 0),
+        (ErrorCode.message_too_large, 0),
+        (ErrorCode.invalid_timestamp, 1),
+        (ErrorCode.out_of_order_sequence_number, 1),
+    ],
+)
+def test_errors_of_clients_and_moved_leaders_are_no_failures(code, count):
+    counters = Counters()
+    counters.appended(AppendResult(code=code), 100)
+    assert counters == Counters(produce_requests=1, failed_produce_requests=count)
+
+
+def test_reads_are_counted_once_for_each_partition_of_a_request():
+    managed = Managed()
+    managed.create(**ALONE)
+    managed.create(T1, **ALONE)
+    assert managed.fetch((T0, 0), (T1, 0), params=waiting()) == []
+    managed.append()
+    managed.advance(1_000)
+    assert managed.counters.fetch_requests == 2
+    (reads,) = managed.fetch((T0, 0))
+    assert codes(reads) == [ErrorCode.none]
+    assert managed.counters.fetch_requests == 3
+
+
+def test_a_damaged_log_fails_a_read():
+    managed = filled()
+    managed.vfs[T0].open("/d/p-0/" + "0" * 20 + ".log").pwrite(b"\xff" * 12, 8)
+    managed.fetch(want(T0, 0, max_bytes=1))
+    assert managed.counters.failed_fetch_requests == 1
+
+
+def test_records_that_are_sent_count_for_consumers_or_followers():
+    counters = Counters()
+    counters.sent(3, is_to_follower=True)
+    counters.sent(5, is_to_follower=False)
+    assert counters == Counters(replication_bytes_out=3, bytes_out=5)
+
+
+@pytest.mark.parametrize(
+    ("before", "outcome", "counted"),
+    [
+        (EXPAND, Outcome.ADOPTED, Counters(isr_expands=1)),
+        (SHRINK, Outcome.ADOPTED, Counters(isr_shrinks=1)),
+        (EXPAND, Outcome.ROLLED_BACK, Counters(failed_isr_updates=1)),
+        (SHRINK, Outcome.TO_RETRY, Counters(failed_isr_updates=1)),
+        (COMMITTED, Outcome.IGNORED, Counters()),
+    ],
+)
+def test_answers_to_proposals_are_counted(before, outcome, counted):
+    counters = Counters()
+    counters.proposed(before, outcome)
+    assert counters == counted
+
+
+def test_the_isr_that_the_controller_adopts_is_counted():
+    managed = Managed()
+    expansion(managed)
+    managed.manager.next_proposal(11)
+    managed.manager.on_proposal_answer(answer())
+    assert managed.counters.isr_expands == 1
+
+
+def test_a_shrink_that_the_controller_adopts_is_counted():
+    managed = Managed()
+    managed.create(**PAIR)
+    managed.append()
+    managed.advance(2 * LAG_MS)
+    managed.manager.next_proposal(11)
+    managed.manager.on_proposal_answer(answer(isr=(1,)))
+    assert (managed.counters.isr_shrinks, managed.counters.isr_expands) == (1, 0)
