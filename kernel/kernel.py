@@ -106,6 +106,7 @@ class Kernel:
             self._clock,
             self._effects,
             installed=self._on_snapshot_installed,
+            guard=None if port is None else port.guard,
         )
         self._open_quorum(opened, vfs, rng, decoding)
         self.cache = MetadataCache()

@@ -1,6 +1,7 @@
 """Opening of a node's disk at start, and the parts that are made from it."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -65,6 +66,7 @@ def open_static_quorum(
     effects: list[Effect],
     *,
     installed: Installed,
+    guard: AbstractContextManager[object] | None = None,
 ) -> OpenedStorage:
     """Open the storage of a quorum with the static voters of the configuration.
 
@@ -73,7 +75,7 @@ def open_static_quorum(
         CorruptLogError, CorruptFileError: damage that must stop the node.
     """
     refuse_unsupported_kraft_version(vfs, config.metadata_log_dir)
-    return open_storage(config, vfs, directory_id, clock, effects, installed=installed)
+    return open_storage(config, vfs, directory_id, clock, effects, installed=installed, guard=guard)
 
 
 def open_storage(
@@ -84,6 +86,7 @@ def open_storage(
     effects: list[Effect],
     *,
     installed: Installed,
+    guard: AbstractContextManager[object] | None = None,
 ) -> OpenedStorage:
     """Open the metadata log with its quorum-state, and load the newest snapshot.
 
@@ -94,6 +97,7 @@ def open_storage(
         clock: its clock.
         effects: list that effects are appended to.
         installed: called with the content of a fetched snapshot that has replaced the log.
+        guard: held while the recovery point of the log is written.
 
     Raises:
         CorruptLogError, CorruptFileError: damage that must stop the node.
@@ -101,7 +105,7 @@ def open_storage(
     log_config = LogConfig(
         segment_bytes=config.metadata_log.segment_bytes, segment_ms=config.metadata_log.segment_ms
     )
-    log = open_metadata_log(vfs, config.metadata_log_dir, log_config)
+    log = open_metadata_log(vfs, config.metadata_log_dir, log_config, guard)
     for repaired in log.recovery_report:
         fields = {"what": type(repaired).__name__, "detail": str(repaired)}
         effects.append(Log(LogLevel.WARN, "log_repaired", fields))

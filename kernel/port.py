@@ -6,6 +6,8 @@ before it asks to be unfenced and before it exits (`lifecycle/records.py`, and t
 events and effects). Without it the node keeps metadata only.
 """
 
+from contextlib import AbstractContextManager
+
 import msgspec
 
 
@@ -15,6 +17,9 @@ class RecordsPort(msgspec.Struct, frozen=True):
     Args:
         offered: APIs that they serve at broker listeners, listed by ApiVersions in Kafka's ranges;
             no request of them in a version of its range reaches the kernel.
+        guard: held while the recovery point of the metadata log is written, whose file the records
+            may write on their own thread; None if they do not.
     """
 
     offered: frozenset[int]
+    guard: AbstractContextManager[object] | None = None

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -178,7 +179,8 @@ def _open(
     try:
         identity = prepare(vfs, config, format_cluster_id, partial(random_uuid, rng), at.wall_ms)
         is_served = serves_records and config.is_broker
-        broker = _open_records(config, vfs, identity, at) if is_served else None
+        guards = {path: threading.Lock() for path in config.log_dirs}
+        broker = _open_records(config, vfs, identity, at, guards) if is_served else None
         kernel = Kernel(
             config,
             vfs,
@@ -187,7 +189,9 @@ def _open(
             directory_ids=identity.directory_ids,
             now=at,
             decoding=measured_decoding(recorder),
-            port=None if broker is None else RecordsPort(broker.apis),
+            port=None
+            if broker is None
+            else RecordsPort(broker.apis, guards.get(config.metadata_log_dir)),
         )
     except OSError as error:
         where = ", ".join(config.log_dirs) if error.filename is None else error.filename
@@ -195,7 +199,13 @@ def _open(
     return identity, kernel, broker
 
 
-def _open_records(config: NodeConfig, vfs: OsVfs, identity: Identity, at: Now) -> Broker:
+def _open_records(
+    config: NodeConfig,
+    vfs: OsVfs,
+    identity: Identity,
+    at: Now,
+    guards: Mapping[str, AbstractContextManager[object]],
+) -> Broker:
     """Make the records of a broker; each of the two values of a node has its own randomness."""
     return Broker(
         records_config(config, identity.directory_ids),
@@ -203,7 +213,7 @@ def _open_records(config: NodeConfig, vfs: OsVfs, identity: Identity, at: Now) -
         _new_rng(),
         now=at,
         clean_log_dirs=CleanShutdownFiles(vfs, config.log_dirs).found_in,
-        guards={path: threading.Lock() for path in config.log_dirs},
+        guards=guards,
     )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
@@ -137,14 +138,22 @@ def record_bytes(vfs: Vfs, path: str) -> int:
     return sum(vfs.size(join(path, name)) for name in names if name.endswith(LOG_SUFFIX))
 
 
-def open_metadata_log(vfs: Vfs, log_directory: str, config: LogConfig) -> Log:
+def open_metadata_log(
+    vfs: Vfs,
+    log_directory: str,
+    config: LogConfig,
+    guard: AbstractContextManager[object] | None = None,
+) -> Log:
     """Open or create `__cluster_metadata-0` with its recorded flushed end.
+
+    The guard is held while that is written, if another thread writes the file for other logs.
 
     Raises:
         CorruptLogError: damage below the recorded flushed end.
         CorruptFileError: a checkpoint or partition.metadata is damaged.
     """
     path = create_partition_directory(vfs, log_directory, METADATA_TOPIC_NAME, 0, METADATA_TOPIC_ID)
-    checkpoint, flushed_end = OffsetCheckpoint(vfs, log_directory), FlushedEndFile(vfs, path)
+    checkpoint = OffsetCheckpoint(vfs, log_directory, guard=guard)
+    flushed_end = FlushedEndFile(vfs, path)
     point = RecoveryPoint(checkpoint, METADATA_TOPIC_NAME, 0, flushed_end)
     return Log.open(vfs, path, config, point)

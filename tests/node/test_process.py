@@ -2,9 +2,20 @@
 
 import gc
 import weakref
+from pathlib import Path
 
+import pytest
+
+from broker.effects import RunWork
+from broker.events import ImagePublished
+from inspection.recorder import Recorder
 from kernel.effects import LogLevel
-from node.process import keep_loaded_objects, key_warnings
+from metadata.delta import MetadataDelta
+from metadata.image import EMPTY
+from node.clocks import now
+from node.config import node_config
+from node.environment import DEFAULT_CLUSTER_ID
+from node.process import _open, keep_loaded_objects, key_warnings
 
 
 def test_keys_without_effect_are_told_from_keys_that_nobody_knows() -> None:
@@ -55,3 +66,47 @@ def test_the_loaded_objects_are_not_searched_for_garbage_again() -> None:
     finally:
         gc.set_threshold(*thresholds)
         gc.enable()
+
+
+class CountedLock:
+    """A lock that counts how often it was held."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_the_records_and_the_metadata_log_share_the_lock_of_their_recovery_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They write one file, on two threads."""
+    locks: list[CountedLock] = []
+    monkeypatch.setattr(
+        "node.process.threading.Lock", lambda: locks.append(CountedLock()) or locks[-1]
+    )
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:29100",
+        "controller.quorum.voters": "1@127.0.0.1:29101",
+        "log.dirs": str(tmp_path),
+    }
+    recorder = Recorder(0)
+    config = node_config(properties)
+    _, kernel, broker = _open(config, DEFAULT_CLUSTER_ID, recorder, serves_records=True)
+    (lock,) = locks
+    assert lock.count == 1, "the kernel has read the file"
+    kernel.close()
+    assert lock.count == 2, "and has written it"
+    assert broker is not None
+    effects = broker.take([ImagePublished(EMPTY, MetadataDelta())], now())
+    (scan,) = (each for each in effects if isinstance(each, RunWork))
+    scan.work()
+    assert lock.count == 3, "the records read it too"
