@@ -449,11 +449,11 @@ class FetchManager:
         if session.uses_topic_ids is not (request.version >= TOPIC_ID_VERSION):
             return SessionError(ErrorCode.fetch_session_topic_id_error)
         session.update(request, topic_name)
+        session.epoch = next_epoch(session.epoch)  # who waits for an answer is overtaken
         if not session.partitions:
             cache.remove(session)
             return FullFetch(request, topic_name, None)
         cache.touch(session, now_ms)
-        session.epoch = next_epoch(session.epoch)
         return IncrementalFetch(session, topic_name)
 
 

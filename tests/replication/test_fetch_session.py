@@ -482,3 +482,17 @@ def test_a_closed_session_is_no_candidate():
     first = broker.open(A, follower=True)
     second = broker.open(A, follower=True)
     assert set(broker.sizes()) == {first, second}
+
+
+def test_a_fetch_that_waits_while_the_next_one_forgets_all_is_overtaken():
+    """The session is gone by then; a client that pipelines brings this about."""
+    broker = Broker()
+    session_id = broker.open(A, B)
+    waiting = broker.context(session_id=session_id, epoch=1)
+    read = [row(part.key, high_watermark=9) for part in waiting.partitions()]
+    emptied = broker.fetch(session_id=session_id, epoch=2, forgotten=(A, B))
+    assert (emptied.code, emptied.session_id) == (ErrorCode.none, 0)
+    assert len(broker.cache) == 0
+    answered = waiting.respond(read, broker.now_ms)
+    assert answered.code is ErrorCode.invalid_fetch_session_epoch
+    assert answered.rows == ()
