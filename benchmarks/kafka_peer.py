@@ -87,14 +87,19 @@ def start_node(properties: Path, log: Path, heap: str = "512m") -> subprocess.Po
 
 
 class KafkaCluster:
-    """Three combined Kafka nodes in a folder, on consecutive ports."""
+    """Combined Kafka nodes in a folder, on consecutive ports."""
 
     def __init__(
-        self, folder: Path, base_port: int, settings: dict[str, str] | None = None
+        self,
+        folder: Path,
+        base_port: int,
+        settings: dict[str, str] | None = None,
+        *,
+        nodes: int = 3,
     ) -> None:
         self.folder = folder
-        self.brokers = [f"127.0.0.1:{base_port + i}" for i in range(3)]
-        self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(3)]
+        self.brokers = [f"127.0.0.1:{base_port + i}" for i in range(nodes)]
+        self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(nodes)]
         self._settings = settings or {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -133,7 +138,7 @@ class KafkaCluster:
 
     def launch(self) -> None:
         """Start all formatted nodes, and wait for a leader."""
-        for node_id in (1, 2, 3):
+        for node_id in range(1, len(self.controllers) + 1):
             self.start(node_id)
         deadline = time.monotonic() + 60
         while True:

@@ -10,13 +10,13 @@ SCRIPT = Path(__file__).parents[1] / "scripts" / "quorum"
 
 
 class OurCluster:
-    """A cluster in a folder: three combined nodes unless `up` gets other words."""
+    """A cluster in a folder: combined nodes unless `up` gets other words."""
 
-    def __init__(self, folder: Path, base_port: int) -> None:
+    def __init__(self, folder: Path, base_port: int, nodes: int = 3) -> None:
         self.folder = folder
         self.base_port = base_port
-        self.brokers = [f"127.0.0.1:{base_port + i}" for i in range(3)]
-        self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(3)]
+        self.brokers = [f"127.0.0.1:{base_port + i}" for i in range(nodes)]
+        self.controllers = [f"127.0.0.1:{base_port + 1000 + i}" for i in range(nodes)]
 
     def run(self, *words: str) -> str:
         """Run one command of the script; its standard error is passed on."""
@@ -25,7 +25,8 @@ class OurCluster:
 
     def up(self, *words: str) -> None:
         """Format and start; returns when every broker is unfenced. `words` go to `up`."""
-        self.run("up", "--base-port", str(self.base_port), *words)
+        shape = () if words else ("--nodes", str(len(self.brokers)))
+        self.run("up", "--base-port", str(self.base_port), *shape, *words)
 
     def status(self) -> dict[str, Any]:
         """Return the status object, even while a node is down."""
