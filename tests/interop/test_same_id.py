@@ -6,7 +6,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop.quorum import running
+from tests.interop.quorum import CONTROLLER_PORT_DISTANCE, running
 
 ROOT = Path(__file__).parents[2]
 BROKER_ID = 101
@@ -50,5 +50,5 @@ def test_a_second_controller_with_the_id_of_a_living_one(tmp_path: Path) -> None
         )  # fmt: skip
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
-        assert f"127.0.0.1:{quorum.base_port}" in line
+        assert f"127.0.0.1:{quorum.base_port + CONTROLLER_PORT_DISTANCE}" in line
         assert "is taken by another process" in line

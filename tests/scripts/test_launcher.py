@@ -21,6 +21,7 @@ from scripts.launcher.layout import (
     server_properties,
 )
 from scripts.launcher.refusal import RefusalError
+from tests.interop.quorum import free_base_port
 from wire.codec import decode_request, encode_response, newest
 from wire.errors import ErrorCode
 
@@ -128,7 +129,7 @@ def test_up_without_brokers_makes_dedicated_controllers_only_when_asked(
 
     monkeypatch.setattr(commands, "ensure_environment", lambda: Path(sys.executable))
     monkeypatch.setattr(processes, "start_node", start_node)
-    words = ["--nodes", "2", "--base-port", "41236", *flags]
+    words = ["--nodes", "2", "--base-port", str(free_base_port(2)), *flags]
     assert main(["up", "--dir", str(tmp_path), *words]) == 1
     for number in (1, 2):
         text = (tmp_path / f"node{number}" / "server.properties").read_text()
