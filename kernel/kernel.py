@@ -36,6 +36,7 @@ from kernel.lifecycle.controller_link import ControllerLink
 from kernel.lifecycle.controller_registration import ControllerRegistration
 from kernel.opening import OpenedStorage, controller_of, open_static_quorum, raft_core
 from kernel.port import RecordsPort
+from kernel.quorum.departure import Departure
 from kernel.quorum.metadata_state import MetadataState
 from kernel.quorum.replica import Replica
 from kernel.quorum.snapshots import Snapshots
@@ -175,6 +176,7 @@ class Kernel:
             clock=self._clock,
             notified=self._on_notify,
         )
+        self.departure = Departure(self.replica, self.peers, self._clock)
         self.state = MetadataState(
             self.loader,
             controller_of(config, cluster_id, vfs, rng, self._new_uuid),
@@ -192,7 +194,7 @@ class Kernel:
         timed = () if self._broker is None else self._broker.timed
         optional = (self.lifecycle, self.registration, *timed)
         present = (part for part in optional if part is not None)
-        return (*busy, *present, self.snapshots)
+        return (*busy, *present, self.snapshots, self.departure)
 
     def _serving(
         self,
@@ -412,7 +414,7 @@ class Kernel:
 
     def _on_broker_shut_down(self) -> None:
         """Shut down the replica, once the broker has left."""
-        self.replica.enqueue(raft_events.ShutdownRequested())
+        self.departure.begin()
 
     def _on_evidence(self, lost: LeaderAndEpoch) -> None:
         assert lost.leader_id is not None

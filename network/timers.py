@@ -49,7 +49,9 @@ RECORDS_STOP: Final = 18
 """End of the wait for the records of the broker to stop."""
 DIRECTORY_REPORT: Final = 19
 """End of the time in which the controller must learn of a failed log directory."""
-COUNT: Final = 20
+DEPARTURE: Final = 20
+"""Next check whether a leader that resigned to shut down can have a successor."""
+COUNT: Final = 21
 
 
 class Timers:

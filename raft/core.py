@@ -28,6 +28,7 @@ from raft.events import (
     Flushed,
     LeaderUnreachable,
     Propose,
+    QuorumGone,
     RequestFailed,
     RequestReceived,
     ResignRequested,
@@ -262,7 +263,8 @@ class RaftCore:
         | ResignRequested
         | DiskFull
         | DiskHasSpace
-        | ShutdownRequested,
+        | ShutdownRequested
+        | QuorumGone,
     ) -> None:
         """Pass on the events that do not occur with every record."""
         state = self._state
@@ -276,15 +278,15 @@ class RaftCore:
             case SnapshotRefused():
                 on_snapshot_refused(state, event)
             case ResignRequested():
-                assert event.epoch <= state.epoch, f"{event=} {state.epoch=}"
-                if self.can_propose(event.epoch):
-                    resign(state)
+                self._on_resign_requested(event.epoch)
             case DiskFull():
                 on_disk_full(state)
             case DiskHasSpace():
                 state.is_disk_full = False
             case ShutdownRequested():
                 self._on_shutdown()
+            case QuorumGone():
+                self._on_quorum_gone()
 
     def _on_request(self, event: RequestReceived) -> None:
         """Answer or park a peer's request."""
@@ -325,6 +327,11 @@ class RaftCore:
         if is_current and state.is_voter:
             state.fast_election.note_lost(role, event.leader_id, state.now_ms)
 
+    def _on_resign_requested(self, epoch: LeaderEpoch) -> None:
+        assert epoch <= self.epoch, f"{epoch=} {self.epoch=}"
+        if self.can_propose(epoch):
+            resign(self._state)
+
     def _on_shutdown(self) -> None:
         """Resign if leader; a node that neither leads nor has resigned is done."""
         state = self._state
@@ -335,6 +342,11 @@ class RaftCore:
             resign(state)
         elif not isinstance(state.role, Resigned):
             state.complete_shutdown()
+
+    def _on_quorum_gone(self) -> None:
+        """End a shutdown that waits for a successor: none can be elected."""
+        if self._state.shutdown_deadline_ms is not None:
+            self._state.complete_shutdown()
 
     def _check(self, epoch: LeaderEpoch, highest: Offset | None) -> None:
         """Assert the invariants after a step; `epoch` and `highest` are the values before it."""

@@ -138,6 +138,13 @@ class ShutdownRequested(msgspec.Struct, frozen=True):
     """SIGTERM: a leader resigns, and waits for its successor; followers finish at once."""
 
 
+class QuorumGone(msgspec.Struct, frozen=True):
+    """The processes of so many voters have ended that no leader can be elected.
+
+    A node that shuts down waits no longer. Another goes on: they may come back.
+    """
+
+
 Event = (
     TimeAdvanced
     | RequestReceived
@@ -154,4 +161,5 @@ Event = (
     | DiskFull
     | DiskHasSpace
     | ShutdownRequested
+    | QuorumGone
 )

@@ -292,13 +292,12 @@ class BrokerLifecycle:
     def _give_up_shutdown(self, deadline_ms: int) -> None:
         """Stop without the controller's permission if it is late or there can be none."""
         if self._clock.now_ms >= deadline_ms:
-            reason = "time-out"
+            level, reason = LogLevel.WARN, "time-out"
         elif self._controller.is_quorum_refused():
-            reason = "no quorum"
+            level, reason = LogLevel.INFO, "no quorum"  # usual: all nodes are stopped together
         else:
             return
-        fields = {"reason": reason}
-        self._effects.append(Log(LogLevel.WARN, "controlled_shutdown_given_up", fields))
+        self._effects.append(Log(level, "controlled_shutdown_given_up", {"reason": reason}))
         self._shut_down()
 
     # ---- registration ------------------------------------------------------------------------

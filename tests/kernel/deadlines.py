@@ -66,6 +66,7 @@ def deadlines(kernel):
         names.SNAPSHOT_WRITING: job is not None and job.parts is not None,
         names.SNAPSHOT_INTERVAL: NEVER_MS,
         names.RETENTION: True,
+        names.DEPARTURE: kernel.core._state.shutdown_deadline_ms is not None,
     }
     if job is None and snapshots._refused_count:
         pauses_ms = [500, 1_000, 2_000, 4_000, 8_000, 16_000, *[30_000] * 20]

@@ -339,6 +339,7 @@ OTHERS: Final = Row(
     (
         lambda d: d.request(fetch(d.role.epoch)),
         lambda d: d.request(m.DescribeQuorumRequest()),
+        lambda d: d.step(ev.QuorumGone()),
         lambda d: d.request(chunk_of_a_snapshot(d.role.epoch)),
         lambda d: d.request(begin(3, d.role.epoch - 1)),
         lambda d: d.request(vote(d.role.epoch - 1)),

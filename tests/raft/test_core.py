@@ -321,6 +321,18 @@ def test_follower_shuts_down_at_once():
     assert fx.ShutdownComplete() in effects.notify
 
 
+def test_a_resigned_leader_without_a_quorum_is_done_at_once():
+    made, now, _ = leader()
+    made.step(ev.ShutdownRequested(), now)
+    assert made.step(ev.QuorumGone(), now).notify == [fx.ShutdownComplete()]
+
+
+def test_who_does_not_shut_down_goes_on_without_a_quorum():
+    made, now, _ = leader()
+    assert made.step(ev.QuorumGone(), now).notify == []
+    assert made.is_leader
+
+
 def test_resign_of_older_epoch_is_ignored():
     made, now, _ = leader()
     made.step(ev.ResignRequested(epoch=0), now)

@@ -4,14 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from kernel.effects import Exit
+from kernel.effects import Exit, LogLevel
 from kernel.lifecycle.broker_lifecycle import BrokerState
 from metadata.image import Partition
 from network.timers import HEARTBEAT, REGISTRATION_TIMEOUT, SHUTDOWN_CHECK
+from raft.roles import Resigned, Unattached
 from tests.kernel.harness import World, create_topic_body
 from wire import codec
 from wire.errors import ErrorCode
 from wire.types import NodeId
+
+TELLS = "unacknowledged"
+"""Attribute of Resigned with those who have not been told."""
 
 
 def ready_world(seed: int = 1) -> World:
@@ -81,7 +85,39 @@ def test_without_a_majority_a_node_ends_at_once(is_leader_left: bool) -> None:
     [given_up] = [
         log for log in world.nodes[left].logs if log.event == "controlled_shutdown_given_up"
     ]
-    assert given_up.fields == {"reason": "no quorum"}
+    assert (given_up.level, given_up.fields) == (LogLevel.INFO, {"reason": "no quorum"})
+
+
+@pytest.mark.parametrize("role", [Resigned, Unattached])
+def test_a_leader_whose_successors_die_ends_at_once(role: type) -> None:
+    """All were told that it resigned, or it has voted for one already."""
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    core = world.kernel(leader).core
+    world.terminate(leader)
+    world.run_until(lambda: isinstance(core.role, role) and not getattr(core.role, TELLS, None))
+    for node_id in world.nodes:
+        if node_id != leader:
+            world.kill(node_id)
+    assert world.run_until(lambda: stopped(world, leader)) <= 100
+    assert world.nodes[leader].exit == Exit(0, "shut down")
+
+
+def test_a_leader_waits_for_its_successor_while_there_can_be_one() -> None:
+    """Of three voters one is gone, the other does not answer: its vote would do."""
+    world = ready_world()
+    leader = world.active()
+    assert leader is not None
+    gone, silent = (node_id for node_id in world.nodes if node_id != leader)
+    core = world.kernel(leader).core
+    world.terminate(leader)
+    world.run_until(lambda: isinstance(core.role, Resigned))
+    world.kill(gone)
+    world.pause(silent)
+    world.run_for(900)
+    assert not stopped(world, leader)
+    world.run_until(lambda: stopped(world, leader))
 
 
 def test_one_voter_that_is_gone_is_no_reason_to_give_up() -> None:
@@ -161,7 +197,7 @@ def test_a_broker_that_is_unregistered_while_it_leaves_does_not_register_again()
     [given_up] = [
         log for log in world.nodes[leaving].logs if log.event == "controlled_shutdown_given_up"
     ]
-    assert given_up.fields == {"reason": "time-out"}
+    assert (given_up.level, given_up.fields) == (LogLevel.WARN, {"reason": "time-out"})
     assert world.nodes[leaving].exit == Exit(0, "shut down")
 
 
